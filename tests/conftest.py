@@ -1,4 +1,4 @@
-"""What all tests share: the simulator's fixtures, and the same examples every time in CI."""
+"""What all tests share: fixtures of the simulator and of processes, the same examples in CI."""
 
 import os
 
@@ -6,7 +6,7 @@ import pytest
 import structlog
 from hypothesis import settings
 
-pytest_plugins = ["gossamer.testing.plugin"]
+pytest_plugins = ["gossamer.testing.plugin", "tests.supervisor.harness"]
 
 # At a desk every run tries new examples, and what it finds is kept as a test. Continuous integration judges
 # the change at hand, so there the examples are always the same.

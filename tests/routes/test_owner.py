@@ -4,9 +4,9 @@ import asyncio
 from functools import partial
 
 from gossamer.routes import RouteOwner, Router, SubscriptionOptions, routes_child
-from gossamer.supervisor import ChildSpec, Runtime, Supervisor, call, exit, guarded, whereis  # noqa: A004
+from gossamer.supervisor import ChildSpec, Supervisor, call, exit, guarded, whereis  # noqa: A004
 from tests.routes.fakes import Client, Links, Table, Turn
-from tests.supervisor.harness import settle, virtual
+from tests.supervisor.harness import settle
 
 
 class GuardedTable(Table):
@@ -24,8 +24,7 @@ def peers_of(router: Router, topic: bytes) -> list[str]:
     return [peer.peer for peer in (router.cache.get(topic) or router.resolve(topic)).peers]
 
 
-@virtual
-async def test_rows_reach_the_router_while_the_owner_lives(runtime: Runtime):
+async def test_rows_reach_the_router_while_the_owner_lives(rt):
     router, table, links = parts()
     await Supervisor.start_link([routes_child(router, table, links)])
     links.up("b")
@@ -33,8 +32,7 @@ async def test_rows_reach_the_router_while_the_owner_lives(runtime: Runtime):
     assert peers_of(router, b"t") == ["b"]
 
 
-@virtual
-async def test_rows_that_were_there_before_are_taken_in_before_anything_else(runtime: Runtime):
+async def test_rows_that_were_there_before_are_taken_in_before_anything_else(rt):
     router, table, links = parts()
     table.put("b", {"t/+": 1, "u": 1})
     router.subscribe("early", Client("anna"), SubscriptionOptions())
@@ -46,8 +44,7 @@ async def test_rows_that_were_there_before_are_taken_in_before_anything_else(run
     assert dict(table.rows_of("a")) == {"early": 1}
 
 
-@virtual
-async def test_a_killed_owner_comes_back_and_repairs_what_it_missed(runtime: Runtime):
+async def test_a_killed_owner_comes_back_and_repairs_what_it_missed(rt):
     router, table, links = parts()
     anna = Client("anna")
     await Supervisor.start_link([routes_child(router, table, links)])
@@ -69,14 +66,13 @@ async def test_a_killed_owner_comes_back_and_repairs_what_it_missed(runtime: Run
     assert peers_of(router, b"after") == ["b"], "the new owner listens"
 
 
-@virtual
-async def test_rows_that_cannot_be_taken_in_end_the_owner_and_not_the_writer(runtime: Runtime):
+async def test_rows_that_cannot_be_taken_in_end_the_owner_and_not_the_writer(rt):
     router, table, links = parts()
     await Supervisor.start_link([routes_child(router, table, links)])
     links.up("b")
     owner = whereis("routes")
     apply, router.apply = router.apply, None
-    table.callbacks[:] = [guarded(lambda change: 1 / 0, entry=runtime.table[owner])]
+    table.callbacks[:] = [guarded(lambda change: 1 / 0, entry=rt.table[owner])]
     table.put("b", {"t": 1})
     router.apply = apply
     await settle()
@@ -84,8 +80,7 @@ async def test_rows_that_cannot_be_taken_in_end_the_owner_and_not_the_writer(run
     assert peers_of(router, b"t") == ["b"]
 
 
-@virtual
-async def test_verification_can_be_asked_for_with_and_without_repair(runtime: Runtime):
+async def test_verification_can_be_asked_for_with_and_without_repair(rt):
     router, table, links = parts()
     owner = await RouteOwner.start_link(router, table, links)
     await settle()
@@ -100,8 +95,7 @@ async def test_verification_can_be_asked_for_with_and_without_repair(runtime: Ru
     assert peers_of(router, b"lost") == ["b"]
 
 
-@virtual
-async def test_verification_goes_on_in_the_background(runtime: Runtime):
+async def test_verification_goes_on_in_the_background(rt):
     router, table, links = parts()
     child = ChildSpec("routes", partial(RouteOwner.start_link, router, table, links, pause=10.0))
     await Supervisor.start_link([child])

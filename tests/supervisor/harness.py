@@ -1,53 +1,88 @@
-"""Runs a test as a process of a fresh runtime on virtual time, and checks that nothing is left behind."""
+"""Tests that are processes: one that takes ``rt`` runs as a process of a runtime on virtual time.
+
+One that takes ``real_rt`` runs as a process on asyncio's own loop. No test may leave anything behind.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Awaitable, Callable
+import functools
 from typing import Any
 
-from gossamer.supervisor import Crash, GenServer, Reply, Runtime, Stop, is_clean
-from gossamer.testing.loop import VirtualTimeLoop
+import psutil
+import pytest_asyncio
+
+import gossamer.supervisor as otp
 
 
-class VirtualLoop(VirtualTimeLoop):
-    """Keeps what would vanish in the loop's exception handler."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lost: list[dict[str, Any]] = []
-        self.set_exception_handler(lambda loop, context: self.lost.append(context))
+def pytest_itemcollected(item):
+    for name in {"rt", "real_rt"}.intersection(getattr(item, "fixturenames", ())):
+        item.obj = _as_process(item.obj, name)
 
 
-def virtual(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """The test gets the runtime as its first argument and runs as one of its processes."""
+def _as_process(test, name):
+    @functools.wraps(test)
+    async def run(**arguments):
+        await arguments[name].run(test, **arguments)
 
-    def run(*args: object, **options: object) -> None:
-        async def main() -> None:
-            runtime = Runtime("test@host", 7)
-            await runtime.run(test, runtime, *args, **options)
-            await runtime.stop()
-            assert not runtime.table
-            assert not runtime.names
-            assert not runtime.graves
-            leftover = [t for t in asyncio.all_tasks() if t is not asyncio.current_task()]
-            assert not leftover, leftover
-
-        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-            runner.run(main())
-            assert not runner.get_loop().lost  # type: ignore[attr-defined]
-
-    run.__name__ = test.__name__
-    run.__doc__ = test.__doc__
-    run.__module__ = test.__module__
-    signature = inspect.signature(test)
-    run.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=list(signature.parameters.values())[1:], return_annotation=None
-    )
-    if hasattr(test, "pytestmark"):
-        run.pytestmark = test.pytestmark  # type: ignore[attr-defined]
     return run
+
+
+def lost_in(loop):
+    """What would vanish in the exception handler of ``loop``, from now on."""
+    lost = []
+    loop.set_exception_handler(lambda _, context: lost.append(context))
+    return lost
+
+
+@pytest_asyncio.fixture
+async def rt(virtual_time):
+    lost = lost_in(virtual_time)
+    runtime = otp.Runtime("test@host", 7)
+    yield runtime
+    await _stop(runtime)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert not lost
+
+
+@pytest_asyncio.fixture
+async def real_rt():
+    runtime = otp.Runtime("test@host")
+    yield runtime
+    async with asyncio.timeout(20):
+        await _stop(runtime)
+        await until(lambda: not any(is_alive(p.pid) for p in psutil.Process().children(recursive=True)))
+
+
+async def _stop(runtime):
+    await runtime.stop()
+    assert not [*runtime.table, *runtime.names, *runtime.graves]
+
+
+def is_alive(os_pid):
+    """False when the system knows no such process, or it only waits to be reaped."""
+    try:
+        return psutil.Process(os_pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+async def until(condition, seconds=60.0):
+    """Wait for what the operating system reports to nobody."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def ended(pid):
+    """Return the reason with which a process ends."""
+    ref = otp.monitor(pid)
+    return (await otp.receive(match=lambda m: isinstance(m, otp.Down) and m.ref == ref)).reason
+
+
+async def waits():
+    """A body that ends with the first message."""
+    await otp.receive()
 
 
 async def settle(turns: int = 20) -> None:
@@ -56,7 +91,7 @@ async def settle(turns: int = 20) -> None:
         await asyncio.sleep(0)
 
 
-class Worker(GenServer):
+class Worker(otp.GenServer):
     """Does as it is told, and remembers what it got."""
 
     async def init(self, *args: Any, **options: Any) -> None:
@@ -67,22 +102,22 @@ class Worker(GenServer):
     async def handle_call(self, request: Any, caller: Any) -> Any:
         match request:
             case ("echo", value):
-                return Reply(value)
+                return otp.Reply(value)
             case ("stop", reason):
-                return Stop(reason, reply="stopping")
+                return otp.Stop(reason, reply="stopping")
             case ("raise", error):
                 raise error
             case "got":
-                return Reply(list(self.got))
+                return otp.Reply(list(self.got))
             case "args":
-                return Reply(self.args)
-        return Reply(request)
+                return otp.Reply(self.args)
+        return otp.Reply(request)
 
     async def handle_cast(self, request: Any) -> Any:
         self.got.append(("cast", request))
         match request:
             case ("stop", reason):
-                return Stop(reason)
+                return otp.Stop(reason)
             case ("raise", error):
                 raise error
         return None
@@ -92,4 +127,4 @@ class Worker(GenServer):
 
 
 def crashed(reason: object, error: str) -> bool:
-    return isinstance(reason, Crash) and reason.error == error and not is_clean(reason)
+    return isinstance(reason, otp.Crash) and reason.error == error and not otp.is_clean(reason)

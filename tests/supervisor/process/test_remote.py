@@ -7,26 +7,9 @@ import asyncio
 import msgspec
 import pytest
 
-from gossamer.supervisor import (
-    CallFailed,
-    Down,
-    Exit,
-    Pid,
-    Runtime,
-    call,
-    cast,
-    demonitor,
-    exit,  # noqa: A004
-    link,
-    monitor,
-    receive,
-    self_pid,
-    send,
-    trap_exit,
-    unlink,
-)
+import gossamer.supervisor as otp
 from gossamer.supervisor.process.signals import Signal
-from tests.supervisor.harness import Worker, settle, virtual
+from tests.supervisor.harness import Worker, settle
 
 
 class Wire:
@@ -56,141 +39,133 @@ class Wire:
 
 
 async def worker(rt):
-    other = Runtime("other@host", 3)
+    other = otp.Runtime("other@host", 3)
     wire = Wire(rt, other)
     return other, wire, await other.start(Worker, name="worker")
 
 
-@virtual
 async def test_call_cast_and_send_cross(rt):
     other, _, pid = await worker(rt)
-    assert await call(pid, ["echo", 1]) == 1
-    assert await call(("worker", "other@host"), "x") == "x"
-    cast(pid, "a")
-    assert send(("worker", "other@host"), "b")
-    assert await call(pid, "got") != []
+    assert await otp.call(pid, ["echo", 1]) == 1
+    assert await otp.call(("worker", "other@host"), "x") == "x"
+    otp.cast(pid, "a")
+    assert otp.send(("worker", "other@host"), "b")
+    assert await otp.call(pid, "got") != []
     await other.stop()
 
 
-@virtual
 async def test_a_missing_server_and_a_dying_one(rt):
     other, _, pid = await worker(rt)
-    with pytest.raises(CallFailed, match="noproc"):
-        await call(("nobody", "other@host"), 1)
-    with pytest.raises(CallFailed, match="noproc"):
-        await call(Pid("other@host", 2, pid.number), 1)
+    with pytest.raises(otp.CallFailed, match="noproc"):
+        await otp.call(("nobody", "other@host"), 1)
+    with pytest.raises(otp.CallFailed, match="noproc"):
+        await otp.call(otp.Pid("other@host", 2, pid.number), 1)
     await other.call(pid, ("stop", "normal"))
-    with pytest.raises(CallFailed, match="noproc"):
-        await call(pid, 1)
-    with pytest.raises(CallFailed, match="noconnection"):
-        await call(("worker", "third@host"), 1)
+    with pytest.raises(otp.CallFailed, match="noproc"):
+        await otp.call(pid, 1)
+    with pytest.raises(otp.CallFailed, match="noconnection"):
+        await otp.call(("worker", "third@host"), 1)
     await other.stop()
 
 
-@virtual
 async def test_links_and_exits_cross(rt):
     other, _, pid = await worker(rt)
-    trap_exit(True)
-    link(pid)
+    otp.trap_exit(True)
+    otp.link(pid)
     await settle()
-    exit(pid, "bad")
-    assert await receive() == Exit(pid, "bad")
+    otp.exit(pid, "bad")
+    assert await otp.receive() == otp.Exit(pid, "bad")
     again = await other.start(Worker)
-    link(again)
+    otp.link(again)
     await settle()
-    exit(again, ("shutdown", ("deep", 1)))
-    assert await receive() == Exit(again, ("shutdown", ("deep", 1)))
-    link(pid)
-    assert await receive() == Exit(pid, "noproc")
+    otp.exit(again, ("shutdown", ("deep", 1)))
+    assert await otp.receive() == otp.Exit(again, ("shutdown", ("deep", 1)))
+    otp.link(pid)
+    assert await otp.receive() == otp.Exit(pid, "noproc")
     await other.stop()
 
 
-@virtual
 async def test_unlink_crosses(rt):
     other, _, pid = await worker(rt)
-    trap_exit(True)
-    link(pid)
-    unlink(pid)
+    otp.trap_exit(True)
+    otp.link(pid)
+    otp.unlink(pid)
     await settle()
-    exit(pid, "kill")
+    otp.exit(pid, "kill")
     with pytest.raises(TimeoutError):
-        await receive(timeout=1)
+        await otp.receive(timeout=1)
     await other.stop()
 
 
-@virtual
 async def test_our_end_reaches_the_other_side(rt):
     other, _, pid = await worker(rt)
 
     async def partner():
-        link(pid)
-        await receive()
+        otp.link(pid)
+        await otp.receive()
 
     mine = rt.spawn(partner)
     await settle()
-    exit(mine, "bad")
+    otp.exit(mine, "bad")
     await settle()
     assert not other.alive(pid)
     await other.stop()
 
 
-@virtual
 async def test_monitors_cross(rt):
     other, _, pid = await worker(rt)
-    refs = [monitor(pid), monitor(("worker", "other@host"))]
-    dropped = monitor(pid)
+    refs = [otp.monitor(pid), otp.monitor(("worker", "other@host"))]
+    dropped = otp.monitor(pid)
     await settle()
-    demonitor(dropped)
-    gone = monitor(("nobody", "other@host"))
-    assert await receive() == Down(gone, None, "noproc")
-    exit(pid, "kill")
-    assert [await receive(), await receive()] == [Down(ref, pid, "killed") for ref in refs]
+    otp.demonitor(dropped)
+    gone = otp.monitor(("nobody", "other@host"))
+    assert await otp.receive() == otp.Down(gone, None, "noproc")
+    otp.exit(pid, "kill")
+    assert [await otp.receive(), await otp.receive()] == [otp.Down(ref, pid, "killed") for ref in refs]
     with pytest.raises(TimeoutError):
-        await receive(timeout=1)
+        await otp.receive(timeout=1)
     await other.stop()
 
 
-@virtual
 async def test_a_lost_node_ends_every_tie_with_noconnection(rt):
     other, wire, pid = await worker(rt)
-    trap_exit(True)
-    link(pid)
-    ref = monitor(pid)
+    otp.trap_exit(True)
+    otp.link(pid)
+    ref = otp.monitor(pid)
     await settle()
 
     async def caller():
-        with pytest.raises(CallFailed, match="noconnection"):
-            await call(pid, ("echo", 1), timeout=None)
+        with pytest.raises(otp.CallFailed, match="noconnection"):
+            await otp.call(pid, ("echo", 1), timeout=None)
 
     await other.call(pid, ("echo", 1))
     mine = rt.spawn(caller)
     done = rt.join(mine)
     await asyncio.sleep(0)
     wire.lose()
-    assert await receive(match=lambda m: isinstance(m, Down)) == Down(ref, pid, "noconnection")
-    assert await receive() == Exit(pid, "noconnection")
+    assert await otp.receive(match=lambda m: isinstance(m, otp.Down)) == otp.Down(ref, pid, "noconnection")
+    assert await otp.receive() == otp.Exit(pid, "noconnection")
     assert await done == "normal"
     await settle()
     assert not other.alive(pid)
-    assert not send(pid, "x")
-    link(pid)
-    assert await receive() == Exit(pid, "noconnection")
-    ref = monitor(pid)
-    assert await receive() == Down(ref, pid, "noconnection")
+    assert not otp.send(pid, "x")
+    otp.link(pid)
+    assert await otp.receive() == otp.Exit(pid, "noconnection")
+    ref = otp.monitor(pid)
+    assert await otp.receive() == otp.Down(ref, pid, "noconnection")
     assert not rt.remote_calls
     await other.stop()
 
 
-@virtual
 async def test_ties_of_ended_processes_are_forgotten(rt):
     other, _, pid = await worker(rt)
 
     async def brief():
-        monitor(pid)
-        link(pid)
+        otp.monitor(pid)
+        otp.link(pid)
 
     await rt.join(rt.spawn(brief))
     await settle()
     assert not rt.remote_ties["other@host"]
-    assert self_pid() in rt.table
+    assert otp.self_pid() in rt.table
     await other.stop()

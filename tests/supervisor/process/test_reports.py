@@ -2,28 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from structlog.testing import capture_logs
 
-from gossamer.supervisor import (
-    Cast,
-    DynamicSupervisor,
-    GenServer,
-    Next,
-    Reply,
-    StartFailed,
-    StateMachine,
-    Stop,
-    Supervisor,
-    call,
-    cast,
-    exit,  # noqa: A004
-    self_pid,
-    send,
-    whereis,
-)
-from tests.supervisor.harness import settle, virtual
-from tests.supervisor.supervise.test_supervisor import probe
+import gossamer.supervisor as otp
+from tests.supervisor.harness import settle
+from tests.supervisor.supervise.test_supervisor import Probe, probe
 
 REPORTS = ("start_error", "child_terminated", "shutdown_error", "shutdown")
 
@@ -45,89 +31,67 @@ def offender(pid, restarts=0, **changes):
     } | changes
 
 
-@virtual
 async def test_a_child_that_starts_is_progress(rt):
     with capture_logs() as logs:
-        await Supervisor.start([probe("a", [])], name="sup")
+        await otp.Supervisor.start([probe("a", [])], name="sup")
     (entry,) = [entry for entry in logs if entry["event"] == "progress"]
-    assert (entry["supervisor"], entry["child"], entry["pid"]) == ("sup", "a", str(whereis("a")))
+    assert (entry["supervisor"], entry["child"], entry["pid"]) == ("sup", "a", str(otp.whereis("a")))
 
 
-@virtual
 async def test_a_start_that_fails_is_reported_with_its_reason(rt):
-    sup = await Supervisor.start([], name="sup")
-    with capture_logs() as logs, pytest.raises(StartFailed):
-        await Supervisor.start_child(sup, probe("a", [], fails=["no disc"]))
+    sup = await otp.Supervisor.start([], name="sup")
+    with capture_logs() as logs, pytest.raises(otp.StartFailed):
+        await otp.Supervisor.start_child(sup, probe("a", [], fails=["no disc"]))
     (entry,) = reports(logs)
     assert (entry["event"], entry["supervisor"], entry["reason"]) == ("start_error", "sup", "no disc")
     assert entry["offender"] == offender(None)
 
 
-@pytest.mark.parametrize("kind", [Supervisor, DynamicSupervisor])
-def test_an_end_and_the_last_straw_are_reported(kind):
-    @virtual
-    async def main(rt):
-        sup = await kind.start(name="sup", intensity=1)
-        await kind.start_child(sup, probe("a", []))
-        first = whereis("a")
-        with capture_logs() as logs:
-            exit(first, "kill")
-            await settle()
-            second = whereis("a")
-            exit(second, "kill")
-            await settle()
-        assert [(entry["event"], entry["reason"]) for entry in reports(logs)] == [
-            ("child_terminated", "killed"),
-            ("child_terminated", "killed"),
-            ("shutdown", "reached_max_restart_intensity"),
-        ]
-        assert [entry["offender"]["restarts"] for entry in reports(logs)] == [0, 1, 2]
-        assert reports(logs)[0]["offender"] == offender(first)
-        assert reports(logs)[1]["offender"] == offender(second, 1)
-        assert not rt.alive(sup)
-
-    main()
-
-
-@pytest.mark.parametrize("kind", [Supervisor, DynamicSupervisor])
-@pytest.mark.parametrize(
-    ("restart", "reason", "reported"),
-    [
-        ("temporary", "bad", True),
-        ("temporary", "normal", False),
-        ("temporary", "shutdown", False),
-        ("transient", "bad", True),
-        ("transient", ("shutdown", 1), False),
-        ("permanent", "normal", True),
-        ("permanent", "shutdown", True),
-    ],
-)
-def test_which_ends_are_reported(kind, restart, reason, reported):
-    @virtual
-    async def main(rt):
-        sup = await kind.start(intensity=5)
-        await kind.start_child(sup, probe("a", [], restart=restart))
-        with capture_logs() as logs:
-            await call("a", ("stop", reason))
-            await settle()
-        assert [entry["event"] for entry in reports(logs)] == ["child_terminated"] * reported
-        again = restart == "permanent" or (restart == "transient" and reason == "bad")
-        assert (whereis("a") is not None) == again
-        assert rt.alive(sup)
-
-    main()
-
-
-@virtual
-async def test_a_child_that_had_to_be_killed_is_reported_with_what_to_do(rt):
-    sup = await Supervisor.start([probe("a", [], stop_after=60, shutdown=2.0)])
-    pid = whereis("a")
+@pytest.mark.parametrize("kind", [otp.Supervisor, otp.DynamicSupervisor])
+async def test_an_end_and_the_last_straw_are_reported(rt, kind):
+    sup = await kind.start(name="sup", intensity=1)
+    await kind.start_child(sup, probe("a", []))
+    first = otp.whereis("a")
     with capture_logs() as logs:
-        await Supervisor.terminate_child(sup, "a")
+        otp.exit(first, "kill")
+        await settle()
+        second = otp.whereis("a")
+        otp.exit(second, "kill")
+        await settle()
+    assert [(entry["event"], entry["reason"]) for entry in reports(logs)] == [
+        ("child_terminated", "killed"),
+        ("child_terminated", "killed"),
+        ("shutdown", "reached_max_restart_intensity"),
+    ]
+    assert [entry["offender"]["restarts"] for entry in reports(logs)] == [0, 1, 2]
+    assert reports(logs)[0]["offender"] == offender(first)
+    assert reports(logs)[1]["offender"] == offender(second, 1)
+    assert not rt.alive(sup)
+
+
+async def test_a_child_that_had_to_be_killed_is_reported_with_what_to_do(rt):
+    sup = await otp.Supervisor.start([probe("a", [], stop_after=60, shutdown=2.0)])
+    pid = otp.whereis("a")
+    with capture_logs() as logs:
+        stopped = asyncio.ensure_future(otp.Supervisor.terminate_child(sup, "a"))
+        await settle()
+        assert [node.status for node in await rt.tree(root=pid)] == ["terminating"]
+        await stopped
     (entry,) = reports(logs)
     assert (entry["event"], entry["reason"]) == ("shutdown_error", "killed")
     assert entry["offender"] == offender(pid, shutdown=2.0)
     assert "within its shutdown time of 2 s" in entry["advice"]
+
+
+async def test_a_terminate_that_never_ends_without_a_supervisor_is_reported_with_its_line(rt):
+    pid = await Probe.start("hanging", [], 1e9, label="Hanging")
+    with capture_logs() as logs, pytest.raises(otp.CallTimeout, match="gossamer ps"):
+        await otp.call(pid, ("stop", "over"), timeout=60)
+    (entry,) = [entry for entry in logs if entry["event"] == "terminate_hangs"]
+    assert (entry["pid"], entry["label"]) == (str(pid), "Hanging")
+    assert "terminate" in entry["where"]
+    assert "kill" in entry["advice"]
+    otp.exit(pid, "kill")
 
 
 async def stop(rt, pid):
@@ -137,18 +101,17 @@ async def stop(rt, pid):
     return await ended
 
 
-@virtual
 async def test_many_children_that_fail_to_stop_are_one_report_a_reason(rt):
-    sup = await DynamicSupervisor.start()
+    sup = await otp.DynamicSupervisor.start()
     for name in "abc":
-        await DynamicSupervisor.start_child(sup, probe(name, [], stop_after=60, shutdown=2.0))
+        await otp.DynamicSupervisor.start_child(sup, probe(name, [], stop_after=60, shutdown=2.0))
     with capture_logs() as logs:
         assert await stop(rt, sup) == "shutdown"
     found = [(entry["reason"], entry["children"]) for entry in logs if entry["event"] == "shutdown_error"]
     assert found == [("killed", 3)]
 
 
-class Ledger(GenServer):
+class Ledger(otp.GenServer):
     """Crashes on what it does not know."""
 
     async def init(self):
@@ -160,8 +123,8 @@ class Ledger(GenServer):
         if request == "nonsense":
             return 7
         if request == "stop":
-            return Stop("out of paper")
-        return Reply(self.accounts[request])
+            return otp.Stop("out of paper")
+        return otp.Reply(self.accounts[request])
 
     async def handle_cast(self, request):
         self.accounts[request["to"]] += 1
@@ -178,10 +141,9 @@ async def crash_of(pid, how):
     return entry
 
 
-@virtual
 async def test_a_crash_report_says_what_it_was_doing_and_what_it_held(rt):
     pid = await Ledger.start(name="ledger")
-    entry = await crash_of(pid, lambda pid: cast(pid, {"to": "bob", "password": "hunter2"}))
+    entry = await crash_of(pid, lambda pid: otp.cast(pid, {"to": "bob", "password": "hunter2"}))
     assert (entry["pid"], entry["name"], entry["label"]) == (str(pid), "ledger", "Ledger")
     assert entry["reason"] == "KeyError: 'bob'"
     assert entry["handling"] == "cast: {'to': 'bob', 'password': ***}"
@@ -194,11 +156,10 @@ async def test_a_crash_report_says_what_it_was_doing_and_what_it_held(rt):
     assert "hunter2" not in str(entry)
 
 
-@virtual
 async def test_a_crash_report_names_the_caller_and_the_message(rt):
     async def ask(pid):
         try:
-            await call(pid, "bob")
+            await otp.call(pid, "bob")
         except Exception:  # noqa: BLE001 - the report is what counts
             pass
 
@@ -206,12 +167,11 @@ async def test_a_crash_report_names_the_caller_and_the_message(rt):
     with capture_logs() as logs:
         await ask(pid)
     (entry,) = [entry for entry in logs if entry["event"] == "crash"]
-    assert entry["handling"] == f"call from {self_pid()}: 'bob'"
-    entry = await crash_of(await Ledger.start(), lambda pid: send(pid, ("who", 1)))
+    assert entry["handling"] == f"call from {otp.self_pid()}: 'bob'"
+    entry = await crash_of(await Ledger.start(), lambda pid: otp.send(pid, ("who", 1)))
     assert entry["handling"] == "('who', 1)"
 
 
-@virtual
 async def test_a_wrong_shape_is_told_with_its_message_and_a_stop_with_its_state(rt):
     for request, reason in (
         ("nonsense", "BadReturn: Ledger.handle_call returned int"),
@@ -220,27 +180,26 @@ async def test_a_wrong_shape_is_told_with_its_message_and_a_stop_with_its_state(
         pid = await Ledger.start()
         with capture_logs() as logs:
             try:
-                await call(pid, request)
+                await otp.call(pid, request)
             except Exception:  # noqa: BLE001
                 pass
         (entry,) = [entry for entry in logs if entry["event"] == "crash"]
         assert entry["reason"].startswith(reason)
         assert entry["state"].startswith("accounts=")
-        assert entry["handling"] == ("" if request == "stop" else f"call from {self_pid()}: 'nonsense'")
+        assert entry["handling"] == ("" if request == "stop" else f"call from {otp.self_pid()}: 'nonsense'")
 
 
-class Machine(StateMachine):
+class Machine(otp.StateMachine):
     async def init(self):
-        return Next("idle")
+        return otp.Next("idle")
 
     async def handle_event(self, event, state):
-        if isinstance(event, Cast):
+        if isinstance(event, otp.Cast):
             raise ValueError("no such order")
 
 
-@virtual
 async def test_a_crash_of_a_state_machine_says_the_event_and_the_state(rt):
-    entry = await crash_of(await Machine.start(), lambda pid: cast(pid, "go"))
+    entry = await crash_of(await Machine.start(), lambda pid: otp.cast(pid, "go"))
     assert entry["handling"] == "cast: 'go'"
     assert "state='idle'" in entry["state"]
     assert "in handle_event" in entry["traceback"].splitlines()[1]

@@ -10,135 +10,103 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from gossamer.supervisor import (
-    CallFailed,
-    GenServer,
-    NoReply,
-    NoSuchProcess,
-    Pid,
-    Port,
-    Reply,
-    Sent,
-    TooManyTraces,
-    call,
-    cast,
-    demonitor,
-    exit,  # noqa: A004
-    follow,
-    link,
-    monitor,
-    receive,
-    reply,
-    self_pid,
-    send,
-    send_after,
-    shown,
-    spawn,
-    trace,
-    trap_exit,
-    unlink,
-)
+import gossamer.supervisor as otp
 from gossamer.supervisor.process.tracing import BACKLOG, TRACES
-from tests.supervisor.harness import Worker, settle, virtual
+from tests.supervisor.harness import Worker, settle
 
 
-class Busy(GenServer):
+class Busy(otp.GenServer):
     """Uses everything a process can."""
 
-    async def init(self, other: Pid) -> None:
-        trap_exit(True)
+    async def init(self, other: otp.Pid) -> None:
+        otp.trap_exit(True)
         self.other = other
 
-    async def handle_call(self, request: Any, caller: Any) -> Reply | NoReply:
+    async def handle_call(self, request: Any, caller: Any) -> otp.Reply | otp.NoReply:
         if request == "later":
             self.caller = caller
-            return NoReply()
-        return Reply(await call(self.other, ("echo", request)))
+            return otp.NoReply()
+        return otp.Reply(await otp.call(self.other, ("echo", request)))
 
     async def handle_cast(self, request: Any) -> None:
         other = self.other
         match request:
             case "tell":
-                send(other, "hello")
-                cast(other, "there")
+                otp.send(other, "hello")
+                otp.cast(other, "there")
             case "tie":
-                link(other)
-                unlink(other)
-                demonitor(monitor(other))
+                otp.link(other)
+                otp.unlink(other)
+                otp.demonitor(otp.monitor(other))
             case "spawn":
-                exit(spawn(asyncio.sleep, 9, label="child"), "enough")
+                otp.exit(otp.spawn(asyncio.sleep, 9, label="child"), "enough")
             case "answer":
-                reply(self.caller, "at last")
+                otp.reply(self.caller, "at last")
             case "ask nobody":
                 try:
-                    await call("nobody", "?")
-                except CallFailed:
+                    await otp.call("nobody", "?")
+                except otp.CallFailed:
                     pass
 
     async def handle_info(self, message: Any) -> None:
         pass
 
 
-async def traced(rt: Any, *options: Any) -> tuple[Pid, Pid, list[tuple[str, Any]]]:
+async def traced(rt: Any, *options: Any) -> tuple[otp.Pid, otp.Pid, list[tuple[str, Any]]]:
     other = await Worker.start()
     pid = await Busy.start(other)
     seen: list[tuple[str, Any]] = []
-    trace(pid, lambda event, about: seen.append((event, about)))
+    otp.trace(pid, lambda event, about: seen.append((event, about)))
     return pid, other, seen
 
 
-@virtual
 async def test_a_call_is_seen_on_its_way_in_and_out_and_back(rt):
     pid, other, seen = await traced(rt)
-    assert await call(pid, 1) == 1
+    assert await otp.call(pid, 1) == 1
     assert [event for event, _ in seen] == ["receive", "call", "answer", "reply"]
-    assert (seen[0][1].pid, seen[0][1].request) == (self_pid(), 1)
+    assert (seen[0][1].pid, seen[0][1].request) == (otp.self_pid(), 1)
     assert [about for _, about in seen[1:]] == [
-        Sent(other, ("echo", 1)),
-        Sent(other, 1),
-        Sent(self_pid(), 1),
+        otp.Sent(other, ("echo", 1)),
+        otp.Sent(other, 1),
+        otp.Sent(otp.self_pid(), 1),
     ]
 
 
-@virtual
 async def test_a_late_answer_is_seen_when_it_is_given(rt):
     pid, _, seen = await traced(rt)
-    asked = asyncio.ensure_future(call(pid, "later"))
+    asked = asyncio.ensure_future(otp.call(pid, "later"))
     await settle()
-    cast(pid, "answer")
+    otp.cast(pid, "answer")
     assert await asked == "at last"
-    assert seen[-1] == ("reply", Sent(self_pid(), "at last"))
+    assert seen[-1] == ("reply", otp.Sent(otp.self_pid(), "at last"))
 
 
-@virtual
 async def test_a_call_that_fails_is_seen_with_the_reason(rt):
     pid, _, seen = await traced(rt)
-    cast(pid, "ask nobody")
+    otp.cast(pid, "ask nobody")
     await settle()
-    assert seen[1:] == [("call", Sent("nobody", "?")), ("failure", Sent("nobody", "noproc"))]
+    assert seen[1:] == [("call", otp.Sent("nobody", "?")), ("failure", otp.Sent("nobody", "noproc"))]
 
 
-@virtual
 async def test_messages_ties_children_and_exits_are_seen(rt):
     pid, other, seen = await traced(rt)
     for order in ("tell", "tie", "spawn"):
-        cast(pid, order)
+        otp.cast(pid, order)
     await settle()
     out = [(event, about) for event, about in seen if event != "receive"]
     child = out[6][1].to
     assert [event for event, _ in out] == [
         *("send", "send", "link", "unlink", "monitor", "demonitor", "spawn", "exit"),
     ]
-    assert out[0][1] == Sent(other, "hello")
+    assert out[0][1] == otp.Sent(other, "hello")
     assert out[1][1].message.request == "there"
-    assert out[6:] == [("spawn", Sent(child, "child")), ("exit", Sent(child, "enough"))]
+    assert out[6:] == [("spawn", otp.Sent(child, "child")), ("exit", otp.Sent(child, "enough"))]
 
 
-@virtual
 async def test_signals_and_the_end_are_seen_and_the_end_takes_the_taps_off(rt):
     pid, _, seen = await traced(rt)
-    exit(pid, "trapped")
-    exit(pid, "kill")
+    otp.exit(pid, "trapped")
+    otp.exit(pid, "kill")
     await settle()
     assert [event for event, _ in seen] == ["signal", "signal", "end"]
     assert seen[0][1].reason == "trapped"
@@ -147,64 +115,59 @@ async def test_signals_and_the_end_are_seen_and_the_end_takes_the_taps_off(rt):
     assert rt.reach is rt.table
 
 
-@virtual
 async def test_a_port_is_traced_like_a_process(rt):
-    port = Port()
+    port = otp.Port()
     pid = port.open()
     seen = []
-    trace(pid, lambda event, about: seen.append((event, about)))
-    send(pid, 1)
-    exit(pid, "over")
+    otp.trace(pid, lambda event, about: seen.append((event, about)))
+    otp.send(pid, 1)
+    otp.exit(pid, "over")
     assert [event for event, _ in seen] == ["receive", "signal", "end"]
 
 
-@virtual
 async def test_messages_of_timers_are_seen(rt):
     async def body() -> None:
-        send_after(1, me, "tick")
-        await receive()
+        otp.send_after(1, me, "tick")
+        await otp.receive()
 
-    me = self_pid()
-    pid = spawn(body)
+    me = otp.self_pid()
+    pid = otp.spawn(body)
     seen = []
-    trace(pid, lambda event, about: seen.append((event, about)))
-    assert await receive() == "tick"
-    assert seen == [("send", Sent(me, "tick"))]
-    exit(pid, "kill")
+    otp.trace(pid, lambda event, about: seen.append((event, about)))
+    assert await otp.receive() == "tick"
+    assert seen == [("send", otp.Sent(me, "tick"))]
+    otp.exit(pid, "kill")
 
 
-@virtual
 async def test_a_tap_that_raises_is_taken_off_and_the_process_lives(rt):
     pid, _, seen = await traced(rt)
-    trace(pid, lambda event, about: 1 / 0)
-    assert await call(pid, 1) == 1
-    assert await call(pid, 2) == 2
+    otp.trace(pid, lambda event, about: 1 / 0)
+    assert await otp.call(pid, 1) == 1
+    assert await otp.call(pid, 2) == 2
     assert len(seen) == 8
 
 
-@virtual
 async def test_two_traces_of_one_process_end_each_by_itself(rt):
     pid, _, seen = await traced(rt)
-    async with aclosing(follow(rt, pid, now=rt.loop.time)) as lines:
+    async with aclosing(otp.follow(rt, pid, now=rt.loop.time)) as lines:
         assert (await anext(lines)).event == "tracing"
-        assert await call(pid, 1) == 1
+        assert await otp.call(pid, 1) == 1
         assert (await anext(lines)).event == "call"
-    assert await call(pid, 2) == 2
+    assert await otp.call(pid, 2) == 2
     assert len(seen) == 8
-    trace(pid, None)
+    otp.trace(pid, None)
     assert rt.traced == 0
 
 
-@virtual
 async def test_lines_say_who_and_what_in_order(rt):
     pid, other, _ = await traced(rt)
-    async with aclosing(follow(rt, pid, now=rt.loop.time)) as lines:
+    async with aclosing(otp.follow(rt, pid, now=rt.loop.time)) as lines:
         first = await anext(lines)
         assert (first.peer, first.text) == (str(pid), "Busy")
-        await call(pid, 7)
-        exit(pid, "kill")
+        await otp.call(pid, 7)
+        otp.exit(pid, "kill")
         got = [line async for line in lines]
-    me = str(self_pid())
+    me = str(otp.self_pid())
     assert [(line.event, line.way, line.peer, line.text) for line in got] == [
         ("call", "in", me, "7"),
         ("call", "out", str(other), "('echo', 7)"),
@@ -215,33 +178,30 @@ async def test_lines_say_who_and_what_in_order(rt):
     ]
 
 
-@virtual
 async def test_a_trace_ends_after_its_time_and_after_its_lines(rt):
     pid, _, _ = await traced(rt)
-    lines = [line async for line in follow(rt, pid, now=rt.loop.time, seconds=3) if line]
+    lines = [line async for line in otp.follow(rt, pid, now=rt.loop.time, seconds=3) if line]
     assert [line.event for line in lines] == ["tracing", "over"]
-    async with aclosing(follow(rt, pid, now=rt.loop.time, limit=2)) as stream:
+    async with aclosing(otp.follow(rt, pid, now=rt.loop.time, limit=2)) as stream:
         await anext(stream)
-        await call(pid, 1)
+        await otp.call(pid, 1)
         assert [line.event async for line in stream] == ["call", "call", "over"]
     assert rt.alive(pid)
 
 
-@virtual
 async def test_a_quiet_trace_gives_a_sign_of_life(rt):
     pid, _, _ = await traced(rt)
-    async with aclosing(follow(rt, pid, now=rt.loop.time, seconds=5, pulse=2)) as lines:
+    async with aclosing(otp.follow(rt, pid, now=rt.loop.time, seconds=5, pulse=2)) as lines:
         assert [line and line.event async for line in lines] == ["tracing", None, None, None, "over"]
 
 
-@virtual
 async def test_what_comes_faster_than_it_is_read_is_counted(rt):
     pid = await Worker.start()
-    async with aclosing(follow(rt, pid, now=rt.loop.time)) as lines:
+    async with aclosing(otp.follow(rt, pid, now=rt.loop.time)) as lines:
         await anext(lines)
         for number in range(BACKLOG + 7):
-            send(pid, number)
-        exit(pid, "kill")
+            otp.send(pid, number)
+        otp.exit(pid, "kill")
         got = [line async for line in lines]
     assert len(got) == BACKLOG + 2
     assert got[-2].event == "lost"
@@ -249,27 +209,24 @@ async def test_what_comes_faster_than_it_is_read_is_counted(rt):
     assert got[-1].event == "end"
 
 
-@virtual
 async def test_who_is_not_there_cannot_be_traced(rt):
-    with pytest.raises(NoSuchProcess, match=r"no process nobody on test@host.*gossamer ps"):
-        await anext(follow(rt, "nobody", now=rt.loop.time))
+    with pytest.raises(otp.NoSuchProcess, match=r"no process nobody on test@host.*gossamer ps"):
+        await anext(otp.follow(rt, "nobody", now=rt.loop.time))
 
 
-@virtual
 async def test_only_so_many_are_traced_at_a_time(rt):
     for _ in range(TRACES):
-        trace(await Worker.start(), lambda event, about: None)
-    with pytest.raises(TooManyTraces, match="end one"):
-        await anext(follow(rt, self_pid(), now=rt.loop.time))
+        otp.trace(await Worker.start(), lambda event, about: None)
+    with pytest.raises(otp.TooManyTraces, match="end one"):
+        await anext(otp.follow(rt, otp.self_pid(), now=rt.loop.time))
 
 
-@virtual
 async def test_a_full_mailbox_shows_what_it_drops(rt):
-    pid = spawn(asyncio.sleep, 9, max_mailbox=1)
+    pid = otp.spawn(asyncio.sleep, 9, max_mailbox=1)
     seen = []
-    trace(pid, lambda event, about: seen.append(event))
-    assert send(pid, 1)
-    assert not send(pid, 2)
+    otp.trace(pid, lambda event, about: seen.append(event))
+    assert otp.send(pid, 1)
+    assert not otp.send(pid, 2)
     assert seen == ["receive", "dropped"]
 
 
@@ -306,7 +263,7 @@ class Sealed:
         (Publish("a", b"x" * 99), "Publish(topic='a', payload=b'xxxxxxxxxxxxxxxxxxxxxxxx'… <99 bytes>)"),
         (Sealed(), "<Sealed>"),
         ([Sealed()] * 8, "[" + "<Sealed>, " * 6 + "… 2 more]"),
-        (Pid("n", 1, 2), "<n.2>"),
+        (otp.Pid("n", 1, 2), "<n.2>"),
         (10**10_000, "<a big number>"),
         (float("nan"), "nan"),
         (True, "True"),
@@ -315,11 +272,11 @@ class Sealed:
     ids=lambda value: type(value).__name__,
 )
 def test_values_are_shown_without_secrets(value, text):
-    assert shown(value) == text
+    assert otp.shown(value) == text
 
 
 def test_a_shown_value_is_bounded():
     tree: Any = "x" * 1000
     for _ in range(50):
         tree = [tree] * 1000
-    assert len(shown(tree)) <= 200
+    assert len(otp.shown(tree)) <= 200

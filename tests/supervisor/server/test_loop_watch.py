@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from gossamer.supervisor import LoopWatch, Pid, Runtime, get_state
 from gossamer.supervisor.process.process import Process
-from tests.supervisor.harness import Worker, virtual
+from tests.supervisor.harness import Worker
 
 
 class Blocking(Worker):
@@ -59,7 +59,6 @@ def test_a_process_that_is_just_being_spawned_does_not_end_the_watch():
     assert seen.count(pid) == 2
 
 
-@virtual
 async def test_virtual_time_is_never_late(rt):
     watch = await LoopWatch.start()
     await asyncio.sleep(100)

@@ -6,38 +6,11 @@ import asyncio
 
 import pytest
 
-from gossamer.supervisor import (
-    CallEvent,
-    CallFailed,
-    Cast,
-    Down,
-    Enter,
-    EventTimeout,
-    Exit,
-    Info,
-    Internal,
-    Keep,
-    NamedTimeout,
-    Next,
-    StartFailed,
-    StateMachine,
-    StateTimeout,
-    Stop,
-    call,
-    cast,
-    exit,  # noqa: A004
-    get_state,
-    monitor,
-    receive,
-    resume,
-    send,
-    suspend,
-    trap_exit,
-)
-from tests.supervisor.harness import crashed, settle, virtual
+import gossamer.supervisor as otp
+from tests.supervisor.harness import crashed, settle
 
 
-class Scripted(StateMachine):
+class Scripted(otp.StateMachine):
     """Asks a function for every event, and remembers what came in which state."""
 
     async def init(self, first, script, log, ends=None):
@@ -56,69 +29,67 @@ class Entering(Scripted):
     state_enter = True
 
 
-class Door(StateMachine):
+class Door(otp.StateMachine):
     """Locked by a code; opens for ten seconds."""
 
     async def init(self, code):
         self.code, self.typed = code, ""
-        return Next("locked")
+        return otp.Next("locked")
 
     async def handle_event(self, event, state):
         match event, state:
-            case Cast(digit), "locked":
+            case otp.Cast(digit), "locked":
                 self.typed += digit
                 if self.typed == self.code:
                     self.typed = ""
-                    return Next("open", state_timeout=10.0)
-                return Keep(timeouts={"forget": 5.0})
-            case NamedTimeout("forget"), "locked":
+                    return otp.Next("open", state_timeout=10.0)
+                return otp.Keep(timeouts={"forget": 5.0})
+            case otp.NamedTimeout("forget"), "locked":
                 self.typed = ""
-                return Keep()
-            case StateTimeout(), "open":
-                return Next("locked")
-            case CallEvent("state"), _:
-                return Keep(reply=state)
-            case CallEvent("enter"), "open":
-                return Keep(reply="inside")
-            case CallEvent("enter"), "locked":
-                return Keep(postpone=True)
+                return otp.Keep()
+            case otp.StateTimeout(), "open":
+                return otp.Next("locked")
+            case otp.CallEvent("state"), _:
+                return otp.Keep(reply=state)
+            case otp.CallEvent("enter"), "open":
+                return otp.Keep(reply="inside")
+            case otp.CallEvent("enter"), "locked":
+                return otp.Keep(postpone=True)
         return None
 
 
-@virtual
 async def test_a_door(rt):
     door = await Door.start("12")
-    waiting = rt.spawn(lambda: call(door, "enter", timeout=None))
+    waiting = rt.spawn(lambda: otp.call(door, "enter", timeout=None))
     done = rt.join(waiting)
-    cast(door, "1")
+    otp.cast(door, "1")
     await asyncio.sleep(6)
-    cast(door, "2")
-    assert await call(door, "state") == "locked"
+    otp.cast(door, "2")
+    assert await otp.call(door, "state") == "locked"
     for digit in "12":
         await asyncio.sleep(6)
-        cast(door, digit)
-    assert await call(door, "state") == "locked"
+        otp.cast(door, digit)
+    assert await otp.call(door, "state") == "locked"
     await asyncio.sleep(6)
     for digit in "12":
-        cast(door, digit)
-    assert await call(door, "state") == "open"
+        otp.cast(door, digit)
+    assert await otp.call(door, "state") == "open"
     assert await done == "normal"
     await asyncio.sleep(10)
-    assert await call(door, "state") == "locked"
+    assert await otp.call(door, "state") == "locked"
 
 
-@virtual
 async def test_postponed_events_come_back_in_order_when_the_state_changes(rt):
     log = []
 
     def script(event, state):
         if state == "closed":
-            return Next("open") if event == Cast("open") else Keep(postpone=True)
+            return otp.Next("open") if event == otp.Cast("open") else otp.Keep(postpone=True)
         return None
 
-    pid = await Scripted.start(Next("closed"), script, log)
+    pid = await Scripted.start(otp.Next("closed"), script, log)
     for word in ("a", "b", "open", "c"):
-        cast(pid, word)
+        otp.cast(pid, word)
     await settle()
     assert [(e.request, s) for e, s in log] == [
         ("a", "closed"),
@@ -130,173 +101,168 @@ async def test_postponed_events_come_back_in_order_when_the_state_changes(rt):
     ]
 
 
-@virtual
 async def test_the_same_state_again_brings_nothing_back(rt):
     log = []
-    script = lambda event, state: Keep(postpone=True) if event == Cast("later") else Next("same")  # noqa: E731
-    pid = await Scripted.start(Next("same"), script, log)
-    cast(pid, "later")
-    cast(pid, "x")
+    script = lambda event, state: otp.Keep(postpone=True) if event == otp.Cast("later") else otp.Next("same")  # noqa: E731
+    pid = await Scripted.start(otp.Next("same"), script, log)
+    otp.cast(pid, "later")
+    otp.cast(pid, "x")
     await settle()
     assert len(log) == 2
 
 
-@virtual
 async def test_events_put_in_front_come_before_postponed_and_queued_ones(rt):
     log = []
 
     def script(event, state):
-        if event == Cast("postpone me") and state == 1:
-            return Keep(postpone=True)
-        if event == Cast("go"):
-            return Next(2, events=(Internal("x"), Internal("y")))
+        if event == otp.Cast("postpone me") and state == 1:
+            return otp.Keep(postpone=True)
+        if event == otp.Cast("go"):
+            return otp.Next(2, events=(otp.Internal("x"), otp.Internal("y")))
         return None
 
-    pid = await Scripted.start(Next(1), script, log)
+    pid = await Scripted.start(otp.Next(1), script, log)
     for word in ("postpone me", "go", "queued"):
-        cast(pid, word)
+        otp.cast(pid, word)
     await settle()
     assert [event for event, _ in log][2:] == [
-        Internal("x"),
-        Internal("y"),
-        Cast("postpone me"),
-        Cast("queued"),
+        otp.Internal("x"),
+        otp.Internal("y"),
+        otp.Cast("postpone me"),
+        otp.Cast("queued"),
     ]
 
 
-@virtual
 async def test_any_event_cancels_the_event_timeout(rt):
     log = []
-    script = lambda event, state: Keep(event_timeout=5.0) if event == Cast("start") else None  # noqa: E731
-    pid = await Scripted.start(Next("s"), script, log)
-    cast(pid, "start")
+    script = lambda event, state: otp.Keep(event_timeout=5.0) if event == otp.Cast("start") else None  # noqa: E731
+    pid = await Scripted.start(otp.Next("s"), script, log)
+    otp.cast(pid, "start")
     await asyncio.sleep(4)
-    send(pid, "disturb")
+    otp.send(pid, "disturb")
     await asyncio.sleep(10)
-    cast(pid, "start")
+    otp.cast(pid, "start")
     await asyncio.sleep(6)
-    assert [event for event, _ in log] == [Cast("start"), Info("disturb"), Cast("start"), EventTimeout()]
+    assert [event for event, _ in log] == [
+        otp.Cast("start"),
+        otp.Info("disturb"),
+        otp.Cast("start"),
+        otp.EventTimeout(),
+    ]
 
 
-@virtual
 async def test_the_state_timeout_ends_with_its_state(rt):
     log = []
 
     def script(event, state):
         match event:
-            case Cast(("go", where)):
-                return Next(where, state_timeout=5.0)
-            case Cast("leave"):
-                return Next("elsewhere")
+            case otp.Cast(("go", where)):
+                return otp.Next(where, state_timeout=5.0)
+            case otp.Cast("leave"):
+                return otp.Next("elsewhere")
         return None
 
-    pid = await Scripted.start(Next("s", state_timeout=3.0), script, log)
+    pid = await Scripted.start(otp.Next("s", state_timeout=3.0), script, log)
     await asyncio.sleep(4)
-    cast(pid, ("go", "t"))
+    otp.cast(pid, ("go", "t"))
     await asyncio.sleep(4)
-    send(pid, "does not matter")
-    cast(pid, ("go", "t"))
+    otp.send(pid, "does not matter")
+    otp.cast(pid, ("go", "t"))
     await asyncio.sleep(4)
-    cast(pid, "leave")
+    otp.cast(pid, "leave")
     await asyncio.sleep(10)
-    assert [s for e, s in log if e == StateTimeout()] == ["s"]
+    assert [s for e, s in log if e == otp.StateTimeout()] == ["s"]
 
 
-@virtual
 async def test_named_timeouts_survive_changes_and_can_be_cancelled(rt):
     log = []
 
     def script(event, state):
-        if event == Cast("start"):
-            return Next("running", timeouts={"a": 5.0, "b": 6.0})
-        if event == Cast("cancel b"):
-            return Next("other", timeouts={"b": None})
+        if event == otp.Cast("start"):
+            return otp.Next("running", timeouts={"a": 5.0, "b": 6.0})
+        if event == otp.Cast("cancel b"):
+            return otp.Next("other", timeouts={"b": None})
         return None
 
-    pid = await Scripted.start(Next("idle"), script, log)
-    cast(pid, "start")
-    cast(pid, "cancel b")
+    pid = await Scripted.start(otp.Next("idle"), script, log)
+    otp.cast(pid, "start")
+    otp.cast(pid, "cancel b")
     await asyncio.sleep(10)
-    assert [e for e, _ in log][2:] == [NamedTimeout("a")]
+    assert [e for e, _ in log][2:] == [otp.NamedTimeout("a")]
 
 
-@virtual
 async def test_a_fired_but_cancelled_timeout_never_comes(rt):
     """The timer fires while the machine is busy with the event that cancels it."""
     log = []
 
     def script(event, state):
-        if event == Cast("start"):
-            return Keep(state_timeout=1.0)
-        if event == Cast("move"):
-            return Next("moved")
+        if event == otp.Cast("start"):
+            return otp.Keep(state_timeout=1.0)
+        if event == otp.Cast("move"):
+            return otp.Next("moved")
         return None
 
-    pid = await Scripted.start(Next("s"), script, log)
-    cast(pid, "start")
+    pid = await Scripted.start(otp.Next("s"), script, log)
+    otp.cast(pid, "start")
     await settle()
-    await suspend(pid)
-    cast(pid, "move")
+    await otp.suspend(pid)
+    otp.cast(pid, "move")
     await asyncio.sleep(2)
-    await resume(pid)
+    await otp.resume(pid)
     await settle()
-    assert [e for e, _ in log] == [Cast("start"), Cast("move")]
+    assert [e for e, _ in log] == [otp.Cast("start"), otp.Cast("move")]
 
 
-@virtual
 async def test_enter_events_come_first(rt):
     log = []
-    script = lambda event, state: Next("b") if event == Cast("go") else None  # noqa: E731
-    pid = await Entering.start(Next("a", events=(Internal(1),)), script, log)
-    cast(pid, "go")
+    script = lambda event, state: otp.Next("b") if event == otp.Cast("go") else None  # noqa: E731
+    pid = await Entering.start(otp.Next("a", events=(otp.Internal(1),)), script, log)
+    otp.cast(pid, "go")
     await settle()
     assert log == [
-        (Enter(None), "a"),
-        (Internal(1), "a"),
-        (Cast("go"), "a"),
-        (Enter("a"), "b"),
+        (otp.Enter(None), "a"),
+        (otp.Internal(1), "a"),
+        (otp.Cast("go"), "a"),
+        (otp.Enter("a"), "b"),
     ]
 
 
-@virtual
 async def test_stop_terminates_and_answers(rt):
     ends = []
-    pid = await Scripted.start(Next(1), lambda e, s: Stop("shutdown", reply="bye"), [], ends)
-    assert await call(pid, "end") == "bye"
+    pid = await Scripted.start(otp.Next(1), lambda e, s: otp.Stop("shutdown", reply="bye"), [], ends)
+    assert await otp.call(pid, "end") == "bye"
     assert ends == ["shutdown"]
     await settle()
     assert not rt.alive(pid)
 
 
 @pytest.mark.parametrize("returned", [5, "open"])
-@virtual
 async def test_a_wrong_return_ends_the_machine(rt, returned):
-    pid = await Scripted.start(Next(1), lambda e, s: returned, [])
-    with pytest.raises(CallFailed, match="expected Next, Keep, Stop or None"):
-        await call(pid, 1)
-    pid = await Scripted.start(Next(1), lambda e, s: Keep(reply=1), [])
-    ref = monitor(pid)
-    cast(pid, 1)
-    down = await receive()
-    assert isinstance(down, Down)
+    pid = await Scripted.start(otp.Next(1), lambda e, s: returned, [])
+    with pytest.raises(otp.CallFailed, match="expected Next, Keep, Stop or None"):
+        await otp.call(pid, 1)
+    pid = await Scripted.start(otp.Next(1), lambda e, s: otp.Keep(reply=1), [])
+    ref = otp.monitor(pid)
+    otp.cast(pid, 1)
+    down = await otp.receive()
+    assert isinstance(down, otp.Down)
     assert down.ref == ref
     assert crashed(down.reason, "BadReturn")
-    with pytest.raises(StartFailed, match="expected Next"):
-        await Scripted.start(Keep(), None, [])
+    with pytest.raises(otp.StartFailed, match="expected Next"):
+        await Scripted.start(otp.Keep(), None, [])
 
 
-@virtual
 async def test_the_parents_exit_and_the_state_for_inspection(rt):
     ends = []
 
     class Trapping(Scripted):
         async def init(self, *args):
-            trap_exit(True)
+            otp.trap_exit(True)
             return await super().init(*args)
 
-    trap_exit(True)
-    pid = await Trapping.start_link(Next("s"), lambda e, s: None, [], ends)
-    assert (await get_state(pid))["state"] == "s"
-    exit(pid, "shutdown")
-    assert await receive() == Exit(pid, "shutdown")
+    otp.trap_exit(True)
+    pid = await Trapping.start_link(otp.Next("s"), lambda e, s: None, [], ends)
+    assert (await otp.get_state(pid))["state"] == "s"
+    otp.exit(pid, "shutdown")
+    assert await otp.receive() == otp.Exit(pid, "shutdown")
     assert ends == ["shutdown"]

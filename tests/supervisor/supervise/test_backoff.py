@@ -7,23 +7,12 @@ import random
 
 import pytest
 
-from gossamer.supervisor import (
-    Backoff,
-    BadChildSpec,
-    ChildRestarting,
-    ChildSpec,
-    DynamicSupervisor,
-    Supervisor,
-    exit,  # noqa: A004
-    spawn,
-    trap_exit,
-    whereis,
-)
+import gossamer.supervisor as otp
 from gossamer.supervisor.supervise.children import Delays
-from tests.supervisor.harness import settle, virtual
-from tests.supervisor.supervise.test_supervisor import ended, probe, running
+from tests.supervisor.harness import ended, settle
+from tests.supervisor.supervise.test_supervisor import probe, running
 
-STEADY = Backoff(initial=1.0, maximum=8.0, jitter=0.0, reset_after=100.0)
+STEADY = otp.Backoff(initial=1.0, maximum=8.0, jitter=0.0, reset_after=100.0)
 
 
 async def later(seconds):
@@ -35,12 +24,12 @@ async def later(seconds):
 async def states(sup):
     return [
         info.pid if info.pid in (None, "restarting") else "runs"
-        for info in await Supervisor.which_children(sup)
+        for info in await otp.Supervisor.which_children(sup)
     ]
 
 
 def kill(name):
-    exit(whereis(name), "kill")
+    otp.exit(otp.whereis(name), "kill")
 
 
 # The machine.
@@ -57,7 +46,7 @@ def test_a_child_that_ran_long_enough_begins_at_the_first_wait():
 
 
 def test_jitter_only_shortens_and_is_that_of_the_given_randomness():
-    backoff = Backoff(initial=1.0, maximum=1.0, jitter=0.5)
+    backoff = otp.Backoff(initial=1.0, maximum=1.0, jitter=0.5)
     first, second = ([Delays(backoff, random.Random(seed)).next(0.0) for seed in range(20)] for _ in "12")
     assert first == second
     assert all(0.5 <= delay <= 1.0 for delay in first)
@@ -65,7 +54,7 @@ def test_jitter_only_shortens_and_is_that_of_the_given_randomness():
 
 
 def test_a_child_that_fails_for_weeks_does_not_overflow():
-    delays = Delays(Backoff(factor=10.0), random.Random(1))
+    delays = Delays(otp.Backoff(factor=10.0), random.Random(1))
     assert max(delays.next(0.0) for _ in range(5000)) <= 30.0
 
 
@@ -80,17 +69,16 @@ def test_a_child_that_fails_for_weeks_does_not_overflow():
     ],
 )
 def test_values_that_make_no_sense_are_named(wrong, key):
-    with pytest.raises(BadChildSpec) as caught:
-        Backoff(**wrong)
+    with pytest.raises(otp.BadChildSpec) as caught:
+        otp.Backoff(**wrong)
     assert caught.value.key == key
-    with pytest.raises(BadChildSpec, match="a Backoff or None"):
-        ChildSpec("a", spawn, backoff=3)
+    with pytest.raises(otp.BadChildSpec, match="a Backoff or None"):
+        otp.ChildSpec("a", otp.spawn, backoff=3)
 
 
 # In a supervisor.
 
 
-@virtual
 async def test_a_storm_of_restarts_is_a_handful(rt):
     """A child that fails at once, under an intensity that allows anything."""
     starts = []
@@ -101,8 +89,8 @@ async def test_a_storm_of_restarts_is_a_handful(rt):
             raise OSError("still broken")
         return await probe("a", []).start()
 
-    sup = await Supervisor.start_link(
-        [ChildSpec("a", start)], intensity=10**9, period=1.0, backoff=STEADY, rng=random.Random(1)
+    sup = await otp.Supervisor.start_link(
+        [otp.ChildSpec("a", start)], intensity=10**9, period=1.0, backoff=STEADY, rng=random.Random(1)
     )
     kill("a")
     await later(31.5)
@@ -111,17 +99,18 @@ async def test_a_storm_of_restarts_is_a_handful(rt):
     assert await states(sup) == ["restarting"]
 
 
-@virtual
 async def test_a_childs_own_back_off_goes_before_that_of_its_supervisor(rt):
-    slow = Backoff(initial=5.0, jitter=0.0)
-    await Supervisor.start_link([probe("a", []), probe("b", [], backoff=slow)], intensity=9, backoff=STEADY)
+    slow = otp.Backoff(initial=5.0, jitter=0.0)
+    await otp.Supervisor.start_link(
+        [probe("a", []), probe("b", [], backoff=slow)], intensity=9, backoff=STEADY
+    )
     kill("a")
     kill("b")
     await later(1.1)
-    assert whereis("a") is not None
-    assert whereis("b") is None
+    assert otp.whereis("a") is not None
+    assert otp.whereis("b") is None
     await later(4.0)
-    assert whereis("b") is not None
+    assert otp.whereis("b") is not None
 
 
 @pytest.mark.parametrize(
@@ -132,10 +121,11 @@ async def test_a_childs_own_back_off_goes_before_that_of_its_supervisor(rt):
         ("one_for_all", ["-d", "-c", "-a"], ["+a", "+b", "+c", "+d"]),
     ],
 )
-@virtual
 async def test_others_stop_at_once_and_start_in_order_when_the_wait_is_over(rt, strategy, stopped, started):
     events = []
-    sup = await Supervisor.start_link([probe(n, events) for n in "abcd"], strategy=strategy, backoff=STEADY)
+    sup = await otp.Supervisor.start_link(
+        [probe(n, events) for n in "abcd"], strategy=strategy, backoff=STEADY
+    )
     del events[:]
     kill("b")
     await settle(50)
@@ -143,8 +133,8 @@ async def test_others_stop_at_once_and_start_in_order_when_the_wait_is_over(rt, 
     waiting = {"b", *(name[1:] for name in stopped)}
     assert await states(sup) == ["restarting" if name in waiting else "runs" for name in "abcd"]
     for name in waiting:
-        with pytest.raises(ChildRestarting):
-            await Supervisor.restart_child(sup, name)
+        with pytest.raises(otp.ChildRestarting):
+            await otp.Supervisor.restart_child(sup, name)
     await later(0.9)
     assert events == stopped
     await later(0.2)
@@ -152,10 +142,9 @@ async def test_others_stop_at_once_and_start_in_order_when_the_wait_is_over(rt, 
     assert await running(sup) == ["a", "b", "c", "d"]
 
 
-@virtual
 async def test_an_elder_that_fails_takes_over_the_wait_of_those_behind_it(rt):
     events = []
-    sup = await Supervisor.start_link(
+    sup = await otp.Supervisor.start_link(
         [probe(n, events) for n in "abc"], strategy="rest_for_one", intensity=9, backoff=STEADY
     )
     kill("b")
@@ -173,15 +162,14 @@ async def test_an_elder_that_fails_takes_over_the_wait_of_those_behind_it(rt):
 
 
 @pytest.mark.parametrize("strategy", ["rest_for_one", "one_for_all"])
-@virtual
 async def test_a_child_that_was_added_meanwhile_and_fails_joins_the_wait(rt, strategy):
     events = []
-    sup = await Supervisor.start_link(
+    sup = await otp.Supervisor.start_link(
         [probe(n, events) for n in "ab"], strategy=strategy, intensity=9, backoff=STEADY
     )
     kill("a")
     await settle(50)
-    await Supervisor.start_child(sup, probe("c", events))
+    await otp.Supervisor.start_child(sup, probe("c", events))
     kill("c")
     await settle(50)
     assert await states(sup) == ["restarting"] * 3
@@ -192,11 +180,10 @@ async def test_a_child_that_was_added_meanwhile_and_fails_joins_the_wait(rt, str
     assert events == ["+a", "+b", "+c"]
 
 
-@virtual
 async def test_a_failed_attempt_waits_longer_and_stops_what_had_started(rt):
     events, fails = [], []
     specs = [probe("a", events), probe("b", events, fails=fails), probe("c", events)]
-    await Supervisor.start_link(specs, strategy="one_for_all", intensity=9, backoff=STEADY)
+    await otp.Supervisor.start_link(specs, strategy="one_for_all", intensity=9, backoff=STEADY)
     fails.append("no luck")
     kill("c")
     await settle(50)
@@ -208,15 +195,16 @@ async def test_a_failed_attempt_waits_longer_and_stops_what_had_started(rt):
 
 
 @pytest.mark.parametrize("strategy", ["one_for_one", "rest_for_one", "one_for_all"])
-@virtual
 async def test_a_supervisor_that_waits_ends_at_once(rt, strategy):
-    trap_exit(True)
+    otp.trap_exit(True)
     events = []
-    sup = await Supervisor.start_link([probe(n, events) for n in "abc"], strategy=strategy, backoff=STEADY)
+    sup = await otp.Supervisor.start_link(
+        [probe(n, events) for n in "abc"], strategy=strategy, backoff=STEADY
+    )
     kill("b")
     await settle(50)
     begun = rt.loop.time()
-    exit(sup, "shutdown")
+    otp.exit(sup, "shutdown")
     assert await ended(sup) == "shutdown"
     assert rt.loop.time() == begun
     del events[:]
@@ -224,31 +212,29 @@ async def test_a_supervisor_that_waits_ends_at_once(rt, strategy):
     assert events == []
 
 
-@virtual
 async def test_terminating_the_child_that_failed_ends_the_wait(rt):
     events = []
-    sup = await Supervisor.start_link(
+    sup = await otp.Supervisor.start_link(
         [probe(n, events) for n in "abc"], strategy="one_for_all", backoff=STEADY
     )
     kill("b")
     await settle(50)
-    await Supervisor.terminate_child(sup, "b")
+    await otp.Supervisor.terminate_child(sup, "b")
     assert await states(sup) == [None, None, None]
     del events[:]
     await later(20.0)
     assert events == []
     # A wait that is over does not come back with the next one.
-    await Supervisor.restart_child(sup, "a")
+    await otp.Supervisor.restart_child(sup, "a")
     assert events == ["+a"]
 
 
-@virtual
 async def test_an_order_of_an_earlier_wait_is_stale(rt):
-    sup = await Supervisor.start_link([probe("a", [])], intensity=9, backoff=STEADY)
+    sup = await otp.Supervisor.start_link([probe("a", [])], intensity=9, backoff=STEADY)
     kill("a")
     await settle(50)
-    await Supervisor.terminate_child(sup, "a")
-    await Supervisor.restart_child(sup, "a")
+    await otp.Supervisor.terminate_child(sup, "a")
+    await otp.Supervisor.restart_child(sup, "a")
     kill("a")
     await later(1.5)
     assert await states(sup) == ["restarting"], "the second wait is 2 s"
@@ -256,10 +242,9 @@ async def test_an_order_of_an_earlier_wait_is_stale(rt):
     assert await states(sup) == ["runs"]
 
 
-@virtual
 async def test_failures_count_when_they_happen_and_giving_up_does_not_wait(rt):
-    trap_exit(True)
-    sup = await Supervisor.start_link([probe("a", [])], intensity=1, period=100.0, backoff=STEADY)
+    otp.trap_exit(True)
+    sup = await otp.Supervisor.start_link([probe("a", [])], intensity=1, period=100.0, backoff=STEADY)
     kill("a")
     await later(1.1)
     begun = rt.loop.time()
@@ -268,46 +253,46 @@ async def test_failures_count_when_they_happen_and_giving_up_does_not_wait(rt):
     assert rt.loop.time() == begun
 
 
-@virtual
 async def test_without_back_off_a_restart_is_at_once(rt):
-    await Supervisor.start_link([probe("a", [])])
+    await otp.Supervisor.start_link([probe("a", [])])
     begun = rt.loop.time()
     kill("a")
     await settle(50)
-    assert whereis("a") is not None
+    assert otp.whereis("a") is not None
     assert rt.loop.time() == begun
 
 
 # In a dynamic supervisor.
 
 
-@virtual
 async def test_children_of_a_dynamic_supervisor_wait_each_for_itself(rt):
     events = []
-    sup = await DynamicSupervisor.start_link(intensity=9, backoff=STEADY, max_children=2)
+    sup = await otp.DynamicSupervisor.start_link(intensity=9, backoff=STEADY, max_children=2)
     for name in "ab":
-        await DynamicSupervisor.start_child(sup, probe(name, events))
+        await otp.DynamicSupervisor.start_child(sup, probe(name, events))
     kill("a")
     await later(1.1)
     kill("a")
     await later(1.1)
-    assert [info.pid == "restarting" for info in await DynamicSupervisor.which_children(sup)] == [False, True]
-    assert (await DynamicSupervisor.count_children(sup)).active == 1
+    assert [info.pid == "restarting" for info in await otp.DynamicSupervisor.which_children(sup)] == [
+        False,
+        True,
+    ]
+    assert (await otp.DynamicSupervisor.count_children(sup)).active == 1
     kill("b")
     await later(1.1)
-    assert (await DynamicSupervisor.count_children(sup)).active == 2
+    assert (await otp.DynamicSupervisor.count_children(sup)).active == 2
 
 
-@virtual
 async def test_a_dynamic_supervisor_that_waits_ends_at_once(rt):
-    trap_exit(True)
+    otp.trap_exit(True)
     fails = []
-    sup = await DynamicSupervisor.start_link(intensity=9, backoff=STEADY)
-    await DynamicSupervisor.start_child(sup, probe("a", [], fails=fails))
+    sup = await otp.DynamicSupervisor.start_link(intensity=9, backoff=STEADY)
+    await otp.DynamicSupervisor.start_child(sup, probe("a", [], fails=fails))
     fails.append("no luck")
     kill("a")
     await later(1.5)
     begun = rt.loop.time()
-    exit(sup, "shutdown")
+    otp.exit(sup, "shutdown")
     assert await ended(sup) == "shutdown"
     assert rt.loop.time() == begun

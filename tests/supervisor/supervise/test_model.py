@@ -13,21 +13,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from gossamer.supervisor import (
-    AlreadyPresent,
-    AlreadyStarted,
-    BadChildSpec,
-    ChildNotFound,
-    ChildRunning,
-    DynamicSupervisor,
-    MaxChildren,
-    Pid,
-    Runtime,
-    StartFailed,
-    Supervisor,
-    is_clean,
-)
-from tests.supervisor.harness import VirtualLoop, settle
+import gossamer.supervisor as otp
+from gossamer.testing.loop import VirtualTimeLoop
+from tests.supervisor.harness import lost_in, settle
 from tests.supervisor.supervise.test_supervisor import probe
 
 IDS = st.sampled_from("abcde")
@@ -95,7 +83,7 @@ class Model:
 
     def look_at(self, row):
         reason, row.exit = row.exit, None
-        if row.restart == "permanent" or (row.restart == "transient" and not is_clean(reason)):
+        if row.restart == "permanent" or (row.restart == "transient" and not otp.is_clean(reason)):
             self.restart(row)
             return
         if row.restart == "temporary":
@@ -140,15 +128,16 @@ class SupervisorMachine(RuleBasedStateMachine):
         types=st.lists(st.tuples(TYPES, st.booleans()), min_size=2, max_size=4),
     )
     def begin(self, strategy, intensity, auto_shutdown, types):
-        self.loop = VirtualLoop()
-        self.rt = Runtime("model@host")
+        self.loop = VirtualTimeLoop()
+        self.lost = lost_in(self.loop)
+        self.rt = otp.Runtime("model@host")
         self.log = []
         self.real = {}
         self.model = Model(strategy, intensity, 10.0, auto_shutdown)
         self.model.now = self.loop.time
         self.sup = self.run(
             self.rt.start(
-                Supervisor,
+                otp.Supervisor,
                 [],
                 strategy=strategy,
                 intensity=intensity,
@@ -192,12 +181,12 @@ class SupervisorMachine(RuleBasedStateMachine):
         # A list of its own: what the supervisor's start function pops, the model must pop too.
         mine = list(failures)
         spec = probe(name, self.log, fails=mine, restart=restart, significant=significant)
-        got = self.ask(Supervisor.start_child, spec)
+        got = self.ask(otp.Supervisor.start_child, spec)
         if significant and model.auto_shutdown == "never":
-            assert got is BadChildSpec
+            assert got is otp.BadChildSpec
             return
         if row is not None:
-            assert got is (AlreadyStarted if row.alive else AlreadyPresent)
+            assert got is (otp.AlreadyStarted if row.alive else otp.AlreadyPresent)
             return
         self.real[name] = mine
         model.failures[name][:] = failures
@@ -207,7 +196,7 @@ class SupervisorMachine(RuleBasedStateMachine):
         if outcome == "no" or (outcome == "ignore" and restart == "temporary"):
             model.rows.remove(row)
         if outcome == "no":
-            assert got is StartFailed
+            assert got is otp.StartFailed
 
     @precondition(up)
     @rule(which=WHICH, reason=REASONS, failing=IDS, failures=FAILURES)
@@ -269,9 +258,9 @@ class SupervisorMachine(RuleBasedStateMachine):
     @rule(name=IDS)
     def terminate_child(self, name):
         row = self.model.row(name)
-        got = self.ask(Supervisor.terminate_child, name)
+        got = self.ask(otp.Supervisor.terminate_child, name)
         if row is None:
-            assert got is ChildNotFound
+            assert got is otp.ChildNotFound
             return
         self.model.stop(row)
         if row.restart == "temporary":
@@ -281,23 +270,23 @@ class SupervisorMachine(RuleBasedStateMachine):
     @rule(name=IDS)
     def restart_child(self, name):
         row = self.model.row(name)
-        got = self.ask(Supervisor.restart_child, name)
+        got = self.ask(otp.Supervisor.restart_child, name)
         if row is None:
-            assert got is ChildNotFound
+            assert got is otp.ChildNotFound
         elif row.alive:
-            assert got is ChildRunning
+            assert got is otp.ChildRunning
         else:
-            assert (self.model.start(row) == "no") == (got is StartFailed)
+            assert (self.model.start(row) == "no") == (got is otp.StartFailed)
 
     @precondition(up)
     @rule(name=IDS)
     def delete_child(self, name):
         row = self.model.row(name)
-        got = self.ask(Supervisor.delete_child, name)
+        got = self.ask(otp.Supervisor.delete_child, name)
         if row is None:
-            assert got is ChildNotFound
+            assert got is otp.ChildNotFound
         elif row.alive:
-            assert got is ChildRunning
+            assert got is otp.ChildRunning
         else:
             self.model.rows.remove(row)
 
@@ -312,7 +301,7 @@ class SupervisorMachine(RuleBasedStateMachine):
         assert self.log == self.model.log
         assert self.rt.alive(self.sup) == self.model.up
         if self.model.up:
-            children = self.ask(Supervisor.which_children)
+            children = self.ask(otp.Supervisor.which_children)
             assert [(c.id, c.pid is not None) for c in children] == [
                 (r.name, r.alive) for r in self.model.rows
             ]
@@ -324,7 +313,7 @@ class SupervisorMachine(RuleBasedStateMachine):
         if hasattr(self, "model"):
             self.run(self.rt.stop())
             assert not self.rt.table
-            assert not self.loop.lost
+            assert not self.lost
             self.loop.close()
 
 
@@ -338,7 +327,7 @@ class Pool:
 
     def ended(self, row, reason, failures, now):
         self.rows.remove(row)
-        if not (row.restart == "permanent" or (row.restart == "transient" and not is_clean(reason))):
+        if not (row.restart == "permanent" or (row.restart == "transient" and not otp.is_clean(reason))):
             return
         while True:
             self.stamps = [stamp for stamp in [*self.stamps, now] if stamp >= now - self.period]
@@ -361,13 +350,14 @@ class DynamicMachine(RuleBasedStateMachine):
         types=st.lists(TYPES, min_size=2, max_size=4),
     )
     def begin(self, intensity, max_children, types):
-        self.loop = VirtualLoop()
-        self.rt = Runtime("model@host")
+        self.loop = VirtualTimeLoop()
+        self.lost = lost_in(self.loop)
+        self.rt = otp.Runtime("model@host")
         self.log = []
         self.model = Pool(intensity, 10.0, max_children)
         self.failures = {name: [] for name in "abcde"}
         options = {"intensity": intensity, "period": 10.0, "max_children": max_children}
-        self.sup = self.run(self.rt.start(DynamicSupervisor, **options))
+        self.sup = self.run(self.rt.start(otp.DynamicSupervisor, **options))
         for name, restart in zip("abcd", types, strict=False):
             self.start_one(name, restart, [])
 
@@ -388,17 +378,17 @@ class DynamicMachine(RuleBasedStateMachine):
             return
         mine = self.failures[name] = list(failures)
         expected = list(failures)
-        got = self.ask(DynamicSupervisor.start_child, probe(name, self.log, fails=mine, restart=restart))
+        got = self.ask(otp.DynamicSupervisor.start_child, probe(name, self.log, fails=mine, restart=restart))
         bound = self.model.max_children
         if bound is not None and len(self.model.rows) >= bound:
-            assert got is MaxChildren
+            assert got is otp.MaxChildren
             return
         outcome = expected.pop() if expected else "ok"
         if outcome == "ok":
-            assert isinstance(got, Pid)
+            assert isinstance(got, otp.Pid)
             self.model.rows.append(Row(name, restart))
         else:
-            assert got is (StartFailed if outcome == "no" else None)
+            assert got is (otp.StartFailed if outcome == "no" else None)
 
     @precondition(up)
     @rule(which=WHICH, reason=REASONS, failures=FAILURES)
@@ -423,9 +413,9 @@ class DynamicMachine(RuleBasedStateMachine):
     @rule(name=IDS)
     def terminate_child(self, name):
         row = self.row(name)
-        pid = self.rt.whereis(name) if row is not None else Pid("model@host", 1, 10**6)
-        got = self.ask(DynamicSupervisor.terminate_child, pid)
-        assert got is (None if row is not None else ChildNotFound)
+        pid = self.rt.whereis(name) if row is not None else otp.Pid("model@host", 1, 10**6)
+        got = self.ask(otp.DynamicSupervisor.terminate_child, pid)
+        assert got is (None if row is not None else otp.ChildNotFound)
         if row is not None:
             self.model.rows.remove(row)
 
@@ -440,10 +430,10 @@ class DynamicMachine(RuleBasedStateMachine):
         rows = self.model.rows
         assert self.rt.alive(self.sup) == self.model.up
         if self.model.up:
-            children = self.ask(DynamicSupervisor.which_children)
+            children = self.ask(otp.DynamicSupervisor.which_children)
             assert [child.id for child in children] == [row.name for row in rows]
             assert [child.pid for child in children] == [self.rt.whereis(row.name) for row in rows]
-            counts = self.ask(DynamicSupervisor.count_children)
+            counts = self.ask(otp.DynamicSupervisor.count_children)
             assert (counts.specs, counts.active, counts.workers) == (len(rows),) * 3
         assert sorted(name for name in "abcde" if self.rt.whereis(name)) == sorted(r.name for r in rows)
         assert len(self.rt.table) == len(rows) + self.model.up

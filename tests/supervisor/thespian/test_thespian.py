@@ -15,25 +15,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gossamer.supervisor import (
-    CallFailed,
-    ChildSpec,
-    Crash,
-    Down,
-    Exit,
-    OsProcess,
-    Runtime,
-    StartFailed,
-    Supervisor,
-    call,
-    cast,
-    exit,  # noqa: A004
-    monitor,
-    receive,
-    trap_exit,
-    whereis,
-)
+import gossamer.supervisor as otp
 from gossamer.supervisor.thespian import Delivered, Publish, ThespianActor, ThespianSystem
+from tests.supervisor.harness import is_alive, until
 
 pytest.importorskip("thespian")
 pytestmark = pytest.mark.real
@@ -46,155 +30,114 @@ def actor(name):
     return f"thespian_actors.{name}"
 
 
-def real(test):
-    """Run the test as a process of a fresh runtime; nothing it started may be left."""
-
-    def run():
-        async def main():
-            runtime = Runtime("test@host", 1)
-            try:
-                await runtime.run(test)
-            finally:
-                await runtime.stop()
-            assert not runtime.table
-
-        asyncio.run(main())
-        assert not [p for p in psutil.Process().children(recursive=True) if is_alive(p.pid)]
-
-    run.__name__, run.__doc__ = test.__name__, test.__doc__
-    return run
-
-
 async def start_system(**options):
     return await ThespianSystem.start_link(path=[HERE], name="thespian", **options)
 
 
-async def until(condition):
-    async with asyncio.timeout(PATIENCE):
-        while not condition():  # noqa: ASYNC110 - processes of the system tell nobody
-            await asyncio.sleep(0.02)
-
-
-def is_alive(pid):
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
 async def down():
-    return await receive(PATIENCE, lambda m: isinstance(m, Down))
+    return await otp.receive(PATIENCE, lambda m: isinstance(m, otp.Down))
 
 
-@real
-async def test_ask_and_tell_and_an_orderly_end():
+async def test_ask_and_tell_and_an_orderly_end(real_rt):
     await start_system()
     adder = await ThespianActor.start("thespian", actor("Adder"))
-    assert await call(adder, 1) == 2
-    pid, *_ = await call(adder, "pid")
+    assert await otp.call(adder, 1) == 2
+    pid, *_ = await otp.call(adder, "pid")
     assert pid != os.getpid()
-    monitor(adder)
-    cast(adder, "exit")
+    otp.monitor(adder)
+    otp.cast(adder, "exit")
     assert (await down()).reason == "normal"
     await until(lambda: not is_alive(pid))
 
 
-@real
-async def test_a_raising_handler_runs_once_and_its_reason_is_the_exit_reason():
+async def test_a_raising_handler_runs_once_and_its_reason_is_the_exit_reason(real_rt):
     """Thespian would run it again, and let the actor live on."""
     await start_system()
     fragile = await ThespianActor.start("thespian", actor("Fragile"))
-    monitor(fragile)
+    otp.monitor(fragile)
     record = HERE / f".ran-{os.getpid()}"
     try:
-        cast(fragile, str(record))
+        otp.cast(fragile, str(record))
         reason = (await down()).reason
         assert record.read_text() == "ran\n"
     finally:
         record.unlink(missing_ok=True)
-    assert isinstance(reason, Crash)
+    assert isinstance(reason, otp.Crash)
     assert (reason.error, reason.message) == ("ValueError", "as asked")
     assert "thespian_actors.py" in reason.traceback
 
 
-@real
-async def test_a_killed_actor_says_by_what():
+async def test_a_killed_actor_says_by_what(real_rt):
     await start_system()
     adder = await ThespianActor.start("thespian", actor("Adder"))
-    monitor(adder)
-    cast(adder, "kill")
+    otp.monitor(adder)
+    otp.cast(adder, "kill")
     assert (await down()).reason == ("signal", "SIGKILL")
 
 
-@real
-async def test_an_actor_that_cannot_start_says_why():
+async def test_an_actor_that_cannot_start_says_why(real_rt):
     await start_system()
-    with pytest.raises(StartFailed, match="RuntimeError: no luck"):
+    with pytest.raises(otp.StartFailed, match="RuntimeError: no luck"):
         await ThespianActor.start("thespian", actor("Stillborn"))
-    with pytest.raises(StartFailed, match="not_created"):
+    with pytest.raises(otp.StartFailed, match="not_created"):
         await ThespianActor.start("thespian", "no_such_module.Actor")
-    with pytest.raises(StartFailed, match="start it before its actors"):
+    with pytest.raises(otp.StartFailed, match="start it before its actors"):
         await ThespianActor.start("nobody", actor("Adder"))
 
 
-@real
-async def test_restarts_count_and_too_many_end_the_supervisor():
-    trap_exit(True)
+async def test_restarts_count_and_too_many_end_the_supervisor(real_rt):
+    otp.trap_exit(True)
     await start_system()
-    spec = ChildSpec("adder", partial(ThespianActor.start_link, "thespian", actor("Adder"), name="adder"))
-    sup = await Supervisor.start_link([spec], intensity=1, period=1000.0)
-    first = whereis("adder")
-    os.kill((await call(first, "pid"))[0], signal.SIGKILL)
-    await until(lambda: whereis("adder") not in (None, first))
-    os.kill((await call("adder", "pid", timeout=PATIENCE))[0], signal.SIGKILL)
-    end = await receive(PATIENCE, lambda m: isinstance(m, Exit) and m.source == sup)
+    spec = otp.ChildSpec("adder", partial(ThespianActor.start_link, "thespian", actor("Adder"), name="adder"))
+    sup = await otp.Supervisor.start_link([spec], intensity=1, period=1000.0)
+    first = otp.whereis("adder")
+    os.kill((await otp.call(first, "pid"))[0], signal.SIGKILL)
+    await until(lambda: otp.whereis("adder") not in (None, first))
+    os.kill((await otp.call("adder", "pid", timeout=PATIENCE))[0], signal.SIGKILL)
+    end = await otp.receive(PATIENCE, lambda m: isinstance(m, otp.Exit) and m.source == sup)
     assert end.reason == "shutdown"
 
 
-@real
-async def test_shutdown_leaves_no_process_children_of_actors_included():
-    trap_exit(True)
+async def test_shutdown_leaves_no_process_children_of_actors_included(real_rt):
+    otp.trap_exit(True)
     system = await start_system()
     parent = await ThespianActor.start("thespian", actor("Parent"))
-    child, father, group = await call(parent, "child", timeout=PATIENCE)
+    child, father, group = await otp.call(parent, "child", timeout=PATIENCE)
     everybody = [p.pid for p in psutil.Process(group).children(recursive=True)] + [group]
     assert {child, father} <= set(everybody)
-    exit(system, "shutdown")
-    await receive(PATIENCE, lambda m: isinstance(m, Exit) and m.source == system)
+    otp.exit(system, "shutdown")
+    await otp.receive(PATIENCE, lambda m: isinstance(m, otp.Exit) and m.source == system)
     await until(lambda: not any(map(is_alive, everybody)))
 
 
-@real
-async def test_a_killed_proxy_takes_its_actor_along():
+async def test_a_killed_proxy_takes_its_actor_along(real_rt):
     await start_system()
     adder = await ThespianActor.start("thespian", actor("Adder"))
-    pid, *_ = await call(adder, "pid")
-    exit(adder, "kill")
+    pid, *_ = await otp.call(adder, "pid")
+    otp.exit(adder, "kill")
     await until(lambda: not is_alive(pid))
 
 
-@real
-async def test_a_killed_host_ends_the_system_and_every_actor():
-    trap_exit(True)
+async def test_a_killed_host_ends_the_system_and_every_actor(real_rt):
+    otp.trap_exit(True)
     system = await start_system()
     adder = await ThespianActor.start("thespian", actor("Adder"))
-    pid, _, group = await call(adder, "pid")
-    monitor(adder)
+    pid, _, group = await otp.call(adder, "pid")
+    otp.monitor(adder)
     os.kill(group, signal.SIGKILL)
     assert (await down()).reason[0] == "thespian_system"
-    end = await receive(PATIENCE, lambda m: isinstance(m, Exit) and m.source == system)
+    end = await otp.receive(PATIENCE, lambda m: isinstance(m, otp.Exit) and m.source == system)
     assert end.reason == ("thespian_host", ("signal", "SIGKILL"))
     await until(lambda: not is_alive(pid))
 
 
-@real
-async def test_a_killed_admin_ends_the_system_too():
-    trap_exit(True)
+async def test_a_killed_admin_ends_the_system_too(real_rt):
+    otp.trap_exit(True)
     system = await start_system()
     adder = await ThespianActor.start("thespian", actor("Adder"))
-    pid, admin, _ = await call(adder, "pid")
+    pid, admin, _ = await otp.call(adder, "pid")
     os.kill(admin, signal.SIGKILL)
-    end = await receive(PATIENCE, lambda m: isinstance(m, Exit) and m.source == system)
+    end = await otp.receive(PATIENCE, lambda m: isinstance(m, otp.Exit) and m.source == system)
     assert end.reason == ("thespian_host", ("exit_status", 71))
     await until(lambda: not is_alive(pid))
 
@@ -231,32 +174,29 @@ def test_a_killed_node_leaves_no_process():
         time.sleep(0.02)
 
 
-@real
-async def test_a_port_in_use_is_refused_not_attached_to():
+async def test_a_port_in_use_is_refused_not_attached_to(real_rt):
     """Thespian would attach to the admin that is there, with the code it was started from."""
-    trap_exit(True)
+    otp.trap_exit(True)
     with (
         socket.create_server(("127.0.0.1", 0)) as taken,
-        pytest.raises(StartFailed, match="refused: admin port"),
+        pytest.raises(otp.StartFailed, match="refused: admin port"),
     ):
         await start_system(port=taken.getsockname()[1])
     first = await start_system()
-    assert whereis("thespian") == first
+    assert otp.whereis("thespian") == first
 
 
-@real
-async def test_everything_listens_on_loopback_only():
+async def test_everything_listens_on_loopback_only(real_rt):
     await start_system()
     adder = await ThespianActor.start("thespian", actor("Adder"))
-    _, _, group = await call(adder, "pid")
+    _, _, group = await otp.call(adder, "pid")
     family = [psutil.Process(group), *psutil.Process(group).children(recursive=True)]
     listening = [c.laddr.ip for p in family for c in p.net_connections("inet") if c.status == "LISTEN"]
     assert len(listening) >= 3
     assert set(listening) == {"127.0.0.1"}
 
 
-@real
-async def test_answers_are_never_mixed_up():
+async def test_answers_are_never_mixed_up(real_rt):
     """Thespian gave 299 of 400 answers to the wrong thread."""
     await start_system()
     adders = [await ThespianActor.start("thespian", actor("Adder")) for _ in range(3)]
@@ -264,36 +204,34 @@ async def test_answers_are_never_mixed_up():
     async def caller(number):
         for turn in range(12):
             question = number * 1000 + turn
-            assert await call(adders[number % 3], question, timeout=PATIENCE) == question + 1
+            assert await otp.call(adders[number % 3], question, timeout=PATIENCE) == question + 1
 
     await asyncio.gather(*(caller(number) for number in range(9)))
 
 
-@real
-async def test_a_late_answer_is_not_the_next_ones():
+async def test_a_late_answer_is_not_the_next_ones(real_rt):
     await start_system()
     adder = await ThespianActor.start("thespian", actor("Adder"), ask_timeout=0.3)
-    with pytest.raises(CallFailed, match="no_answer"):
-        await call(adder, ["slow", 1.0, "late"], timeout=PATIENCE)
+    with pytest.raises(otp.CallFailed, match="no_answer"):
+        await otp.call(adder, ["slow", 1.0, "late"], timeout=PATIENCE)
     answers = []
     while not answers:
         try:
-            answers.append(await call(adder, 41, timeout=PATIENCE))
-        except CallFailed:
+            answers.append(await otp.call(adder, 41, timeout=PATIENCE))
+        except otp.CallFailed:
             # It still sleeps.
             continue
     assert answers == [42]
 
 
-@real
-async def test_values_that_are_not_plain_are_refused():
+async def test_values_that_are_not_plain_are_refused(real_rt):
     await start_system()
     adder = await ThespianActor.start("thespian", actor("Adder"))
-    with pytest.raises(CallFailed, match="expected plain data"):
-        await call(adder, object())
-    with pytest.raises(CallFailed, match="bytes"):
-        await call(adder, b"x" * 200_000)
-    assert await call(adder, 1) == 2
+    with pytest.raises(otp.CallFailed, match="expected plain data"):
+        await otp.call(adder, object())
+    with pytest.raises(otp.CallFailed, match="bytes"):
+        await otp.call(adder, b"x" * 200_000)
+    assert await otp.call(adder, 1) == 2
 
 
 class FakeBroker:
@@ -311,17 +249,16 @@ class FakeBroker:
         return lambda: self.subscriptions.pop(request.filter)
 
 
-@real
-async def test_an_actor_subscribes_and_publishes_until_it_ends():
+async def test_an_actor_subscribes_and_publishes_until_it_ends(real_rt):
     broker = FakeBroker()
     await start_system(broker=broker)
     relay = await ThespianActor.start("thespian", actor("Relay"))
-    cast(relay, "subscribe")
+    otp.cast(relay, "subscribe")
     await until(lambda: "in/#" in broker.subscriptions)
     broker.subscriptions["in/#"](Delivered("in/a", b"hello", 1))
     await until(lambda: broker.published)
     assert broker.published == [Publish("out/in/a", b"HELLO", 1)]
-    exit(relay, "kill")
+    otp.exit(relay, "kill")
     await until(lambda: not broker.subscriptions)
 
 
@@ -330,16 +267,15 @@ def test_nothing_here_loads_thespian_into_the_node():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-@real
-async def test_the_host_has_no_thread_loop_or_grpc_when_thespian_forks():
+async def test_the_host_has_no_thread_loop_or_grpc_when_thespian_forks(real_rt):
     """Forking beside gRPC's threads hangs; the host is a fresh interpreter that loads neither."""
     code = (
         "import sys, threading, gossamer.supervisor.thespian.host, thespian.system.multiprocTCPBase\n"
         "sys.exit('grpc' in sys.modules or threading.active_count() > 1)"
     )
-    trap_exit(True)
-    probe = await OsProcess.start_link([sys.executable, "-c", code], cwd=HERE.parents[2])
-    end = await receive(PATIENCE, lambda m: isinstance(m, Exit) and m.source == probe)
+    otp.trap_exit(True)
+    probe = await otp.OsProcess.start_link([sys.executable, "-c", code], cwd=HERE.parents[2])
+    end = await otp.receive(PATIENCE, lambda m: isinstance(m, otp.Exit) and m.source == probe)
     assert end.reason == "normal"
 
 

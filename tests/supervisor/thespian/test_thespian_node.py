@@ -19,7 +19,8 @@ from structlog.testing import capture_logs
 from gossamer.supervisor import StartFailed, call, trap_exit
 from gossamer.supervisor.thespian import ThespianActor
 from gossamer.supervisor.thespian.wire import MAX_FRAME, to_node
-from tests.supervisor.thespian.test_thespian import actor, is_alive, real, start_system
+from tests.supervisor.harness import is_alive
+from tests.supervisor.thespian.test_thespian import actor, start_system
 
 pytest.importorskip("thespian")
 pytestmark = pytest.mark.real
@@ -87,8 +88,7 @@ time.sleep(3600)
 """
 
 
-@real
-async def test_an_admin_of_before_is_refused_and_left_alone():
+async def test_an_admin_of_before_is_refused_and_left_alone(real_rt):
     """A main process that was killed leaves its admin running, to which Thespian would attach."""
     trap_exit(True)
     with socket.create_server(("127.0.0.1", 0)) as free:
