@@ -18,7 +18,7 @@ from pathlib import Path
 from gossamer.mnesia_like import Change, Disc, OwnedTable, Store, Transaction
 from gossamer.mnesia_like.definition import TableDef
 from gossamer.mnesia_like.disc.disc import DiscFile
-from gossamer.mnesia_like.replicate.replication import Action, Replication, Send
+from gossamer.mnesia_like.replication.replication import Action, Replication, Send
 from gossamer.mnesia_like.values import encode
 
 ROUTES = TableDef(name="routes", replication="owned")
@@ -63,8 +63,8 @@ def exchange(
 
 
 def connect(owner: Replication, follower: Replication) -> int:
-    up = frames(owner.peer_up("b", 2, 0.0))
-    return exchange(owner, follower, frames(follower.peer_up("a", 1, 0.0)), up)
+    up = frames(owner.peer_up("b", 2, 1, 0.0))
+    return exchange(owner, follower, frames(follower.peer_up("a", 1, 1, 0.0)), up)
 
 
 def timed(work: Callable[[], object]) -> float:
@@ -130,10 +130,10 @@ def _digest(owner: Replication, follower: Replication) -> None:
 def bench_memory(rows: int) -> None:
     owner, follower = pair(rows)
     messages: list[bytes] = []
-    to_follower = frames(owner.peer_up("b", 2, 0.0))
+    to_follower = frames(owner.peer_up("b", 2, 1, 0.0))
     gc.collect()
     tracemalloc.start()
-    exchange(owner, follower, frames(follower.peer_up("a", 1, 0.0)), to_follower)
+    exchange(owner, follower, frames(follower.peer_up("a", 1, 1, 0.0)), to_follower)
     del owner, messages, to_follower
     gc.collect()
     held = tracemalloc.get_traced_memory()[0]
@@ -258,8 +258,8 @@ def cost(nodes: int, count: int) -> tuple[float, float, float]:
 
 def introduce(owner: Replication, follower: Replication) -> int:
     """Let them follow each other; bytes that went to the follower."""
-    to_follower = frames(owner.peer_up(follower.node, follower.creation, 0.0))
-    to_owner = frames(follower.peer_up(owner.node, owner.creation, 0.0))
+    to_follower = frames(owner.peer_up(follower.node, follower.creation, 1, 0.0))
+    to_owner = frames(follower.peer_up(owner.node, owner.creation, 1, 0.0))
     for frame in to_owner:
         to_follower += frames(owner.receive(follower.node, frame, 0.0))
     return hand_over(owner, follower, to_follower)

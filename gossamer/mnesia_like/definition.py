@@ -22,12 +22,9 @@ from gossamer.mnesia_like.errors import BadTableError
 __all__ = ["TableDef"]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,63}")
-_HEAL = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,63}")
-_CHOICES = {
-    "type": ("set", "ordered_set", "bag"),
-    "storage": ("ram_copies", "disc_copies"),
-    "replication": ("local", "owned", "shared"),
-}
+_TYPES = ("set", "ordered_set", "bag")
+_STORAGES = ("ram_copies", "disc_copies")
+_KINDS = ("local", "owned", "shared")
 _EACH_ITS_OWN = frozenset({"name", "storage", "history", "id"})
 
 
@@ -56,49 +53,31 @@ class TableDef:
     id: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
-            raise BadTableError(
-                str(self.name),
-                option="name",
-                got=self.name,
-                expected="a letter, then at most 63 letters, digits, '_', '.' or '-'",
-            )
-        for option, choices in _CHOICES.items():
-            got = getattr(self, option)
-            if got not in choices:
+        shared = self.replication == "shared"
+        types = {"owned": ("set", "bag"), "shared": ("set", "ordered_set")}.get(self.replication, _TYPES)
+        elsewhere = f"where replication is {self.replication}"
+        name = "a letter, then at most 63 letters, digits, '_', '.' or '-'"
+        # Of each option whether it can be so, and what is expected; the first that cannot is named.
+        checks: tuple[tuple[str, bool, str], ...] = (
+            ("name", _named(self.name), name),
+            ("type", self.type in _TYPES, f"one of {', '.join(_TYPES)}"),
+            ("storage", self.storage in _STORAGES, f"one of {', '.join(_STORAGES)}"),
+            ("replication", self.replication in _KINDS, f"one of {', '.join(_KINDS)}"),
+            ("max_key_bytes", 1 <= self.max_key_bytes <= 65_600, "1 to 65600 bytes"),
+            ("max_value_bytes", 1 <= self.max_value_bytes <= 131_072, "1 to 131072 bytes"),
+            ("history", type(self.history) is int and 0 <= self.history <= 1_000_000, "0 to 1,000,000 rows"),
+            ("grace", self.grace >= 0, "0 seconds or more"),
+            ("tombstone_horizon", self.tombstone_horizon >= 0, "0 seconds or more"),
+            ("type", self.type in types, f"{' or '.join(types)} {elsewhere}"),
+            ("heal", _named(self.heal), "lww, survivors, or a merge function's name"),
+            ("heal", shared or self.heal == "lww", f"lww {elsewhere}"),
+            ("majority", shared or not self.majority, f"False {elsewhere}"),
+        )
+        for option, fits, expected in checks:
+            if not fits:
                 raise BadTableError(
-                    self.name, option=option, got=got, expected=f"one of {', '.join(choices)}"
+                    str(self.name), option=option, got=getattr(self, option), expected=expected
                 )
-        for option, most in (("max_key_bytes", 65_600), ("max_value_bytes", 131_072)):
-            got = getattr(self, option)
-            if not 1 <= got <= most:
-                raise BadTableError(self.name, option=option, got=got, expected=f"1 to {most} bytes")
-        if type(self.history) is not int or not 0 <= self.history <= 1_000_000:
-            raise BadTableError(self.name, option="history", got=self.history, expected="0 to 1,000,000 rows")
-        for option in ("grace", "tombstone_horizon"):
-            got = getattr(self, option)
-            if got < 0:
-                raise BadTableError(self.name, option=option, got=got, expected="0 seconds or more")
-        fitting = {"owned": ("set", "bag"), "shared": ("set", "ordered_set")}.get(self.replication)
-        if fitting is not None and self.type not in fitting:
-            raise BadTableError(
-                self.name,
-                option="type",
-                got=self.type,
-                expected=f"{' or '.join(fitting)} where replication is {self.replication}",
-            )
-        if not isinstance(self.heal, str) or not _HEAL.fullmatch(self.heal):
-            raise BadTableError(
-                self.name, option="heal", got=self.heal, expected="lww, survivors, or a merge function's name"
-            )
-        if self.heal != "lww" and self.replication != "shared":
-            raise BadTableError(
-                self.name, option="heal", got=self.heal, expected="lww where replication is not shared"
-            )
-        if self.majority and self.replication != "shared":
-            raise BadTableError(
-                self.name, option="majority", got=True, expected="False where replication is not shared"
-            )
 
     @property
     def shape(self) -> str:
@@ -132,3 +111,7 @@ class TableDef:
 
     def __str__(self) -> str:
         return f"{self.replication} {self.type} in {self.storage}"
+
+
+def _named(word: object) -> bool:
+    return isinstance(word, str) and _NAME.fullmatch(word) is not None

@@ -1,16 +1,17 @@
-"""What happens to the store as a whole: Mnesia's system events, as values.
+"""Subscriptions, and what happens to the store as a whole: Mnesia's system events, as values.
 
-Rules: 1. A subscriber is called in the turn of the event, after it is in effect, and must not block. One that
-was made in a process dies with it; of any other an exception is logged and ends the subscription.  2. Nobody
-subscribed: an event costs one look.
+Rule: a subscriber is called in the turn of the event, after it is in effect, and must not block.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import structlog
+
+from gossamer.supervisor import NotInProcess, Runtime, guarded, self_pid
 
 __all__ = [
     "CopyAdded",
@@ -20,12 +21,13 @@ __all__ = [
     "SchemaConflict",
     "StoreDown",
     "StoreUp",
+    "Subscription",
     "SystemEvent",
-    "SystemEvents",
-    "SystemSubscription",
     "TableCreated",
     "TableDeleted",
 ]
+
+T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
 
@@ -112,49 +114,43 @@ SystemEvent = (
     | Overload
 )
 
-Guard = Callable[[Callable[[SystemEvent], None]], tuple[Callable[[SystemEvent], None], Callable[[], bool]]]
 
+class Subscription(Generic[T]):
+    """A callback for every event from now on; ``cancel`` ends it.
 
-class SystemSubscription:
-    """A callback on the store; ``cancel`` ends it."""
+    One that was made in a process ends with it, and its exception crashes that process; of any other, an
+    exception is logged and ends the subscription. ``among`` are those that are told; ``of`` is for the log.
+    """
 
-    __slots__ = ("_events", "alive", "callback")
+    __slots__ = ("_among", "_of", "alive", "callback")
 
-    def __init__(
-        self, events: SystemEvents, callback: Callable[[SystemEvent], None], alive: Callable[[], bool]
-    ) -> None:
-        self._events = events
-        self.callback = callback
-        self.alive = alive
+    def __init__(self, among: list[Any], callback: Callable[[T], None], *, of: str) -> None:
+        self.callback, self.alive = _guard(callback)
+        self._among = among
+        self._of = of
+        among.append(self)
 
     def cancel(self) -> None:
         """Call no more."""
-        if self in self._events.subscriptions:
-            self._events.subscriptions.remove(self)
+        if self in self._among:
+            self._among.remove(self)
+
+    def tell(self, event: T) -> None:
+        """Call, unless the process that subscribed is gone."""
+        if not self.alive():
+            self.cancel()
+            return
+        try:
+            self.callback(event)
+        except Exception:
+            log.exception("subscriber_failed", of=self._of)
+            self.cancel()
 
 
-class SystemEvents:
-    """Who wants to know."""
-
-    def __init__(self, guard: Guard) -> None:
-        self._guard = guard
-        self.subscriptions: list[SystemSubscription] = []
-
-    def subscribe(self, callback: Callable[[SystemEvent], None]) -> SystemSubscription:
-        """Call with every event from now on."""
-        guarded, alive = self._guard(callback)
-        subscription = SystemSubscription(self, guarded, alive)
-        self.subscriptions.append(subscription)
-        return subscription
-
-    def tell(self, event: SystemEvent) -> None:
-        """It happened."""
-        for subscription in tuple(self.subscriptions):
-            if not subscription.alive():
-                subscription.cancel()
-                continue
-            try:
-                subscription.callback(event)
-            except Exception:
-                log.exception("system_subscriber_failed", happened=str(event))
-                subscription.cancel()
+def _guard(callback: Callable[[T], None]) -> tuple[Callable[[T], None], Callable[[], bool]]:
+    """A subscriber's callback as it is to be called, and whether it still is."""
+    try:
+        pid, runtime = self_pid(), Runtime.current()
+    except NotInProcess:
+        return callback, lambda: True
+    return guarded(callback), lambda: runtime.alive(pid)

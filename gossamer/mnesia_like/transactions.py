@@ -19,19 +19,12 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from gossamer.clock import Clock
 from gossamer.errors import TransportError, UnavailableError
-from gossamer.mnesia_like.exchange.exchange import Action
-from gossamer.mnesia_like.shared.versions import Version
-from gossamer.mnesia_like.table.local import LocalTable
-from gossamer.mnesia_like.table.queries import ANY, matches
-from gossamer.mnesia_like.table.shared import SharedTable
-from gossamer.mnesia_like.transaction.attempt import GONE, Attempt
-from gossamer.mnesia_like.transaction.core import Transactions
-from gossamer.mnesia_like.transaction.errors import (
-    MAX_BYTES,
+from gossamer.mnesia_like.core import StoreCore
+from gossamer.mnesia_like.errors import (
+    MAX_TRANSACTION_BYTES,
     NotTransactionalError,
     TransactionAbortedError,
     TransactionInDoubtError,
@@ -40,7 +33,12 @@ from gossamer.mnesia_like.transaction.errors import (
     TransactionTimeoutError,
     TransactionTooLargeError,
 )
+from gossamer.mnesia_like.table.local import LocalTable
+from gossamer.mnesia_like.table.owned import OwnedTable
+from gossamer.mnesia_like.table.queries import ANY, matches
+from gossamer.mnesia_like.table.shared import SharedTable
 from gossamer.mnesia_like.transaction.locks import WHOLE, Age
+from gossamer.mnesia_like.transaction.participant import GONE, Attempt
 from gossamer.mnesia_like.values import Key, Value, canonical, encode_key, encode_value
 
 __all__ = ["Transaction", "Transactor"]
@@ -56,19 +54,6 @@ class _Restart(BaseException):
     """To the top: this attempt is dead. Not an Exception, so that no function swallows it by accident."""
 
 
-class Tables(Protocol):
-    """What transactions ask of the store."""
-
-    node: str
-    clock: Clock
-
-    def table(self, name: str) -> Any: ...
-
-    def perform(self, actions: list[Action]) -> None: ...
-
-    def transacting(self) -> None: ...
-
-
 class Transaction:
     """What a transaction's function reads and writes by; tables are given by name."""
 
@@ -79,11 +64,10 @@ class Transaction:
         self._size = 0
         # One layer for each nested transaction, the innermost last.
         self._layers: list[dict[str, dict[Key, list[Value]]]] = [{}]
-        self._reads: dict[str, dict[Key, Version | None]] = {}
+        # Of each table what was read: of shared rows the version, of local ones the value itself; and how
+        # many changes there were when all of it was.
+        self._reads: dict[str, dict[Key, Any]] = {}
         self._scans: dict[str, int] = {}
-        # Of local tables: what was read, itself; and how many changes there were when all of it was.
-        self._local_reads: dict[str, dict[Key, Value]] = {}
-        self._local_scans: dict[str, int] = {}
 
     async def read(self, table: str, key: Key, default: Value = None, *, write: bool = False) -> Value:
         """The value of ``key`` (of a local bag: the list of its values); with ``write`` under a write lock,
@@ -99,12 +83,8 @@ class Transaction:
             if key in layer.get(table, ()):
                 new = layer[table][key]
                 return new[0] if new else default
-        if isinstance(found, LocalTable):
-            value = found.read(key, GONE)
-            self._local_reads.setdefault(table, {}).setdefault(key, value)
-            return default if value is GONE else value
-        self._reads.setdefault(table, {}).setdefault(key, found.core.versions.get(key))
-        return found.core.rows.get(key, default)
+        self._reads.setdefault(table, {}).setdefault(key, _state_of(found, key))
+        return found.read(key, default)
 
     async def write(self, table: str, key: Key, value: Value) -> None:
         """Set a row; of a local bag: add a value.
@@ -120,7 +100,7 @@ class Transaction:
             old = await self.read(table, key, [], write=True)
             value = old if any(type(v) is type(value) and v == value for v in old) else [*old, value]
         size += len(encode_value(table, value, found.definition.max_value_bytes))
-        if self._size + size > MAX_BYTES:
+        if self._size + size > MAX_TRANSACTION_BYTES:
             raise TransactionTooLargeError(self._size + size)
         await self._lock(found, key, write=True)
         self._size += size
@@ -135,10 +115,7 @@ class Transaction:
         """Rows for which ``predicate(key, value)`` is true, under a read lock of the whole table."""
         found = self._table(table)
         await self._lock(found, WHOLE, write=False)
-        if isinstance(found, LocalTable):
-            self._local_scans.setdefault(table, found.seq)
-        else:
-            self._scans.setdefault(table, found.core.changes)
+        self._scans.setdefault(table, _changes_of(found))
         rows = dict(found.rows())
         for layer in self._layers:
             for key, new in layer.get(table, {}).items():
@@ -185,18 +162,14 @@ class Transaction:
 
     def _table(self, name: str) -> SharedTable | LocalTable:
         self._check()
-        table = self._transactor.tables.table(name)
-        if isinstance(table, LocalTable):
-            return table
-        if not isinstance(table, SharedTable):
-            raise NotTransactionalError(name, table.definition.replication)
-        if why := self._transactor.core.unready(name):
+        table = self._transactor.table(name)
+        if isinstance(table, SharedTable) and (why := self._transactor.core.unready(name)):
             self._attempt.why = why
             raise _Restart
         return table
 
     async def _lock(self, table: SharedTable | LocalTable, key: Key, *, write: bool) -> None:
-        owner = (self._transactor.tables.node, self._attempt.number)
+        owner = (self._transactor.store.node, self._attempt.number)
         if write:
             table.check()
         if self._transactor.core.locks.holds(owner, table.name, key, write=write):
@@ -206,26 +179,34 @@ class Transaction:
         self._check()
 
     def _stale(self) -> str:
-        """Which local table is not as it was read, in words."""
-        tables = self._transactor.tables
-        for name, keys in self._local_reads.items():
-            table: LocalTable = tables.table(name)
-            if any(table.read(key, GONE) is not value for key, value in keys.items()):
+        """Which table is not as it was read, in words."""
+        find = self._transactor.table
+        for name, keys in self._reads.items():
+            table = find(name)
+            if any(_state_of(table, key) is not state for key, state in keys.items()):
                 return f"a row of {name!r} changed after it was read"
-        for name, seq in self._local_scans.items():
-            if tables.table(name).seq != seq:
+        for name, changes in self._scans.items():
+            if _changes_of(find(name)) != changes:
                 return f"table {name!r} changed after it was read"
         return ""
+
+
+def _state_of(table: SharedTable | LocalTable, key: Key) -> Any:
+    """What is another object once the row has changed."""
+    return table.read(key, GONE) if isinstance(table, LocalTable) else table.core.versions.get(key)
+
+
+def _changes_of(table: SharedTable | LocalTable) -> int:
+    return table.seq if isinstance(table, LocalTable) else table.core.changes
 
 
 class Transactor:
     """Runs transactions for a store."""
 
-    def __init__(self, tables: Tables, core: Transactions, *, seed: str) -> None:
-        self.tables = tables
-        self.core = core
+    def __init__(self, store: StoreCore, *, seed: str) -> None:
+        self.store = store
+        self.core = store.replication.transactions
         self._random = random.Random(seed)
-        self._waiters: dict[int, asyncio.Future[None]] = {}
         self._ages = 0
 
     async def run(
@@ -251,7 +232,7 @@ class Transactor:
                     finally:
                         tx._over = True
                         self.core.release(attempt)
-                        self.tables.transacting()
+                        self.store.transacting()
                     await asyncio.sleep(pause * (0.5 + self._random.random()))
                     pause = min(2 * pause, _LONGEST_PAUSE)
         except TimeoutError:
@@ -265,36 +246,42 @@ class Transactor:
             await self._everywhere(tx._layers[0], timeout)
         return result
 
-    def wake(self, number: int) -> None:
-        """The attempt's state changed."""
-        future = self._waiters.pop(number, None)
-        if future is not None and not future.done():
-            future.set_result(None)
-
     async def wait(self, attempt: Attempt, *, decided: bool = False) -> None:
         """Until the attempt waits for nothing. ``decided``: it does not; until its rows are on their way to
         the disc and to readers."""
         if not (attempt.waiting or decided):
-            self.tables.transacting()
+            self.store.transacting()
         while attempt.waiting or decided:
             future = asyncio.get_running_loop().create_future()
-            self._waiters[attempt.number] = future
-            self.tables.transacting()
+            self.store.waiting[attempt.number] = future
+            self.store.transacting()
             try:
                 await future
             finally:
-                self._waiters.pop(attempt.number, None)
+                self.store.waiting.pop(attempt.number, None)
             decided = False
+
+    def table(self, name: str) -> SharedTable | LocalTable:
+        """A table that transactions take.
+
+        Raises:
+            NoSuchTableError, NotTransactionalError
+        """
+        table = self.store.table(name)
+        if isinstance(table, OwnedTable):
+            raise NotTransactionalError(name, table.definition.replication)
+        return table
 
     # -- inside
 
     async def _commit(self, tx: Transaction) -> None:
         tx._check()
         changes = {table: keys for table, keys in tx._layers[0].items() if keys}
-        found: dict[str, SharedTable | LocalTable] = {name: self.tables.table(name) for name in changes}
+        found = {name: self.table(name) for name in changes}
         for table in found.values():
             table.check()
         rows = {name: keys for name, keys in changes.items() if isinstance(found[name], SharedTable)}
+        reads = {n: keys for n, keys in tx._reads.items() if isinstance(self.table(n), SharedTable)}
         attempt = tx._attempt
         if why := tx._stale():
             attempt.why = why
@@ -314,7 +301,7 @@ class Transactor:
                     table.install(changes[name])
 
         attempt.objection, attempt.install_local = objection, install_local
-        self.core.commit(attempt, rows, tx._reads, tx._scans, self.tables.clock.wall())
+        self.core.commit(attempt, rows, reads, self.store.clock.wall())
         await self.wait(attempt, decided=bool(rows) and attempt.state == "committed")
         if attempt.state == "committed":
             return
@@ -326,11 +313,11 @@ class Transactor:
 
     async def _everywhere(self, rows: Mapping[str, object], timeout: float) -> None:
         for name in rows:
-            table: SharedTable | LocalTable = self.tables.table(name)
+            table = self.table(name)
             if isinstance(table, SharedTable):
                 await table.visible(table.core.position, timeout)
             await table.durable(timeout)
 
     def _age(self) -> Age:
-        self._ages = max(self._ages + 1, int(self.tables.clock.wall() * 1_000_000))
-        return self._ages, self.tables.node
+        self._ages = max(self._ages + 1, int(self.store.clock.wall() * 1_000_000))
+        return self._ages, self.store.node

@@ -23,7 +23,7 @@ from gossamer.gossip.wire import PacketRejected
 from gossamer.gossip.wire import decode as decode_gossip
 from gossamer.gossip.wire import encode as encode_gossip
 from gossamer.mnesia_like.errors import BadFrameError
-from gossamer.mnesia_like.exchange.wire import decode_frame
+from gossamer.mnesia_like.replication.wire import decode_frame
 from gossamer.mqtt import Framer, MqttProtocolError, decode, encode
 from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.connection.handshake import ProxyHeaderError, parse_header

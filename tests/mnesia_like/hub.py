@@ -68,7 +68,7 @@ class Hub:
         link = HubLink(self, name)
         link.creation = self._creation
         for other in self.links.values():
-            if other.sink is not None:
+            if other.sink is not None and frozenset((name, other.name)) not in self.cut:
                 other.sink.peer_up(name, link.creation, self.session(name, other.name))
         self.links[name] = link
         return link

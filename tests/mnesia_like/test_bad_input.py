@@ -2,60 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import datetime
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gossamer.mnesia_like import (
+from gossamer.mnesia_like import LocalTable, OwnedTable, SharedTable, Store, Transaction
+from gossamer.mnesia_like.definition import TableDef
+from gossamer.mnesia_like.errors import (
     BadFrameError,
     BadKeyError,
     BadValueError,
-    LocalTable,
     NoSuchTableError,
     NotOwnerError,
-    OwnedTable,
-    SharedTable,
-    Store,
-    Transaction,
 )
-from gossamer.mnesia_like.definition import TableDef
-from gossamer.mnesia_like.exchange.transaction_wire import (
-    Commit,
-    Died,
-    End,
-    Granted,
-    Know,
-    Lock,
-    Prepare,
-    Query,
-    Stage,
-    Vote,
-)
-from gossamer.mnesia_like.exchange.wire import (
-    Ack,
-    Chunk,
-    Delta,
-    Digest,
-    Follow,
-    Head,
-    Mark,
-    Members,
-    Refused,
-    Roster,
-    Seen,
-    decode_frame,
-    encode_frames,
-)
-from gossamer.mnesia_like.replicate.replication import Replication
-from gossamer.testing import SimNetwork, seeds
-
-from .hub import Hub, host
+from gossamer.mnesia_like.replication.replication import Replication
+from gossamer.mnesia_like.replication.wire import Chunk, Delta, Message, decode_frame, encode_frames
 
 BAD_KEYS: list[Any] = [
     None,
@@ -244,56 +210,36 @@ async def test_what_a_transaction_cannot_write_undoes_it(bad: str) -> None:
 
 
 numbers = st.integers(-3, 5) | st.sampled_from([2**62, -(2**62)])
-names = st.sampled_from(["o", "s", "u"])
-rows = st.dictionaries(
-    st.integers(0, 2) | st.text(max_size=1),
-    st.recursive(
-        st.none() | st.integers(-1, 9) | st.text(max_size=2) | st.booleans(),
-        lambda part: st.lists(part, max_size=4) | st.dictionaries(st.text(max_size=1), part, max_size=2),
-        max_leaves=6,
-    ),
-    max_size=3,
+names = st.sampled_from(["o", "s", "u", "a", "b"])
+keys = st.integers(0, 2)
+leaves = st.none() | st.integers(-1, 9) | st.text(max_size=2) | st.booleans()
+values = st.recursive(
+    leaves,
+    lambda part: st.lists(part, max_size=4) | st.dictionaries(st.text(max_size=1), part, max_size=2),
+    max_leaves=6,
 )
-flags = st.booleans()
-bodies = st.one_of(
-    st.builds(Lock, numbers, numbers, numbers, names, st.dictionaries(st.integers(0, 1), st.none()), flags),
-    st.builds(Granted, numbers, numbers, st.lists(numbers | names, max_size=3)),
-    st.builds(Died, numbers),
-    st.builds(
-        Stage,
-        numbers,
-        names,
-        st.dictionaries(st.integers(0, 1), st.lists(numbers, max_size=2)),
-        st.dictionaries(st.integers(0, 1), st.lists(numbers | names, max_size=3)),
-    ),
-    st.builds(Prepare, numbers, numbers, st.lists(st.sampled_from(["a", "b", "c"]), max_size=3)),
-    st.builds(Vote, numbers, names, flags),
-    st.builds(Commit, numbers, numbers),
-    st.builds(End, numbers),
-    st.builds(Query, st.sampled_from(["a", "b", "c"]), numbers),
-    st.builds(
-        Know, st.sampled_from(["a", "b", "c"]), numbers, st.sampled_from(["prepared", "committed", "x"])
-    ),
-)
+BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
+    int: numbers,
+    bool: st.booleans(),
+    str: names,
+    list[str]: st.lists(names, max_size=3),
+    list[Any]: st.lists(numbers | names | st.lists(names, max_size=2), max_size=6),
+    dict[Any, Any]: st.dictionaries(keys | st.text(max_size=1), values, max_size=3),
+    dict[Any, None]: st.dictionaries(keys, st.none(), max_size=2),
+    dict[Any, list[Any]]: st.dictionaries(keys, st.lists(numbers | names, max_size=3)),
+}
+BY_NAME = {
+    "table": st.sampled_from(["o", "s", "u"]),
+    "pact": st.sampled_from(["owned set", "shared set, tombstones for 86400 s", "x"]),
+    "state": st.sampled_from(["prepared", "committed", "x"]),
+}
 messages = st.one_of(
-    st.builds(Roster, st.lists(names, max_size=3)),
-    st.builds(
-        Follow,
-        names,
-        st.sampled_from(["owned set", "shared set, tombstones for 86400 s", "x"]),
-        numbers,
-        flags,
-    ),
-    st.builds(Refused, names, names),
-    st.builds(Head, names, numbers),
-    st.builds(Delta, names, numbers, rows, st.dictionaries(st.integers(0, 2), st.none(), max_size=2)),
-    st.builds(Chunk, names, numbers, numbers, numbers, rows),
-    st.builds(Ack, names, numbers, numbers, numbers),
-    st.builds(Mark, names, numbers),
-    st.builds(Digest, names, numbers, numbers, numbers),
-    st.builds(Seen, names, numbers, numbers),
-    st.builds(Members, names, st.lists(numbers | names | st.lists(names, max_size=2), max_size=6)),
-    bodies,
+    [
+        st.builds(
+            kind, **{f.name: BY_NAME.get(f.name, BY_TYPE[f.type]) for f in msgspec.structs.fields(kind)}
+        )
+        for kind in get_args(Message)
+    ]
 )
 
 
@@ -306,7 +252,6 @@ async def test_no_messages_of_a_peer_harm_a_store(script: list[list[Any]]) -> No
     shared = await store.create_table("s", replication="shared", type="ordered_set")
     owned.write("mine", 1)
     shared.write("mine", 1)
-    shared.add_index(0)
     store.perform(store.replication.peer_up("b", 3, 3, 0.0))
     now = 0.0
     for batch in script:
@@ -321,37 +266,3 @@ async def test_no_messages_of_a_peer_harm_a_store(script: list[list[Any]]) -> No
         shared.first()
     assert owned.rows_of("a") == {"mine": 1}
     assert owned.write("more", 2) > 0
-
-
-@seeds(1)
-async def test_a_clock_that_is_set_back_an_hour_loses_nothing(sim: SimNetwork) -> None:
-    """Writes, deletions and transactions after it count as later ones, here and at peers, and end in time."""
-    hub = Hub()
-    one, two = sim.host("1").clock, sim.host("2").clock
-    async with host("a", hub, clock=one) as a, host("b", hub, clock=two) as b:
-        ta, tb = [await h.store.create_table("s", replication="shared") for h in (a, b)]
-        oa, ob = [await h.store.create_table("o", replication="owned") for h in (a, b)]
-        await a.store.wait_for_tables(peers=["b"])
-        for key in ("write", "delete", "transaction"):
-            ta.write(key, "before")
-        oa.write("k", "before")
-        await asyncio.sleep(1.0)
-        one.jump(-3600.0)
-
-        async def work(tx: Transaction) -> None:
-            await tx.write("s", "transaction", "after")
-
-        ta.write("write", "after")
-        ta.delete("delete")
-        await a.store.transaction(work)
-        assert await oa.visible(oa.write("k", "after"))
-        await asyncio.sleep(1.0)
-        expected = {"write": "after", "transaction": "after"}
-        assert dict(ta.rows()) == dict(tb.rows()) == expected
-        assert ob.read("k") == {"a": "after"}
-        await asyncio.sleep(60.0)
-        assert (ta.core.tombstones, tb.core.tombstones) == (0, 0)
-        ta.write("delete", "anew")
-        tb.write("write", "by b")
-        await asyncio.sleep(1.0)
-        assert dict(ta.rows()) == dict(tb.rows()) == expected | {"delete": "anew", "write": "by b"}

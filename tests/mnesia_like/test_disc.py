@@ -17,22 +17,19 @@ from typing import Any
 
 import pytest
 
-from gossamer.mnesia_like import (
+from gossamer.mnesia_like import Disc, DiscError, Store, TableDef
+from gossamer.mnesia_like.__main__ import main
+from gossamer.mnesia_like.disc.disc import DiscFile
+from gossamer.mnesia_like.disc.queue import DiscQueue
+from gossamer.mnesia_like.errors import (
     BackupExistsError,
     CorruptTablesError,
-    Disc,
     DiscBehindError,
-    DiscError,
     DiscFullError,
     DiscLockedError,
     DiscProcessMissingError,
     DiscReadOnlyError,
-    Store,
-    TableDef,
 )
-from gossamer.mnesia_like.__main__ import main
-from gossamer.mnesia_like.disc.disc import DiscFile
-from gossamer.mnesia_like.disc.queue import DiscQueue
 from gossamer.mnesia_like.values import encode
 from gossamer.supervisor import StartFailed
 
@@ -54,37 +51,6 @@ def fill(path: Path, count: int = 1000) -> None:
     file.create(DEFINITION)
     file.commit({"t": {encode(i): encode("x" * 50) for i in range(count)}})
     file.close()
-
-
-async def test_rows_come_back_after_a_restart(tmp_path: Path) -> None:
-    """Local and owned tables, bags, keys of every type, deletions."""
-    path = tmp_path / "data" / "tables.db"
-    async with host("a", disc=Disc(path)) as a:
-        local = await a.store.create_table("l", storage="disc_copies")
-        owned = await a.store.create_table("o", storage="disc_copies", replication="owned")
-        bag = await a.store.create_table("b", storage="disc_copies", type="bag")
-        for key in ("k", b"k", 7, ("tuple", 1, (b"x",))):
-            local.write(key, {"of": [key == 7]})
-            owned.write(key, 1.5)
-        local.write("gone", 1)
-        local.delete("gone")
-        bag.write("k", 1)
-        bag.write("k", 2)
-        bag.delete_object("k", 1)
-        await local.durable()
-        owned.delete("k")
-    async with host("a", disc=Disc(path)) as a:
-        local = await a.store.create_table("l", storage="disc_copies")
-        owned = await a.store.create_table("o", storage="disc_copies", replication="owned")
-        bag = await a.store.create_table("b", storage="disc_copies", type="bag")
-        assert local.rows() == {
-            "k": {"of": [False]},
-            b"k": {"of": [False]},
-            7: {"of": [True]},
-            ("tuple", 1, (b"x",)): {"of": [False]},
-        }
-        assert set(owned.rows_of("a")) == {b"k", 7, ("tuple", 1, (b"x",))}
-        assert bag.read("k") == [2]
 
 
 async def test_the_kill_of_the_disc_process_loses_nothing(tmp_path: Path) -> None:
@@ -277,30 +243,6 @@ async def test_a_damaged_file_is_set_aside_and_the_tables_load_from_the_peers(
         assert len(rows_on(path)) >= 500
 
 
-async def test_a_disc_that_becomes_read_only_refuses_writes_and_recovers(tmp_path: Path) -> None:
-    """Of disc tables only; nothing refused is changed, nothing written before is lost."""
-    path = tmp_path / "tables.db"
-    async with host("a", disc=Disc(path), disc_retry=0.02) as a:
-        table = await a.store.create_table("t", storage="disc_copies")
-        memory = await a.store.create_table("m")
-        handle = a.store._disc
-        assert handle is not None
-        assert handle.file is not None
-        table.write("first", 1)
-        await table.durable()
-        handle.file._conn.execute("PRAGMA query_only = 1")
-        table.write("second", 2)
-        with pytest.raises(DiscReadOnlyError, match="make the file and its directory writable"):
-            await table.durable()
-        with pytest.raises(DiscReadOnlyError):
-            table.write("third", 3)
-        memory.write("third", 3)
-        assert dict(table.rows()) == {"first": 1, "second": 2}
-        handle.file._conn.execute("PRAGMA query_only = 0")
-        await until(lambda: a.store.queue.failed is None)
-    assert rows_on(path) == {"first": 1, "second": 2}
-
-
 async def test_a_damaged_file_keeps_a_store_from_starting(tmp_path: Path) -> None:
     """The refusal reaches whoever starts the node."""
     path = tmp_path / "tables.db"
@@ -322,29 +264,42 @@ def test_a_file_of_another_release_is_refused_as_such(tmp_path: Path) -> None:
     assert path.is_file()
 
 
-async def test_a_full_disc_refuses_writes_and_recovers(tmp_path: Path) -> None:
-    """Nothing acknowledged is lost, nothing refused is changed, and it goes on when there is space."""
-    async with host("a", disc=Disc(tmp_path / "tables.db"), disc_retry=0.02) as a:
+@pytest.mark.parametrize(
+    ("ill", "well", "error", "advice"),
+    [
+        ("query_only = 1", "query_only = 0", DiscReadOnlyError, "make the file and its directory writable"),
+        ("max_page_count = 6", "max_page_count = 100000", DiscFullError, "free some space"),
+    ],
+    ids=["read-only", "full"],
+)
+async def test_a_disc_that_takes_no_writes_refuses_them_and_recovers(
+    tmp_path: Path, ill: str, well: str, error: type[DiscError], advice: str
+) -> None:
+    """Of disc tables only; nothing refused is changed, nothing written before is lost, and it goes on."""
+    path = tmp_path / "tables.db"
+    async with host("a", disc=Disc(path), disc_retry=0.02) as a:
         table = await a.store.create_table("t", storage="disc_copies")
-        table.write("first", "x")
-        await table.durable()
+        memory = await a.store.create_table("m")
         handle = a.store._disc
         assert handle is not None
         assert handle.file is not None
-        await handle.run(handle.file.limit_pages, handle.file.pages() + 1)
+        table.write("first", 1)
+        await table.durable()
+        conn = handle.file._conn
+        await handle.run(conn.execute, f"PRAGMA {ill}")
         table.write("big", "x" * 100_000)
-        with pytest.raises(DiscFullError, match="free some space"):
+        with pytest.raises(error, match=advice):
             await table.durable()
         for refused in (lambda: table.write("refused", 1), lambda: table.delete("first")):
-            with pytest.raises(DiscFullError):
+            with pytest.raises(error):
                 refused()
-        assert "refused" not in table
-        assert table.read("first") == "x"
-        await handle.run(handle.file.limit_pages, 0)
+        memory.write("third", 3)
+        assert set(table.rows()) == {"first", "big"}
+        await handle.run(conn.execute, f"PRAGMA {well}")
         await until(lambda: a.store.queue.failed is None)
         table.write("after", 1)
         await table.durable()
-    assert set(rows_on(tmp_path / "tables.db")) == {"first", "big", "after"}
+    assert set(rows_on(path)) == {"first", "big", "after"}
 
 
 def test_a_read_only_file_is_named(tmp_path: Path) -> None:

@@ -9,18 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gossamer.mnesia_like import (
-    Disc,
-    HistoryLostError,
-    InconsistentDatabase,
-    LocalTable,
-    Overload,
-    Store,
-    StoreDown,
-    StoreUp,
-    SystemEvent,
-    TableDef,
-)
+from gossamer.mnesia_like import Disc, InconsistentDatabase, LocalTable, Store, TableDef
+from gossamer.mnesia_like.errors import HistoryLostError
+from gossamer.mnesia_like.events import Overload, StoreDown, StoreUp, SystemEvent
 
 from .hub import Hub, host, until
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gossamer.mnesia_like import Disc, TableExistsError
+from gossamer.mnesia_like import Disc
+from gossamer.mnesia_like.errors import TableExistsError
 from gossamer.mnesia_like.values import encode
 
 from .hub import host

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import random
 from typing import Any
 
@@ -12,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gossamer.mnesia_like.definition import TableDef
-from gossamer.mnesia_like.exchange.exchange import Confirmed
-from gossamer.mnesia_like.exchange.feed import Feed, Sessions
-from gossamer.mnesia_like.exchange.own_log import OwnLog
-from gossamer.mnesia_like.exchange.replica import Replica
-from gossamer.mnesia_like.exchange.wire import Chunk, Delta
-from gossamer.mnesia_like.replicate.replication import Replication, Send
+from gossamer.mnesia_like.replication.exchange import Confirmed
+from gossamer.mnesia_like.replication.feed import Feed
+from gossamer.mnesia_like.replication.own_log import OwnLog
+from gossamer.mnesia_like.replication.replica import Replica
+from gossamer.mnesia_like.replication.replication import Replication, Send
+from gossamer.mnesia_like.replication.wire import Chunk, Delta
 
 from .fakes import DEFINITION, Net
 
@@ -97,7 +98,7 @@ def test_the_log_is_bounded_and_a_snapshot_pins_it_up_to_a_second_bound() -> Non
 def test_a_stuck_peer_costs_its_window_and_no_more() -> None:
     """However much is written, what was not confirmed stays below the window and one message."""
     log = OwnLog(DEFINITION, node="a", log_bytes=50_000)
-    feed = Feed(log, sessions=Sessions(), window=10_000)
+    feed = Feed(log, sessions=itertools.count(1), window=10_000)
     feed.follow(0, snapshot=False)
     sent = 0
     for i in range(1000):
@@ -128,7 +129,7 @@ def test_a_snapshot_is_over_once_its_last_part_is_confirmed() -> None:
     log = OwnLog(DEFINITION, node="a")
     for i in range(2000):
         log.write(i, "x" * 100)
-    feed = Feed(log, sessions=Sessions(), window=1_000_000)
+    feed = Feed(log, sessions=itertools.count(1), window=1_000_000)
     feed.follow(0, snapshot=True)
     parts = parts_of(feed)
     assert len(parts) > 3
@@ -342,7 +343,7 @@ def test_nothing_is_visible_while_the_link_to_a_peer_begins_anew() -> None:
     assert core.visible(table) == 0
     net.renew("a", "c")
     net.advance(3)
-    assert (core.visible(table), sorted(core.peers())) == (1, ["c"])
+    assert (core.visible(table), sorted(core.connected())) == (1, ["c"])
 
 
 def test_what_was_laid_aside_goes_with_a_peer_that_left_or_began_anew() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,14 +9,12 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from gossamer.clock import HybridLogicalClock
-from gossamer.mnesia_like import BadTableError, Change, Disc, NoMajorityError, Store
+from gossamer.mnesia_like import Change
 from gossamer.mnesia_like.definition import TableDef
-from gossamer.mnesia_like.replicate.replication import Action, Installed
+from gossamer.mnesia_like.replication.replication import Action, Installed
 from gossamer.mnesia_like.shared.shared import Shared
-from gossamer.testing import SimNetwork, seeds
 
 from .fakes import Machine, Net
-from .hub import Hub, host, until
 
 DEFINITION = TableDef(name="routes", replication="shared", grace=20.0)
 NAMES = ["a", "b", "c"]
@@ -185,39 +181,6 @@ def test_all_copies_agree_on_the_latest_version(
         net.check()
 
 
-def test_a_deleted_row_never_comes_back() -> None:
-    """Not even from a node that slept through the deletion."""
-    net = Sharing(1, NAMES)
-    net.put("a", "k", 1)
-    net.flush("a")
-    net.advance(1)
-    net.partition("a", "c")
-    net.partition("b", "c")
-    net.put("b", "k", None)
-    net.flush("b")
-    net.advance(3600)
-    assert net.shared["c"].rows == {"k": 1}
-    net.settle()
-    net.check()
-    assert net.shared["c"].rows == {}
-
-
-def test_rows_of_a_dead_holder_reach_those_who_join_later() -> None:
-    """A survivor holds them under their old version."""
-    net = Sharing(1, ["a", "b", "c"])
-    net.crash("c")
-    net.put("b", "k", 1)
-    net.flush("b")
-    net.advance(1)
-    version = net.shared["a"].versions["k"]
-    net.crash("b")
-    net.advance(60)
-    net.boot("c")
-    net.advance(5)
-    assert net.shared["c"].rows == {"k": 1}
-    assert net.shared["c"].versions == {"k": version}
-
-
 def test_a_holder_that_restarts_at_once_is_given_its_rows_back() -> None:
     """It is not loaded before it has them."""
     net = Sharing(1, ["a", "b", "c"])
@@ -263,74 +226,6 @@ def test_a_row_without_a_version_is_ignored(row: Any) -> None:
     assert change is not None
     assert change.written == {"good": 2}
     assert core.counts["malformed"] == 1
-
-
-@seeds(2)
-async def test_a_split_serves_both_sides_and_merges(sim: SimNetwork) -> None:
-    """Writes on both sides; the later of two to one key wins; events tell it."""
-    hub = Hub()
-    async with host("a", hub, clock=sim.host("1").clock) as a, host("b", hub, clock=sim.host("2").clock) as b:
-        ta, tb = [await h.store.create_table("t", replication="shared") for h in (a, b)]
-        assert await ta.visible(ta.write("k", 0))
-        hub.partition("a", "b")
-        await asyncio.sleep(1)
-        ta.write("k", 1)
-        ta.write("left", 1)
-        await asyncio.sleep(1)
-        tb.write("k", 2)
-        tb.delete("nothing")
-        events: list[Any] = []
-        ta.subscribe(events.extend)
-        hub.heal("a", "b")
-        await asyncio.sleep(1)
-        assert dict(ta.rows()) == dict(tb.rows()) == {"k": 2, "left": 1}
-        assert events == [("write", "b", "k", 2)]
-        assert a.store.table_info("t")["size"] == 2
-
-
-async def test_a_majority_table_refuses_writes_on_the_smaller_side() -> None:
-    """Three nodes; the one that is alone may read."""
-    hub = Hub()
-    async with host("a", hub) as a, host("b", hub) as b, host("c", hub) as c:
-        tables = [await h.store.create_table("t", replication="shared", majority=True) for h in (a, b, c)]
-        assert await tables[0].visible(tables[0].write("k", 1))
-        hub.partition("a", "c")
-        hub.partition("b", "c")
-        await until(lambda: not c.store.replication.peers() and len(a.store.replication.peers()) == 1)
-        for attempt in (lambda: tables[2].write("k", 2), lambda: tables[2].delete("k")):
-            with pytest.raises(NoMajorityError, match="1 of its 3 nodes can be reached, expected at least 2"):
-                attempt()
-        assert tables[2].read("k") == 1
-        tables[0].write("k", 3)
-        hub.heal("a", "c")
-        await until(lambda: tables[2].read("k") == 3)
-        tables[2].write("k", 4)
-
-
-async def test_a_shared_table_comes_back_from_disc(tmp_path: Path) -> None:
-    """With its versions and tombstones, and is offered to peers again."""
-    path = tmp_path / "tables.db"
-    async with host("a", disc=Disc(path)) as a:
-        table = await a.store.create_table("t", replication="shared", storage="disc_copies")
-        table.write("k", {"v": 1})
-        table.write("gone", 1)
-        table.delete("gone")
-        version = table.core.versions["k"]
-        await table.durable()
-    async with host("a", disc=Disc(path)) as a:
-        table = await a.store.create_table("t", replication="shared", storage="disc_copies")
-        assert dict(table.rows()) == {"k": {"v": 1}}
-        assert table.core.versions["k"] == version
-        assert table.core.tombstones == 1
-
-
-@pytest.mark.parametrize(
-    "options", [{"replication": "shared", "type": "bag"}, {"majority": True}, {"tombstone_horizon": -1}]
-)
-async def test_what_a_shared_table_cannot_be(options: dict[str, Any]) -> None:
-    """The option is named."""
-    with pytest.raises(BadTableError):
-        await Store(node="a", creation=1).create_table("t", **options)
 
 
 def test_what_has_expired_is_removed_without_overtaking_what_replaces_it() -> None:

@@ -8,19 +8,9 @@ from typing import Any
 
 import pytest
 
-from gossamer.mnesia_like import (
-    BadTableError,
-    Change,
-    Disc,
-    NoSuchTableError,
-    OwnedTable,
-    Store,
-    TableExistsError,
-    TablesNotLoadedError,
-)
-from gossamer.mnesia_like.server import _Inbox
+from gossamer.mnesia_like import Change, OwnedTable, Store
+from gossamer.mnesia_like.replicator import _Inbox
 from gossamer.supervisor import Runtime
-from gossamer.testing import SimNetwork, seeds
 
 from .hub import Hub, host, until
 
@@ -54,14 +44,6 @@ async def test_writes_of_one_turn_travel_in_one_frame_a_peer() -> None:
         assert hub.links["a"].sent - before == 2
 
 
-async def test_a_peer_without_the_table_is_not_waited_for() -> None:
-    """A node that does not have the table never has to see its rows."""
-    hub = Hub()
-    async with host("a", hub) as a, host("seed", hub):
-        table = await a.store.create_table("routes", replication="owned")
-        assert await table.visible(table.write("k", 1), timeout=1.0)
-
-
 async def test_visible_is_bounded_and_ends_when_the_peer_goes_down() -> None:
     """A silent peer costs the time limit; a dead one nothing."""
     hub = Hub()
@@ -78,19 +60,6 @@ async def test_visible_is_bounded_and_ends_when_the_peer_goes_down() -> None:
         await asyncio.sleep(0)
         hub.part("b", left=False)
         assert await waiting
-
-
-async def test_a_table_created_late_is_filled() -> None:
-    """The peer learns of the new table and gets what there is."""
-    hub = Hub()
-    async with host("a", hub) as a, host("b", hub) as b:
-        table = await a.store.create_table("routes", replication="owned")
-        for i in range(100):
-            table.write(i, i)
-        await asyncio.sleep(0)
-        late = await b.store.create_table("routes", replication="owned")
-        await b.store.wait_for_tables(["routes"], peers=["a"], timeout=2.0)
-        assert len(late) == 100
 
 
 async def test_the_restart_of_the_replicator_loses_nothing() -> None:
@@ -115,7 +84,7 @@ async def test_a_frame_that_fails_a_replicator_does_not_come_again_and_loses_not
     hub = Hub()
     async with host("a", hub, tick=0.02) as a, host("b", hub, tick=0.02) as b:
         ta, tb = [await h.store.create_table("t", replication="shared") for h in (a, b)]
-        await until(lambda: a.store.replication.peers() and b.store.replication.peers())
+        await until(lambda: a.store.replication.connected() and b.store.replication.connected())
         core, victim = b.store.replication, b.child("replicator")
 
         def fail(*args: Any) -> Any:
@@ -195,11 +164,11 @@ async def test_an_event_that_found_the_mailbox_full_is_made_up_for() -> None:
     async with host("a", hub, tick=0.02) as a, host("b", hub, tick=0.02) as b:
         for h in (a, b):
             await h.store.create_table("routes", replication="owned")
-        await until(lambda: a.store.replication.peers() == {"b": 2})
+        await until(lambda: a.store.replication.connected() == {"b": 2})
         hub.cut.add(frozenset("ab"))
-        await until(lambda: a.store.replication.peers() == {})
+        await until(lambda: a.store.replication.connected() == {})
         hub.cut.clear()
-        await until(lambda: a.store.replication.peers() == {"b": 2})
+        await until(lambda: a.store.replication.connected() == {"b": 2})
 
 
 async def test_a_peer_that_came_while_the_mailbox_was_full_comes_again() -> None:
@@ -267,107 +236,6 @@ async def test_a_failing_subscriber_in_a_process_crashes_that_process_only() -> 
     await runtime.stop()
 
 
-async def test_rows_of_a_dead_peer_stay_for_the_grace_time_then_go() -> None:
-    """And at once when it left."""
-    hub = Hub()
-    async with host("a", hub, tick=0.02) as a:
-        ta = await a.store.create_table("routes", replication="owned", grace=0.1)
-        for name, left in (("b", False), ("c", True)):
-            async with host(name, hub) as other:
-                table = await other.store.create_table("routes", replication="owned", grace=0.1)
-                await table.visible(table.write("k", name))
-                assert ta.read("k") == {name: name}
-                hub.part(name, left=left)
-                await asyncio.sleep(0)
-                await asyncio.sleep(0)
-                assert left or ta.read("k") == {name: name}
-                await until(lambda: len(ta) == 0)
-
-
-async def test_waiting_for_tables_is_bounded_and_says_of_whom() -> None:
-    """One peer is silent, another was never seen."""
-    hub = Hub()
-    async with host("a", hub) as a:
-        hub.join("mute")
-        table = await a.store.create_table("routes", replication="owned")
-        with pytest.raises(TablesNotLoadedError) as info:
-            await a.store.wait_for_tables(["routes"], timeout=0.05, peers=["ghost"])
-        assert info.value.missing == (
-            "ghost is not connected",
-            "routes: mute is up and has not answered",
-        )
-        table.write("k", 1)
-        assert table.read("k") == {"a": 1}
-
-
-async def test_tables_of_different_shapes_are_not_mixed() -> None:
-    """Both sides refuse; the diagnosis names both shapes."""
-    hub = Hub()
-    async with host("a", hub) as a, host("b", hub) as b:
-        ta = await a.store.create_table("t", replication="owned")
-        tb = await b.store.create_table("t", replication="owned", type="bag")
-        ta.write("k", 1)
-        tb.write("k", 1)
-        await until(lambda: a.store.replication.not_loaded("t"))
-        with pytest.raises(TablesNotLoadedError, match="b has it as owned bag, here it is owned set"):
-            await a.store.wait_for_tables(["t"], timeout=0.05)
-        assert ta.read("k") == {"a": 1}
-
-
-async def test_tables_are_created_once_per_definition() -> None:
-    """The same again is the same table; another definition is refused."""
-    store = Store(node="a", creation=1)
-    one = await store.create_table("t", type="bag")
-    assert await store.create_table("t", type="bag") is one
-    with pytest.raises(TableExistsError, match="local bag in ram_copies, asked for local set"):
-        await store.create_table("t")
-    with pytest.raises(NoSuchTableError, match=r"no table 'u' on this node; it has: t"):
-        store.table("u")
-    assert store.tables() == ["t"]
-
-
-@pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("", {}),
-        ("no spaces", {}),
-        ("t", {"type": "heap"}),
-        ("t", {"storage": "tape"}),
-        ("t", {"replication": "some"}),
-        ("t", {"max_key_bytes": 0}),
-        ("t", {"grace": -1}),
-        ("t", {"colour": "red"}),
-    ],
-)
-async def test_a_wrong_definition_is_refused(name: str, options: dict[str, Any]) -> None:
-    """The error names the option and what it takes; no table is made."""
-    store = Store(node="a", creation=1)
-    with pytest.raises(BadTableError, match="expected"):
-        await store.create_table(name, **options)
-    assert store.tables() == []
-
-
-async def test_bags_hold_several_values_and_replicate() -> None:
-    """Writing the same value twice changes nothing; a value can be removed alone."""
-    hub = Hub()
-    async with host("a", hub) as a, host("b", hub) as b:
-        ta, tb = [await h.store.create_table("t", replication="owned", type="bag") for h in (a, b)]
-        for value in (1, 2, 2, 1, "1"):
-            ta.write("k", value)
-        await ta.visible(ta.delete_object("k", 2))
-        assert tb.read("k") == {"a": [1, "1"]}
-        ta.delete_object("k", 1)
-        await ta.visible(ta.delete_object("k", "1"))
-        assert len(tb) == 0
-        local = await a.store.create_table("l", type="bag")
-        assert [local.write("k", v) for v in (1, 1, 2)] == [True, False, True]
-        assert local.delete_object("k", 1)
-        assert not local.delete_object("k", 1)
-        assert local.read("k") == [2]
-        assert local.delete_object("k", 2)
-        assert "k" not in local
-
-
 async def test_info_tells_sizes_positions_and_followers() -> None:
     """What ``gossamer tables`` shows."""
     hub = Hub()
@@ -385,24 +253,3 @@ async def test_info_tells_sizes_positions_and_followers() -> None:
         }
         assert a.store.table_info("t")["followers"]["b"]["confirmed"] == 1
         assert a.store.system_info()["peers"] == {"b": 2}
-
-
-@seeds(2)
-async def test_everything_runs_on_virtual_time(
-    sim: SimNetwork, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    """Disc and all: the grace time passes at once, and the disc is written in the loop's own thread."""
-    hub = Hub()
-    path = tmp_path_factory.mktemp("sim") / "tables.db"
-    async with host("a", hub, disc=Disc(path)) as a:
-        ta = await a.store.create_table("routes", replication="owned", storage="disc_copies")
-        async with host("b", hub) as b:
-            tb = await b.store.create_table("routes", replication="owned")
-            assert await ta.visible(ta.write("mine", sim.seed))
-            assert await tb.visible(tb.write("yours", 1))
-            await ta.durable()
-            hub.part("b", left=False)
-            await asyncio.sleep(29.0)
-            assert ta.owners() == ["a", "b"]
-            await asyncio.sleep(2.0)
-            assert ta.owners() == ["a"]

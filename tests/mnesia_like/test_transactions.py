@@ -11,11 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gossamer.mnesia_like import (
-    NoMajorityError,
-    NotTransactionalError,
-    Store,
-    Transaction,
+from gossamer.mnesia_like import Store, Transaction
+from gossamer.mnesia_like.errors import (
     TransactionAbortedError,
     TransactionInDoubtError,
     TransactionOverError,
@@ -142,50 +139,23 @@ async def test_whatever_leaves_the_function_undoes_it() -> None:
         await kept[0].read("t", "k")
 
 
-async def test_a_nested_abort_undoes_the_inner_transaction_only() -> None:
-    """The outer one goes on with what it had."""
-    store = Store(node="a", creation=1)
-    table = await store.create_table("t", replication="shared")
-
-    async def inner(tx: Transaction, fail: bool) -> None:
-        await add(tx, "k", 10)
-        await tx.write("t", f"inner {fail}", 1)
-        if fail:
-            tx.abort("inner")
-
-    async def outer(tx: Transaction) -> None:
-        await add(tx, "k", 1)
-        with contextlib.suppress(TransactionAbortedError):
-            await tx.transaction(inner, True)
-        assert await tx.read("t", "k") == 1
-        await tx.transaction(inner, False)
-
-    await store.transaction(outer)
-    assert dict(table.rows()) == {"k": 11, "inner False": 1}
-
-
 async def test_a_transaction_that_never_ends_is_ended() -> None:
     """Its locks are free, the error says how long and why."""
     store = Store(node="a", creation=1)
     table = await store.create_table("t", replication="shared")
+    local = await store.create_table("local")
 
     async def forever(tx: Transaction) -> None:
-        await tx.write("t", "k", 1)
+        for name in ("t", "local"):
+            await tx.write(name, "k", 1)
         await asyncio.Event().wait()
 
     with pytest.raises(TransactionTimeoutError, match="its function did not return") as info:
         await store.transaction(forever, timeout=0.05)
     assert info.value.attempts == 1
+    assert store.system_info()["transactions"]["locks"] == []
+    assert (len(table), len(local)) == (0, 0)
     assert await store.transaction(add, "k", 2) == 2
-    assert table.read("k") == 2
-
-
-async def test_owned_tables_take_no_part() -> None:
-    """The error names the kind of the table."""
-    store = Store(node="a", creation=1)
-    await store.create_table("t", replication="owned")
-    with pytest.raises(NotTransactionalError, match="is owned"):
-        await store.transaction(add, "k", 1)
 
 
 async def test_a_single_write_between_read_and_commit_begins_the_transaction_anew() -> None:
@@ -296,24 +266,6 @@ async def fail_after(sim: SimNetwork, frames: int) -> tuple[int | None, int]:
 
 
 @seeds(2)
-async def test_the_smaller_side_of_a_split_commits_nothing(sim: SimNetwork) -> None:
-    """A majority table refuses there, and works on the other side."""
-    hub = Hub()
-    async with trio(sim, hub, majority=True) as (hosts, tables):
-        for other in "ab":
-            hub.partition(other, "c")
-        await until_virtual(lambda: not hosts[2].store.replication.peers())
-        with pytest.raises(NoMajorityError):
-            await hosts[2].store.transaction(add, "k", 1)
-        assert await hosts[0].store.transaction(add, "k", 5, sync=True) == 5
-        assert tables[1].read("k") == 5
-        for other in "ab":
-            hub.heal(other, "c")
-        await until_virtual(lambda: tables[2].read("k") == 5)
-        assert await hosts[2].store.transaction(add, "k", 1, sync=True) == 6
-
-
-@seeds(2)
 async def test_losing_the_majority_while_it_is_voted_on_leaves_the_outcome_open(
     sim: SimNetwork, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -338,17 +290,6 @@ async def test_losing_the_majority_while_it_is_voted_on_leaves_the_outcome_open(
         for other in "bc":
             hub.heal("a", other)
         await until_virtual(lambda: tables[0].read("k") == tables[1].read("k"))
-
-
-async def test_nodes_that_have_just_created_a_table_agree_from_the_first_transaction() -> None:
-    """None of them commits alone because it has not heard yet who else has the table."""
-    hub = Hub()
-    async with host("a", hub) as a, host("b", hub) as b:
-        await until(lambda: a.store.replication.peers() and b.store.replication.peers())
-        await asyncio.sleep(0.05)
-        tables = [await h.store.create_table("t", replication="shared") for h in (a, b)]
-        await asyncio.gather(*(h.store.transaction(add, "k", 1) for h in (a, b) for _ in range(5)))
-        await until(lambda: [t.read("k") for t in tables] == [10, 10])
 
 
 class Fraying(Hub):

@@ -13,16 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gossamer.mnesia_like import (
-    Disc,
+from gossamer.mnesia_like import Disc, Store, Transaction
+from gossamer.mnesia_like.disc.disc import DiscFile
+from gossamer.mnesia_like.errors import (
     DiscFullError,
-    Store,
-    Transaction,
     TransactionAbortedError,
     TransactionRefusedError,
-    TransactionTimeoutError,
 )
-from gossamer.mnesia_like.disc.disc import DiscFile
 
 from .hub import Host, Hub, host, until
 
@@ -149,25 +146,6 @@ async def test_nested_transactions_undo_what_is_theirs(plan: list[Any], abort: b
     expected = {0: "old"} if abort else model({0: "old"}, plan)
     assert [dict(table.rows()) for table in both] == [expected, expected]
     assert store.system_info()["transactions"]["locks"] == []
-
-
-async def test_one_that_never_ends_lets_go_of_local_rows_too() -> None:
-    """Nothing changed, and the next one gets them."""
-    store = Store(node="a", creation=1)
-    local, _ = await tables(store)
-
-    async def forever(tx: Transaction) -> None:
-        await tx.write("local", "k", 1)
-        await asyncio.Event().wait()
-
-    async def write(tx: Transaction) -> None:
-        await tx.write("local", "k", 2)
-
-    with pytest.raises(TransactionTimeoutError):
-        await store.transaction(forever, timeout=0.05)
-    assert len(local) == 0
-    await store.transaction(write)
-    assert local.read("k") == 2
 
 
 def file_of(node: Host) -> DiscFile:

@@ -107,7 +107,7 @@ class DiscFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.rebuilt: str | None = None
-        try:
+        with self._errors():
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             # Messages and token digests stand in it, whatever the umask; what SQLite puts beside it follows.
             # Where this fails, SQLite says what is wrong. One that is there is not opened here: closing it
@@ -118,15 +118,12 @@ class DiscFile:
                 else:
                     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             self._conn = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0.0)
-        except (OSError, sqlite3.Error) as error:
-            self._fail(error)
         try:
-            self._db = Database(self._conn)
-            self._prepare()
-        except (DiscError, sqlite3.Error) as error:
+            with self._errors():
+                self._db = Database(self._conn)
+                self._prepare()
+        except DiscError:
             self._conn.close()
-            if isinstance(error, sqlite3.Error):
-                self._fail(error)
             raise
 
     def create(self, definition: TableDef) -> None:
@@ -137,26 +134,23 @@ class DiscFile:
             DiscError: nothing changed.
         """
         name = definition.name
-        try:
-            catalogue = self._db.table("_tables")
+        stamp = f"{definition.shape}#{definition.id}" if definition.id else definition.shape
+        with self._errors():
             before = self.catalogue().get(name)
             if before is None:
                 # A crash between the two leaves an empty table that nobody names: made again, it is the same.
-                self._db.table(f"t_{name}").create(
-                    {"k": bytes, "v": bytes, "c": int}, pk="k", if_not_exists=True
-                )
-                catalogue.insert(
-                    {"name": name, "shape": _stamp(definition.shape, definition.id), "rows": 0, "total": 0}
-                )
+                columns = {"k": bytes, "v": bytes, "c": int}
+                self._db.table(f"t_{name}").create(columns, pk="k", if_not_exists=True)
+                self._db.table("_tables").insert({"name": name, "shape": stamp, "rows": 0, "total": 0})
             elif before[0] != definition.shape:
                 raise TableExistsError(name, existing=f"{before[0]} on disc", asked=str(definition))
             elif before[1] != definition.id:
-                self._conn.execute(
-                    "UPDATE _tables SET shape = ? WHERE name = ?",
-                    (_stamp(definition.shape, definition.id), name),
-                )
-        except sqlite3.Error as error:
-            self._fail(error)
+                self._conn.execute("UPDATE _tables SET shape = ? WHERE name = ?", (stamp, name))
+
+    def open_table(self, definition: TableDef) -> dict[Key, Value]:
+        """Make room for a table, and load what is there of it; see :meth:`create` and :meth:`load`."""
+        self.create(definition)
+        return self.load(definition.name)
 
     def catalogue(self) -> dict[str, tuple[str, str]]:
         """Of each table that the file holds the shape of its rows, and the id it was made under, if any."""
@@ -169,17 +163,9 @@ class DiscFile:
         Raises:
             DiscError: nothing changed.
         """
-        try:
-            self._conn.execute("BEGIN IMMEDIATE")
-            try:
-                self._conn.execute(f"DROP TABLE IF EXISTS [t_{table}]")
-                self._conn.execute("DELETE FROM _tables WHERE name = ?", (table,))
-                self._conn.execute("COMMIT")
-            except sqlite3.Error:
-                self._conn.execute("ROLLBACK")
-                raise
-        except sqlite3.Error as error:
-            self._fail(error)
+        with self._transaction() as conn:
+            conn.execute(f"DROP TABLE IF EXISTS [t_{table}]")
+            conn.execute("DELETE FROM _tables WHERE name = ?", (table,))
 
     def load(self, table: str) -> dict[Key, Value]:
         """All rows, checked.
@@ -188,11 +174,9 @@ class DiscFile:
             CorruptTablesError: they do not add up.
         """
         rows: dict[Key, Value] = {}
-        try:
+        with self._errors():
             for pairs in self._checked(table):
                 rows.update(decode(b"\xdf" + len(pairs).to_bytes(4, "big") + b"".join(pairs)))
-        except sqlite3.Error as error:
-            self._fail(error)
         return rows
 
     def commit(self, batch: Batch) -> None:
@@ -201,19 +185,9 @@ class DiscFile:
         Raises:
             DiscError: nothing changed.
         """
-        conn = self._conn
-        try:
-            conn.execute("BEGIN IMMEDIATE")
-            try:
-                for table, rows in batch.items():
-                    self._apply(table, rows)
-                conn.execute("COMMIT")
-            except BaseException:
-                if conn.in_transaction:
-                    conn.execute("ROLLBACK")
-                raise
-        except sqlite3.Error as error:
-            self._fail(error)
+        with self._transaction():
+            for table, rows in batch.items():
+                self._apply(table, rows)
 
     def rows(self, table: str) -> int:
         """How many rows a table has."""
@@ -266,6 +240,26 @@ class DiscFile:
         self._conn.close()
 
     # -- inside
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, sqlite3.Error) as error:
+            self._fail(error)
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        conn = self._conn
+        with self._errors():
+            conn.execute("BEGIN IMMEDIATE")
+            try:
+                yield conn
+                conn.execute("COMMIT")
+            except BaseException:
+                if conn.in_transaction:
+                    conn.execute("ROLLBACK")
+                raise
 
     def _prepare(self) -> None:
         conn = self._conn
@@ -364,7 +358,3 @@ def _sync_directory(path: Path) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
-
-
-def _stamp(shape: str, made_as: str) -> str:
-    return f"{shape}#{made_as}" if made_as else shape

@@ -2,7 +2,8 @@
 
 Writes of one commit gather while the one before is on its way (group commit); of one key the last one counts.
 The queue belongs to the store, not to the process, so that nothing is lost when the process is restarted: a
-batch leaves it only when it is on disc.
+batch leaves it only when it is on disc. A :class:`Journal` is a table without a copy in memory, for users
+that keep their rows in a form of their own; its rows go through the same queue, so one commit serves both.
 
 Rules: 1. Tickets number the batches; a write travels under ``ticket``.  2. While the last commit failed, and
 while too many rows wait, ``check`` refuses further writes; those that wait are tried again.  3. No I/O here.
@@ -13,24 +14,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from gossamer.errors import UnavailableError
 from gossamer.histogram import Histogram
 from gossamer.mnesia_like.disc.disc import Batch
-from gossamer.mnesia_like.errors import DiscError
+from gossamer.mnesia_like.errors import DiscBehindError, DiscError
 
-__all__ = ["DiscBehindError", "DiscQueue"]
-
-
-class DiscBehindError(UnavailableError):
-    """More rows wait for the disc than the bound allows."""
-
-    def __init__(self, waiting: int, bound: int) -> None:
-        self.waiting = waiting
-        self.bound = bound
-        super().__init__(
-            f"{waiting} rows wait to be written to disc, expected at most {bound}; write slower, or await "
-            "durable() now and then"
-        )
+__all__ = ["DiscQueue", "Journal"]
 
 
 class DiscQueue:
@@ -123,3 +111,34 @@ class DiscQueue:
             future = self._waiters[ticket] = asyncio.get_running_loop().create_future()
         async with asyncio.timeout(timeout):
             await asyncio.shield(future)
+
+
+class Journal:
+    """Named set of rows that exist on disc alone, made by ``Store.create_journal``."""
+
+    __slots__ = ("_notify", "_queue", "name")
+
+    def __init__(self, name: str, *, queue: DiscQueue, notify: Callable[[], None]) -> None:
+        self.name = name
+        self._queue = queue
+        self._notify = notify
+
+    def put(self, key: bytes, value: bytes | None) -> int:
+        """Write a row, or (None) delete it; the ticket under which it travels."""
+        self._queue.put(self.name, key, value)
+        self._notify()
+        return self._queue.ticket
+
+    @property
+    def ticket(self) -> int:
+        """The ticket of the newest write of anybody."""
+        return self._queue.ticket
+
+    @property
+    def committed(self) -> int:
+        """Every write up to this ticket is on disc."""
+        return self._queue.committed
+
+    def on_commit(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` after every commit. It must not raise: it runs in the disc process."""
+        self._queue.listeners.append(callback)

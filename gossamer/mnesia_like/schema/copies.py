@@ -8,67 +8,44 @@ is dropped before a new copy is made of it.
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeVar
 
-from gossamer.clock import Clock, HybridLogicalClock
-from gossamer.errors import UnavailableError
+from gossamer.mnesia_like.core import AnyTable, StoreCore
 from gossamer.mnesia_like.definition import TableDef
-from gossamer.mnesia_like.disc.queue import DiscQueue
-from gossamer.mnesia_like.errors import BackupExistsError, DiscError, NoSuchTableError, TableExistsError
-from gossamer.mnesia_like.exchange.exchange import Action
-from gossamer.mnesia_like.replicate.replication import Replication
+from gossamer.mnesia_like.disc.disc import DiscFile
+from gossamer.mnesia_like.errors import (
+    BackupExistsError,
+    DiscError,
+    DiscProcessMissingError,
+    TableExistsError,
+)
 from gossamer.mnesia_like.schema.table import SCHEMA, SchemaTable, schema_definition
-from gossamer.mnesia_like.server import Catalogue, CopyTo, DiscHandle, Doorbell, Drop, Load
 from gossamer.mnesia_like.shared.shared import Shared
 from gossamer.mnesia_like.table.local import LocalTable
 from gossamer.mnesia_like.table.owned import OwnedTable
 from gossamer.mnesia_like.table.shared import SharedTable
-from gossamer.mnesia_like.table.table import TableOwner
+from gossamer.mnesia_like.values import Key, Value
+from gossamer.supervisor import Pid, Runtime
 
-__all__ = ["AnyTable", "Copies", "DiscProcessMissingError"]
+__all__ = ["Copies"]
 
-AnyTable = LocalTable | OwnedTable | SharedTable
+T = TypeVar("T")
 
 _LOAD_TIMEOUT = 300.0
-
-
-class DiscProcessMissingError(UnavailableError):
-    """A table with a disc copy was asked of a store whose disc process does not run."""
-
-    def __init__(self, table: str, *, configured: bool) -> None:
-        self.table = table
-        self.configured = configured
-        what = "start the store's child_spec() first" if configured else "make the store with disc=Disc(path)"
-        super().__init__(f"table {table!r} keeps a disc copy and no disc process runs; {what}")
-
-
-class CopyOwner(Protocol):
-    """What the copies ask of the store."""
-
-    node: str
-    clock: Clock
-    hlc: HybridLogicalClock
-    replication: Replication
-    queue: DiscQueue
-    disc_bell: Doorbell
-
-    def perform(self, actions: list[Action]) -> None: ...
 
 
 class Copies:
     """Manager of this node's table copies; ``tables`` are the copies by name, including the schema's."""
 
-    def __init__(self, owner: CopyOwner, face: TableOwner, disc: DiscHandle | None) -> None:
+    def __init__(self, core: StoreCore, *, has_disc: bool) -> None:
         self.changing = asyncio.Lock()
-        self.tables: dict[str, AnyTable] = {}
-        self._owner = owner
-        self._face = face
-        self._disc = disc
-        self._schema_loaded = disc is None
-        schema = self._assemble(schema_definition(disc=disc is not None), 0.0)
+        self.has_disc = has_disc
+        self.tables = core.copies
+        self._core = core
+        self._schema_loaded = not has_disc
+        schema = self._assemble(schema_definition(disc=has_disc), 0.0)
         assert isinstance(schema, SchemaTable)  # noqa: S101
         self.schema: SchemaTable = schema
 
@@ -79,29 +56,14 @@ class Copies:
             DiscError, UnavailableError: it cannot be read.
         """
         if not self._schema_loaded:
-            self.schema.restore(await self._ask(SCHEMA, Load(self.schema.definition)))
+            self.schema.restore(await self._load(self.schema.definition))
             self._schema_loaded = True
-            self._face.written(self.schema)
+            self._core.written(self.schema)
 
     @property
     def reachable(self) -> bool:
         """Whether the disc, if there is one, can be asked."""
-        return self._disc is None or self._owner.disc_bell.process is not None
-
-    def get(self, name: str) -> AnyTable:
-        """A copy.
-
-        Raises:
-            NoSuchTableError: there is none.
-        """
-        try:
-            return self.tables[name]
-        except KeyError:
-            raise NoSuchTableError(name, self.names()) from None
-
-    def names(self) -> list[str]:
-        """All but the schema, in the order in which they were made."""
-        return [name for name in self.tables if name != SCHEMA]
+        return not self.has_disc or self._core.disc_writer.process is not None
 
     async def make(self, definition: TableDef) -> AnyTable:
         """Make a copy, with the rows that this node had written to its disc copy before.
@@ -112,11 +74,11 @@ class Copies:
         """
         rows: dict[Any, Any] = {}
         if definition.storage == "disc_copies":
-            rows = await self._ask(definition.name, Load(definition))
-        table = self._assemble(definition, self._owner.clock.monotonic())
+            rows = await self._load(definition)
+        table = self._assemble(definition, self._core.clock.monotonic())
         if isinstance(table, SharedTable):
-            masters = self.schema.masters(definition.name, self._owner.node)
-            table.restore(rows, () if self._owner.node in masters else masters)
+            masters = self.schema.masters(definition.name, self._core.node)
+            table.restore(rows, () if self._core.node in masters else masters)
         else:
             table.restore(rows)
         return table
@@ -132,8 +94,7 @@ class Copies:
             existing = self.tables.get(definition.name)
             if existing is not None:
                 raise TableExistsError(definition.name, existing=str(existing.definition), asked="a journal")
-            rows: dict[Any, Any] = await self._ask(definition.name, Load(definition))
-            return rows
+            return await self._load(definition)
 
     async def drop(self, name: str) -> None:
         """Drop a copy, from memory and disc.
@@ -142,14 +103,14 @@ class Copies:
             NoSuchTableError: there is none.
             DiscError, UnavailableError, TimeoutError: its disc copy cannot be dropped; nothing changed.
         """
-        table = self.get(name)
+        table = self._core.table(name)
         if table.definition.storage == "disc_copies":
             await table.durable()
-            await self._ask(name, Drop(name))
+            await self._ask(name, lambda file: file.drop(name))
         del self.tables[name]
         if table.definition.replication != "local":
-            owner = self._owner
-            owner.perform(owner.replication.drop(name, owner.clock.monotonic()))
+            core = self._core
+            core.perform(core.replication.drop(name, core.clock.monotonic()))
 
     async def redefine(self, definition: TableDef) -> None:
         """Give a copy another id, or limits; its rows stay.
@@ -157,66 +118,69 @@ class Copies:
         Raises:
             DiscError, UnavailableError: the disc cannot be told; nothing changed.
         """
-        table = self.get(definition.name)
+        table = self._core.table(definition.name)
         if definition.storage == "disc_copies":
             await table.durable()
-            await self._ask(definition.name, Load(definition))
+            await self._load(definition)
         table.definition = definition
-        owner = self._owner
-        owner.perform(owner.replication.redefine(definition, owner.clock.monotonic()))
+        core = self._core
+        core.perform(core.replication.redefine(definition, core.clock.monotonic()))
 
     async def on_disc(self) -> dict[str, tuple[str, str]]:
         """Of each table on disc the shape of its rows and the id it was made under; empty without a disc."""
-        if self._disc is None:
-            return {}
-        found: dict[str, tuple[str, str]] = await self._ask(SCHEMA, Catalogue())
-        return found
+        return await self._ask(SCHEMA, DiscFile.catalogue) if self.has_disc else {}
 
     async def wipe(self, name: str) -> None:
         """Drop what the disc holds of a table that has no copy in memory."""
-        await self._ask(name, Drop(name))
+        await self._ask(name, lambda file: file.drop(name))
 
     async def copy_disc(self, path: Path) -> int:
         """See ``Store.copy_disc``."""
-        size: int = await self._ask(SCHEMA, CopyTo(path))
-        return size
+        self._process(SCHEMA)
+        queue = self._core.queue
+        await queue.durable(queue.ticket, _LOAD_TIMEOUT)
+        return await self._ask(SCHEMA, lambda file: file.copy_to(path))
 
     # -- inside
 
     def _assemble(self, definition: TableDef, now: float) -> AnyTable:
-        owner = self._owner
+        core = self._core
         name = definition.name
-        common: dict[str, Any] = {"node": owner.node, "disc": owner.queue, "owner": self._face}
+        common: dict[str, Any] = {"node": core.node, "disc": core.queue, "owner": core}
         if definition.replication == "local":
             self.tables[name] = LocalTable(definition, **common)
             return self.tables[name]
-        state, actions = owner.replication.create(definition, now)
-        common["visible"] = functools.partial(owner.replication.visible, name)
-        common["behind"] = functools.partial(owner.replication.behind, name)
+        state, actions = core.replication.create(definition, now)
+        common["replication"] = core.replication
         if definition.replication == "owned":
             self.tables[name] = OwnedTable(definition, state, **common)
         else:
-            core = Shared(
+            shared = Shared(
                 state,
-                node=owner.node,
-                clock=owner.hlc,
+                node=core.node,
+                clock=core.hlc,
                 horizon=definition.tombstone_horizon,
-                creation=owner.replication.creation,
+                creation=core.replication.creation,
             )
-            owner.replication.transactions.shared[name] = core
+            core.replication.transactions.shared[name] = shared
             kind: Callable[..., SharedTable] = SchemaTable if name == SCHEMA else SharedTable
-            reach = functools.partial(owner.replication.reach, name)
-            common["safe"] = functools.partial(owner.replication.safe, name)
-            self.tables[name] = kind(definition, core, clock=owner.clock, reach=reach, **common)
-        owner.perform(actions)
+            self.tables[name] = kind(definition, shared, clock=core.clock, **common)
+        core.perform(actions)
         return self.tables[name]
 
-    async def _ask(self, table: str, request: Load | Drop | Catalogue | CopyTo) -> Any:
-        process = self._owner.disc_bell.process
-        if process is None:
-            raise DiscProcessMissingError(table, configured=self._disc is not None)
-        runtime, pid = process
+    async def _load(self, definition: TableDef) -> dict[Key, Value]:
+        return await self._ask(definition.name, lambda file: file.open_table(definition))
+
+    async def _ask(self, table: str, request: Callable[[DiscFile], T]) -> T:
+        runtime, pid = self._process(table)
         answer = await runtime.call(pid, request, timeout=_LOAD_TIMEOUT)
         if isinstance(answer, BackupExistsError | DiscError | TableExistsError):
             raise answer
-        return answer
+        found: T = answer
+        return found
+
+    def _process(self, table: str) -> tuple[Runtime, Pid]:
+        process = self._core.disc_writer.process
+        if process is None:
+            raise DiscProcessMissingError(table, configured=self.has_disc)
+        return process

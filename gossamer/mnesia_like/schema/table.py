@@ -1,7 +1,7 @@
 """The schema: which tables the cluster has, and which nodes are to have copies of them, as a table itself.
 
 It is a ``shared`` table with a copy on every node, so it is there, and can be changed, on both sides of a
-split, and merges afterwards as any other. What it says is what shall be; ``schema_keeper`` makes it so.
+split, and merges afterwards as any other. What it says is what shall be; ``keeper`` makes it so.
 
 ::
 
@@ -29,39 +29,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from gossamer.errors import UsageError
 from gossamer.mnesia_like.definition import TableDef
+from gossamer.mnesia_like.errors import SchemaWriteError
 from gossamer.mnesia_like.table.shared import SharedTable
 from gossamer.mnesia_like.values import Key, Value
 
-__all__ = ["SCHEMA", "Entry", "NotInSchemaError", "SchemaTable", "SchemaWriteError", "schema_definition"]
+__all__ = ["SCHEMA", "Entry", "SchemaTable", "schema_definition"]
 
 SCHEMA = "schema"
 _HORIZON = 30 * 86_400.0
 _REMEMBERED = 32
-
-
-class SchemaWriteError(UsageError):
-    """Somebody wrote to the schema as if it were a table of theirs."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "table 'schema' is written by create_table, delete_table, add_table_copy, del_table_copy and "
-            "set_master_nodes; use these"
-        )
-
-
-class NotInSchemaError(UsageError):
-    """Something was asked of a table for all nodes that only the schema's tables can do."""
-
-    def __init__(self, table: str, known: Iterable[str]) -> None:
-        self.table = table
-        self.known = tuple(known)
-        super().__init__(
-            f"table {table!r} is not in the schema, which has: {', '.join(self.known) or 'none'}; a table "
-            "that each node makes for itself goes by del_table_copy there, and comes into the schema by "
-            "create_table with nodes"
-        )
 
 
 @dataclass(frozen=True, slots=True)

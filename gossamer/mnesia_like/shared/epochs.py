@@ -1,6 +1,6 @@
 """Shared tables among peers: who the members are, what each has seen for good, who has to start over.
 
-The part of replication that ``burial`` needs and owned tables do not.
+The part of replication that ``tombstones`` needs and owned tables do not.
 
 Rules: 1. Pure.  2. Whoever learns of an epoch that wins over its own tells all its peers before anything else
 travels.  3. What a peer says that makes no sense is counted, and changes nothing.
@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from gossamer.mnesia_like.exchange.exchange import Exchange, Installed, OwnedState, Peer
-from gossamer.mnesia_like.exchange.wire import Members, Seen
+from gossamer.mnesia_like.replication.exchange import Exchange, Installed, OwnedState, Peer
+from gossamer.mnesia_like.replication.wire import Members, Seen
 from gossamer.mnesia_like.shared.shared import Shared
 from gossamer.mnesia_like.shared.tombstones import Epoch
 from gossamer.mnesia_like.values import encode

@@ -12,7 +12,7 @@ version, so that joiners get them too. Two survivors that do so at once agree af
 Rules: 1. Pure: ``now`` (interval time) and ``wall`` are passed in.  2. A version is never reused for another
 value.  3. A write is later than whatever it replaces here, however wrong the clocks are; timestamps too far
 ahead do not drag our clock along, and are counted.  4. A tombstone goes when all members have seen
-it, or the horizon has passed (see ``burial``).
+it, or the horizon has passed (see ``tombstones``).
 
 Rejected: one replicated log for all writers, which needs an election before anyone may write, and stops on
 the smaller side of a split.
@@ -24,13 +24,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gossamer.clock import ClockSkewError, HybridLogicalClock
-from gossamer.mnesia_like.exchange.exchange import OwnedState
-from gossamer.mnesia_like.exchange.replica import Change
-from gossamer.mnesia_like.shared.masters import Masters
+from gossamer.mnesia_like.replication.exchange import OwnedState
+from gossamer.mnesia_like.replication.replica import Change
 from gossamer.mnesia_like.shared.tombstones import Burial, Epoch, vector_of
 from gossamer.mnesia_like.shared.versions import (
     NEVER,
     Discarded,
+    Masters,
     Version,
     first,
     held,

@@ -24,7 +24,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from gossamer.mnesia_like.exchange.exchange import OwnedState
+from gossamer.mnesia_like.replication.exchange import OwnedState
 from gossamer.mnesia_like.values import Key, Value
 
 __all__ = ["SETTLE", "Burial", "Epoch", "Vector", "vector_of"]

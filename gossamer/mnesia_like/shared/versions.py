@@ -1,7 +1,7 @@
-"""Versions of shared rows: who wrote them when, who holds them, and what is said of those that lost.
+"""Versions of shared rows: who wrote them when, who holds them, whose count, and what is said of the losers.
 
 A shared row stands in its holder's owned rows as ``[timestamp, author, value]``, a deletion as ``[timestamp,
-author]``, and one that all members have seen (see ``burial``) as ``[timestamp, author, None, vector]``.
+author]``, and one that all members have seen (see ``tombstones``) as ``[timestamp, author, None, vector]``.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gossamer.mnesia_like.exchange.exchange import OwnedState
+from gossamer.mnesia_like.replication.exchange import OwnedState
 from gossamer.mnesia_like.values import Key, Value
 
 __all__ = [
     "NEVER",
     "Discarded",
+    "Masters",
     "Version",
     "answered",
     "first",
@@ -107,3 +108,36 @@ def answered(state: OwnedState, name: str) -> bool:
     """Whether a node is up and all it holds is here."""
     replica = state.replicas.get(name)
     return replica is not None and replica.up and replica.refused is None and replica.level
+
+
+class Masters:
+    """Of one table; no ``names``: the node's own rows count as any."""
+
+    __slots__ = ("names", "provisional")
+
+    def __init__(self) -> None:
+        self.names: tuple[str, ...] = ()
+        self.provisional: set[Key] = set()
+
+    def settle(self, key: Key) -> bool:
+        """What stands under ``key`` counts from now on; whether it did not until now."""
+        if key in self.provisional:
+            self.provisional.discard(key)
+            return True
+        return False
+
+    def answered(self, state: OwnedState) -> bool:
+        """Whether rows are provisional and a master has answered."""
+        return bool(self.provisional) and any(answered(state, name) for name in self.names)
+
+    def release(self) -> list[Key]:
+        """The keys of what is provisional; none is any more."""
+        keys = list(self.provisional)
+        self.provisional.clear()
+        return keys
+
+    def waits_for(self, table: str) -> str:
+        """Whom the table waits for, in words; empty: nobody."""
+        if not self.provisional:
+            return ""
+        return f"{table}: none of its master nodes ({', '.join(self.names)}) has answered"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gossamer.mnesia_like.disc.queue import DiscQueue
-from gossamer.mnesia_like.replicate.replication import Replication
+from gossamer.mnesia_like.replication.replication import Replication
 from gossamer.mnesia_like.table.shared import SharedTable
 from gossamer.mnesia_like.table.table import ReplicatedTable, Table
 
@@ -29,7 +29,7 @@ def table_info(table: Any, replication: Replication) -> dict[str, Any]:
         found |= {"tombstones": table.core.tombstones, "counts": dict(table.core.counts)}
     if isinstance(table, ReplicatedTable):
         state = replication.tables[definition.name]
-        peers = replication.peers()
+        peers = replication.connected()
         found["copies"] = sorted([table.node, *replication.holders(definition.name)])
         found["position"] = state.log.position
         found["log_bytes"] = state.log.log_size
@@ -60,7 +60,7 @@ def system_info(replication: Replication, queue: DiscQueue, tables: list[str]) -
         "node": replication.node,
         "creation": replication.creation,
         "tables": tables,
-        "peers": replication.peers(),
+        "peers": replication.connected(),
         "counts": dict(replication.counts),
         "transactions": replication.transactions.info(),
         "disc": {

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gossamer.mnesia_like.definition import TableDef
 from gossamer.mnesia_like.disc.queue import DiscQueue
-from gossamer.mnesia_like.exchange.replica import Change
-from gossamer.mnesia_like.table.queries import Order, Queries
-from gossamer.mnesia_like.table.table import Table, TableOwner, without
+from gossamer.mnesia_like.table.queries import Queries
+from gossamer.mnesia_like.table.table import Table, TableOwner
 from gossamer.mnesia_like.values import Key, Value, canonical, encode_key, encode_value, same
 
 __all__ = ["LocalTable"]
@@ -31,8 +30,6 @@ class LocalTable(Table, Queries):
         super().__init__(definition, node=node, disc=disc, owner=owner)
         self._rows: dict[Key, Value] = {}
         self._bag = definition.type == "bag"
-        self._indexes = {}
-        self._order = Order(self._rows) if definition.type == "ordered_set" else None
 
     def read(self, key: Key, default: Value = None) -> Value:
         """The value of ``key``; of a bag the list of its values."""
@@ -63,7 +60,7 @@ class LocalTable(Table, Queries):
             self._disc.check()
             self._disc.put(self.name, encoded_key, encoded)
         self._rows[key] = new
-        self._tell({key: new}, ())
+        self._changed({key: new}, ())
         return True
 
     def delete(self, key: Key) -> bool:
@@ -79,33 +76,21 @@ class LocalTable(Table, Queries):
             self._disc.check()
             self._disc.put(self.name, encoded_key, None)
         del self._rows[key]
-        self._tell({}, (key,))
+        self._changed({}, (key,))
         return True
 
     def delete_object(self, key: Key, value: Value) -> bool:
         """Remove one value of a bag; False where it was not there."""
-        old = self._rows.get(key)
-        if not self._bag or old is None:
-            return False
-        left = without(old, canonical(self.name, value))
+        old = self._rows.get(key, []) if self._bag else []
+        left = self._without(old, value)
         if len(left) == len(old):
             return False
-        if not left:
-            return self.delete(key)
-        if self._disc is not None:
-            self._disc.check()
-        self._to_disc(key, left)
-        self._rows[key] = left
-        self._tell({key: left}, ())
+        self.check()
+        self.install({key: [left] if left else []})
         return True
 
-    def check(self) -> None:
-        """Raises DiscError or UnavailableError where rows cannot be written now."""
-        if self._disc is not None:
-            self._disc.check()
-
     def install(self, changes: Mapping[Key, list[Value]]) -> None:
-        """What a transaction wrote (``[]``: deleted), all of it at once; it was checked before."""
+        """Put rows in place (``[]``: deleted), all at once; that they may be was checked before."""
         written = {key: new[0] for key, new in changes.items() if new}
         deleted = [key for key, new in changes.items() if not new and key in self._rows]
         for key, value in written.items():
@@ -115,21 +100,11 @@ class LocalTable(Table, Queries):
             del self._rows[key]
         self._rows.update(written)
         if written or deleted:
-            self._tell(written, deleted)
+            self._changed(written, deleted)
 
     def restore(self, rows: dict[Key, Value]) -> None:
         """Take over what the disc held; before anyone else uses the table."""
         self._rows.update(rows)
-
-    def _tell(self, written: dict[Key, Value], deleted: Collection[Key]) -> None:
-        if self._disc is not None:
-            self._owner.written(self)
-        if self._subscriptions or self._indexes or self._order is not None:
-            change = Change(self.name, self.node, written, deleted)
-            self._note(change)
-            self.dispatch(change)
-        else:
-            self._count(self.node, written, deleted)
 
     def contents(self) -> Iterator[tuple[str, Key, Value]]:
         """``(owner, key, value)`` of every row; the owner is this node."""

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping
 
 from gossamer.mnesia_like.definition import TableDef
 from gossamer.mnesia_like.disc.queue import DiscQueue
 from gossamer.mnesia_like.errors import BadValueError
-from gossamer.mnesia_like.exchange.replica import Change
-from gossamer.mnesia_like.replicate.replication import OwnedState
-from gossamer.mnesia_like.table.queries import ANY, matches
-from gossamer.mnesia_like.table.table import ReplicatedTable, TableOwner, without
-from gossamer.mnesia_like.values import Key, Value, canonical, encode_key
+from gossamer.mnesia_like.replication.exchange import OwnedState
+from gossamer.mnesia_like.replication.replica import Change
+from gossamer.mnesia_like.replication.replication import Replication
+from gossamer.mnesia_like.table.table import ReplicatedTable, TableOwner
+from gossamer.mnesia_like.values import Key, Value, encode_key
 
 __all__ = ["OwnedTable"]
-
-T = TypeVar("T")
 
 
 class OwnedTable(ReplicatedTable):
@@ -31,10 +27,9 @@ class OwnedTable(ReplicatedTable):
         node: str,
         disc: DiscQueue | None = None,
         owner: TableOwner | None = None,
-        visible: Callable[[], int],
-        behind: Callable[[int], list[str]],
+        replication: Replication,
     ) -> None:
-        super().__init__(definition, node=node, disc=disc, owner=owner, visible=visible, behind=behind)
+        super().__init__(definition, node=node, disc=disc, owner=owner, replication=replication)
         self._state = state
         self._log = state.log
         self._bag = definition.type == "bag"
@@ -66,27 +61,6 @@ class OwnedTable(ReplicatedTable):
         """How many of an owner's changes are here, in its life that is known here."""
         replica = self._state.replicas.get(owner)
         return 0 if replica is None else replica.position
-
-    def select(
-        self, predicate: Callable[[str, Key, Value], bool], *, limit: int | None = None
-    ) -> list[tuple[str, Key, Value]]:
-        """Rows for which ``predicate(owner, key, value)`` is true."""
-        return list(islice((row for row in self.rows() if predicate(*row)), limit))
-
-    def match(
-        self, key: Any = ANY, value: Any = ANY, *, owner: Any = ANY, limit: int | None = None
-    ) -> list[tuple[str, Key, Value]]:
-        """Rows of that shape."""
-        return self.select(
-            lambda o, k, v: matches(owner, o) and matches(key, k) and matches(value, v), limit=limit
-        )
-
-    def foldl(self, function: Callable[[T, str, Key, Value], T], initial: T) -> T:
-        """``function(result so far, owner, key, value)`` over all rows."""
-        result = initial
-        for row in self.rows():
-            result = function(result, *row)
-        return result
 
     def contents(self) -> Iterator[tuple[str, Key, Value]]:
         """``(owner, key, value)`` of every row."""
@@ -124,8 +98,7 @@ class OwnedTable(ReplicatedTable):
         if number is None:
             return log.position
         self._to_disc(key, log.rows[key])
-        self._owner.written(self)
-        self._told({key: log.rows[key]}, ())
+        self._changed({key: log.rows[key]}, ())
         return number
 
     def delete(self, key: Key, *, owner: str | None = None) -> int:
@@ -143,24 +116,21 @@ class OwnedTable(ReplicatedTable):
         if number is None:
             return log.position
         self._to_disc(key, None, deleted=True)
-        self._owner.written(self)
-        self._told({}, (key,))
+        self._changed({}, (key,))
         return number
 
     def delete_object(self, key: Key, value: Value) -> int:
         """Remove one value of this node's bag; the number for :meth:`visible`."""
         old = self._old_bag(key)
-        left = without(old, canonical(self.name, value))
+        left = self._without(old, value)
         if len(left) == len(old):
             return self._log.position
         if not left:
             return self.delete(key)
-        if self._disc is not None:
-            self._disc.check()
+        self.check()
         number = self._log.write(key, left)
         self._to_disc(key, left)
-        self._owner.written(self)
-        self._told({key: left}, ())
+        self._changed({key: left}, ())
         return self._log.position if number is None else number
 
     def absorb(self, change: Change) -> None:
@@ -175,12 +145,6 @@ class OwnedTable(ReplicatedTable):
             self._owner.written(self)
 
     # -- inside
-
-    def _told(self, written: dict[Key, Value], deleted: tuple[Key, ...]) -> None:
-        if self._told_own:
-            self.dispatch(Change(self.name, self.node, written, deleted))
-        else:
-            self._count(self.node, written, deleted)
 
     def _by_owner(self) -> dict[str, dict[Key, Value]]:
         rows = {self.node: self._log.rows}

@@ -3,40 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 import structlog
 
 from gossamer.clock import Clock
-from gossamer.errors import UnavailableError
 from gossamer.mnesia_like.definition import TableDef
 from gossamer.mnesia_like.disc.queue import DiscQueue
-from gossamer.mnesia_like.exchange.replica import Change
+from gossamer.mnesia_like.errors import NoMajorityError
+from gossamer.mnesia_like.replication.replica import Change
+from gossamer.mnesia_like.replication.replication import Replication
 from gossamer.mnesia_like.shared.shared import Discarded, Shared
 from gossamer.mnesia_like.shared.versions import Version
-from gossamer.mnesia_like.table.queries import Order, Queries
-from gossamer.mnesia_like.table.table import ReplicatedTable, TableOwner, Waiters, reached, wake
+from gossamer.mnesia_like.table.queries import Queries
+from gossamer.mnesia_like.table.table import ReplicatedTable, TableOwner, Watermark
 from gossamer.mnesia_like.values import Key, Value, encode, encode_key
 
-__all__ = ["NoMajorityError", "SharedTable"]
+__all__ = ["SharedTable"]
 
 log = structlog.get_logger(__name__)
 
 
-class NoMajorityError(UnavailableError):
-    """A table created with ``majority=True`` was written where most of its nodes cannot be reached."""
-
-    def __init__(self, table: str, *, reachable: int, nodes: int) -> None:
-        self.table = table
-        self.reachable = reachable
-        self.nodes = nodes
-        super().__init__(
-            f"table {table!r} needs a majority: {reachable} of its {nodes} nodes can be reached, expected at "
-            f"least {nodes // 2 + 1}; write on the other side of the split, or wait until it heals"
-        )
-
-
 class SharedTable(ReplicatedTable, Queries):
-    """A table that every node writes. ``reach``: how many of its nodes can be reached, and of how many."""
+    """A table that every node writes."""
 
     def __init__(
         self,
@@ -47,20 +36,13 @@ class SharedTable(ReplicatedTable, Queries):
         clock: Clock,
         disc: DiscQueue | None = None,
         owner: TableOwner | None = None,
-        visible: Callable[[], int],
-        behind: Callable[[int], list[str]],
-        safe: Callable[[], int],
-        reach: Callable[[], tuple[int, int]],
+        replication: Replication,
     ) -> None:
-        super().__init__(definition, node=node, disc=disc, owner=owner, visible=visible, behind=behind)
+        super().__init__(definition, node=node, disc=disc, owner=owner, replication=replication)
         self.core = core
-        self._indexes = {}
-        self._order = Order(core.rows) if definition.type == "ordered_set" else None
         self._on_discard: Callable[[list[Discarded]], None] | None = None
         self._clock = clock
-        self._reach = reach
-        self._safe = safe
-        self._safe_waiters: Waiters = {}
+        self._safe = Watermark(partial(replication.safe, definition.name))
 
     # -- reading
 
@@ -101,8 +83,7 @@ class SharedTable(ReplicatedTable, Queries):
         self.check()
         number, value = self.core.write(key, value, self._clock.wall())
         self._stored((key,))
-        self._owner.written(self)
-        self._tell(Change(self.name, self.node, {key: value}, ()))
+        self._changed({key: value}, ())
         return number
 
     def delete(self, key: Key) -> int:
@@ -127,28 +108,26 @@ class SharedTable(ReplicatedTable, Queries):
         if number is None:
             return self.core.position
         self._stored((key,))
-        self._owner.written(self)
-        self._tell(Change(self.name, self.node, {}, (key,)))
+        self._changed({}, (key,))
         return number
 
     def check(self) -> None:
         """Raises NoMajorityError, DiscError or UnavailableError where rows cannot be written now."""
-        if self._disc is not None:
-            self._disc.check()
+        super().check()
         if self.definition.majority:
-            reachable, nodes = self._reach()
+            reachable, nodes = self._replication.reach(self.name)
             if 2 * reachable <= nodes:
                 raise NoMajorityError(self.name, reachable=reachable, nodes=nodes)
 
     async def safe(self, number: int, timeout: float) -> bool:
         """Wait until every peer that is up and has the table holds the write ``number`` on its disc, where it
         has one; False where that took longer than ``timeout`` seconds."""
-        return await reached(number, self._safe, self._safe_waiters, timeout)
+        return await self._safe.reached(number, timeout)
 
     def confirmed(self) -> None:
         """As of any table; peers have more on disc besides."""
         super().confirmed()
-        wake(self._safe_waiters, self._safe)
+        self._safe.moved()
 
     def on_discard(self, callback: Callable[[list[Discarded]], None] | None) -> None:
         """Hand ``callback`` the versions that lose when a peer's rows are merged (None: nobody).
@@ -165,7 +144,7 @@ class SharedTable(ReplicatedTable, Queries):
         self._owner.written(self)
         self._stored(keys)
         if change is not None:
-            self._tell(change)
+            self.dispatch(change)
 
     def absorb(self, change: Change) -> None:
         """Rows that a peer holds changed."""
@@ -174,7 +153,7 @@ class SharedTable(ReplicatedTable, Queries):
         if self._disc is not None:
             self._stored(change.written)
         if merged is not None:
-            self._tell(merged)
+            self.dispatch(merged)
         lost = self.core.discarded
         if lost and self._on_discard is not None:
             self.core.discarded = []
@@ -197,12 +176,12 @@ class SharedTable(ReplicatedTable, Queries):
         obeyed = self.core.obey()
         if obeyed is not None:
             self._stored(obeyed[0])
-            self._tell(obeyed[1])
+            self.dispatch(obeyed[1])
         forgotten = self.core.tick(self._clock.monotonic())
         self._stored(forgotten)
         revived, self.core.revived = self.core.revived, []
         for change in revived:
-            self._tell(change)
+            self.dispatch(change)
         if self.core.burial.changed and self._disc is not None:
             self.core.burial.changed = False
             self._disc.put(self.name, encode(None), encode(self.core.burial.epoch.packed()))
@@ -218,10 +197,6 @@ class SharedTable(ReplicatedTable, Queries):
         self.core.restore(rows, self._clock.monotonic(), masters)
 
     # -- inside
-
-    def _tell(self, change: Change) -> None:
-        self._note(change)
-        self.dispatch(change)
 
     def _stored(self, keys: Mapping[Key, Value] | tuple[Key, ...] | list[Key]) -> None:
         """Put the rows as they now stand into the queue for the disc; versions and tombstones included."""

@@ -5,10 +5,9 @@ Erlang's tables; nothing on a hot path awaits a table. Writes are synchronous to
 when the call returns; peers and disc get it with everything else of the same turn.
 
 Rules: 1. A write that raises has changed nothing.  2. A subscriber is called in the writer's turn, after the
-rows are in effect, and must not block. One that was made in a process dies with it, and its exception
-crashes that process; of any other, an exception is logged and ends the subscription.  3. Whoever gets a value
-must not change it: it is the row itself.  4. Changes are numbered, ever larger through all lives of a node;
-the last few are kept, so that a subscriber that was away goes on where it was, or is told that it cannot.
+rows are in effect, and must not block.  3. Whoever gets a value must not change it: it is the row itself.
+4. Changes are numbered, ever larger through all lives of a node; the last few are kept, so that a subscriber
+that was away goes on where it was, or is told that it cannot.
 """
 
 from __future__ import annotations
@@ -16,31 +15,25 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, TypeVar
+from functools import partial
 
-import structlog
-
-from gossamer.errors import UnavailableError
 from gossamer.mnesia_like.definition import TableDef
 from gossamer.mnesia_like.disc.queue import DiscQueue
-from gossamer.mnesia_like.exchange.replica import Change
+from gossamer.mnesia_like.errors import HistoryLostError
+from gossamer.mnesia_like.events import Subscription
+from gossamer.mnesia_like.replication.replica import Change
+from gossamer.mnesia_like.replication.replication import Replication
 from gossamer.mnesia_like.values import Key, Value, canonical, encode_key, encode_value
-from gossamer.supervisor import NotInProcess, Runtime, guarded, self_pid
 
 __all__ = [
     "BatchCallback",
     "EventCallback",
-    "HistoryLostError",
     "ReplicatedTable",
-    "Subscription",
     "Table",
     "TableEvent",
     "TableOwner",
-    "Waiters",
-    "guard",
-    "reached",
-    "wake",
-    "without",
+    "TableSubscription",
+    "Watermark",
 ]
 
 TableEvent = tuple[str, str, Key, Value]
@@ -52,41 +45,18 @@ TableEvent = tuple[str, str, Key, Value]
 EventCallback = Callable[[list[TableEvent]], None]
 BatchCallback = Callable[[Change], None]
 
-Waiters = dict[int, asyncio.Future[None]]
-"""Of each number who waits until it is reached."""
 
-T = TypeVar("T")
-
-_MISSING: Any = object()
-
-log = structlog.get_logger(__name__)
-
-
-class HistoryLostError(UnavailableError):
-    """Changes were asked for that the table does not keep any more, or never had."""
-
-    def __init__(self, table: str, *, asked: int, oldest: int, newest: int) -> None:
-        self.table = table
-        self.asked = asked
-        self.oldest = oldest
-        self.newest = newest
-        super().__init__(
-            f"table {table!r} cannot go on after change {asked}, expected {oldest} to {newest}; subscribe "
-            "with snapshot=True to be told all rows, or make the table with a longer history"
-        )
-
-
-class Subscription:
+class TableSubscription(Subscription[Change]):
     """A callback on a table; ``cancel`` ends it."""
 
-    __slots__ = ("_seq", "_table", "alive", "callback", "own")
+    __slots__ = ("_seq", "_table", "own")
 
-    def __init__(self, table: Table, callback: BatchCallback, alive: Callable[[], bool], own: bool) -> None:
-        self.own = own
+    def __init__(self, table: Table, callback: BatchCallback, *, own: bool) -> None:
+        super().__init__(table._subscriptions, callback, of=f"table {table.name}")
         self._table = table
         self._seq = -1
-        self.callback = callback
-        self.alive = alive
+        self.own = own
+        table._told_own += own
 
     @property
     def seq(self) -> int:
@@ -97,8 +67,8 @@ class Subscription:
         """Call no more."""
         if self in self._table._subscriptions:
             self._seq = self._table.seq
-            self._table._subscriptions.remove(self)
             self._table._told_own -= self.own
+        super().cancel()
 
 
 class Table:
@@ -111,8 +81,9 @@ class Table:
         self.name = definition.name
         self.node = node
         self._disc = disc if definition.storage == "disc_copies" else None
+        self._travels = definition.replication != "local" or self._disc is not None
         self._owner = owner or TableOwner()
-        self._subscriptions: list[Subscription] = []
+        self._subscriptions: list[TableSubscription] = []
         # How many of them want to be told what this node itself writes.
         self._told_own = 0
         self.seq = self._owner.first_seq
@@ -122,7 +93,7 @@ class Table:
 
     def subscribe(
         self, callback: EventCallback, *, from_seq: int | None = None, snapshot: bool = False
-    ) -> Subscription:
+    ) -> TableSubscription:
         """Call with a list of events whenever rows change.
 
         ``from_seq``: first with what came after that change (see ``Subscription.seq``). Where that is not
@@ -148,7 +119,7 @@ class Table:
 
     def subscribe_batches(
         self, callback: BatchCallback, *, from_seq: int | None = None, own: bool = True
-    ) -> Subscription:
+    ) -> TableSubscription:
         """As :meth:`subscribe`, without making an object for each row: for large tables.
 
         ``own`` False: not what this node itself writes, which a writer of 200,000 rows a second notices.
@@ -158,13 +129,10 @@ class Table:
             raise HistoryLostError(
                 self.name, asked=from_seq, oldest=newest - len(self._history), newest=newest
             )
-        guarded, alive = self._owner.guard(callback)
-        subscription = Subscription(self, guarded, alive, own)
-        self._subscriptions.append(subscription)
-        self._told_own += own
+        subscription = TableSubscription(self, callback, own=own)
         missed = 0 if from_seq is None else self.seq - from_seq
         for owner, written, deleted in [*self._history][len(self._history) - missed :]:
-            guarded(Change(self.name, owner, written, deleted))
+            subscription.tell(Change(self.name, owner, written, deleted))
         return subscription
 
     def contents(self) -> Iterable[tuple[str, Key, Value]]:
@@ -184,16 +152,13 @@ class Table:
         """Number a change, keep it, and tell all subscribers."""
         self._count(change.owner, change.written, change.deleted)
         for subscription in tuple(self._subscriptions):
-            if not subscription.own and change.owner == self.node:
-                continue
-            if not subscription.alive():
-                subscription.cancel()
-                continue
-            try:
-                subscription.callback(change)
-            except Exception:
-                log.exception("table_subscriber_failed", table=self.name)
-                subscription.cancel()
+            if subscription.own or change.owner != self.node:
+                subscription.tell(change)
+
+    def check(self) -> None:
+        """Raises DiscError or UnavailableError where rows cannot be written now."""
+        if self._disc is not None:
+            self._disc.check()
 
     async def durable(self, timeout: float | None = 5.0) -> None:
         """Wait until everything written so far is on disc; at once for a table without a disc copy.
@@ -221,6 +186,15 @@ class Table:
                 rows -= len(old) + len(gone)
             self._history_rows = rows
 
+    def _changed(self, written: dict[Key, Value], deleted: Collection[Key]) -> None:
+        """This node wrote: have the rows travel, number the change, and tell those who want to know."""
+        if self._travels:
+            self._owner.written(self)
+        if self._told_own:
+            self.dispatch(Change(self.name, self.node, written, deleted))
+        else:
+            self._count(self.node, written, deleted)
+
     def _to_disc(self, key: Key, value: Value, *, deleted: bool = False) -> None:
         if self._disc is not None:
             definition = self.definition
@@ -230,9 +204,16 @@ class Table:
     def _added(self, old: list[Value], value: Value) -> list[Value] | None:
         """A bag's values with one more; None where it is there already."""
         value = canonical(self.name, value)
-        if any(type(value) is type(v) and value == v for v in old):
-            return None
-        return [*old, value]
+        return None if any(map(partial(_alike, value), old)) else [*old, value]
+
+    def _without(self, old: list[Value], value: Value) -> list[Value]:
+        """A bag's values but this one."""
+        value = canonical(self.name, value)
+        return [v for v in old if not _alike(value, v)]
+
+
+def _alike(one: Value, other: Value) -> bool:
+    return type(one) is type(other) and bool(one == other)
 
 
 class TableOwner:
@@ -244,13 +225,58 @@ class TableOwner:
     def written(self, table: Table) -> None:
         """Rows of ``table`` were written in this turn."""
 
-    def guard(self, callback: BatchCallback) -> tuple[BatchCallback, Callable[[], bool]]:
-        """The callback as it is to be called, and whether it still is."""
-        return guard(callback)
+
+class Watermark:
+    """A number that grows, and those who wait until it has reached another; ``read`` tells how far it is."""
+
+    def __init__(self, read: Callable[[], int]) -> None:
+        self.read = read
+        self._waiters: dict[int, asyncio.Future[None]] = {}
+
+    async def reached(self, number: int, timeout: float | None) -> bool:
+        """Wait for ``number``; False where that took longer than ``timeout`` seconds (None: no limit)."""
+        if number <= self.read():
+            return True
+        seen: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def tell(there: bool) -> None:
+            if not seen.done():
+                seen.set_result(there)
+
+        self.when(number, tell, timeout)
+        return await seen
+
+    def when(self, number: int, then: Callable[[bool], object], timeout: float | None) -> None:
+        """Call ``then`` once ``number`` is reached; with False where ``timeout`` came first."""
+        loop = asyncio.get_running_loop()
+        future = self._waiters.get(number)
+        if future is None:
+            future = self._waiters[number] = loop.create_future()
+
+        def there(_future: asyncio.Future[None]) -> None:
+            if timer is not None:
+                timer.cancel()
+            then(True)
+
+        def late() -> None:
+            future.remove_done_callback(there)
+            then(number <= self.read())
+
+        timer = None if timeout is None else loop.call_later(timeout, late)
+        future.add_done_callback(there)
+
+    def moved(self) -> None:
+        """Wake those whose number is reached."""
+        if self._waiters:
+            there = self.read()
+            for number in [n for n in self._waiters if n <= there]:
+                future = self._waiters.pop(number)
+                if not future.done():
+                    future.set_result(None)
 
 
 class ReplicatedTable(Table):
-    """A table with peers."""
+    """A table with peers; ``replication`` knows how it stands with them."""
 
     def __init__(
         self,
@@ -259,93 +285,31 @@ class ReplicatedTable(Table):
         node: str,
         disc: DiscQueue | None,
         owner: TableOwner | None,
-        visible: Callable[[], int],
-        behind: Callable[[int], list[str]],
+        replication: Replication,
     ) -> None:
         super().__init__(definition, node=node, disc=disc, owner=owner)
-        self._visible = visible
-        self.behind = behind
-        """The peers that are up, have the table and have not said that they applied a number."""
-        self._waiters: dict[int, asyncio.Future[None]] = {}
+        self._replication = replication
+        self._visible = Watermark(partial(replication.visible, definition.name))
 
     def is_visible(self, number: int) -> bool:
         """Whether every peer that is up and has the table has applied ``number``, as far as it said."""
-        return number <= self._visible()
+        return number <= self._visible.read()
 
     async def visible(self, number: int, timeout: float | None = 5.0) -> bool:
         """Wait until :meth:`is_visible`; False where that took longer than ``timeout`` seconds.
 
         None: wait as long as it takes.
         """
-        return await reached(number, self._visible, self._waiters, timeout)
+        return await self._visible.reached(number, timeout)
+
+    def behind(self, number: int) -> list[str]:
+        """The peers that are up, have the table and have not said that they applied ``number``."""
+        return self._replication.behind(self.name, number)
 
     def when_visible(self, number: int, then: Callable[[bool], object], timeout: float | None) -> None:
         """Call ``then`` once :meth:`is_visible`; with False where that takes more than ``timeout`` s."""
-        when_reached(number, self._visible, self._waiters, then, timeout)
+        self._visible.when(number, then, timeout)
 
     def confirmed(self) -> None:
         """Peers applied more, or are gone: wake those who waited for it."""
-        wake(self._waiters, self._visible)
-
-
-async def reached(number: int, far: Callable[[], int], waiters: Waiters, timeout: float | None) -> bool:
-    """Wait until ``far`` says that ``number`` is reached; False where that took longer than ``timeout``."""
-    if number <= far():
-        return True
-    seen: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-
-    def tell(there: bool) -> None:
-        if not seen.done():
-            seen.set_result(there)
-
-    when_reached(number, far, waiters, tell, timeout)
-    return await seen
-
-
-def when_reached(
-    number: int,
-    far: Callable[[], int],
-    waiters: Waiters,
-    then: Callable[[bool], object],
-    timeout: float | None,
-) -> None:
-    """Call ``then`` once ``far`` says that ``number`` is reached; with False where ``timeout`` came first."""
-    loop = asyncio.get_running_loop()
-    future = waiters.get(number)
-    if future is None:
-        future = waiters[number] = loop.create_future()
-
-    def there(_future: asyncio.Future[None]) -> None:
-        if timer is not None:
-            timer.cancel()
-        then(True)
-
-    def late() -> None:
-        future.remove_done_callback(there)
-        then(number <= far())
-
-    timer = None if timeout is None else loop.call_later(timeout, late)
-    future.add_done_callback(there)
-
-
-def wake(waiters: Waiters, far: Callable[[], int]) -> None:
-    """Wake whoever waited for what ``far`` has reached."""
-    if waiters:
-        there = far()
-        for number in [n for n in waiters if n <= there]:
-            future = waiters.pop(number)
-            if not future.done():
-                future.set_result(None)
-
-
-def without(values: list[Value], value: Value) -> list[Value]:
-    return [v for v in values if not (type(v) is type(value) and v == value)]
-
-
-def guard(callback: Callable[[T], None]) -> tuple[Callable[[T], None], Callable[[], bool]]:
-    """A subscriber's callback as it is to be called, and whether it still is."""
-    try:
-        pid, runtime = self_pid(), Runtime.current()
-    except NotInProcess:
-        return callback, lambda: True
-    return guarded(callback), lambda: runtime.alive(pid)
+        self._visible.moved()

@@ -7,14 +7,14 @@ Whoever reads next anywhere finds the rows. All rows of one transaction carry on
 replace, so that in a merge after a split they win or lose against single writes as any row does.
 
 When a participant goes down, the rest go on: it will merge when it comes back. When the coordinator goes
-down, those who voted yes settle it (see ``transaction_part``). A table with ``majority=True`` commits on the
+down, those who voted yes settle it (see ``participant``). A table with ``majority=True`` commits on the
 side that has most of its nodes; a coordinator that lost that side after asking for votes cannot know the
 outcome, and says so.
 
 Rules: 1. Pure, but for the tables themselves, which it reads and writes.  2. Locks never form circles (see
-``transaction_locks``).  3. Single writes outside of transactions skip the locks; what was read is therefore
-compared again before a commit, here and at each participant, and a difference begins the attempt anew.
-4. A copy that came up meanwhile holds no locks: the attempt begins anew, with it.
+``locks``).  3. Single writes outside of transactions skip the locks; what was read is therefore compared
+again before a commit, by the transaction here and at each participant, and a difference begins the attempt
+anew.  4. A copy that came up meanwhile holds no locks: the attempt begins anew, with it.
 
 Rejected: one lock server (a hop for each lock, and an election when it dies); optimistic validation alone
 (the more nodes, the more often work is thrown away, and the oldest has no right of way).
@@ -22,14 +22,13 @@ Rejected: one lock server (a hop for each lock, and an election when it dies); o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from gossamer.mnesia_like.exchange.exchange import Exchange, Wake
-from gossamer.mnesia_like.exchange.transaction_wire import (
+from gossamer.mnesia_like.replication.exchange import Exchange, Wake
+from gossamer.mnesia_like.replication.wire import (
     Commit,
     Died,
-    End,
     Granted,
     Know,
     Lock,
@@ -40,9 +39,8 @@ from gossamer.mnesia_like.exchange.transaction_wire import (
     Vote,
 )
 from gossamer.mnesia_like.shared.versions import Version
-from gossamer.mnesia_like.transaction.attempt import Attempt
 from gossamer.mnesia_like.transaction.locks import WHOLE, Age, Verdict
-from gossamer.mnesia_like.transaction.participant import Part, Participant
+from gossamer.mnesia_like.transaction.participant import Attempt, Part, Participant
 from gossamer.mnesia_like.values import Key, Value, encode
 
 __all__ = ["Transactions"]
@@ -52,14 +50,10 @@ _STAGE_BYTES = 64 * 1024
 
 
 class Transactions(Participant):
-    """Coordinator of this node's transactions, and participant in those of others.
+    """Coordinator of this node's transactions, and participant in those of others."""
 
-    ``reach`` returns how many of a table's nodes can be reached, and of how many; ``refuses`` says why a
-    table cannot be written now, or None.
-    """
-
-    def __init__(self, exchange: Exchange, *, node: str, reach: Callable[[str], tuple[int, int]]) -> None:
-        super().__init__(exchange, node=node, reach=reach)
+    def __init__(self, exchange: Exchange, *, node: str) -> None:
+        super().__init__(exchange, node=node)
         self.attempts: dict[int, Attempt] = {}
         self._numbers = 0
         self._requests = 0
@@ -112,25 +106,11 @@ class Transactions(Participant):
         attempt: Attempt,
         rows: dict[str, dict[Key, list[Value]]],
         reads: Mapping[str, Mapping[Key, Version | None]],
-        scans: Mapping[str, int],
         wall: float,
     ) -> None:
-        """Write ``rows``, if what was read still stands; see ``state``.
-
-        ``reads`` are the versions that were read, ``scans`` the changes that tables had seen when all of them
-        was read.
-        """
+        """Write ``rows``, in place of the versions that were read; see ``state``."""
         if attempt.state != "active":
             return
-        for table, keys in reads.items():
-            versions = self.shared[table].versions
-            if any(versions.get(key) != version for key, version in keys.items()):
-                self._die(attempt, f"a row of {table!r} changed after it was read")
-                return
-        for table, changes in scans.items():
-            if self.shared[table].changes != changes:
-                self._die(attempt, f"table {table!r} changed after it was read")
-                return
         for table in rows:
             if self.unready(table) or set(self._copies(table)) - attempt.writing[table]:
                 self._die(attempt, f"a copy of {table!r} came up")
@@ -157,7 +137,7 @@ class Transactions(Participant):
         if attempt.state == "voting" or self.attempts.pop(attempt.number, None) is None:
             return
         for name in sorted(attempt.told & self._x.peers.keys()):
-            self._send(name, End(attempt.number))
+            self._send(name, Commit(attempt.number, 0))
         self._verdicts(self.locks.release((self.node, attempt.number)))
 
     # -- what happens to tables and peers
@@ -202,8 +182,6 @@ class Transactions(Participant):
                 self._on_vote(name, number, problem, again=again)
             case Commit(number=number, stamp=stamp):
                 self._finish((name, number), stamp)
-            case End(number=number):
-                self._finish((name, number), 0)
             case Query(node=node, number=number):
                 self._send(name, Know(node, number, self._knows((node, number))))
             case Know(node=node, number=number, state=state):
@@ -248,7 +226,7 @@ class Transactions(Participant):
             if table not in self._x.tables:
                 continue
             definition = self._x.tables[table].definition
-            reachable, nodes = self._reach(table)
+            reachable, nodes = self._x.reach(table)
             if definition.majority and 2 * reachable <= nodes:
                 # Those who said yes may have gone on without us.
                 attempt.state = "lost"
@@ -287,7 +265,7 @@ class Transactions(Participant):
     def _undo(self, attempt: Attempt) -> None:
         """A participant has refused."""
         for name in sorted(attempt.told & self._x.peers.keys()):
-            self._send(name, End(attempt.number))
+            self._send(name, Commit(attempt.number, 0))
         self._forget(attempt)
 
     def _forget(self, attempt: Attempt) -> None:

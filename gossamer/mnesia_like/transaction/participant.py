@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gossamer.mnesia_like.exchange.exchange import Exchange, Installed
-from gossamer.mnesia_like.exchange.transaction_wire import (
+from gossamer.mnesia_like.replication.exchange import Exchange, Installed
+from gossamer.mnesia_like.replication.wire import (
     Died,
     Lock,
     Prepare,
@@ -26,10 +26,55 @@ from gossamer.mnesia_like.exchange.transaction_wire import (
 )
 from gossamer.mnesia_like.shared.shared import Shared
 from gossamer.mnesia_like.shared.versions import Version
-from gossamer.mnesia_like.transaction.locks import WHOLE, LockManager, LockOwner, Verdict
+from gossamer.mnesia_like.transaction.locks import WHOLE, Age, LockManager, LockOwner, Verdict
 from gossamer.mnesia_like.values import Key, Value, encode
 
-__all__ = ["Part", "Participant"]
+__all__ = ["GONE", "Attempt", "Part", "Participant"]
+
+GONE: Any = []
+"""In place of ``[value]``: the row is deleted."""
+
+
+def _no_objection() -> str:
+    return ""
+
+
+def _nothing() -> None:
+    pass
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One attempt of a transaction of this node's.
+
+    ``state``: ``active``, ``dead`` (begin anew), ``refused`` (will not go better), ``voting``, ``committed``,
+    ``lost`` (the majority is gone and nobody here can know).
+    """
+
+    number: int
+    age: Age
+    state: str = "active"
+    why: str = ""
+    # (peer, request) of locks asked for and not granted.
+    pending: set[tuple[str, int]] = field(default_factory=set)
+    # Of each table that is locked for writing, the nodes where.
+    writing: dict[str, set[str]] = field(default_factory=dict)
+    # Nodes that know of this attempt.
+    told: set[str] = field(default_factory=set)
+    asked: dict[int, tuple[str, Key]] = field(default_factory=dict)
+    rows: dict[str, dict[Key, list[Value]]] = field(default_factory=dict)
+    voters: set[str] = field(default_factory=set)
+    yes: set[str] = field(default_factory=set)
+    stamp: int = 0
+    # Rows of this node's own tables: why they cannot be written, if so, and the writing of them.
+    objection: Callable[[], str] = _no_objection
+    install_local: Callable[[], None] = _nothing
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there is something to wait for."""
+        return self.state == "voting" or (self.state == "active" and bool(self.pending))
+
 
 _REMEMBERED = 10_000
 
@@ -49,18 +94,16 @@ class Part:
 class Participant:
     """Participant in the two-phase commits of other nodes.
 
-    ``reach`` returns how many of a table's nodes can be reached, and of how many; ``refuses`` says why a
-    table cannot be written now, or None.
+    ``refuses`` says why a table cannot be written now, if so.
     """
 
-    def __init__(self, exchange: Exchange, *, node: str, reach: Callable[[str], tuple[int, int]]) -> None:
+    def __init__(self, exchange: Exchange, *, node: str) -> None:
         self._x = exchange
         self.node = node
         self.shared: dict[str, Shared] = {}
         self.locks = LockManager()
         self.counts = {"committed": 0, "died": 0, "in_doubt": 0, "lost": 0, "refused": 0, "resolved": 0}
         self.refuses: Callable[[str], str] = lambda table: ""
-        self._reach = reach
         self._parts: dict[LockOwner, Part] = {}
         self._outcomes: OrderedDict[LockOwner, str] = OrderedDict()
         self._now = 0.0
@@ -173,7 +216,7 @@ class Participant:
     def _may_go_on(self, table: str, others: int) -> bool:
         if table not in self._x.tables or not self._x.tables[table].definition.majority:
             return True
-        _, nodes = self._reach(table)
+        _, nodes = self._x.reach(table)
         return 2 * (others + 1) > nodes
 
     def _knows(self, owner: LockOwner) -> str:

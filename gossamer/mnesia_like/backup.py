@@ -1,0 +1,106 @@
+"""Tables to a backup and back: which rows of them, and how they are written again without holding up others.
+
+A backup is a file as of a disc copy (see ``disc``), with the rows' checksums in it; under the schema's name
+stands each table's definition.
+
+Rules: 1. The rows of a backup are those of one moment, and it appears under its name whole, or not at all.
+2. Only what this node may write is in it: of an owned table its own rows.  3. A restore checks the file and
+finds or makes the tables before it writes; it writes as anyone does, so that peers and disc get the rows as
+new ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from gossamer.mnesia_like.core import AnyTable
+from gossamer.mnesia_like.definition import TableDef
+from gossamer.mnesia_like.disc.disc import DiscFile
+from gossamer.mnesia_like.errors import CorruptTablesError, DiscError, NoSuchTableError
+from gossamer.mnesia_like.schema.table import SCHEMA
+from gossamer.mnesia_like.table.owned import OwnedTable
+from gossamer.mnesia_like.values import Key, Value, encode
+
+__all__ = ["backup", "restore"]
+
+_RESTORE_ROWS = 2000
+_DEFINITIONS = TableDef(name=SCHEMA)
+
+
+async def backup(path: Path, tables: list[AnyTable]) -> int:
+    """See ``Store.backup``."""
+    content = {t.definition: dict(_writable(t)) for t in tables}
+    content[_DEFINITIONS] = {t.name: asdict(t.definition) for t in tables}
+    return await asyncio.get_running_loop().run_in_executor(None, _write, path, content)
+
+
+async def restore(
+    path: Path, tables: Iterable[str] | None, create: Callable[..., Awaitable[AnyTable]]
+) -> dict[str, int]:
+    """See ``Store.restore``."""
+    content = await asyncio.get_running_loop().run_in_executor(None, _read, path)
+    definitions = content.pop(SCHEMA)
+    names = list(content if tables is None else tables)
+    for name in names:
+        if name not in content:
+            raise NoSuchTableError(name, list(content))
+    found = [await create(**definitions[name]) for name in names]
+    for table in found:
+        for number, (key, value) in enumerate(content[table.name].items()):
+            for item in value if table.definition.type == "bag" else (value,):
+                table.write(key, item)
+            if number % _RESTORE_ROWS == _RESTORE_ROWS - 1:
+                # Everyone else's turn; and the disc's, where rows wait for it.
+                await table.durable(None)
+                await asyncio.sleep(0)
+    return {table.name: len(content[table.name]) for table in found}
+
+
+def _writable(table: AnyTable) -> Mapping[Any, Any]:
+    """The rows of a table that this node may write."""
+    return table.rows_of(table.node) if isinstance(table, OwnedTable) else table.rows()
+
+
+def _write(path: Path, content: dict[TableDef, dict[Key, Value]]) -> int:
+    temporary = path.with_name(f".{path.name}.new")
+    try:
+        temporary.unlink(missing_ok=True)
+        if not path.parent.is_dir():
+            raise NotADirectoryError(f"{path.parent} is no directory")
+        file = DiscFile(temporary)
+        try:
+            for definition, rows in content.items():
+                file.create(definition)
+                file.commit({definition.name: {encode(key): encode(value) for key, value in rows.items()}})
+        finally:
+            file.close()
+        size = temporary.stat().st_size
+        temporary.replace(path)
+    except (OSError, DiscError) as error:
+        temporary.unlink(missing_ok=True)
+        problem = error.problem if isinstance(error, DiscError) else str(error)
+        advice = "choose a place with space that this user may write"
+        raise DiscError(str(path), problem=problem, advice=advice) from error
+    return size
+
+
+def _read(path: Path) -> dict[str, dict[Key, Value]]:
+    if not path.is_file():
+        raise DiscError(str(path), problem="no such file", advice="give the path of a backup")
+    try:
+        # A copy: opening writes to the file and beside it, and a backup may be where nobody can write.
+        with tempfile.TemporaryDirectory() as place:
+            file = DiscFile(Path(shutil.copyfile(path, Path(place, "tables.db"))))
+            try:
+                return {name: file.load(name) for name in file.catalogue()}
+            finally:
+                file.close()
+    except CorruptTablesError as error:
+        advice = "use another backup; nothing was restored"
+        raise CorruptTablesError(str(path), problem=error.problem, advice=advice) from error

@@ -1,0 +1,330 @@
+"""What the parts of a store share: its tables, their replication, what waits for the disc, and who is told.
+
+It is made before the store's processes run and outlives each of them, so that a crash and a restart cost
+readers nothing: Erlang's heirs, without the handing over. The processes and the schema work on it; users see
+:class:`gossamer.mnesia_like.Store`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import structlog
+
+from gossamer.clock import Clock, HybridLogicalClock, SystemClock
+from gossamer.errors import UnavailableError
+from gossamer.mnesia_like.disc.queue import DiscQueue
+from gossamer.mnesia_like.errors import DiscError, NoSuchTableError
+from gossamer.mnesia_like.events import (
+    CopyAdded,
+    CopyDropped,
+    Overload,
+    StoreDown,
+    StoreUp,
+    Subscription,
+    SystemEvent,
+)
+from gossamer.mnesia_like.replication.exchange import (
+    Action,
+    Confirmed,
+    Installed,
+    Report,
+    Rostered,
+    Send,
+    Wake,
+)
+from gossamer.mnesia_like.replication.replication import Replication
+from gossamer.mnesia_like.schema.table import SCHEMA
+from gossamer.mnesia_like.shared.epochs import Observed
+from gossamer.mnesia_like.table.local import LocalTable
+from gossamer.mnesia_like.table.owned import OwnedTable
+from gossamer.mnesia_like.table.shared import SharedTable
+from gossamer.mnesia_like.table.table import Table, TableOwner
+from gossamer.supervisor import Pid, Runtime, self_pid
+
+__all__ = ["FLUSH", "AnyTable", "Notifier", "ReplicationLink", "ReplicationSink", "StoreCore"]
+
+AnyTable = LocalTable | OwnedTable | SharedTable
+
+FLUSH = "flush"
+"""The message of a :class:`Notifier`."""
+
+log = structlog.get_logger(__name__)
+
+
+class ReplicationSink(Protocol):
+    """Takes what a link has to say; every method returns at once and never raises."""
+
+    def peer_up(self, name: str, creation: int, session: int) -> None:
+        """``name`` can be reached."""
+
+    def peer_down(self, name: str, *, left: bool, renewing: bool = False) -> None:
+        """``name`` cannot be reached; ``left``: it left the cluster and its rows may go at once.
+
+        ``renewing``: it is no less a member, and either comes up or is told down once more.
+        """
+
+    def frame(self, peer: str, payload: bytes, done: Callable[[], None]) -> None:
+        """A frame of ``peer``; ``done`` is to be called once it has taken effect."""
+
+
+class ReplicationLink(Protocol):
+    """What carries frames."""
+
+    def peers(self) -> Mapping[str, tuple[int, int]]:
+        """Peers that are up, with their creations and sessions."""
+
+    def renewing(self) -> set[str]:
+        """Peers that were told down as ``renewing``, and nothing since."""
+
+    def send(self, peer: str, session: int, frame: bytes) -> None:
+        """Send, without ever blocking; what is for a session that is over is dropped."""
+
+    def renew(self, peer: str) -> None:
+        """End the session with ``peer``, at both ends, and begin another: something of it was lost here."""
+
+    def attach(self, sink: ReplicationSink) -> None:
+        """From now on tell ``sink`` instead of the one before; what that was not done with comes again."""
+
+
+class Notifier:
+    """Tells a process, once until it has answered, that something was written."""
+
+    def __init__(self) -> None:
+        self._runtime: Runtime | None = None
+        self._pid: Pid | None = None
+        self._notified = False
+
+    @property
+    def process(self) -> tuple[Runtime, Pid] | None:
+        """The process, if one runs."""
+        if self._runtime is None or self._pid is None or not self._runtime.alive(self._pid):
+            return None
+        return self._runtime, self._pid
+
+    def attach(self) -> None:
+        """Notify the running process from now on."""
+        self._runtime, self._pid = Runtime.current(), self_pid()
+        self._notified = False
+
+    def notify(self) -> None:
+        """Send ``FLUSH``, once. Nobody there: a process that attaches looks for work of its own accord."""
+        if not self._notified and self._runtime is not None and self._pid is not None:
+            self._notified = self._runtime.send(self._pid, FLUSH)
+
+    def answer(self) -> None:
+        """The process looks for work now; what is written from here on notifies it again."""
+        self._notified = False
+
+
+class StoreCore(TableOwner):
+    """State of one node's store, and what its parts ask of it.
+
+    ``tick`` in seconds: how often purges and digests are looked after; ``replication`` are options of
+    :class:`Replication`.
+    """
+
+    def __init__(
+        self,
+        *,
+        node: str,
+        creation: int,
+        clock: Clock | None,
+        link: ReplicationLink | None,
+        tick: float,
+        **replication: Any,
+    ) -> None:
+        self.node = node
+        # A later life begins at a larger number, however many changes this one sees.
+        self.first_seq = creation << 20
+        self.clock: Clock = clock or SystemClock()
+        self.hlc = HybridLogicalClock()
+        self.link = link
+        self.tick = tick
+        self.replication = Replication(node=node, creation=creation, **replication)
+        self.replication.transactions.refuses = self._refuses
+        self.queue = DiscQueue()
+        self.queue.listeners.append(self._committed)
+        self.replicator = Notifier()
+        self.disc_writer = Notifier()
+        self.copies: dict[str, AnyTable] = {}
+        """This node's tables by name, the schema's among them."""
+        self.waiting: dict[int, asyncio.Future[None]] = {}
+        """Of each attempt of a transaction, who waits until its state changes."""
+        self._subscriptions: list[Subscription[SystemEvent]] = []
+        self._overloaded = False
+        # Of shared tables on disc what is here, and the ticket under which that gets there.
+        self._seen: dict[str, tuple[int, Observed]] = {}
+        # Shared tables of which more is here than peers know to be safe.
+        self._untold: set[str] = set()
+
+    # -- tables
+
+    def table(self, name: str) -> AnyTable:
+        """A table that was created.
+
+        Raises:
+            NoSuchTableError: it was not.
+        """
+        try:
+            return self.copies[name]
+        except KeyError:
+            raise NoSuchTableError(name, self.tables()) from None
+
+    def tables(self) -> list[str]:
+        """The names of all tables here but the schema, in the order in which they were made."""
+        return [name for name in self.copies if name != SCHEMA]
+
+    def written(self, table: Table) -> None:
+        """Rows of ``table`` were written in this turn."""
+        if table.definition.replication != "local":
+            self.replicator.notify()
+        if table.definition.storage == "disc_copies":
+            self.disc_writer.notify()
+
+    # -- what transactions and the schema ask for
+
+    def tell(self, event: SystemEvent) -> None:
+        """Pass an event on to those who subscribed to the store."""
+        for subscription in tuple(self._subscriptions):
+            subscription.tell(event)
+
+    def transacting(self) -> None:
+        """A transaction did something that others may have to know in this turn."""
+        if self.replicator.process is None:
+            self.perform(self.replication.flush(self.clock.monotonic()))
+        else:
+            self.replicator.notify()
+
+    def wake(self, attempt: int) -> None:
+        """A transaction's attempt changed its state."""
+        future = self.waiting.pop(attempt, None)
+        if future is not None and not future.done():
+            future.set_result(None)
+
+    # -- what the replicator asks for
+
+    def perform(self, actions: list[Action]) -> None:
+        """Carry out what the replication core decided, in order.
+
+        Where one fails the others are carried out all the same, but for what peers are told, which may not be
+        so: they begin anew.
+        """
+        for done, action in enumerate(actions, 1):
+            try:
+                self._carry_out(action)
+            except Exception:
+                self.renew()
+                self.perform([other for other in actions[done:] if not isinstance(other, Send)])
+                raise
+
+    def renew(self) -> None:
+        """Begin the sessions with all peers anew: something that they were to be told is lost."""
+        if self.link is not None:
+            for peer in list(self.link.peers()):
+                self.link.renew(peer)
+
+    def returns(self, peer: str, creation: int) -> None:
+        """``peer`` is about to be told up; under a new creation it has lost what it held."""
+        if self.replication.connected().get(peer) != creation:
+            self.tell(StoreUp(peer, creation))
+        for table in self._shared():
+            replica = self.replication.tables[table.name].replicas.get(peer)
+            if replica is not None and replica.creation not in (0, creation):
+                table.adopt_from(peer)
+
+    def leaves(self, peer: str, *, left: bool) -> None:
+        """``peer`` is about to be told gone; ``left``: permanently."""
+        if peer in self.replication.connected():
+            self.tell(StoreDown(peer, left))
+        if not left:
+            return
+        for table in self._shared():
+            table.adopt_from(peer)
+
+    def housekeeping(self) -> None:
+        """Some time passed."""
+        busy = self.queue.waiting >= 0.8 * self.queue.bound
+        if busy and not self._overloaded:
+            self.tell(Overload("disc", f"{self.queue.waiting} rows wait, at most {self.queue.bound} may"))
+        self._overloaded = busy
+        for table in self._shared():
+            table.tick()
+            self._untold.add(table.name)
+        self.report_applied()
+
+    def report_applied(self) -> None:
+        """Let peers know what of their rows is here, on disc where the table is."""
+        now = self.clock.monotonic()
+        for name in [name for name, (ticket, _) in self._seen.items() if ticket <= self.queue.committed]:
+            self.perform(self.replication.testify(name, self._seen.pop(name)[1], now))
+        for name in self._untold - self._seen.keys():
+            self._untold.discard(name)
+            if name not in self.copies:
+                continue
+            observed = self.replication.observe(name)
+            ticket = self._shared_table(name).safe_at
+            if ticket > self.queue.committed:
+                self._seen[name] = ticket, observed
+            else:
+                self.perform(self.replication.testify(name, observed, now))
+
+    # -- inside
+
+    def _carry_out(self, action: Action) -> None:
+        if isinstance(action, Send):
+            if self.link is not None:
+                self.link.send(action.peer, action.session, action.frame)
+        elif isinstance(action, Wake):
+            self.wake(action.number)
+        elif isinstance(action, Report):
+            self._reported(action)
+        elif isinstance(action, Rostered):
+            for name in action.added:
+                self.tell(CopyAdded(name, action.peer))
+            for name in action.dropped:
+                self.tell(CopyDropped(name, action.peer))
+        elif action.table not in self.copies:
+            # It was dropped in this very turn.
+            return
+        elif isinstance(action, Installed):
+            self._shared_table(action.table).installed(action.keys, action.change)
+        else:
+            table = self.copies[action.table]
+            assert not isinstance(table, LocalTable)  # noqa: S101
+            if isinstance(action, Confirmed):
+                table.confirmed()
+                return
+            table.absorb(action)
+            if isinstance(table, SharedTable):
+                self._untold.add(table.name)
+
+    def _reported(self, report: Report) -> None:
+        fields = dict(report.fields)
+        log.info(report.event, **fields)
+        if report.event == "table_snapshot" and fields["behind"]:
+            self.tell(Overload("peer", f"{fields['peer']} needs a snapshot of table {fields['table']!r}"))
+
+    def _committed(self) -> None:
+        """The disc has more; runs in its process."""
+        if self._seen:
+            self.replicator.notify()
+
+    def _shared(self) -> list[SharedTable]:
+        return [table for table in self.copies.values() if isinstance(table, SharedTable)]
+
+    def _shared_table(self, name: str) -> SharedTable:
+        table = self.copies[name]
+        assert isinstance(table, SharedTable)  # noqa: S101
+        return table
+
+    def _refuses(self, name: str) -> str:
+        """Why this node could not write a table's rows now, if so."""
+        if self.copies[name].definition.storage == "disc_copies":
+            try:
+                self.queue.check()
+            except (DiscError, UnavailableError) as error:
+                return str(error)
+        return ""

@@ -1,0 +1,309 @@
+"""What this node holds of one peer's rows in one table.
+
+Deltas take effect in the order of their numbers, which is that in which they come. One that does not fit was
+sent before this node asked anew, and is passed over. A snapshot's parts are applied as they come, so that a
+joiner can use the rows it has, and when the last part is in, rows that no part named are removed.
+
+Life: ``up`` → follow → (snapshot) → level, deltas … ``down`` → rows stay for the table's grace time → purged
+in slices. Those of an owned table are laid on a *shelf* then: readers do not see them, but a peer that
+returns under the same creation has them put back and goes on where it was, after a split of any length. Under
+a new creation its old rows go first, and only then is it followed, so that no row of the new can fall to the
+purge of the old; and a peer that has left takes them along.
+
+Rules: 1. Pure: events in, :class:`Change` values out, ``now`` is passed in.  2. Change values share the
+decoded maps; nothing is made per row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from gossamer.mnesia_like.definition import TableDef
+from gossamer.mnesia_like.replication.digest import Sweep
+from gossamer.mnesia_like.replication.wire import Chunk, Delta, Digest
+from gossamer.mnesia_like.values import Key, Value
+
+__all__ = ["Change", "Replica"]
+
+_MISSING: Any = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Rows of ``owner`` in ``table`` that were written and deleted, all of them in effect already."""
+
+    table: str
+    owner: str
+    written: dict[Key, Value]
+    deleted: Collection[Key]
+
+
+class Replica:
+    """One (table, owner)'s rows here, and how far they go."""
+
+    def __init__(self, definition: TableDef, owner: str) -> None:
+        self.definition = definition
+        self.owner = owner
+        self.creation = 0
+        self.rows: dict[Key, Value] = {}
+        self.position = 0
+        self.head = 0
+        self.up = False
+        self.left = False
+        self.down_since: float | None = None
+        self.purging = False
+        self.shelf: dict[Key, Value] = {}
+        """Rows of a peer that has been away for longer than the grace time."""
+        self.shelved = False
+        self.answered = False
+        self.loaded = False
+        # The user takes it as loaded, whatever is missing.
+        self.forced = False
+        self.refused: str | None = None
+        self.session = 0
+        self.index = 0
+        self.loading = False
+        self.sweep: Sweep | None = None
+        self.repairs = 0
+        self._target = 0
+        self._seen: set[Key] | None = None
+        self._digest: Digest | None = None
+        self._table = definition.name
+
+    # -- the peer comes and goes
+
+    def peer_up(self, creation: int) -> bool:
+        """The peer is reachable; True: follow it now (else once its old rows are purged)."""
+        self.forced = False
+        if creation != self.creation:
+            self.creation = creation
+            self.loaded = False
+            self.purging = bool(self.rows) or self.purging
+            self.shelf = {}
+            self._reset()
+        elif self.shelved:
+            self.purging = False
+        self.shelved = False
+        self.up = True
+        self.left = False
+        self.down_since = None
+        self._unsettle()
+        if self.purging and not self.rows:
+            self.purging = False
+        return not self.held_back
+
+    @property
+    def held_back(self) -> bool:
+        """What the owner says now would meet rows that are on their way out, or back."""
+        return self.purging or (self.up and bool(self.shelf))
+
+    def peer_down(self, now: float, *, left: bool) -> None:
+        """The peer is gone: for good, or perhaps only for a while."""
+        self.up = False
+        self.left = left
+        self.down_since = now
+        self._unsettle()
+        if left:
+            self._begin_purge()
+
+    def dropped(self) -> None:
+        """The peer is up and no longer has the table: its rows go."""
+        self._begin_purge()
+        if not self.purging:
+            self.on_refused("")
+
+    def restart(self) -> None:
+        """Hold nothing of the owner's any more, and follow it from the beginning."""
+        self.rows.clear()
+        self.shelf = {}
+        self.purging = self.loaded = False
+        self._reset()
+
+    def expire(self, now: float) -> None:
+        """Begin the purge of a peer that has been down past the grace time."""
+        if (
+            self.down_since is not None
+            and not self.purging
+            and not self.shelved
+            and now - self.down_since >= self.definition.grace
+            and (self.rows or self.position)
+        ):
+            if self.definition.replication == "owned":
+                self.shelved = True
+                self.purging = bool(self.rows)
+                self.loaded = False
+            else:
+                # Others hold on to what they have seen of these.
+                self._begin_purge()
+
+    def move(self, budget: int) -> Change | None:
+        """Purge at most ``budget`` rows, or put them back; see :attr:`held_back`."""
+        source = self.rows if self.purging else self.shelf
+        moved = dict(source.popitem() for _ in range(min(budget, len(source))))
+        if not self.purging:
+            self.rows |= moved
+            return Change(self._table, self.owner, moved, ())
+        if self.shelved:
+            self.shelf |= moved
+        self.purging = bool(self.rows)
+        return Change(self._table, self.owner, {}, list(moved)) if moved else None
+
+    # -- what the owner says
+
+    def on_head(self, number: int) -> None:
+        """The owner's newest number: it has us follow."""
+        self.refused = None
+        if not self.answered:
+            self.answered = True
+            self._target = number
+        self.head = max(self.head, number)
+        self._check_loaded()
+
+    def on_refused(self, pact: str) -> None:
+        """The owner has no such table (``pact`` is empty), or one that cannot be exchanged with ours."""
+        self.answered = True
+        self.refused = pact
+        self.loaded = not pact
+
+    def follow(self) -> None:
+        """The owner is asked for what comes after ``position``, and begins there."""
+        self.loading = False
+        self._seen = None
+
+    def on_delta(self, delta: Delta) -> Change | None:
+        """Apply the next one; any other is of no use."""
+        self.head = max(self.head, delta.number)
+        if delta.number != self.position + 1 or self.loading:
+            return None
+        change = self._apply(delta)
+        self._check_loaded()
+        return change
+
+    def on_chunk(self, chunk: Chunk) -> list[Change]:
+        """Take in one part of a snapshot."""
+        if chunk.session > self.session and chunk.index == 1:
+            self.session = chunk.session
+            self.index = 0
+            self.loading = True
+            self._seen = set() if self.rows else None
+            self.sweep = None
+        if not self.loading or chunk.session != self.session or chunk.index != self.index + 1:
+            return []
+        self.index = chunk.index
+        changes: list[Change] = []
+        rows = self.rows
+        written = chunk.rows
+        if self._seen is not None:
+            self._seen.update(written)
+            written = {
+                key: value
+                for key, value in written.items()
+                if (old := rows.get(key, _MISSING)) != value or type(old) is not type(value)
+            }
+        if written:
+            rows.update(written)
+            changes.append(Change(self._table, self.owner, written, ()))
+        if chunk.base >= 0:
+            changes += self._finish_snapshot(chunk.base)
+        return changes
+
+    @property
+    def level(self) -> bool:
+        """All that the owner had when it answered is here."""
+        return self.answered and not self.loading and self.position >= self._target
+
+    # -- digests
+
+    def begin_sweep(self, number: int) -> None:
+        """The owner marks ``number``: take a digest, if that is just where we are."""
+        self._digest = None
+        self.sweep = None
+        if number == self.position and not self.loading and not self.purging:
+            self.sweep = Sweep(self.rows, number)
+
+    def on_digest(self, digest: Digest) -> None:
+        """The owner's result."""
+        self._digest = digest
+
+    def diverged(self) -> bool:
+        """Compare, once both results are there; True: the rows differ and must all come again."""
+        sweep, digest = self.sweep, self._digest
+        if sweep is None or digest is None or not sweep.done:
+            return False
+        self.sweep = self._digest = None
+        if digest.number != sweep.number:
+            return False
+        if (digest.rows, digest.total) == (sweep.count, sweep.total):
+            return False
+        self.repairs += 1
+        return True
+
+    def waits_for(self) -> str:
+        """What keeps this replica from being loaded, in words."""
+        place = f"{self._table}: {self.owner}"
+        if self.refused:
+            return f"{place} has it as {self.refused}, here it is {self.definition.pact}"
+        if self.purging:
+            return f"{place}: {len(self.rows)} rows of its previous incarnation are being removed"
+        if self.held_back:
+            return f"{place}: {len(self.shelf)} rows are being put back"
+        if not self.answered:
+            return f"{place} is up and has not answered"
+        if self.loading:
+            return f"{place}: snapshot, {len(self.rows)} rows so far"
+        return f"{place}: at {self.position} of {self.head}"
+
+    # -- inside
+
+    def _apply(self, delta: Delta) -> Change:
+        rows = self.rows
+        if self.sweep is not None:
+            self.sweep.note(delta.written)
+            self.sweep.note(delta.deleted)
+        rows.update(delta.written)
+        # A row that came and went within one delta is deleted in it, and was never here.
+        pop = rows.pop
+        deleted = [key for key in delta.deleted if pop(key, _MISSING) is not _MISSING]
+        self.position = delta.number
+        return Change(self._table, self.owner, delta.written, deleted)
+
+    def _finish_snapshot(self, base: int) -> list[Change]:
+        self.loading = False
+        self.position = base
+        self.head = max(self.head, base)
+        seen, self._seen = self._seen, None
+        self._check_loaded()
+        if seen is None or len(seen) == len(self.rows):
+            return []
+        rows = self.rows
+        stale = [key for key in rows if key not in seen]
+        for key in stale:
+            del rows[key]
+        return [Change(self._table, self.owner, {}, stale)]
+
+    def _check_loaded(self) -> None:
+        if self.level:
+            self.loaded = True
+
+    def _begin_purge(self) -> None:
+        self.purging = bool(self.rows)
+        self.shelved = False
+        self.shelf = {}
+        # Were it to come back under the same creation, it would be followed from the beginning.
+        self.creation = 0
+        self.loaded = False
+        self._reset()
+
+    def _reset(self) -> None:
+        self.position = self.head = self._target = 0
+        self.session = self.index = 0
+        self._unsettle()
+
+    def _unsettle(self) -> None:
+        self.answered = False
+        self.refused = None
+        self.loading = False
+        self.sweep = self._digest = None
+        self._seen = None

@@ -1,0 +1,390 @@
+"""Replication of owned tables: all tables and all peers of one node, as one state machine.
+
+Events go in by the methods (a peer is up or down, a frame came, time passed, a turn of the loop ended); each
+returns actions: frames to send, changes that took effect, deltas that peers confirmed, things worth a log
+line. The shell carries them out in order.
+
+How rows travel: on ``peer_up`` each side names its tables and asks to *follow* the other's, saying how far
+it got. The owner answers with its newest number and feeds deltas, or a snapshot first. The follower confirms
+what took effect, once an event, not once a delta. The link loses nothing while its session lasts, and both
+sides begin anew where that ends. Once a while the owner marks a place, both sides take a digest there, and a
+follower that differs takes all rows again.
+
+Rules: 1. Pure: no clock, no I/O, no randomness; iteration is over dicts and lists only, so that the same
+events give the same frames.  2. A peer can only speak of its own rows, under its own creation.  3. Nothing a
+peer does makes an exception leave this module, but :class:`BadFrameError` for what cannot be decoded at all.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+from gossamer.mnesia_like.definition import TableDef
+from gossamer.mnesia_like.errors import BadFrameError
+from gossamer.mnesia_like.replication.exchange import (
+    Action,
+    Confirmed,
+    Exchange,
+    Installed,
+    OwnedState,
+    Peer,
+    Report,
+    Rostered,
+    Send,
+    Wake,
+)
+from gossamer.mnesia_like.replication.feed import Feed
+from gossamer.mnesia_like.replication.own_log import OwnLog
+from gossamer.mnesia_like.replication.replica import Replica
+from gossamer.mnesia_like.replication.upkeep import Upkeep
+from gossamer.mnesia_like.replication.wire import (
+    Ack,
+    Chunk,
+    Delta,
+    Digest,
+    Follow,
+    Head,
+    Mark,
+    Members,
+    Refused,
+    Roster,
+    Seen,
+    TableMessage,
+    decode_frame,
+)
+from gossamer.mnesia_like.shared.epochs import Epochs, Observed
+from gossamer.mnesia_like.transaction.core import Transactions
+from gossamer.mnesia_like.values import encode
+
+__all__ = [
+    "Action",
+    "Confirmed",
+    "Installed",
+    "OwnedState",
+    "Replication",
+    "Report",
+    "Rostered",
+    "Send",
+    "Wake",
+]
+
+
+class Replication(Exchange):
+    """State machine that replicates owned and shared tables between this node and its peers.
+
+    ``window`` in bytes a peer and table; ``digest_interval`` in seconds.
+    """
+
+    def __init__(
+        self,
+        *,
+        node: str,
+        creation: int,
+        window: int = 2 * 1024 * 1024,
+        digest_interval: float = 60.0,
+        slice_rows: int = 2000,
+        log_bytes: int = 8 * 1024 * 1024,
+        pinned_log_bytes: int = 64 * 1024 * 1024,
+    ) -> None:
+        super().__init__(creation)
+        self.node = node
+        self.transactions = Transactions(self, node=node)
+        self._epochs = Epochs(self, self.transactions.shared, self._follow)
+        self._upkeep = Upkeep(self, digest_interval=digest_interval, slice_rows=slice_rows)
+        self._window = window
+        self._log_bytes = log_bytes
+        self._pinned_log_bytes = pinned_log_bytes
+        self._sessions = itertools.count(1)
+
+    # -- events
+
+    def create(self, definition: TableDef, now: float) -> tuple[OwnedState, list[Action]]:
+        """Begin to have ``definition``; peers that have it too are followed."""
+        log = OwnLog(
+            definition,
+            node=self.node,
+            log_bytes=self._log_bytes,
+            pinned_log_bytes=self._pinned_log_bytes,
+        )
+        state = OwnedState(definition, log)
+        state.marked_at = now
+        self.tables[definition.name] = state
+        for name, peer in self.peers.items():
+            peer.roster_due = True
+            self._follow(name, peer, state)
+        return state, self.done()
+
+    def drop(self, table: str, now: float) -> list[Action]:
+        """No longer have ``table``; peers hear of it and let our rows go."""
+        self.tables.pop(table, None)
+        self.transactions.drop(table)
+        self._epochs.forget(table)
+        for peer in self.peers.values():
+            peer.acks.pop(table, None)
+            peer.roster_due = True
+        return self.done()
+
+    def redefine(self, definition: TableDef, now: float) -> list[Action]:
+        """From now on the table is of this definition; rows stay, and peers are asked anew for theirs."""
+        state = self.tables[definition.name]
+        state.definition = state.log.definition = definition
+        for replica in state.replicas.values():
+            replica.definition = definition
+        for name, peer in self.peers.items():
+            self._follow(name, peer, state)
+        return self.done()
+
+    def peer_up(self, name: str, creation: int, session: int, now: float) -> list[Action]:
+        """``name`` can be reached in ``session`` of the link; where that is another one than before, what was
+        sent in the other may not have arrived."""
+        self.renewing.discard(name)
+        known = self.peers.get(name)
+        if known is not None:
+            if known.creation == creation and known.session == session:
+                return self.done()
+            self._forget(name)
+            self.transactions.peer_down(name, now)
+        peer = self.peers[name] = Peer(creation, session)
+        for state in self.tables.values():
+            self._follow(name, peer, state)
+        return self.done()
+
+    def peer_down(self, name: str, now: float, *, left: bool = False, renewing: bool = False) -> list[Action]:
+        """``name`` cannot be reached; ``left``: and it will not come back.
+
+        ``renewing``: it is up again in a moment, and clients of it may publish meanwhile, so whoever waits
+        for it goes on waiting until :meth:`peer_up`, or this without ``renewing``.
+        """
+        if renewing:
+            self.renewing.add(name)
+        else:
+            self.renewing.discard(name)
+        self._forget(name)
+        for state in self.tables.values():
+            replica = state.replicas.get(name)
+            if replica is not None and (replica.up or left):
+                replica.peer_down(now, left=left)
+            # Whoever waited for this peer need not any more.
+            self.actions.append(Confirmed(state.definition.name))
+        # Who can be reached decides what becomes of those under way.
+        self.transactions.peer_down(name, now)
+        return self.done()
+
+    def receive(self, name: str, payload: bytes, now: float) -> list[Action]:
+        """A frame came.
+
+        Raises:
+            BadFrameError: it cannot be decoded; nothing changed.
+        """
+        peer = self.peers.get(name)
+        if peer is None:
+            self.counts["stray"] += 1
+            return []
+        try:
+            theirs, mine, messages = decode_frame(name, payload)
+        except BadFrameError:
+            self.counts["bad_frames"] += 1
+            raise
+        if theirs != peer.creation or mine != self.creation:
+            self.counts["fenced"] += 1
+            return []
+        for message in messages:
+            if isinstance(message, TableMessage):
+                self._handle(name, peer, message)
+            else:
+                self.transactions.receive(name, message, now)
+        return self.done()
+
+    def flush(self, now: float) -> list[Action]:
+        """A turn of the loop ended: what was written in it goes out."""
+        for state in self.tables.values():
+            if state.log.seal():
+                self.pump(state)
+                if not self.peers:
+                    # Nobody will acknowledge it. A peer that has not told its tables yet may.
+                    self.actions.append(Confirmed(state.definition.name))
+        return self.done()
+
+    def tick(self, now: float) -> list[Action]:
+        """Some time passed: purge what expired, begin a digest. About 1/s."""
+        self._upkeep.tick(now)
+        self._epochs.tick()
+        self.transactions.tick(now)
+        return self.done()
+
+    def observe(self, table: str) -> Observed:
+        """Of a shared table what is here now; say so by :meth:`testify` once it is safe."""
+        return self._epochs.observe(table)
+
+    def testify(self, table: str, observed: Observed, now: float) -> list[Action]:
+        """What was observed is safe: peers may count on it."""
+        self._epochs.testify(table, observed)
+        return self.done()
+
+    def work(self, now: float) -> list[Action]:
+        """Do one slice of background work; see :attr:`busy`."""
+        self._upkeep.work()
+        return self.done()
+
+    # -- what may be read
+
+    def safe(self, table: str) -> int:
+        """The number up to which all peers that are up and have the shared table hold our rows on disc."""
+        state, burial = self.tables[table], self.transactions.shared[table].burial
+        lowest = state.log.last
+        for name, peer in self.peers.items():
+            if peer.tables is None:
+                return 0
+            if table in peer.tables:
+                lowest = min(lowest, burial.safe(name))
+        return lowest
+
+    @property
+    def busy(self) -> bool:
+        """Whether :meth:`work` has something to do."""
+        return self._upkeep.busy
+
+    # -- messages
+
+    def _handle(self, name: str, peer: Peer, message: TableMessage) -> None:
+        # Who begins anew has forgotten what we said.
+        if isinstance(message, Follow):
+            peer.roster_due = True
+        if isinstance(message, Roster):
+            self._on_roster(name, peer, message)
+            return
+        state = self.tables.get(message.table)
+        if state is None:
+            # Another's table that we do not have; only a wish to follow needs an answer.
+            if isinstance(message, Follow):
+                peer.outbox.append(encode(Refused(message.table, "")))
+            else:
+                self.counts["stray"] += 1
+            return
+        if isinstance(message, Follow):
+            self._on_follow(name, peer, state, message)
+            return
+        if isinstance(message, Seen):
+            self._epochs.on_seen(name, message)
+            self.actions.append(Confirmed(message.table))
+            return
+        if isinstance(message, Members):
+            self._epochs.on_members(name, peer, state, message)
+            return
+        if isinstance(message, Ack):
+            self._on_ack(name, state, message)
+            return
+        replica = state.replicas.get(name)
+        if replica is None or replica.held_back or not replica.up:
+            self.counts["stray"] += 1
+            return
+        self._on_rows(name, peer, replica, message)
+
+    def _on_rows(self, name: str, peer: Peer, replica: Replica, message: TableMessage) -> None:
+        table = replica.definition.name
+        match message:
+            case Delta():
+                change = replica.on_delta(message)
+                if change is not None:
+                    self.actions.append(change)
+                    self.counts["applied"] += len(change.written)
+                peer.acks[table] = None
+            case Chunk():
+                self.actions += replica.on_chunk(message)
+                peer.acks[table] = None
+            case Head(number=number):
+                replica.on_head(number)
+                if not replica.refused:
+                    peer.acks[table] = None
+            case Refused(pact=pact) if pact != (here := self.tables[table].pact):
+                # Of the same pact is an answer to before it was ours: we have asked again since.
+                replica.on_refused(pact)
+                if pact:
+                    self.report("table_refused", table=table, peer=name, here=here, there=pact)
+            case Mark(number=number):
+                replica.begin_sweep(number)
+            case Digest():
+                replica.on_digest(message)
+                self._upkeep.compare(table, name, replica)
+
+    def _on_roster(self, name: str, peer: Peer, message: Roster) -> None:
+        known = peer.tables or frozenset()
+        peer.tables = frozenset(message.tables)
+        if peer.tables != known:
+            self.actions.append(
+                Rostered(name, tuple(sorted(peer.tables - known)), tuple(sorted(known - peer.tables)))
+            )
+        for table in message.tables:
+            state = self.tables.get(table)
+            if state is not None and table not in known:
+                replica = state.replicas.get(name)
+                # It said before that it had no such table.
+                if replica is not None and replica.answered and replica.refused is not None:
+                    self._follow(name, peer, state)
+        for table, state in self.tables.items():
+            if table in known and table not in peer.tables:
+                state.feeds.pop(name, None)
+                self.repin(state)
+                self._epochs.dropped(name, table)
+                if name in state.replicas:
+                    state.replicas[name].dropped()
+            self.actions.append(Confirmed(table))
+
+    def _on_follow(self, name: str, peer: Peer, state: OwnedState, message: Follow) -> None:
+        table = state.definition.name
+        if message.pact != state.pact:
+            peer.outbox.append(encode(Refused(table, state.pact)))
+            self._epochs.tell(peer, table)
+            if state.feeds.pop(name, None) is not None:
+                # It had our rows under a definition that it has given up.
+                self.repin(state)
+                self.actions.append(Confirmed(table))
+            return
+        if peer.tables is not None and table not in peer.tables:
+            # Whoever gets our answer may count on our knowing that it has the table.
+            self._on_roster(name, peer, Roster(sorted({*peer.tables, table})))
+        replica = state.replicas.get(name)
+        if replica is not None and replica.refused and replica.up:
+            # One of us has changed its definition to the other's.
+            self._follow(name, peer, state)
+        if state.log.seal():
+            # The newest number, as it is told, includes what was written in this turn.
+            self.pump(state)
+        feed = state.feeds.get(name)
+        if feed is None:
+            feed = state.feeds[name] = Feed(state.log, sessions=self._sessions, window=self._window)
+        # The log from its beginning would show rows of a shared table that others have deleted since.
+        anew = message.snapshot or (not message.position and state.definition.replication == "shared")
+        feed.follow(message.position, snapshot=anew and bool(state.log.last))
+        self._epochs.followed(name, peer, table)
+        peer.outbox.append(encode(Head(table, state.log.last)))
+        self.pump_one(state, name, feed)
+        self.actions.append(Confirmed(table))
+
+    def _on_ack(self, name: str, state: OwnedState, message: Ack) -> None:
+        feed = state.feeds.get(name)
+        if feed is None:
+            self.counts["stray"] += 1
+            return
+        before = feed.acked
+        feed.ack(message.position, message.session, message.index)
+        self.pump_one(state, name, feed)
+        if feed.acked > before:
+            self.actions.append(Confirmed(state.definition.name))
+
+    # -- inside
+
+    def _forget(self, name: str) -> None:
+        """The session with a peer is over."""
+        self.peers.pop(name, None)
+        for state in self.tables.values():
+            if state.feeds.pop(name, None) is not None:
+                self.repin(state)
+        self._epochs.untold(name)
+
+    def _follow(self, name: str, peer: Peer, state: OwnedState) -> None:
+        replica = state.replicas.get(name)
+        if replica is None:
+            replica = state.replicas[name] = Replica(state.definition, name)
+        if replica.peer_up(peer.creation):
+            self.ask(peer, replica)

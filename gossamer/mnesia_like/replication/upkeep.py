@@ -1,0 +1,98 @@
+"""What replication does when nothing happens: purge, and compare digests.
+
+Rules: 1. A tick is cheap where nothing is behind.  2. Work is done in slices of so many rows, so that no
+purge and no digest holds up the loop.
+
+Rejected: asking again whoever has not answered, or not sent all. The link loses nothing within a session, so
+that is on its way, and what is asked twice comes twice: over a slow link a snapshot would never end.
+"""
+
+from __future__ import annotations
+
+from gossamer.mnesia_like.replication.digest import Sweep
+from gossamer.mnesia_like.replication.exchange import Exchange, OwnedState
+from gossamer.mnesia_like.replication.replica import Replica
+from gossamer.mnesia_like.replication.wire import Digest, Mark
+from gossamer.mnesia_like.values import encode
+
+__all__ = ["Upkeep"]
+
+
+class Upkeep:
+    """Periodic work of replication; ``digest_interval`` in seconds."""
+
+    def __init__(self, exchange: Exchange, *, digest_interval: float, slice_rows: int) -> None:
+        self._x = exchange
+        self._digest_interval = digest_interval
+        self._slice = slice_rows
+
+    def tick(self, now: float) -> None:
+        """Some time passed: purge what expired, begin a digest. About 1/s."""
+        for state in self._x.tables.values():
+            for name, replica in state.replicas.items():
+                if name not in self._x.peers:
+                    replica.expire(now)
+            if now - state.marked_at >= self._digest_interval:
+                state.marked_at = now
+                self._mark(state)
+
+    def work(self) -> None:
+        """Do one slice of background work; see :attr:`busy`."""
+        for state in self._x.tables.values():
+            table = state.definition.name
+            if state.log.sweep is not None:
+                self._step_own(state, state.log.sweep)
+            for name, feed in state.feeds.items():
+                if feed.more:
+                    self._x.pump_one(state, name, feed)
+            for name, replica in state.replicas.items():
+                if replica.held_back:
+                    change = replica.move(self._slice)
+                    if change is not None:
+                        self._x.actions.append(change)
+                    peer = self._x.peers.get(name)
+                    if peer is not None and not (replica.purging or replica.shelf):
+                        self._x.ask(peer, replica)
+                elif replica.sweep is not None and not replica.sweep.done:
+                    replica.sweep.step(self._slice)
+                    self.compare(table, name, replica)
+
+    @property
+    def busy(self) -> bool:
+        """Whether :meth:`work` has something to do."""
+        return any(
+            state.log.sweep is not None
+            or any(feed.more for feed in state.feeds.values())
+            or any(r.held_back or (r.sweep is not None and not r.sweep.done) for r in state.replicas.values())
+            for state in self._x.tables.values()
+        )
+
+    def compare(self, table: str, name: str, replica: Replica) -> None:
+        """Where both digests are there and differ, take all rows again."""
+        if replica.diverged():
+            self._x.counts["digest_mismatches"] += 1
+            self._x.report("table_diverged", table=table, peer=name, position=replica.position)
+            self._x.ask(self._x.peers[name], replica, snapshot=True)
+
+    def _mark(self, state: OwnedState) -> None:
+        log = state.log
+        if log.seal():
+            self._x.pump(state)
+        if log.sweep is not None or not log.rows:
+            return
+        level = [name for name, feed in state.feeds.items() if feed.level]
+        if not level:
+            return
+        mark = encode(Mark(state.definition.name, log.last))
+        for name in level:
+            self._x.peers[name].outbox.append(mark)
+        log.sweep = Sweep(log.rows, log.last)
+
+    def _step_own(self, state: OwnedState, sweep: Sweep) -> None:
+        sweep.step(self._slice)
+        if not sweep.done:
+            return
+        state.log.sweep = None
+        digest = encode(Digest(state.definition.name, sweep.number, sweep.count, sweep.total))
+        for name in state.feeds:
+            self._x.peers[name].outbox.append(digest)

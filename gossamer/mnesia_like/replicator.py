@@ -1,0 +1,150 @@
+"""The process that replicates: it turns what the link says into events of the pure core.
+
+It is thin, and what it works on belongs to the store and outlives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from gossamer.mnesia_like.core import ReplicationLink, StoreCore
+from gossamer.mnesia_like.errors import BadFrameError
+from gossamer.mnesia_like.replication.exchange import Action
+from gossamer.supervisor import GenServer, Pid, Runtime, self_pid, send_after
+
+__all__ = ["Replicator"]
+
+# Time passed; another slice of background work.
+_TICK, _WORK = "tick", "work"
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _PeerUp:
+    name: str
+    creation: int
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
+class _PeerDown:
+    name: str
+    left: bool
+    renewing: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    peer: str
+    payload: bytes
+    done: Callable[[], None]
+
+
+class _Inbox:
+    """The link's sink: everything becomes a message, so that only the process touches the core."""
+
+    def __init__(self, runtime: Runtime, pid: Pid, link: ReplicationLink) -> None:
+        self._runtime = runtime
+        self._pid = pid
+        self._link = link
+
+    def peer_up(self, name: str, creation: int, session: int) -> None:
+        self._tell(name, _PeerUp(name, creation, session))
+
+    def peer_down(self, name: str, *, left: bool, renewing: bool = False) -> None:
+        self._runtime.send(self._pid, _PeerDown(name, left, renewing))
+
+    def frame(self, peer: str, payload: bytes, done: Callable[[], None]) -> None:
+        self._tell(peer, _Frame(peer, payload, done))
+
+    def _tell(self, peer: str, message: _PeerUp | _Frame) -> None:
+        if not self._runtime.send(self._pid, message) and self._runtime.alive(self._pid):
+            # Its mailbox is full. A process that has ended has a successor, to whom it is given again.
+            self._link.renew(peer)
+
+
+class Replicator(GenServer):
+    """Runs :class:`Replication` for a store."""
+
+    async def init(self, core: StoreCore) -> None:
+        self._core = core
+        self._replication = core.replication
+        self._working = False
+        core.replicator.attach()
+        if core.link is not None:
+            core.link.attach(_Inbox(Runtime.current(), self_pid(), core.link))
+            self._reconcile(core.link)
+        self._perform(self._replication.flush(self._now()))
+        send_after(core.tick, self_pid(), _TICK)
+
+    async def handle_info(self, message: Any) -> None:
+        try:
+            await self._handle(message)
+        except Exception:
+            # Half of it may have taken effect. A frame is done, so that it does not come again for ever.
+            self._core.renew()
+            raise
+
+    async def _handle(self, message: Any) -> None:
+        core, replication, now = self._core, self._replication, self._now()
+        match message:
+            case _Frame(peer, payload, done):
+                try:
+                    self._perform(replication.receive(peer, payload, now))
+                except BadFrameError as error:
+                    log.warning("bad_frame", peer=peer, problem=error.problem)
+                    # Where nothing of a peer can be read, another session would not help.
+                    if core.link is not None and replication.heard(peer):
+                        core.link.renew(peer)
+                finally:
+                    done()
+            case "flush":
+                core.replicator.answer()
+                core.report_applied()
+                self._perform(replication.flush(now))
+            case _PeerUp(name, creation, session):
+                core.returns(name, creation)
+                self._perform(replication.peer_up(name, creation, session, now))
+            case _PeerDown(name, left, renewing):
+                core.leaves(name, left=left)
+                self._perform(replication.peer_down(name, now, left=left, renewing=renewing))
+            case "work":
+                self._working = False
+                self._perform(replication.work(now))
+            case "tick":
+                send_after(core.tick, self_pid(), _TICK)
+                if core.link is not None:
+                    self._reconcile(core.link)
+                self._perform(replication.tick(now))
+                core.housekeeping()
+            case _:
+                await super().handle_info(message)
+
+    def _reconcile(self, link: ReplicationLink) -> None:
+        """Peers came and went while no process listened, or its mailbox was full."""
+        now = self._now()
+        there = dict(link.peers())
+        known = self._replication.connected()
+        renewing = link.renewing()
+        for name in [*known, *self._replication.renewing - renewing]:
+            if name not in there:
+                self._core.leaves(name, left=False)
+                self._perform(self._replication.peer_down(name, now, renewing=name in renewing))
+        for name, (creation, session) in there.items():
+            self._core.returns(name, creation)
+            self._perform(self._replication.peer_up(name, creation, session, now))
+
+    def _perform(self, actions: list[Action]) -> None:
+        self._core.perform(actions)
+        if not self._working and self._replication.busy:
+            self._working = True
+            # By a timer, so that everything else of this turn comes before the next slice.
+            send_after(0.0, self_pid(), _WORK)
+
+    def _now(self) -> float:
+        return self._core.clock.monotonic()
