@@ -17,25 +17,8 @@ from typing import Protocol, TypeVar, cast
 
 from gossamer.errors import PeerError, TransportError
 from gossamer.mqtt.codec import Framer, decode, encode
-from gossamer.mqtt.codec.packets import (
-    V5,
-    Connack,
-    Connect,
-    Disconnect,
-    Packet,
-    Pingreq,
-    Puback,
-    Pubcomp,
-    Publish,
-    Pubrec,
-    Pubrel,
-    Suback,
-    Subscribe,
-    Subscription,
-    Unsuback,
-    Unsubscribe,
-    Will,
-)
+from gossamer.mqtt.codec import packets as p
+from gossamer.mqtt.codec.packets import V5, Packet
 from gossamer.mqtt.codec.properties import Properties
 from gossamer.network import Address, Network
 
@@ -79,7 +62,7 @@ class MqttClient(asyncio.Protocol):
     def __init__(self, client_id: str, *, version: int) -> None:
         self.client_id = client_id
         self.version = version
-        self.messages: list[Publish] = []
+        self.messages: list[p.Publish] = []
         self.session_present = False
         self.left: int | None = None
         """The reason of the broker's DISCONNECT, if it sent one."""
@@ -94,7 +77,7 @@ class MqttClient(asyncio.Protocol):
         self._posted: dict[int, object] = {}
         self._out: list[bytes] = []
         self._session: Session | None = None
-        self._taken: Callable[[Publish], object] = self.messages.append
+        self._taken: Callable[[p.Publish], object] = self.messages.append
         self._acknowledged: Callable[[object], object] = lambda token: None
         self.lost: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
 
@@ -109,7 +92,7 @@ class MqttClient(asyncio.Protocol):
         clean_start: bool = True,
         session_expiry: int = 0,
         keep_alive: int = 60,
-        will: Will | None = None,
+        will: p.Will | None = None,
         timeout: float = 10.0,
         session: Session | None = None,
     ) -> MqttClient:
@@ -121,7 +104,7 @@ class MqttClient(asyncio.Protocol):
             _, client = await network.connect(lambda: cls(client_id, version=version), address)
             client._session = session
             properties = Properties(session_expiry=session_expiry or None)
-            packet = Connect(
+            packet = p.Connect(
                 client_id=client_id,
                 version=version,
                 clean_start=clean_start,
@@ -130,7 +113,7 @@ class MqttClient(asyncio.Protocol):
                 properties=properties if version == V5 else Properties(),
             )
             try:
-                answer = await client.ask(packet, Connack, 0)
+                answer = await client.ask(packet, p.Connack, 0)
             except BaseException:
                 client.drop()
                 raise
@@ -145,7 +128,7 @@ class MqttClient(asyncio.Protocol):
     def adopt(
         self,
         half_received: set[int],
-        taken: Callable[[Publish], object],
+        taken: Callable[[p.Publish], object],
         acknowledged: Callable[[object], object] = lambda token: None,
     ) -> None:
         """Continue with the QoS 2 identifiers of an earlier connection, and give messages to ``taken``.
@@ -167,9 +150,11 @@ class MqttClient(asyncio.Protocol):
     async def subscribe(self, *filters: str, qos: int = 0, timeout: float = 30.0) -> None:
         """Return at SUBACK. Raises RefusedError for the first filter that was refused."""
         packet_id = self._new_id()
-        wanted = tuple(Subscription(one, qos) for one in filters)
+        wanted = tuple(p.Subscription(one, qos) for one in filters)
         async with asyncio.timeout(timeout):
-            answer = await self.ask(Subscribe(packet_id=packet_id, subscriptions=wanted), Suback, packet_id)
+            answer = await self.ask(
+                p.Subscribe(packet_id=packet_id, subscriptions=wanted), p.Suback, packet_id
+            )
         for topic_filter, reason in zip(filters, answer.reasons, strict=True):
             if reason >= _FAILURE:
                 raise RefusedError(self.client_id, f"SUBSCRIBE to {topic_filter}", reason)
@@ -177,7 +162,7 @@ class MqttClient(asyncio.Protocol):
     async def unsubscribe(self, *filters: str, timeout: float = 30.0) -> None:
         packet_id = self._new_id()
         async with asyncio.timeout(timeout):
-            await self.ask(Unsubscribe(packet_id=packet_id, filters=filters), Unsuback, packet_id)
+            await self.ask(p.Unsubscribe(packet_id=packet_id, filters=filters), p.Unsuback, packet_id)
 
     async def publish(
         self,
@@ -194,7 +179,7 @@ class MqttClient(asyncio.Protocol):
         packet_id = self._new_id() if qos else None
         if properties is None:
             properties = Properties(message_expiry=expiry or None)
-        packet = Publish(
+        packet = p.Publish(
             topic=topic.encode(),
             payload=payload,
             qos=qos,
@@ -207,11 +192,11 @@ class MqttClient(asyncio.Protocol):
             return
         async with asyncio.timeout(timeout):
             if qos == 1:
-                refused = (await self.ask(packet, Puback, packet_id)).reason
+                refused = (await self.ask(packet, p.Puback, packet_id)).reason
             else:
-                refused = (await self.ask(packet, Pubrec, packet_id)).reason
+                refused = (await self.ask(packet, p.Pubrec, packet_id)).reason
                 if refused < _FAILURE:
-                    await self.ask(Pubrel(packet_id), Pubcomp, packet_id)
+                    await self.ask(p.Pubrel(packet_id), p.Pubcomp, packet_id)
         if refused >= _FAILURE:
             raise RefusedError(self.client_id, f"PUBLISH to {topic}", refused)
 
@@ -228,13 +213,13 @@ class MqttClient(asyncio.Protocol):
         if qos:
             packet_id = self._new_id()
             self._posted[packet_id] = token
-        self._send(Publish(topic=topic, payload=payload, qos=qos, retain=retain, packet_id=packet_id))
+        self._send(p.Publish(topic=topic, payload=payload, qos=qos, retain=retain, packet_id=packet_id))
         return True
 
     async def disconnect(self) -> None:
         """Send DISCONNECT, and wait until the connection is gone."""
         if self.connected:
-            self._send(Disconnect())
+            self._send(p.Disconnect())
             self._flush()
             cast("asyncio.Transport", self._transport).close()
             await self.lost
@@ -268,44 +253,44 @@ class MqttClient(asyncio.Protocol):
 
     def _take(self, packet: Packet) -> None:
         match packet:
-            case Publish():
+            case p.Publish():
                 self._deliver(packet)
-            case Pubrel():
+            case p.Pubrel():
                 self._half_received.discard(packet.packet_id)
-                self._send(Pubcomp(packet.packet_id))
-            case Connack():
+                self._send(p.Pubcomp(packet.packet_id))
+            case p.Connack():
                 self._receive_maximum = packet.properties.receive_maximum or 65535
                 if self._session is not None and not packet.reason:
                     self._session.resume(self, present=packet.session_present)
                 self._answer(packet, 0)
-            case Puback() | Suback() | Unsuback():  # the other acknowledgements descend from PUBACK
+            case p.Puback() | p.Suback() | p.Unsuback():  # the other acknowledgements descend from PUBACK
                 self._answer(packet, packet.packet_id)
-                if isinstance(packet, Puback) and packet.packet_id in self._posted:
+                if isinstance(packet, p.Puback) and packet.packet_id in self._posted:
                     self._settle(packet)
-            case Disconnect():
+            case p.Disconnect():
                 self.left = packet.reason
             case _:
                 pass
 
-    def _deliver(self, packet: Publish) -> None:
+    def _deliver(self, packet: p.Publish) -> None:
         if packet.qos == 2 and packet.packet_id in self._half_received:
-            self._send(Pubrec(packet.packet_id))
+            self._send(p.Pubrec(packet.packet_id))
             return
         self._taken(packet)
         if packet.packet_id is not None:
             if packet.qos == 2:
                 self._half_received.add(packet.packet_id)
-                self._send(Pubrec(packet.packet_id))
+                self._send(p.Pubrec(packet.packet_id))
             else:
-                self._send(Puback(packet.packet_id))
+                self._send(p.Puback(packet.packet_id))
 
-    def _settle(self, packet: Puback) -> None:
+    def _settle(self, packet: p.Puback) -> None:
         """Handle the answer to a posted message: PUBACK, PUBREC or PUBCOMP."""
         failed = packet.reason >= _FAILURE
-        if not failed and not isinstance(packet, Pubcomp):
+        if not failed and not isinstance(packet, p.Pubcomp):
             self._acknowledged(self._posted[packet.packet_id])
-        if isinstance(packet, Pubrec) and not failed:
-            self._send(Pubrel(packet.packet_id))
+        if isinstance(packet, p.Pubrec) and not failed:
+            self._send(p.Pubrel(packet.packet_id))
         else:
             del self._posted[packet.packet_id]
 
@@ -342,7 +327,7 @@ class MqttClient(asyncio.Protocol):
             self._pinger = loop.call_later(self._keep_alive / 2, self._ping)
 
     def _ping(self) -> None:
-        self._send(Pingreq())
+        self._send(p.Pingreq())
         self._ping_later()
 
     def _new_id(self) -> int:

@@ -11,29 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import gossamer.mqtt.codec.packets as p
 from gossamer.mqtt.codec.errors import MqttProtocolError, malformed, violation
-from gossamer.mqtt.codec.packets import (
-    V4,
-    V5,
-    Auth,
-    Connack,
-    Connect,
-    Disconnect,
-    Packet,
-    Pingreq,
-    Pingresp,
-    Puback,
-    Pubcomp,
-    Publish,
-    Pubrec,
-    Pubrel,
-    Suback,
-    Subscribe,
-    Subscription,
-    Unsuback,
-    Unsubscribe,
-    Will,
-)
+from gossamer.mqtt.codec.packets import V4, V5, Packet
 from gossamer.mqtt.codec.properties import NONE, WILL, decode_properties
 from gossamer.mqtt.codec.reasons import (
     AUTH_REASONS,
@@ -85,7 +65,7 @@ def connect_version(packet: bytes) -> int:
     return V5 if b"\0\4MQTT\5" in packet[2:12] else V4
 
 
-def decode_publish(flags: int, body: bytes, version: int) -> Publish:
+def decode_publish(flags: int, body: bytes, version: int) -> p.Publish:
     qos = flags >> 1 & 3
     dup = bool(flags & 8)
     if qos == 3:
@@ -103,7 +83,7 @@ def decode_publish(flags: int, body: bytes, version: int) -> Publish:
         _check_response_topic(properties.response_topic)
     elif not topic:
         raise malformed("MQTT-4.7.3-1", "PUBLISH with an empty topic name")
-    return Publish(
+    return p.Publish(
         topic=topic,
         payload=reader.rest(),
         qos=qos,
@@ -159,7 +139,7 @@ def _packet_id(reader: Reader, version: int) -> int:
     return value
 
 
-def _connect(reader: Reader, _version: int) -> Connect:
+def _connect(reader: Reader, _version: int) -> p.Connect:
     name = reader.string("protocol name")
     if name not in ("MQTT", "MQIsdp"):
         raise MqttProtocolError(
@@ -187,7 +167,7 @@ def _connect(reader: Reader, _version: int) -> Connect:
     username = reader.string("user name") if flags & 0x80 else None
     password = reader.binary("password") if flags & 0x40 else None
     reader.finish("CONNECT")
-    return Connect(
+    return p.Connect(
         client_id=client_id,
         version=version,
         clean_start=bool(flags & 2),
@@ -210,14 +190,14 @@ def _check_will_flags(flags: int, version: int) -> None:
         raise malformed("MQTT-3.1.2-15" if version == V4 else "MQTT-3.1.2-13", "will retain without a will")
 
 
-def _will(reader: Reader, flags: int, version: int) -> Will:
+def _will(reader: Reader, flags: int, version: int) -> p.Will:
     properties = decode_properties(reader, WILL) if version == V5 else NONE
     topic = reader.binary("will topic")
     check_topic_name(topic, "will topic")
     if not topic:
         raise malformed("MQTT-4.7.3-1", "will topic is empty")
     _check_response_topic(properties.response_topic)
-    return Will(
+    return p.Will(
         topic=topic,
         payload=reader.binary("will payload"),
         qos=flags >> 3 & 3,
@@ -226,7 +206,7 @@ def _will(reader: Reader, flags: int, version: int) -> Will:
     )
 
 
-def _connack(reader: Reader, version: int) -> Connack:
+def _connack(reader: Reader, version: int) -> p.Connack:
     flags = reader.u8("connect acknowledge flags")
     if flags & 0xFE:
         raise malformed("MQTT-3.2.2-1", "reserved connect acknowledge flags are set")
@@ -239,13 +219,13 @@ def _connack(reader: Reader, version: int) -> Connack:
         raise violation("MQTT-3.2.2-6" if version == V5 else "MQTT-3.2.2-4", "session present in a refusal")
     properties = decode_properties(reader, 2) if version == V5 else NONE
     reader.finish("CONNACK")
-    return Connack(session_present=bool(flags), reason=reason, properties=properties)
+    return p.Connack(session_present=bool(flags), reason=reason, properties=properties)
 
 
 def _ack(
-    kind: int, build: type[Puback], reasons: frozenset[int], statement: str
+    kind: int, build: type[p.Puback], reasons: frozenset[int], statement: str
 ) -> Callable[[Reader, int], Packet]:
-    def decoder(reader: Reader, version: int) -> Puback:
+    def decoder(reader: Reader, version: int) -> p.Puback:
         packet_id = _packet_id(reader, version)
         if version == V4 or not reader.left():
             reader.finish(build.__name__.upper())
@@ -260,10 +240,10 @@ def _ack(
     return decoder
 
 
-def _subscribe(reader: Reader, version: int) -> Subscribe:
+def _subscribe(reader: Reader, version: int) -> p.Subscribe:
     packet_id = _packet_id(reader, version)
     properties = decode_properties(reader, 8) if version == V5 else NONE
-    found: list[Subscription] = []
+    found: list[p.Subscription] = []
     while reader.left():
         topic_filter = reader.string("topic filter")
         check_filter(topic_filter, version)
@@ -274,7 +254,7 @@ def _subscribe(reader: Reader, version: int) -> Subscribe:
                 raise malformed(
                     "MQTT-3-8.3-4", f"subscription options are 0x{options:02X}, expected a QoS of 0 to 2"
                 )
-            found.append(Subscription(topic_filter, qos))
+            found.append(p.Subscription(topic_filter, qos))
             continue
         handling = options >> 4 & 3
         if options & 0xC0:
@@ -286,15 +266,15 @@ def _subscribe(reader: Reader, version: int) -> Subscribe:
         no_local = bool(options & 4)
         if no_local and topic_filter.startswith(_SHARE):
             raise violation("MQTT-3.8.3-4", "no local on a shared subscription")
-        found.append(Subscription(topic_filter, qos, no_local, bool(options & 8), handling))
+        found.append(p.Subscription(topic_filter, qos, no_local, bool(options & 8), handling))
     if not found:
         raise violation(
             "MQTT-3.8.3-2" if version == V5 else "MQTT-3.8.3-3", "SUBSCRIBE without a topic filter"
         )
-    return Subscribe(packet_id=packet_id, subscriptions=tuple(found), properties=properties)
+    return p.Subscribe(packet_id=packet_id, subscriptions=tuple(found), properties=properties)
 
 
-def _suback(reader: Reader, version: int) -> Suback:
+def _suback(reader: Reader, version: int) -> p.Suback:
     packet_id = _packet_id(reader, version)
     properties = decode_properties(reader, 9) if version == V5 else NONE
     reasons = tuple(reader.rest())
@@ -303,10 +283,10 @@ def _suback(reader: Reader, version: int) -> Suback:
     allowed = SUBACK_REASONS if version == V5 else (0, 1, 2, 0x80)
     if any(reason not in allowed for reason in reasons):
         raise malformed("MQTT-3.9.3-2", "SUBACK with an unknown reason code")
-    return Suback(packet_id=packet_id, reasons=reasons, properties=properties)
+    return p.Suback(packet_id=packet_id, reasons=reasons, properties=properties)
 
 
-def _unsubscribe(reader: Reader, version: int) -> Unsubscribe:
+def _unsubscribe(reader: Reader, version: int) -> p.Unsubscribe:
     packet_id = _packet_id(reader, version)
     properties = decode_properties(reader, 10) if version == V5 else NONE
     filters: list[str] = []
@@ -315,61 +295,61 @@ def _unsubscribe(reader: Reader, version: int) -> Unsubscribe:
         check_filter(filters[-1], version)
     if not filters:
         raise violation("MQTT-3.10.3-2", "UNSUBSCRIBE without a topic filter")
-    return Unsubscribe(packet_id=packet_id, filters=tuple(filters), properties=properties)
+    return p.Unsubscribe(packet_id=packet_id, filters=tuple(filters), properties=properties)
 
 
-def _unsuback(reader: Reader, version: int) -> Unsuback:
+def _unsuback(reader: Reader, version: int) -> p.Unsuback:
     packet_id = _packet_id(reader, version)
     if version == V4:
         reader.finish("UNSUBACK")
-        return Unsuback(packet_id=packet_id)
+        return p.Unsuback(packet_id=packet_id)
     properties = decode_properties(reader, 11)
     reasons = tuple(reader.rest())
     if not reasons or any(reason not in UNSUBACK_REASONS for reason in reasons):
         raise malformed("MQTT-3.11.3-2", "UNSUBACK with a missing or unknown reason code")
-    return Unsuback(packet_id=packet_id, reasons=reasons, properties=properties)
+    return p.Unsuback(packet_id=packet_id, reasons=reasons, properties=properties)
 
 
-def _pingreq(reader: Reader, _version: int) -> Pingreq:
+def _pingreq(reader: Reader, _version: int) -> p.Pingreq:
     reader.finish("PINGREQ")
-    return Pingreq()
+    return p.Pingreq()
 
 
-def _pingresp(reader: Reader, _version: int) -> Pingresp:
+def _pingresp(reader: Reader, _version: int) -> p.Pingresp:
     reader.finish("PINGRESP")
-    return Pingresp()
+    return p.Pingresp()
 
 
-def _disconnect(reader: Reader, version: int) -> Disconnect:
+def _disconnect(reader: Reader, version: int) -> p.Disconnect:
     if version == V4 or not reader.left():
         reader.finish("DISCONNECT")
-        return Disconnect()
+        return p.Disconnect()
     reason = reader.u8("reason code")
     if reason not in DISCONNECT_REASONS:
         raise malformed("MQTT-3.14.2-1", f"DISCONNECT with reason code 0x{reason:02X}")
     properties = decode_properties(reader, 14) if reader.left() else NONE
     reader.finish("DISCONNECT")
-    return Disconnect(reason=reason, properties=properties)
+    return p.Disconnect(reason=reason, properties=properties)
 
 
-def _auth(reader: Reader, _version: int) -> Auth:
+def _auth(reader: Reader, _version: int) -> p.Auth:
     if not reader.left():
-        return Auth()
+        return p.Auth()
     reason = reader.u8("reason code")
     if reason not in AUTH_REASONS:
         raise malformed("MQTT-3.15.2-1", f"AUTH with reason code 0x{reason:02X}")
     properties = decode_properties(reader, 15) if reader.left() else NONE
     reader.finish("AUTH")
-    return Auth(reason=reason, properties=properties)
+    return p.Auth(reason=reason, properties=properties)
 
 
 _DECODERS: dict[int, Callable[[Reader, int], Packet]] = {
     1: _connect,
     2: _connack,
-    4: _ack(4, Puback, PUBACK_REASONS, "MQTT-3.4.2-1"),
-    5: _ack(5, Pubrec, PUBACK_REASONS, "MQTT-3.5.2-1"),
-    6: _ack(6, Pubrel, PUBREL_REASONS, "MQTT-3.6.2-1"),
-    7: _ack(7, Pubcomp, PUBREL_REASONS, "MQTT-3.7.2-1"),
+    4: _ack(4, p.Puback, PUBACK_REASONS, "MQTT-3.4.2-1"),
+    5: _ack(5, p.Pubrec, PUBACK_REASONS, "MQTT-3.5.2-1"),
+    6: _ack(6, p.Pubrel, PUBREL_REASONS, "MQTT-3.6.2-1"),
+    7: _ack(7, p.Pubcomp, PUBREL_REASONS, "MQTT-3.7.2-1"),
     8: _subscribe,
     9: _suback,
     10: _unsubscribe,

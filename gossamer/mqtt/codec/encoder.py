@@ -11,29 +11,11 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+import gossamer.mqtt.codec.packets as p
 from gossamer.errors import UsageError
 from gossamer.mqtt.codec.decoder import decode_publish
 from gossamer.mqtt.codec.framing import frame
-from gossamer.mqtt.codec.packets import (
-    V4,
-    V5,
-    Auth,
-    Connack,
-    Connect,
-    Disconnect,
-    Packet,
-    Pingreq,
-    Pingresp,
-    Puback,
-    Pubcomp,
-    Publish,
-    Pubrec,
-    Pubrel,
-    Suback,
-    Subscribe,
-    Unsuback,
-    Unsubscribe,
-)
+from gossamer.mqtt.codec.packets import V4, V5, Packet
 from gossamer.mqtt.codec.properties import NONE, Properties, encode_properties
 from gossamer.mqtt.codec.wire import MAX_VARINT, encode_binary, encode_string, encode_varint
 
@@ -76,7 +58,7 @@ def _frame(first: int, body: bytes) -> bytes:
     return bytes((first,)) + encode_varint(len(body)) + body
 
 
-def _connect(packet: Connect, _version: int) -> bytes:
+def _connect(packet: p.Connect, _version: int) -> bytes:
     version = packet.version
     flags = 2 if packet.clean_start else 0
     will = packet.will
@@ -98,14 +80,14 @@ def _connect(packet: Connect, _version: int) -> bytes:
     return _frame(0x10, head + payload)
 
 
-def _connack(packet: Connack, version: int) -> bytes:
+def _connack(packet: p.Connack, version: int) -> bytes:
     body = bytes((packet.session_present, packet.reason))
     if version == V5:
         body += encode_properties(packet.properties)
     return _frame(0x20, body)
 
 
-def _publish(packet: Publish, version: int) -> bytes:
+def _publish(packet: p.Publish, version: int) -> bytes:
     flags = packet.qos << 1 | packet.retain | (8 if packet.dup else 0)
     head, tail = publish_parts(
         packet.topic, packet.payload, flags=flags, version=version, properties=packet.properties
@@ -116,7 +98,7 @@ def _publish(packet: Publish, version: int) -> bytes:
 
 
 def _ack(first: int) -> Any:
-    def encoder(packet: Puback, version: int) -> bytes:
+    def encoder(packet: p.Puback, version: int) -> bytes:
         body = PACKET_ID[packet.packet_id]
         if version == V5 and (packet.reason or packet.properties is not NONE):
             body += bytes((packet.reason,))
@@ -127,7 +109,7 @@ def _ack(first: int) -> Any:
     return encoder
 
 
-def _subscribe(packet: Subscribe, version: int) -> bytes:
+def _subscribe(packet: p.Subscribe, version: int) -> bytes:
     body = PACKET_ID[packet.packet_id]
     if version == V5:
         body += encode_properties(packet.properties)
@@ -139,34 +121,34 @@ def _subscribe(packet: Subscribe, version: int) -> bytes:
     return _frame(0x82, body)
 
 
-def _suback(packet: Suback, version: int) -> bytes:
+def _suback(packet: p.Suback, version: int) -> bytes:
     body = PACKET_ID[packet.packet_id]
     if version == V5:
         body += encode_properties(packet.properties)
     return _frame(0x90, body + bytes(packet.reasons))
 
 
-def _unsubscribe(packet: Unsubscribe, version: int) -> bytes:
+def _unsubscribe(packet: p.Unsubscribe, version: int) -> bytes:
     body = PACKET_ID[packet.packet_id]
     if version == V5:
         body += encode_properties(packet.properties)
     return _frame(0xA2, body + b"".join(encode_string(item) for item in packet.filters))
 
 
-def _unsuback(packet: Unsuback, version: int) -> bytes:
+def _unsuback(packet: p.Unsuback, version: int) -> bytes:
     body = PACKET_ID[packet.packet_id]
     if version == V5:
         body += encode_properties(packet.properties) + bytes(packet.reasons)
     return _frame(0xB0, body)
 
 
-def _disconnect(packet: Disconnect, version: int) -> bytes:
+def _disconnect(packet: p.Disconnect, version: int) -> bytes:
     if version == V4 or (not packet.reason and packet.properties is NONE):
         return b"\xe0\0"
     return _frame(0xE0, bytes((packet.reason,)) + encode_properties(packet.properties))
 
 
-def _auth(packet: Auth, version: int) -> bytes:
+def _auth(packet: p.Auth, version: int) -> bytes:
     if version != V5:
         raise NotInVersionError("AUTH", version)
     if not packet.reason and packet.properties is NONE:
@@ -175,28 +157,28 @@ def _auth(packet: Auth, version: int) -> bytes:
 
 
 _ENCODERS: dict[type, Any] = {
-    Connect: _connect,
-    Connack: _connack,
-    Publish: _publish,
-    Puback: _ack(0x40),
-    Pubrec: _ack(0x50),
-    Pubrel: _ack(0x62),
-    Pubcomp: _ack(0x70),
-    Subscribe: _subscribe,
-    Suback: _suback,
-    Unsubscribe: _unsubscribe,
-    Unsuback: _unsuback,
-    Pingreq: lambda _packet, _version: b"\xc0\0",
-    Pingresp: lambda _packet, _version: b"\xd0\0",
-    Disconnect: _disconnect,
-    Auth: _auth,
+    p.Connect: _connect,
+    p.Connack: _connack,
+    p.Publish: _publish,
+    p.Puback: _ack(0x40),
+    p.Pubrec: _ack(0x50),
+    p.Pubrel: _ack(0x62),
+    p.Pubcomp: _ack(0x70),
+    p.Subscribe: _subscribe,
+    p.Suback: _suback,
+    p.Unsubscribe: _unsubscribe,
+    p.Unsuback: _unsuback,
+    p.Pingreq: lambda _packet, _version: b"\xc0\0",
+    p.Pingresp: lambda _packet, _version: b"\xd0\0",
+    p.Disconnect: _disconnect,
+    p.Auth: _auth,
 }
 
 
 LONGEST = 300
 """Characters of a reason string; what clients sent may be in it."""
 
-Answer: TypeAlias = Connack | Disconnect | Auth | Puback | Suback | Unsuback
+Answer: TypeAlias = p.Connack | p.Disconnect | p.Auth | p.Puback | p.Suback | p.Unsuback
 
 
 def explained(packet: Answer, why: str, asked: Properties) -> bytes:
@@ -208,7 +190,7 @@ def explained(packet: Answer, why: str, asked: Properties) -> bytes:
     ([MQTT-3.2.2-20]).
     Empty if the client takes nothing so large ([MQTT-3.1.2-24]).
     """
-    always = isinstance(packet, Connack | Disconnect)
+    always = isinstance(packet, p.Connack | p.Disconnect)
     if why and (always or asked.request_problem_information != 0):
         properties = msgspec.structs.replace(packet.properties, reason_string=why[:LONGEST])
         data = encode(msgspec.structs.replace(packet, properties=properties), V5)
@@ -217,7 +199,7 @@ def explained(packet: Answer, why: str, asked: Properties) -> bytes:
     data = encode(packet, V5)
     if fits(data, asked):
         return data
-    if isinstance(packet, Connack | Disconnect) and packet.reason >= 0x80:
+    if isinstance(packet, p.Connack | p.Disconnect) and packet.reason >= 0x80:
         # What it says besides is of less use than the reason itself.
         data = encode(msgspec.structs.replace(packet, properties=NONE), V5)
     return data if fits(data, asked) else b""

@@ -23,7 +23,7 @@ from gossamer.mqtt.connection.certificates import user_of
 from gossamer.mqtt.flow.backpressure import Bucket
 from gossamer.supervisor import Port
 
-__all__ = ["Entrance", "ListenerLimits", "Room", "Shedding", "is_within"]
+__all__ = ["Entrance", "Room", "Shedding", "is_within"]
 
 log = structlog.get_logger(__name__)
 
@@ -66,49 +66,8 @@ class Room:
         return self.limit is not None and self.taken >= self.limit
 
 
-class ListenerLimits:
-    """Who may still come in at one listener."""
-
-    __slots__ = ("_config", "_connects", "_room", "connections", "pending")
-
-    def __init__(self, config: ListenerConfig, room: Room | None = None) -> None:
-        self._config = config
-        self._room = room or Room()
-        self._connects = Bucket(config.max_connect_rate) if config.max_connect_rate else None
-        self.connections = 0
-        """Open now, those that are pending too."""
-        self.pending = 0
-        """Not let in yet."""
-
-    def enter(self, now: float) -> str | None:
-        """Count a new connection in; what speaks against it, if anything does."""
-        if self.connections >= self._config.max_connections:
-            return "connections"
-        if self._room.is_full:
-            return "descriptors"
-        if self.pending >= self._config.max_pending:
-            return "pending"
-        if self._connects is not None and not self._connects.admit(now):
-            return "connect_rate"
-        self.connections += 1
-        self.pending += 1
-        self._room.taken += 1
-        return None
-
-    def admitted(self) -> None:
-        """One that was pending is let in."""
-        self.pending -= 1
-
-    def leave(self, *, admitted: bool) -> None:
-        """One is gone."""
-        self.connections -= 1
-        self._room.taken -= 1
-        if not admitted:
-            self.pending -= 1
-
-
-class Entrance(ListenerLimits):
-    """Lets connections in by address and number, and counts them.
+class Entrance:
+    """One listener as its connections see it: lets them in by address and number, and counts them.
 
     ``refusals`` counts by listener and reason, ``decisions`` as ``Access`` does.
     """
@@ -127,18 +86,51 @@ class Entrance(ListenerLimits):
         self.max_packet = config.max_packet_size or max_packet
         self.adopt: Callable[[Port], bool | None]
         """Makes a channel a process under the listener; not when there are too many already."""
-        super().__init__(config, room)
+        self._config = config
         self._name = name
+        self._room = room
         self._now = now
         self._refusals = refusals
         self._decisions = decisions
+        self._connects = Bucket(config.max_connect_rate) if config.max_connect_rate else None
+        self.connections = 0
+        """Open now, those that are pending too."""
+        self.pending = 0
+        """Not let in yet."""
 
     def let_in(self) -> bool:
         """Count a connection in; False when there are too many already."""
-        refused = self.enter(self._now())
+        refused = self._against(self._now())
         if refused is not None:
             self.full(refused)
-        return refused is None
+            return False
+        self.connections += 1
+        self.pending += 1
+        self._room.taken += 1
+        return True
+
+    def _against(self, now: float) -> str | None:
+        """What speaks against one connection more, if anything does."""
+        if self.connections >= self._config.max_connections:
+            return "connections"
+        if self._room.is_full:
+            return "descriptors"
+        if self.pending >= self._config.max_pending:
+            return "pending"
+        if self._connects is not None and not self._connects.admit(now):
+            return "connect_rate"
+        return None
+
+    def admitted(self) -> None:
+        """One that was pending is let in."""
+        self.pending -= 1
+
+    def leave(self, *, admitted: bool) -> None:
+        """One is gone."""
+        self.connections -= 1
+        self._room.taken -= 1
+        if not admitted:
+            self.pending -= 1
 
     def refused(self, why: str) -> None:
         """A connection is not let in; counted by ``why``, which has few values."""

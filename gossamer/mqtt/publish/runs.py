@@ -60,7 +60,7 @@ def runs(data: bytes, pos: int, source: Source, *, local: bool = False) -> Itera
         if stop > end:
             break
         plan: Any = None
-        if first in (QOS0, QOS1):
+        if first & 0xFD == QOS0:
             topic_end = at + 2 + (data[at] << 8 | data[at + 1]) if stop - at > 2 else end
             body = topic_end + (first & 2)
             # Topic aliases and properties are for the codec, and so are topics of the server.

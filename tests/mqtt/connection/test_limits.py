@@ -1,26 +1,45 @@
 """What one listener takes: connections, messages a second, bytes a packet."""
 
+from collections import Counter
+
 import pytest
 
 from gossamer.config import ListenerConfig
 from gossamer.mqtt import ReasonCode
 from gossamer.mqtt.codec import packets as p
-from gossamer.mqtt.connection.limits import ListenerLimits, Room
+from gossamer.mqtt.connection.limits import Entrance, Room
 from gossamer.mqtt.flow.backpressure import Bucket
+
+
+class Counting(Entrance):
+    """An entrance at one moment, which says why it lets nobody in."""
+
+    def __init__(self, room=None, **options):
+        self.why = Counter()
+        config = ListenerConfig(**options)
+        room = room or Room()
+        super().__init__(
+            config, "tcp", room, max_packet=1, now=lambda: 0.0, refusals=self.why, decisions=Counter()
+        )
+
+    def enter(self):
+        self.why.clear()
+        self.let_in()
+        return next((reason for _, reason in self.why), None)
 
 
 def test_listeners_share_the_descriptors_of_their_process():
     """And leave some: the node needs them for itself."""
     assert [Room(n).limit for n in (None, 100, 1024, 20_000)] == [None, 50, 512, 19_488]
     room = Room(8)
-    one, other = (ListenerLimits(ListenerConfig(), room) for _ in range(2))
-    assert [limits.enter(0.0) for limits in (one, other, one, other, one, other)] == [
+    one, other = Counting(room), Counting(room)
+    assert [limits.enter() for limits in (one, other, one, other, one, other)] == [
         *[None] * 4,
         *["descriptors"] * 2,
     ]
     other.leave(admitted=False)
-    assert one.enter(0.0) is None
-    assert other.enter(0.0) == "descriptors"
+    assert one.enter() is None
+    assert other.enter() == "descriptors"
 
 
 def test_a_bucket_lends_no_more_than_a_second():
@@ -32,15 +51,15 @@ def test_a_bucket_lends_no_more_than_a_second():
 
 
 def test_a_listener_counts_out_whom_it_counted_in():
-    limits = ListenerLimits(ListenerConfig(max_connections=3, max_pending=2, max_connect_rate=4))
-    assert [limits.enter(0.0) for _ in range(3)] == [None, None, "pending"]
+    limits = Counting(max_connections=3, max_pending=2, max_connect_rate=4)
+    assert [limits.enter() for _ in range(3)] == [None, None, "pending"]
     limits.admitted()
-    assert [limits.enter(0.0), limits.enter(0.0)] == [None, "connections"]
+    assert [limits.enter(), limits.enter()] == [None, "connections"]
     limits.leave(admitted=True)
     limits.leave(admitted=False)
-    assert [limits.enter(0.0), limits.enter(0.0)] == [None, "pending"]
+    assert [limits.enter(), limits.enter()] == [None, "pending"]
     limits.leave(admitted=False)
-    assert limits.enter(0.0) == "connect_rate"
+    assert limits.enter() == "connect_rate"
 
 
 async def test_who_sends_too_fast_is_read_from_more_slowly(make_world):
