@@ -280,12 +280,10 @@ async def test_a_disc_that_takes_no_writes_refuses_them_and_recovers(
     async with host("a", disc=Disc(path), disc_retry=0.02) as a:
         table = await a.store.create_table("t", storage="disc_copies")
         memory = await a.store.create_table("m")
-        handle = a.store._disc
-        assert handle is not None
-        assert handle.file is not None
+        handle: Any = a.store._disc
+        conn = handle.file._conn
         table.write("first", 1)
         await table.durable()
-        conn = handle.file._conn
         await handle.run(conn.execute, f"PRAGMA {ill}")
         table.write("big", "x" * 100_000)
         with pytest.raises(error, match=advice):

@@ -42,8 +42,6 @@ from gossamer.mnesia_like.shared.versions import (
 from gossamer.mnesia_like.values import Key, Value, canonical, encode_key, encode_value
 
 __all__ = ["Discarded", "Shared", "Version"]
-
-
 _MISSING: Any = object()
 
 
@@ -342,7 +340,6 @@ class Shared:
         self._let_go(key)
         if value:
             self.burial.pardon(key)
-        if value:
             self.rows[key] = value[0]
         else:
             self.rows.pop(key, None)
