@@ -1,6 +1,5 @@
 """The underlay: who is in the cluster, told by gossip."""
 
-from gossamer.gossip.limits import MetadataTooLargeError
 from gossamer.gossip.member import (
     ForcedOut,
     LinkEvidence,
@@ -14,11 +13,12 @@ from gossamer.gossip.member import (
     MemberSuspect,
     MemberUp,
     MemberUpdated,
+    MetadataTooLargeError,
     NameConflict,
     PartitionHint,
     Status,
 )
-from gossamer.gossip.requests import ForceLeave, Join, Keys, Leave, Subscribe, UpdateMetadata, subscribe
+from gossamer.gossip.requests import ForceLeave, Join, Keys, Leave, UpdateMetadata
 from gossamer.gossip.server import GossipServer
 from gossamer.gossip.steps import JoinResult
 from gossamer.gossip.swim.hints import explain
@@ -59,11 +59,9 @@ __all__ = [
     "PacketRejected",
     "PartitionHint",
     "Status",
-    "Subscribe",
     "Swim",
     "UpdateMetadata",
     "cluster_key",
     "explain",
     "local_host",
-    "subscribe",
 ]

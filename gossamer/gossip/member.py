@@ -16,9 +16,11 @@ import msgspec
 from msgspec import Meta
 from swimprotocol.status import Status
 
+from gossamer.errors import UsageError
 from gossamer.network import Address
 
 __all__ = [
+    "MAX_METADATA",
     "MAX_NUMBER",
     "ForcedOut",
     "LinkEvidence",
@@ -32,14 +34,18 @@ __all__ = [
     "MemberSuspect",
     "MemberUp",
     "MemberUpdated",
+    "MetadataTooLargeError",
     "NameConflict",
     "PartitionHint",
     "Status",
+    "check_metadata",
 ]
 
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
 Port = Annotated[int, Meta(ge=0, le=65535)]
 MAX_NUMBER = 2**53
+MAX_METADATA = 512
+"""Bytes, encoded. The smallest ``cluster.gossip.mtu`` has room for as much and a full member record."""
 Number = Annotated[int, Meta(ge=0, le=MAX_NUMBER)]
 
 
@@ -57,6 +63,24 @@ class MemberMetadata(msgspec.Struct, frozen=True, array_like=True):
     services: tuple[str, ...] = ()
     version: Annotated[str, Meta(max_length=64)] = ""
     pid: Number = 0
+
+
+class MetadataTooLargeError(UsageError):
+    """Metadata of a member that no packet has room for."""
+
+    def __init__(self, *, got: int) -> None:
+        self.got = got
+        super().__init__(
+            f"member metadata: got {got} bytes encoded, expected at most {MAX_METADATA}; "
+            "name fewer services or ports"
+        )
+
+
+def check_metadata(metadata: MemberMetadata) -> None:
+    """Raise MetadataTooLargeError where a packet has no room for ``metadata``."""
+    size = len(msgspec.msgpack.encode(metadata))
+    if size > MAX_METADATA:
+        raise MetadataTooLargeError(got=size)
 
 
 @dataclass(frozen=True, slots=True)

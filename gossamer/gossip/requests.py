@@ -12,9 +12,8 @@ from msgspec import Struct
 
 from gossamer.gossip.member import MemberMetadata
 from gossamer.network import Address
-from gossamer.supervisor import Destination, cast
 
-__all__ = ["ForceLeave", "Join", "Keys", "Leave", "Subscribe", "UpdateMetadata", "subscribe"]
+__all__ = ["ForceLeave", "Join", "Keys", "Leave", "UpdateMetadata"]
 
 
 class Join(Struct, frozen=True):
@@ -58,14 +57,3 @@ class Keys(Struct, frozen=True):
 
     action: Literal["list", "install", "use", "remove"]
     key: bytes | str = ""
-
-
-class Subscribe(Struct, frozen=True):
-    """Cast: send membership events to ``subscriber``, beginning with a MemberUp for each live member."""
-
-    subscriber: Destination
-
-
-def subscribe(server: Destination, subscriber: Destination) -> None:
-    """Have membership events sent to a process; by registered name it survives that process's restarts."""
-    cast(server, Subscribe(subscriber))

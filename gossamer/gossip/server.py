@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -33,18 +33,14 @@ from gossamer.gossip.member import (
     NameConflict,
     PartitionHint,
 )
-from gossamer.gossip.requests import ForceLeave, Join, Keys, Leave, Subscribe, UpdateMetadata
+from gossamer.gossip.requests import ForceLeave, Join, Keys, Leave, UpdateMetadata
 from gossamer.gossip.steps import (
     Answer,
     Emit,
-    EvidenceSeen,
-    ForceLeaveRequested,
     Input,
-    JoinRequested,
-    LeaveRequested,
-    MetadataChanged,
     OpenStream,
     ReplyStream,
+    Requested,
     SendPacket,
     StreamFailed,
     Tick,
@@ -92,7 +88,7 @@ class GossipServer(GenServer):
     """Membership of one node. Start it under the node's supervisor, with the node's view.
 
     Calls: :class:`Join`, :class:`Leave`, :class:`ForceLeave`, :class:`UpdateMetadata`, :class:`Keys`. Casts:
-    :class:`Subscribe`, :class:`LinkEvidence`, :class:`LoopLag`. ``subscribers`` (registered names, best) get
+    :class:`LinkEvidence`, :class:`LoopLag`. ``subscribers`` (registered names, best) get
     every event from the first on. ``key_file`` keeps changes of the keys; what it holds is the keyring.
     """
 
@@ -105,7 +101,6 @@ class GossipServer(GenServer):
         network: Network,
         clock: Clock,
         view: MembershipView,
-        advertise: str = "",
         rng: random.Random | None = None,
         settings: GossipConfig | None = None,
         subscribers: Sequence[Destination] = (),
@@ -137,25 +132,25 @@ class GossipServer(GenServer):
             clock=clock,
             identity=self._identity,
             counters=view.counters,
-            settings=self._settings,
             deliver=self._feed,
         )
         bound = await self._courier.open(self._identity.address)
-        self._swim = self._revive(metadata, advertised(bind, advertise, bound=bound))
+        self._swim = self._revive(metadata, advertised(bind, bound))
         self._arm()
 
     # ---- requests ---------------------------------------------------------------------------------------
 
     async def handle_call(self, request: Any, caller: Caller) -> Reply | NoReply:
         match request:
-            case Join(addresses):
-                self._feed(JoinRequested(self._caller(caller), tuple((h, p) for h, p in addresses)))
-            case Leave(returning):
-                self._feed(LeaveRequested(self._caller(caller), returning))
-            case ForceLeave(name, final):
-                self._feed(ForceLeaveRequested(self._caller(caller), name, final))
-            case UpdateMetadata(metadata):
-                return self._try(lambda: self._feed(MetadataChanged(metadata)))
+            case Join() | Leave() | ForceLeave() | UpdateMetadata():
+                self._tokens += 1
+                self._callers[self._tokens] = caller
+                try:
+                    self._feed(Requested(self._tokens, request))
+                except UsageError as error:
+                    # A caller's mistake is the answer, not the end of the server.
+                    del self._callers[self._tokens]
+                    return Reply(error)
             case Keys(action, key):
                 return await self._change_keys(action, key)
             case _:
@@ -163,16 +158,10 @@ class GossipServer(GenServer):
         return NoReply()
 
     async def handle_cast(self, request: Any) -> None:
-        match request:
-            case LinkEvidence() | LoopLag():
-                self._feed(EvidenceSeen(request))
-            case Subscribe(subscriber):
-                self._subscribers[subscriber] = None
-                for member in self._view.members()[1:]:
-                    if member.status.name != "OFFLINE":
-                        send(subscriber, MemberUp(member))
-            case _:
-                await super().handle_cast(request)
+        if isinstance(request, LinkEvidence | LoopLag):
+            self._feed(request)
+        else:
+            await super().handle_cast(request)
 
     async def handle_info(self, message: Any) -> Stop | None:
         if isinstance(message, Exit):
@@ -187,18 +176,6 @@ class GossipServer(GenServer):
         if self._timer is not None:
             self._timer.cancel()
         self._courier.close()
-
-    def _try(self, change: Callable[[], object]) -> Reply:
-        """A caller's mistake is the answer, not the end of the server."""
-        try:
-            return Reply(change())
-        except UsageError as error:
-            return Reply(error)
-
-    def _caller(self, caller: Caller) -> int:
-        self._tokens += 1
-        self._callers[self._tokens] = caller
-        return self._tokens
 
     async def _change_keys(self, action: str, key: bytes | str) -> Reply:
         """Kept first, so that a node that dies now comes back with what it has said it has."""

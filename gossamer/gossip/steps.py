@@ -9,23 +9,21 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
-from gossamer.gossip.member import LinkEvidence, LoopLag, MemberEvent, MemberMetadata
+from gossamer.gossip.member import LinkEvidence, LoopLag, MemberEvent
+from gossamer.gossip.requests import ForceLeave, Join, Leave, UpdateMetadata
 from gossamer.network import Address
 
 __all__ = [
+    "STREAM_TIMEOUT",
     "Action",
     "Answer",
     "Emit",
-    "EvidenceSeen",
-    "ForceLeaveRequested",
     "Input",
-    "JoinRequested",
     "JoinResult",
-    "LeaveRequested",
-    "MetadataChanged",
     "OpenStream",
     "PacketReceived",
     "ReplyStream",
+    "Requested",
     "SendPacket",
     "StreamFailed",
     "StreamReplied",
@@ -34,6 +32,7 @@ __all__ = [
 ]
 
 Token = Hashable
+STREAM_TIMEOUT = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,41 +78,11 @@ class StreamFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class JoinRequested:
-    """Answered with a :class:`JoinResult`."""
+class Requested:
+    """This node's own side asks for something; what it gets is an :class:`Answer` to the token."""
 
     token: Token
-    addresses: tuple[Address, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LeaveRequested:
-    """Answered with None once the leave had time to spread; ``returning``: down for the others, not gone."""
-
-    token: Token
-    returning: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ForceLeaveRequested:
-    """Answered with True, or False where no such member is known.
-
-    ``final`` False: one that is down is removed until it says that it lives.
-    """
-
-    token: Token
-    name: str
-    final: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class EvidenceSeen:
-    evidence: LinkEvidence | LoopLag
-
-
-@dataclass(frozen=True, slots=True)
-class MetadataChanged:
-    metadata: MemberMetadata
+    request: Join | Leave | ForceLeave | UpdateMetadata
 
 
 Input = (
@@ -122,11 +91,9 @@ Input = (
     | StreamRequested
     | StreamReplied
     | StreamFailed
-    | JoinRequested
-    | LeaveRequested
-    | ForceLeaveRequested
-    | EvidenceSeen
-    | MetadataChanged
+    | Requested
+    | LinkEvidence
+    | LoopLag
 )
 
 

@@ -13,17 +13,15 @@ from dataclasses import dataclass, field
 
 from gossamer.config import GossipConfig
 from gossamer.gossip.member import LinkEvidence, MemberEvent, MemberMetadata, Status
+from gossamer.gossip.requests import ForceLeave, Join, Leave
 from gossamer.gossip.steps import (
     Answer,
     Emit,
-    EvidenceSeen,
-    ForceLeaveRequested,
     Input,
-    JoinRequested,
-    LeaveRequested,
     OpenStream,
     PacketReceived,
     ReplyStream,
+    Requested,
     SendPacket,
     StreamFailed,
     StreamReplied,
@@ -122,9 +120,7 @@ class Swarm:
         host.running = False
         host.host_up = not power
         for other in links:
-            self._later(
-                0.002, lambda other=other: self.give(other, EvidenceSeen(LinkEvidence(host.name, "reset")))
-            )
+            self._later(0.002, lambda other=other: self.give(other, LinkEvidence(host.name, "reset")))
 
     def freeze(self, host: Host, seconds: float) -> None:
         host.frozen_until = self.now + seconds
@@ -132,13 +128,14 @@ class Swarm:
 
     def join(self, host: Host, *seeds: Host | Address) -> None:
         addresses = tuple(s.address if isinstance(s, Host) else s for s in seeds)
-        self.give(host, JoinRequested("join", addresses))
+        self.give(host, Requested("join", Join(addresses)))
 
     def leave(self, host: Host, *, returning: bool = False) -> None:
-        self.give(host, LeaveRequested("leave", returning))
+        self.give(host, Requested("leave", Leave(returning)))
 
-    def force_leave(self, host: Host, name: str) -> None:
-        self.give(host, ForceLeaveRequested("force", name))
+    def force_leave(self, host: Host, name: str, *, final: bool = True) -> object:
+        self.give(host, Requested("force", ForceLeave(name, final)))
+        return host.answers["force"]
 
     def split(self, *groups: Iterable[Host]) -> None:
         """Only hosts of one group reach each other."""

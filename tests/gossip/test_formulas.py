@@ -7,12 +7,11 @@ import random
 import pytest
 
 from gossamer.gossip.member import MemberMetadata
-from gossamer.gossip.swim.awareness import Awareness
 from gossamer.gossip.swim.broadcast import BroadcastQueue, retransmit_limit
+from gossamer.gossip.swim.core import Timers
+from gossamer.gossip.swim.lifeguard import Awareness, Suspicion, suspicion_bounds
 from gossamer.gossip.swim.prober import RoundRobin
-from gossamer.gossip.swim.suspicion import Suspicion, suspicion_bounds
 from gossamer.gossip.swim.table import ALIVE, DOWN, Entry, MemberTable
-from gossamer.gossip.swim.timers import Timers
 from gossamer.gossip.wire import Alive
 
 
@@ -35,7 +34,7 @@ def test_suspicion_never_ends_before_the_floor() -> None:
     [(3, 0, 30.0), (3, 1, 16.0), (3, 2, 7.81), (3, 3, 2.0), (3, 9, 2.0), (1, 1, 2.0)],
 )
 def test_confirmations_shrink_a_suspicion(needed: int, confirmers: int, expected: float) -> None:
-    suspicion = Suspicion("accuser", now=100, minimum=2, maximum=30, needed=needed)
+    suspicion = Suspicion("accuser", started=100, minimum=2, maximum=30, needed=needed)
     for number in range(confirmers):
         suspicion.confirm(f"confirmer{number}")
     assert suspicion.timeout() == pytest.approx(expected, abs=0.01)
@@ -43,7 +42,7 @@ def test_confirmations_shrink_a_suspicion(needed: int, confirmers: int, expected
 
 
 def test_a_confirmer_counts_once_and_the_accuser_never() -> None:
-    suspicion = Suspicion("accuser", now=0, minimum=2, maximum=30, needed=3)
+    suspicion = Suspicion("accuser", started=0, minimum=2, maximum=30, needed=3)
     assert [suspicion.confirm(name) for name in ("accuser", "b", "b", "c", "d", "e")] == [
         False,
         True,
@@ -55,34 +54,34 @@ def test_a_confirmer_counts_once_and_the_accuser_never() -> None:
 
 
 def test_hard_evidence_counts_as_every_confirmation() -> None:
-    suspicion = Suspicion("accuser", now=0, minimum=2, maximum=30, needed=3)
+    suspicion = Suspicion("accuser", started=0, minimum=2, maximum=30, needed=3)
     assert suspicion.confirm("accuser", hard=True)
     assert suspicion.timeout() == 2
     assert not suspicion.confirm("accuser", hard=True)
 
 
 def test_without_a_third_opinion_soft_evidence_gets_twice_the_minimum() -> None:
-    assert Suspicion("a", now=0, minimum=2, maximum=30, needed=0).timeout() == 4
-    assert Suspicion("a", now=0, minimum=2, maximum=30, needed=0, hard=True).timeout() == 2
+    assert Suspicion("a", started=0, minimum=2, maximum=30, needed=0).timeout() == 4
+    assert Suspicion("a", started=0, minimum=2, maximum=30, needed=0, hard=True).timeout() == 2
 
 
 def test_where_all_there_are_agree_the_minimum_is_enough():
     """As in a cluster of three, where one other can confirm."""
-    suspicion = Suspicion("a", now=0, minimum=2, maximum=30, needed=1, few=True)
+    suspicion = Suspicion("a", started=0, minimum=2, maximum=30, needed=1, few=True)
     assert suspicion.timeout() == 4
     suspicion.confirm("b")
     assert suspicion.timeout() == 2
 
 
 def test_a_refused_connection_has_a_floor_of_its_own():
-    suspicion = Suspicion("a", now=0, minimum=2, maximum=30, needed=3, refused=0.5)
+    suspicion = Suspicion("a", started=0, minimum=2, maximum=30, needed=3, refused=0.5)
     assert suspicion.timeout() == 30
     suspicion.confirm("a", hard=True)
     assert suspicion.timeout() == 0.5
 
 
 def test_time_this_process_lost_is_given_back() -> None:
-    suspicion = Suspicion("a", now=10, minimum=2, maximum=30, needed=0)
+    suspicion = Suspicion("a", started=10, minimum=2, maximum=30, needed=0)
     suspicion.extend(3)
     assert suspicion.deadline() == 17
 
@@ -213,7 +212,7 @@ def test_packets_to_one_receiver_do_not_repeat_each_other() -> None:
 
 def test_where_nobody_is_left_to_confirm_the_wait_is_that_of_a_small_cluster() -> None:
     """And where somebody is back, it is the long one again."""
-    suspicion = Suspicion("a", now=0, minimum=2, maximum=30, needed=2)
+    suspicion = Suspicion("a", started=0, minimum=2, maximum=30, needed=2)
     assert suspicion.timeout() == 30
     suspicion.witnesses = 1
     assert suspicion.timeout() == 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,9 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gossamer.config import GossipConfig
-from gossamer.gossip.limits import MetadataTooLargeError
-from gossamer.gossip.member import MemberMetadata
-from gossamer.gossip.steps import PacketReceived, StreamReplied, StreamRequested
+from gossamer.gossip.member import MemberMetadata, MetadataTooLargeError
+from gossamer.gossip.requests import Join
+from gossamer.gossip.steps import (
+    Answer,
+    JoinResult,
+    OpenStream,
+    PacketReceived,
+    Requested,
+    StreamReplied,
+    StreamRequested,
+)
 from gossamer.gossip.swim.swim import Swim
 from gossamer.gossip.transport.keyring import (
     OVERHEAD,
@@ -237,13 +246,13 @@ def test_a_host_name_in_a_record_is_rejected(host: str) -> None:
         decode(compound([encode(Alive("x", ID, host, 1, 1, MemberMetadata("x")))]))
 
 
-def machine() -> Swim:
+def machine(**metadata: Any) -> Swim:
     return Swim(
         id=ID,
         name="me",
         address=("10.0.0.1", 7946),
         incarnation=5,
-        metadata=MemberMetadata("me"),
+        metadata=MemberMetadata("me", **metadata),
         settings=GossipConfig(),
         rng=random.Random(1),
         now=0,
@@ -273,10 +282,8 @@ def test_any_sequence_of_valid_messages_leaves_the_machine_working(said: list[tu
 
 
 def test_a_malformed_answer_ends_the_join_it_belongs_to() -> None:
-    from gossamer.gossip.steps import Answer, JoinRequested, JoinResult, OpenStream
-
     swim = machine()
-    actions = swim.step(JoinRequested("t", (("10.0.0.2", 7946),)), 1)
+    actions = swim.step(Requested("t", Join((("10.0.0.2", 7946),))), 1)
     opened = [action for action in actions if isinstance(action, OpenStream)]
     with pytest.raises(PacketRejected):
         swim.step(StreamReplied(opened[0].token, OTHER, b"\xff"), 1.1)
@@ -294,16 +301,7 @@ def test_frames_are_collected_and_bounded() -> None:
 def test_metadata_is_bounded() -> None:
     ports = {f"service-number-{n}": 65535 for n in range(30)}
     with pytest.raises(MetadataTooLargeError, match="512"):
-        Swim(
-            id=ID,
-            name="me",
-            address=("10.0.0.1", 1),
-            incarnation=1,
-            metadata=MemberMetadata("me", ports=ports),
-            settings=GossipConfig(),
-            rng=random.Random(1),
-            now=0,
-        )
+        machine(ports=ports)
 
 
 def test_a_peer_may_say_more_than_we_understand() -> None:

@@ -3,22 +3,8 @@
 from __future__ import annotations
 
 from gossamer.gossip import ForcedOut, MemberLeft, MemberUp
-from gossamer.gossip.steps import ForceLeaveRequested
 from gossamer.gossip.swim.table import REMOVED
-from tests.gossip.swarm import Host, Swarm
-
-
-def grow(swarm: Swarm, size: int) -> list[Host]:
-    hosts = [swarm.start(f"node{number}") for number in range(1, size + 1)]
-    for host in hosts[1:]:
-        swarm.join(host, hosts[0])
-    assert swarm.run(10, until=swarm.complete)
-    return hosts
-
-
-def remove(swarm: Swarm, host: Host, name: str) -> object:
-    swarm.give(host, ForceLeaveRequested("remove", name, final=False))
-    return host.answers["remove"]
+from tests.gossip.swarm import Swarm, grow
 
 
 def test_a_dead_member_is_removed_from_every_table_and_not_probed_any_more() -> None:
@@ -26,18 +12,18 @@ def test_a_dead_member_is_removed_from_every_table_and_not_probed_any_more() -> 
     hosts = grow(swarm, 4)
     swarm.kill(hosts[3])
     swarm.run(10)
-    assert remove(swarm, hosts[0], "node4") is True
+    assert swarm.force_leave(hosts[0], "node4", final=False) is True
     swarm.run(5)
     for host in hosts[:3]:
         assert [event.member.removed for _, event in host.saw(MemberLeft)] == [True]
         assert host.swim.table.down == []
-    assert remove(swarm, hosts[0], "node4") is False
+    assert swarm.force_leave(hosts[0], "node4", final=False) is False
 
 
 def test_a_member_that_lives_is_not_removed() -> None:
     swarm = Swarm(seed=7)
     hosts = grow(swarm, 3)
-    assert remove(swarm, hosts[0], "node3") is False
+    assert swarm.force_leave(hosts[0], "node3", final=False) is False
     swarm.run(3)
     assert swarm.complete()
 
@@ -47,8 +33,8 @@ def test_who_was_removed_behind_a_split_is_a_member_again_once_it_ends() -> None
     hosts = grow(swarm, 5)
     swarm.split(hosts[:3], hosts[3:])
     swarm.run(15)
-    assert remove(swarm, hosts[0], "node4") is True
-    assert remove(swarm, hosts[0], "node5") is True
+    assert swarm.force_leave(hosts[0], "node4", final=False) is True
+    assert swarm.force_leave(hosts[0], "node5", final=False) is True
     swarm.run(5)
     assert all(host.swim.table.get("node5").state == REMOVED for host in hosts[:3])  # type: ignore[union-attr]
     before = len(hosts[3].events)
@@ -64,7 +50,7 @@ def test_a_removed_member_that_starts_anew_is_a_member() -> None:
     hosts = grow(swarm, 3)
     swarm.kill(hosts[2])
     swarm.run(10)
-    remove(swarm, hosts[0], "node3")
+    swarm.force_leave(hosts[0], "node3", final=False)
     swarm.run(2)
     fresh = swarm.start("node3")
     swarm.join(fresh, hosts[1])

@@ -17,7 +17,8 @@ from gossamer.gossip.member import (
     PartitionHint,
     Status,
 )
-from gossamer.gossip.steps import EvidenceSeen, JoinResult, MetadataChanged, Tick
+from gossamer.gossip.requests import UpdateMetadata
+from gossamer.gossip.steps import JoinResult, Requested, Tick
 from tests.gossip.swarm import SEEDS, Swarm, grow
 
 
@@ -160,7 +161,7 @@ def test_who_stops_refutes_none_of_the_repetitions_of_its_own_goodbye(loss: floa
     hosts = grow(swarm, 6)
     # What it says of itself last is on its way still when it says goodbye.
     metadata = MemberMetadata("node3", creation=1, ports={"mqtt": 1884})
-    swarm.give(hosts[2], MetadataChanged(metadata))
+    swarm.give(hosts[2], Requested("metadata", UpdateMetadata(metadata)))
     swarm.leave(hosts[2], returning=True)
     swarm.leave(hosts[4], returning=True)
     swarm.run(1.1)
@@ -187,8 +188,7 @@ def test_force_leave_removes_the_dead_and_throws_out_the_living() -> None:
     assert [event.by for _, event in hosts[3].saw(ForcedOut)] == ["node1"]
     assert hosts[3].swim.aloof
     assert all(set(host.swim.table.live) | {host.name} == {"node1", "node2", "node3"} for host in hosts[:3])
-    swarm.force_leave(hosts[0], "nobody")
-    assert hosts[0].answers["force"] is False
+    assert swarm.force_leave(hosts[0], "nobody") is False
 
 
 def test_the_younger_of_two_nodes_with_one_name_has_to_go() -> None:
@@ -298,12 +298,12 @@ def test_a_loop_that_ran_late_makes_this_node_wait_longer_before_it_accuses() ->
     swarm.run(5)
     node = hosts[2]
     assert node.swim.awareness.score == 0
-    swarm.give(node, EvidenceSeen(LoopLag(0.05)))
+    swarm.give(node, LoopLag(0.05))
     assert node.swim.awareness.score == 0
     for expected in (1, 2):
         swarm.run(0.3, until=lambda: False)
         score = node.swim.awareness.score
-        swarm.give(node, EvidenceSeen(LoopLag(0.2)))
+        swarm.give(node, LoopLag(0.2))
         assert node.swim.awareness.score == score + 1 <= expected
     swarm.run(10)
     assert node.swim.awareness.score == 0
@@ -319,7 +319,7 @@ def test_one_stall_counts_once_whoever_notices_it() -> None:
     swarm.run(0.601)
     score = node.swim.awareness.score
     assert score >= 1
-    swarm.give(node, EvidenceSeen(LoopLag(0.6)))
+    swarm.give(node, LoopLag(0.6))
     assert node.swim.awareness.score == score
 
 

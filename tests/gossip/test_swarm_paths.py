@@ -11,7 +11,6 @@ from gossamer.gossip.member import (
     MemberUp,
     PartitionHint,
 )
-from gossamer.gossip.steps import EvidenceSeen
 from gossamer.gossip.swim.hints import explain
 from tests.gossip.swarm import SEEDS, Swarm, grow
 
@@ -71,7 +70,7 @@ def test_a_link_that_breaks_convicts_nobody_who_answers() -> None:
         victim = hosts[turn % 8]
         for host in hosts:
             if host is not victim:
-                swarm.give(host, EvidenceSeen(LinkEvidence(victim.name, "reset")))
+                swarm.give(host, LinkEvidence(victim.name, "reset"))
         swarm.run(1)
     assert [event for host in hosts for event in host.saw(MemberSuspect)] == []
 

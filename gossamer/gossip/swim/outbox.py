@@ -9,7 +9,7 @@ from __future__ import annotations
 from gossamer.gossip.member import MemberEvent
 from gossamer.gossip.steps import Action, Answer, Emit, OpenStream, ReplyStream, SendPacket, Token
 from gossamer.gossip.swim.broadcast import BroadcastQueue
-from gossamer.gossip.swim.table import ALIVE, LEFT, REMOVED, SUSPECT, Entry, MemberTable
+from gossamer.gossip.swim.table import ALIVE, LEFT, MAX_MEMBERS, REMOVED, SUSPECT, Entry, MemberTable
 from gossamer.gossip.transport.keyring import OVERHEAD
 from gossamer.gossip.wire import Dead, Message, Suspect, compound, encode
 from gossamer.network import Address
@@ -22,9 +22,9 @@ _ARRAY_HEAD = 3
 class Outbox:
     """The actions of the step that runs."""
 
-    def __init__(self, table: MemberTable, queue: BroadcastQueue, *, mtu: int) -> None:
+    def __init__(self, table: MemberTable, *, mtu: int) -> None:
         self._table = table
-        self._queue = queue
+        self._queue = BroadcastQueue(limit=MAX_MEMBERS + 1)
         self._room = mtu - OVERHEAD - _ARRAY_HEAD
         self._actions: list[Action] = []
         self.repeats: int | None = None

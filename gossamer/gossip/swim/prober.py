@@ -17,13 +17,9 @@ import random
 from collections.abc import Callable
 from functools import partial
 
-from gossamer.config import GossipConfig
 from gossamer.gossip.member import LinkEvidence
-from gossamer.gossip.swim.awareness import Awareness
-from gossamer.gossip.swim.hints import PartitionHints
-from gossamer.gossip.swim.outbox import Outbox
+from gossamer.gossip.swim.core import Core, Part
 from gossamer.gossip.swim.table import ALIVE, SUSPECT, Entry, MemberTable
-from gossamer.gossip.swim.timers import Timers
 from gossamer.gossip.swim.verdicts import Verdicts
 from gossamer.gossip.wire import Ack, Nack, Ping, PingRequest, Stranger, Suspect
 from gossamer.network import Address
@@ -84,35 +80,18 @@ class _Probe:
         self.refused = False
 
 
-class Prober:
-    """Runs the probes of this node and those it does for others."""
+class Prober(Part):
+    """Runs the probes of this node and those it does for others; ``exchange`` compares tables."""
 
-    def __init__(
-        self,
-        table: MemberTable,
-        outbox: Outbox,
-        timers: Timers,
-        awareness: Awareness,
-        hints: PartitionHints,
-        verdicts: Verdicts,
-        settings: GossipConfig,
-        rng: random.Random,
-    ) -> None:
-        self._table = table
-        self._outbox = outbox
-        self._timers = timers
-        self._awareness = awareness
-        self._hints = hints
+    def __init__(self, core: Core, verdicts: Verdicts, exchange: Callable[[Address, float], None]) -> None:
+        super().__init__(core)
         self._verdicts = verdicts
-        self._settings = settings
-        self._rng = rng
-        self._order = RoundRobin(table, rng)
+        self._exchange = exchange
+        self._order = RoundRobin(core.table, core.rng)
         self._probes: dict[int, _Probe] = {}
         self._probing: dict[str, int] = {}
         self._relays: dict[int, tuple[Address, int]] = {}
         self._reconnects = 0
-        self.sync: Callable[[Address, float], None] = lambda _address, _now: None
-        """Set by the owner: exchange tables with an address."""
         self.timed: Callable[[float], None] = lambda _seconds: None
         """Set by the owner: told how long each answer took that came straight from the member."""
 
@@ -128,7 +107,8 @@ class Prober:
         self._probing.clear()
         self._relays.clear()
 
-    def appeared(self, entry: Entry) -> None:
+    def appeared(self, entry: Entry, _now: float) -> None:
+        """A member is new, or back."""
         self._order.add(entry.name)
 
     # ---- our own probes ---------------------------------------------------------------------------------
@@ -346,6 +326,6 @@ class Prober:
             return
         self._reconnects += 1
         if self._reconnects % _STREAM_EVERY == 0:
-            self.sync(entry.address, now)
+            self._exchange(entry.address, now)
         else:
             self._outbox.packet(entry.address, Ping(self._rng.getrandbits(32), entry.id), entry=entry)

@@ -1,42 +1,51 @@
-"""What is said of this node itself, and what it answers: SWIM's refutation by a higher incarnation.
+"""This node's own name: what is said of this node, and who keeps the name where another life claims it.
 
-Only the node raises its own incarnation, and it does so to outbid what others hold of it. It says nothing new
-once it is leaving: what it hears then is its own goodbye, repeated. A leave that another one said
-(force-leave) cannot be refuted.
+SWIM's refutation by a higher incarnation: only the node raises its own incarnation, and it does so to outbid
+what others hold of it. It says nothing new once it is leaving: what it hears then is its own goodbye,
+repeated. A leave that another one said (force-leave) cannot be refuted.
+
+Another life that claims this node's name at another address is a *rival*. It is pinged: when it is silent, it
+was a former life or a lie, and this node outbids it. When it answers, the one that started first keeps the
+name; of two that started in the same instant the smaller id. Both come to the same verdict, so exactly one
+goes. One rival at a time; the next claim is heard again when gossip repeats it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
-from gossamer.gossip.member import MAX_NUMBER
-from gossamer.gossip.swim.awareness import Awareness
-from gossamer.gossip.swim.hints import PartitionHints
-from gossamer.gossip.swim.outbox import Outbox
-from gossamer.gossip.swim.table import ALIVE, DOWN, LEFT, SUSPECT, MemberTable
-from gossamer.gossip.wire import Alive, Dead, Suspect
+from gossamer.gossip.member import MAX_NUMBER, Member, Status
+from gossamer.gossip.swim.core import Core, Part
+from gossamer.gossip.swim.table import ALIVE, DOWN, LEFT, SUSPECT
+from gossamer.gossip.wire import Alive, Dead, Ping, Suspect
 
 __all__ = ["Refutation"]
 
 _RETURN_MEMORY = 60.0
+_RIVAL_TIMEOUT = 2.0
+_PINGS = (0.0, 0.3, 0.6)
 
 
-class Refutation:
-    """Statements under this node's own name."""
+class Refutation(Part):
+    """Statements under this node's own name.
+
+    ``forced_out`` is told who removed this node; ``give_way`` to whom the name belongs.
+    """
 
     def __init__(
-        self, table: MemberTable, outbox: Outbox, awareness: Awareness, hints: PartitionHints
+        self,
+        core: Core,
+        *,
+        forced_out: Callable[[str, float], None],
+        give_way: Callable[[Member, float], None],
     ) -> None:
-        self._table = table
-        self._outbox = outbox
-        self._awareness = awareness
-        self._hints = hints
+        super().__init__(core)
         self.leaving = False
         """Set by the owner: this node has said goodbye."""
-        self.rival: Callable[[Alive, float], None] = _nothing
-        """Set by the owner: another life claims this node's name at another address."""
-        self.forced_out: Callable[[str, float], None] = _nothing
-        """Set by the owner: this node has been removed by ``by``."""
+        self._forced_out = forced_out
+        self._give_way = give_way
+        self._rival: tuple[int, Alive] | None = None
 
     def claimed(self, said: Alive, state: int, by: str, now: float) -> bool:
         """Take a life of this node's name that was heard of, in ``state``. True when it changed something."""
@@ -45,7 +54,7 @@ class Refutation:
             if self.leaving:
                 return False
             if state == LEFT and said.incarnation >= me.incarnation:
-                self.forced_out(by, now)
+                self._forced_out(by, now)
                 return True
             if said.incarnation > me.incarnation or (state != ALIVE and said.incarnation == me.incarnation):
                 if state == DOWN:
@@ -54,7 +63,7 @@ class Refutation:
                 return True
             return False
         if state <= SUSPECT and (said.host, said.port) != (me.host, me.port):
-            self.rival(said, now)
+            self._meet(said, now)
             return False
         if said.incarnation >= me.incarnation:
             self.outbid(said.incarnation)
@@ -71,7 +80,7 @@ class Refutation:
             self._outbox.broadcast(me.name, me)
             return False
         if isinstance(said, Dead) and said.left and not said.removed:
-            self.forced_out(said.by, now)
+            self._forced_out(said.by, now)
             return True
         self._awareness.apply(1)
         if isinstance(said, Dead):
@@ -97,9 +106,47 @@ class Refutation:
         entry = self._table.get(name)
         return entry is not None and (entry.state == DOWN or now - entry.returned < _RETURN_MEMORY)
 
+    def acknowledged(self, sequence: int, sender: str, now: float) -> None:
+        """An ack that answers no probe."""
+        if self._rival is not None and self._rival[0] == sequence and self._rival[1].id == sender:
+            rival, self._rival = self._rival[1], None
+            self._resolve(rival, now)
+
     def _note_accuser(self, by: str, now: float) -> None:
         self._hints.accused(by, mutual=self.was_apart(by, now), now=now)
 
+    # ---- rivals -----------------------------------------------------------------------------------------
 
-def _nothing(_what: object, _now: float) -> None:
-    """Until the owner is wired."""
+    def _meet(self, said: Alive, now: float) -> None:
+        """Another life claims our name elsewhere: is anybody there?"""
+        if self._rival is not None:
+            return
+        sequence = self._rng.getrandbits(32)
+        self._rival = (sequence, said)
+        for delay in _PINGS:
+            self._timers.at(now + delay, partial(self._ping, sequence))
+        self._timers.at(now + _RIVAL_TIMEOUT, partial(self._silent, sequence))
+
+    def _ping(self, sequence: int, _now: float) -> None:
+        if self._rival is not None and self._rival[0] == sequence:
+            rival = self._rival[1]
+            self._outbox.packet((rival.host, rival.port), Ping(sequence, rival.id))
+
+    def _silent(self, sequence: int, _now: float) -> None:
+        if self._rival is not None and self._rival[0] == sequence:
+            rival, self._rival = self._rival[1], None
+            self._outbid_rival(rival)
+
+    def _resolve(self, rival: Alive, now: float) -> None:
+        me = self._table.me
+        if (rival.metadata.start_time, rival.id) >= (me.metadata.start_time, me.id):
+            self._outbid_rival(rival)
+            return
+        where = (rival.host, rival.port)
+        self._give_way(
+            Member(rival.id, rival.name, *where, Status.ONLINE, rival.incarnation, rival.metadata), now
+        )
+
+    def _outbid_rival(self, rival: Alive) -> None:
+        if rival.incarnation >= self._table.me.incarnation:
+            self.outbid(rival.incarnation)

@@ -6,35 +6,21 @@ that one which lives can refute. News also rides on every probe; rounds are what
 
 from __future__ import annotations
 
-import random
-
-from gossamer.config import GossipConfig
-from gossamer.gossip.limits import GOSSIP_TO_DEAD
-from gossamer.gossip.swim.outbox import Outbox
-from gossamer.gossip.swim.table import Entry, MemberTable
-from gossamer.gossip.swim.timers import Timers
+from gossamer.gossip.swim.core import Core, Part
+from gossamer.gossip.swim.table import Entry
 
 __all__ = ["Spreader"]
 
 _PACKETS_A_TARGET = 3
+GOSSIP_TO_DEAD = 30.0
+"""A down member still receives gossip for this many seconds, so that it can refute."""
 
 
-class Spreader:
+class Spreader(Part):
     """Runs the rounds of this node."""
 
-    def __init__(
-        self,
-        table: MemberTable,
-        outbox: Outbox,
-        timers: Timers,
-        settings: GossipConfig,
-        rng: random.Random,
-    ) -> None:
-        self._table = table
-        self._outbox = outbox
-        self._timers = timers
-        self._settings = settings
-        self._rng = rng
+    def __init__(self, core: Core) -> None:
+        super().__init__(core)
         self._running = False
 
     def wake(self, now: float) -> None:

@@ -3,9 +3,9 @@
 ``step(input, now)`` takes one input and returns the actions to do, in order. No clock, no I/O, no tasks; the
 only randomness is the generator passed in, and nothing iterates over a set, so one seed is one history.
 
-The parts: ``table`` stores, ``verdicts`` decides what statements do, ``refutation`` answers those about this
-node, ``prober`` asks who is there, ``syncer`` exchanges tables, ``spreader`` runs rounds, ``rivals`` settles
-who keeps a name, ``hints`` watches for partitions, ``outbox`` fills packets.
+The parts, around one ``core``: ``table`` stores, ``verdicts`` decides what statements do, ``refutation``
+answers those about this node and settles who keeps its name, ``prober`` asks who is there, ``syncer``
+exchanges tables, ``spreader`` runs rounds, ``hints`` watches for partitions, ``outbox`` fills packets.
 """
 
 from __future__ import annotations
@@ -13,47 +13,40 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 
 from gossamer.config import GossipConfig
-from gossamer.gossip.limits import LAG_THRESHOLD, MAX_MEMBERS, check_metadata
 from gossamer.gossip.member import (
     ForcedOut,
+    LinkEvidence,
     LoopLag,
     Member,
     MemberLeft,
     MemberMetadata,
     NameConflict,
     Status,
+    check_metadata,
 )
+from gossamer.gossip.requests import ForceLeave, Join, Leave, UpdateMetadata
 from gossamer.gossip.steps import (
     Action,
-    EvidenceSeen,
-    ForceLeaveRequested,
     Input,
-    JoinRequested,
-    LeaveRequested,
-    MetadataChanged,
     PacketReceived,
+    Requested,
     StreamFailed,
     StreamReplied,
     StreamRequested,
     Tick,
     Token,
 )
-from gossamer.gossip.swim.awareness import Awareness
-from gossamer.gossip.swim.broadcast import BroadcastQueue
-from gossamer.gossip.swim.hints import PartitionHints
-from gossamer.gossip.swim.outbox import Outbox
+from gossamer.gossip.swim.core import Core
 from gossamer.gossip.swim.prober import Prober
 from gossamer.gossip.swim.refutation import Refutation
-from gossamer.gossip.swim.rivals import Rivals
 from gossamer.gossip.swim.spreader import Spreader
 from gossamer.gossip.swim.syncer import Syncer
-from gossamer.gossip.swim.table import ALIVE, DOWN, LEFT, SUSPECT, Entry, MemberTable
-from gossamer.gossip.swim.timers import Timers
+from gossamer.gossip.swim.table import ALIVE, DOWN, LEFT, SUSPECT, Entry
 from gossamer.gossip.swim.verdicts import Verdicts
 from gossamer.gossip.wire import (
     Ack,
@@ -76,6 +69,9 @@ from gossamer.network import Address
 
 __all__ = ["Swim"]
 
+LAG_THRESHOLD = 0.15
+"""A timer that fires later than this says that this process, not its peers, is slow."""
+
 
 class Swim:
     """One node's membership. ``id`` is 16 hexadecimal digits, new for every life."""
@@ -93,41 +89,29 @@ class Swim:
         now: float,
     ) -> None:
         check_metadata(metadata)
+        core = Core(Alive(name, id, address[0], address[1], incarnation, metadata), settings, rng)
         self._settings = settings
-        self._rng = rng
-        me = Alive(name, id, address[0], address[1], incarnation, metadata)
-        self.table = MemberTable(me, retransmit_mult=settings.retransmit_mult)
-        self.awareness = Awareness(maximum=settings.awareness_max)
-        self._timers = Timers()
-        self._outbox = Outbox(self.table, BroadcastQueue(limit=MAX_MEMBERS + 1), mtu=settings.mtu)
-        self._hints = PartitionHints(self._outbox.emit)
-        self._own = Refutation(self.table, self._outbox, self.awareness, self._hints)
-        self._verdicts = Verdicts(
-            self.table, self._outbox, self._timers, self.awareness, self._hints, self._own, settings
-        )
-        self._prober = Prober(
-            self.table,
-            self._outbox,
-            self._timers,
-            self.awareness,
-            self._hints,
-            self._verdicts,
-            settings,
-            rng,
-        )
-        self._syncer = Syncer(
-            self.table, self._outbox, self._timers, self._hints, self._verdicts, settings, rng
-        )
-        self._spreader = Spreader(self.table, self._outbox, self._timers, settings, rng)
-        self._rivals = Rivals(self.table, self._outbox, self._timers, self._own, rng)
-        self._rivals.give_way = self._give_way
+        self.table, self.awareness = core.table, core.awareness
+        self._timers, self._outbox, self._hints = core.timers, core.outbox, core.hints
+        self._own = Refutation(core, forced_out=self._forced_out, give_way=self._give_way)
+        self._verdicts = Verdicts(core, self._own)
+        self._syncer = Syncer(core, self._verdicts)
+        self._prober = Prober(core, self._verdicts, self._syncer.exchange)
+        self._spreader = Spreader(core)
         self._verdicts.doubt = self._prober.doubt
         self._verdicts.hearsay = self._prober.hearsay
-        self._verdicts.appeared = self._appeared
-        self._verdicts.returned = self._returned
-        self._own.rival = self._rivals.meet
-        self._own.forced_out = self._forced_out
-        self._prober.sync = self._syncer.exchange
+        self._verdicts.appeared = self._prober.appeared
+        self._verdicts.returned = self._syncer.exchange
+        self._handlers: dict[type, Callable[[Any, float], None]] = {
+            Tick: self._tick,
+            PacketReceived: self._packet,
+            StreamRequested: self._stream_requested,
+            StreamReplied: self._stream_replied,
+            StreamFailed: self._stream_failed,
+            Requested: self._requested,
+            LinkEvidence: self._prober.evidence,
+            LoopLag: self._late,
+        }
         self._stalled_at = -1e9
         self._leaving: Token | None = None
         self._aloof = False
@@ -167,7 +151,7 @@ class Swim:
         if lag > LAG_THRESHOLD:
             self._stalled(lag, now)
             self._timers.run(now)
-        self._HANDLERS[type(event)](self, event, now)
+        self._handlers[type(event)](event, now)
         self._spreader.wake(now)
         return self._outbox.drain()
 
@@ -182,7 +166,7 @@ class Swim:
             entry = Entry(record.alive, state, now - record.age)
             self.table.put(entry, now)
             if state == ALIVE:
-                self._prober.appeared(entry)
+                self._prober.appeared(entry, now)
         if records:
             self._own.restate(self.table.me)
             self._spreader.at_once(now)
@@ -195,6 +179,11 @@ class Swim:
 
     def _tick(self, _event: Tick, now: float) -> None:
         self._timers.run(now)
+
+    def _late(self, event: LoopLag, now: float) -> None:
+        # Between two of our own timers, or it would have been noticed already.
+        if event.seconds > LAG_THRESHOLD and now - self._stalled_at > event.seconds:
+            self._stalled(event.seconds, now)
 
     def _stalled(self, lag: float, now: float) -> None:
         self._stalled_at = now
@@ -216,7 +205,7 @@ class Swim:
                     self._syncer.exchange(event.source, now)
             elif isinstance(message, Ack):
                 if not self._prober.acknowledged(message.sequence, event.sender, now):
-                    self._rivals.acknowledged(message.sequence, event.sender, now)
+                    self._own.acknowledged(message.sequence, event.sender, now)
             elif isinstance(message, Alive):
                 self._verdicts.alive(message, now)
             elif isinstance(message, Suspect):
@@ -282,28 +271,44 @@ class Swim:
 
     # ---- requests ---------------------------------------------------------------------------------------
 
-    def _join(self, event: JoinRequested, now: float) -> None:
+    def _requested(self, event: Requested, now: float) -> None:
+        match event.request:
+            case Join(addresses):
+                self._join(event.token, addresses, now)
+            case Leave(returning):
+                self._leave(event.token, returning, now)
+            case ForceLeave() as request:
+                self._outbox.answer(event.token, self._force_leave(request, now))
+            case UpdateMetadata(metadata):
+                check_metadata(metadata)
+                me = self.table.me
+                self._own.restate(
+                    msgspec.structs.replace(me, metadata=metadata, incarnation=me.incarnation + 1)
+                )
+                self._outbox.answer(event.token, None)
+
+    def _join(self, token: Token, addresses: tuple[Address, ...], now: float) -> None:
         if self._aloof:
             self._aloof = self._own.leaving = False
             self._hints.begin(now)
             self._own.restate(self.table.me)
-        self._syncer.join(event.token, event.addresses, now)
+        self._syncer.join(token, addresses, now)
 
-    def _leave(self, event: LeaveRequested, now: float) -> None:
+    def _leave(self, token: Token, returning: bool, now: float) -> None:
         if not self.table.live:
-            self._withdraw(now, returning=event.returning)
-            self._outbox.answer(event.token, None)
+            self._withdraw(now, returning=returning)
+            self._outbox.answer(token, None)
             return
         me = self.table.me
         self._hints.withdraw()
         self._own.leaving = True
-        self._outbox.broadcast(me.name, Dead(me.name, me.id, me.incarnation, me.name, not event.returning))
+        self._outbox.broadcast(me.name, Dead(me.name, me.id, me.incarnation, me.name, not returning))
         if self._leaving is None:
-            self._leaving = event.token
-            self._timers.at(now + self._settings.leave_delay, partial(self._left, returning=event.returning))
+            self._leaving = token
+            self._timers.at(now + self._settings.leave_delay, partial(self._left, returning=returning))
             self._spreader.at_once(now)
         else:
-            self._outbox.answer(event.token, None)
+            self._outbox.answer(token, None)
 
     def _left(self, now: float, *, returning: bool) -> None:
         token, self._leaving = self._leaving, None
@@ -326,38 +331,16 @@ class Swim:
         self._outbox.forget(self.table.me.name)
         self.table.me = msgspec.structs.replace(self.table.me, incarnation=self.table.me.incarnation + 1)
 
-    def _force_leave(self, event: ForceLeaveRequested, now: float) -> None:
-        entry = self.table.get(event.name)
-        if entry is None or entry.state == LEFT or not (event.final or entry.state == DOWN):
-            self._outbox.answer(event.token, False)
-            return
-        said = Dead(entry.name, entry.id, entry.incarnation, self.table.me.name, True, not event.final)
+    def _force_leave(self, request: ForceLeave, now: float) -> bool:
+        entry = self.table.get(request.name)
+        if entry is None or entry.state == LEFT or not (request.final or entry.state == DOWN):
+            return False
+        said = Dead(entry.name, entry.id, entry.incarnation, self.table.me.name, True, not request.final)
         self._verdicts.dead(said, now)
         self._outbox.packet(entry.address, entry=entry)
-        self._outbox.answer(event.token, True)
-
-    def _evidence(self, event: EvidenceSeen, now: float) -> None:
-        evidence = event.evidence
-        if not isinstance(evidence, LoopLag):
-            self._prober.evidence(evidence, now)
-        elif evidence.seconds > LAG_THRESHOLD and now - self._stalled_at > evidence.seconds:
-            # Between two of our own timers, or it would have been noticed already.
-            self._stalled(evidence.seconds, now)
-
-    def _metadata(self, event: MetadataChanged, _now: float) -> None:
-        check_metadata(event.metadata)
-        me = msgspec.structs.replace(
-            self.table.me, metadata=event.metadata, incarnation=self.table.me.incarnation + 1
-        )
-        self._own.restate(me)
+        return True
 
     # ---- from the parts ---------------------------------------------------------------------------------
-
-    def _appeared(self, entry: Entry, _now: float) -> None:
-        self._prober.appeared(entry)
-
-    def _returned(self, entry: Entry, now: float) -> None:
-        self._syncer.exchange(entry.address, now)
 
     def _forced_out(self, by: str, now: float) -> None:
         if self._leaving is None:
@@ -367,22 +350,6 @@ class Swim:
     def _give_way(self, holder: Member, now: float) -> None:
         self._withdraw(now, returning=False)
         self._outbox.emit(NameConflict(self.table.me.name, holder))
-
-    _HANDLERS: ClassVar[dict[type, Callable[[Any, Any, float], None]]] = {}
-
-
-Swim._HANDLERS = {
-    Tick: Swim._tick,
-    PacketReceived: Swim._packet,
-    StreamRequested: Swim._stream_requested,
-    StreamReplied: Swim._stream_replied,
-    StreamFailed: Swim._stream_failed,
-    JoinRequested: Swim._join,
-    LeaveRequested: Swim._leave,
-    ForceLeaveRequested: Swim._force_leave,
-    EvidenceSeen: Swim._evidence,
-    MetadataChanged: Swim._metadata,
-}
 
 
 def _token(token: Token) -> tuple[str, int]:

@@ -21,17 +21,12 @@ million rows, of which one million were news.
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Sequence
 from typing import Literal
 
-from gossamer.config import GossipConfig
-from gossamer.gossip.limits import STREAM_TIMEOUT
-from gossamer.gossip.steps import JoinResult, Token
-from gossamer.gossip.swim.hints import PartitionHints
-from gossamer.gossip.swim.outbox import Outbox
-from gossamer.gossip.swim.table import ALIVE, SUSPECT, MemberTable
-from gossamer.gossip.swim.timers import Timers
+from gossamer.gossip.steps import STREAM_TIMEOUT, JoinResult, Token
+from gossamer.gossip.swim.core import Core, Part
+from gossamer.gossip.swim.table import ALIVE, SUSPECT
 from gossamer.gossip.swim.verdicts import Verdicts
 from gossamer.gossip.wire import Compare, Marks, Record, Refuse, Sync
 from gossamer.network import Address
@@ -71,26 +66,12 @@ class _Exchange:
         self.join = join
 
 
-class Syncer:
+class Syncer(Part):
     """Runs the exchanges of this node."""
 
-    def __init__(
-        self,
-        table: MemberTable,
-        outbox: Outbox,
-        timers: Timers,
-        hints: PartitionHints,
-        verdicts: Verdicts,
-        settings: GossipConfig,
-        rng: random.Random,
-    ) -> None:
-        self._table = table
-        self._outbox = outbox
-        self._timers = timers
-        self._hints = hints
+    def __init__(self, core: Core, verdicts: Verdicts) -> None:
+        super().__init__(core)
         self._verdicts = verdicts
-        self._settings = settings
-        self._rng = rng
         self._number = 0
         self._running: dict[int, _Exchange] = {}
         self._addresses: dict[Address, int] = {}

@@ -14,11 +14,11 @@ from typing import Final
 
 from gossamer.gossip.member import Member, Status
 from gossamer.gossip.swim.broadcast import retransmit_limit
-from gossamer.gossip.swim.suspicion import Suspicion
+from gossamer.gossip.swim.lifeguard import Suspicion
 from gossamer.gossip.wire import Alive, Record
 from gossamer.network import Address
 
-__all__ = ["ALIVE", "DOWN", "LEFT", "REMOVED", "STOPPED", "SUSPECT", "Entry", "MemberTable"]
+__all__ = ["ALIVE", "DOWN", "LEFT", "MAX_MEMBERS", "REMOVED", "STOPPED", "SUSPECT", "Entry", "MemberTable"]
 
 ALIVE: Final = 0
 SUSPECT: Final = 1
@@ -26,6 +26,7 @@ DOWN: Final = 2
 LEFT: Final = 3
 REMOVED: Final = 4
 """Gone because it was down for too long: like LEFT, but one that lives says so and is a member again."""
+MAX_MEMBERS: Final = 10_000
 STOPPED: Final = "stopped"
 """The reason of one that is down by its own word."""
 

@@ -25,8 +25,6 @@ from functools import partial
 
 import msgspec
 
-from gossamer.config import GossipConfig
-from gossamer.gossip.limits import MAX_MEMBERS
 from gossamer.gossip.member import (
     MemberAlive,
     MemberDown,
@@ -35,38 +33,21 @@ from gossamer.gossip.member import (
     MemberUp,
     MemberUpdated,
 )
-from gossamer.gossip.swim.awareness import Awareness
-from gossamer.gossip.swim.hints import PartitionHints
-from gossamer.gossip.swim.outbox import Outbox
+from gossamer.gossip.swim.core import Core, Part
+from gossamer.gossip.swim.lifeguard import Suspicion, suspicion_bounds
 from gossamer.gossip.swim.refutation import Refutation
-from gossamer.gossip.swim.suspicion import Suspicion, suspicion_bounds
-from gossamer.gossip.swim.table import ALIVE, DOWN, LEFT, REMOVED, STOPPED, SUSPECT, Entry, MemberTable
-from gossamer.gossip.swim.timers import Timers
+from gossamer.gossip.swim.table import ALIVE, DOWN, LEFT, MAX_MEMBERS, REMOVED, STOPPED, SUSPECT, Entry
 from gossamer.gossip.wire import Alive, Dead, Record, Suspect
 
 __all__ = ["Verdicts"]
 
 
-class Verdicts:
+class Verdicts(Part):
     """The only writer of the membership table."""
 
-    def __init__(
-        self,
-        table: MemberTable,
-        outbox: Outbox,
-        timers: Timers,
-        awareness: Awareness,
-        hints: PartitionHints,
-        own: Refutation,
-        settings: GossipConfig,
-    ) -> None:
-        self._table = table
-        self._outbox = outbox
-        self._timers = timers
-        self._awareness = awareness
-        self._hints = hints
+    def __init__(self, core: Core, own: Refutation) -> None:
+        super().__init__(core)
         self._own = own
-        self._settings = settings
         self._suspects: set[str] = set()
         self._witnesses = 0
         self.doubt: Callable[[Entry, float], None] = _nothing
@@ -250,7 +231,7 @@ class Verdicts:
         needed = min(settings.suspicion_confirmations, max(0, size - 2))
         entry.suspicion = Suspicion(
             said.by,
-            now=now,
+            started=now,
             minimum=minimum,
             maximum=maximum,
             needed=needed,

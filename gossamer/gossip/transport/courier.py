@@ -16,9 +16,8 @@ from typing import Any
 import structlog
 
 from gossamer.clock import Clock
-from gossamer.config import GossipConfig
-from gossamer.gossip.limits import MAX_FRAME, STREAM_TIMEOUT
 from gossamer.gossip.steps import (
+    STREAM_TIMEOUT,
     Input,
     OpenStream,
     PacketReceived,
@@ -28,7 +27,7 @@ from gossamer.gossip.steps import (
 )
 from gossamer.gossip.transport.keyring import Keyring, Opened, ReplayGuard
 from gossamer.gossip.transport.sockets import Sockets, open_sockets
-from gossamer.gossip.transport.streams import AnsweringStream, AskingStream, frame
+from gossamer.gossip.transport.streams import MAX_FRAME, AnsweringStream, AskingStream, frame
 from gossamer.gossip.view import Identity
 from gossamer.gossip.wire import PacketRejected
 from gossamer.network import Address, Network
@@ -52,7 +51,6 @@ class Courier:
         clock: Clock,
         identity: Identity,
         counters: Counter[str],
-        settings: GossipConfig,
         deliver: Callable[[Input], None],
     ) -> None:
         self._keyring = keyring
@@ -60,7 +58,6 @@ class Courier:
         self._clock = clock
         self._identity = identity
         self._counters = counters
-        self._settings = settings
         self._deliver = deliver
         self._guard = ReplayGuard()
         self._complained: dict[str, float] = {}

@@ -12,9 +12,11 @@ from typing import cast
 
 from gossamer.gossip.wire import PacketRejected
 
-__all__ = ["AnsweringStream", "AskingStream", "FrameBuffer", "frame"]
+__all__ = ["MAX_FRAME", "AnsweringStream", "AskingStream", "FrameBuffer", "frame"]
 
 _HEAD = 4
+MAX_FRAME = 8 * 1024 * 1024
+"""Largest stream frame."""
 
 
 def frame(packet: bytes) -> bytes:
