@@ -3,12 +3,24 @@
 from gossamer.autoheal.discards import Discards, UnknownTableError, register_merge
 from gossamer.autoheal.machine import Healer
 from gossamer.autoheal.quarantine import Kept, NotInQuarantineError, Quarantine
-from gossamer.autoheal.requests import DryRun, Replay, SetAutoclean, SetAutoheal, Subscribe
 from gossamer.autoheal.server import AUTOHEAL, Autoheal
 from gossamer.autoheal.splitview import SplitView, build_split_view
 from gossamer.autoheal.status import Alarm, Cleaned, HealStatus, Partition, describe
-from gossamer.autoheal.storage import FileStorage, MemoryStorage, Saved, Storage
-from gossamer.autoheal.values import Episode, HealPlan, Inconsistent, Mark, NodeView, Restart, SortedOut
+from gossamer.autoheal.storage import Saved, Settings, Storage
+from gossamer.autoheal.values import (
+    DryRun,
+    Episode,
+    HealPlan,
+    Inconsistent,
+    Mark,
+    NodeView,
+    Replay,
+    Restart,
+    SetAutoclean,
+    SetAutoheal,
+    SortedOut,
+    Subscribe,
+)
 
 __all__ = [
     "AUTOHEAL",
@@ -18,14 +30,12 @@ __all__ = [
     "Discards",
     "DryRun",
     "Episode",
-    "FileStorage",
     "HealPlan",
     "HealStatus",
     "Healer",
     "Inconsistent",
     "Kept",
     "Mark",
-    "MemoryStorage",
     "NodeView",
     "NotInQuarantineError",
     "Partition",
@@ -35,6 +45,7 @@ __all__ = [
     "Saved",
     "SetAutoclean",
     "SetAutoheal",
+    "Settings",
     "SortedOut",
     "SplitView",
     "Storage",

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from gossamer.autoheal.cluster import Cluster, leader_of
+from gossamer.autoheal.values import Cluster, leader_of
 
 __all__ = ["Autoclean", "Downtime"]
 

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gossamer.autoheal.cluster import Cluster, Tell
-from gossamer.autoheal.values import Episode, Healed, HealPlan, Progress, Reload, SortedOut
+from gossamer.autoheal.values import Cluster, Episode, Healed, HealPlan, Progress, Reload, SortedOut, Tell
 
 __all__ = ["Coordinator", "SortOut", "Work", "settled_marks"]
 

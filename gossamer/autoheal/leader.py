@@ -20,9 +20,18 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from gossamer.autoheal.cluster import Cluster, Tell, leader_of
 from gossamer.autoheal.splitview import build_split_view
-from gossamer.autoheal.values import AskView, HealOrder, HealPlan, NodeView, Pair, Restart
+from gossamer.autoheal.values import (
+    AskView,
+    Cluster,
+    HealOrder,
+    HealPlan,
+    NodeView,
+    Pair,
+    Restart,
+    Tell,
+    leader_of,
+)
 
 __all__ = ["Leader", "Phase", "make_plan"]
 
@@ -176,7 +185,9 @@ def make_plan(
     wall: float,
     restart: Restart = "store",
 ) -> HealPlan | None:
-    """The plan that follows from ``views``; None where everybody saw the same."""
+    """The plan that follows from ``views``; None where everybody saw the same, or nobody told."""
+    if not views:
+        return None
     silent = {name: peer for name, peer in cluster.online.items() if name not in views}
     split = build_split_view(
         views, leader=leader, silent={name: peer.start_time for name, peer in silent.items()}

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from gossamer.autoheal.cluster import Cluster, Tell, leader_of
 from gossamer.autoheal.coordinator import Coordinator, SortOut, Work, settled_marks
 from gossamer.autoheal.leader import Leader
 from gossamer.autoheal.marks import Marks
 from gossamer.autoheal.values import (
     AskView,
+    Cluster,
     Confirmed,
     Episode,
     Healed,
@@ -39,7 +39,9 @@ from gossamer.autoheal.values import (
     Report,
     Restart,
     SortedOut,
+    Tell,
     ViewTold,
+    leader_of,
 )
 
 __all__ = ["Action", "Announce", "Healer", "ReloadStore", "State"]
@@ -126,9 +128,9 @@ class Healer:
         """The session with a peer ended."""
         self.marks.down(peer, creation, reason, wall)
 
-    def up(self, peer: str, creation: int) -> list[Action]:
+    def up(self, peer: str) -> list[Action]:
         """A session with a peer began."""
-        question = self.marks.up(peer, creation)
+        question = self.marks.up(peer)
         return [] if question is None else [Tell(peer, question)]
 
     def receive(self, message: Message, cluster: Cluster, now: float, wall: float) -> list[Action]:
@@ -143,7 +145,7 @@ class Healer:
                 if self.enabled:
                     self.leader.report(pairs, now)
             case AskView(round=number):
-                return [Tell(source, ViewTold(self.node, number, self._view(cluster)))]
+                return [Tell(source, ViewTold(self.node, number, self.view(cluster)))]
             case ViewTold(round=number, view=view):
                 self.leader.view(number, view)
             case HealOrder(plan=plan):
@@ -184,7 +186,8 @@ class Healer:
         actions: list[Action] = []
         if now >= self._report_at:
             self._report_at = now + REPEAT
-            actions += [Tell(peer, question) for peer, question in self.marks.tick(wall, self.enabled)]
+            questions = self.marks.tick(cluster.online, wall, self.enabled)
+            actions += [Tell(peer, question) for peer, question in questions]
             pairs = self._confirmed(cluster, now)
             if pairs:
                 actions += [Announce(Confirmed(p.peer)) for p in pairs if p.serial not in self._believed]
@@ -211,6 +214,20 @@ class Healer:
         """A split that was seen is not healed."""
         return bool(self.marks.open or self.leader.phase != "idle" or self.coordinator.busy)
 
+    def view(self, cluster: Cluster) -> NodeView:
+        """Whom this node held for running, for who makes a plan."""
+        marks = self.marks.marks
+        return NodeView(
+            node=self.node,
+            creation=self.creation,
+            start_time=self._start_time,
+            running=tuple(sorted(cluster.online.keys() - marks.keys())),
+            marks={peer: mark.serial for peer, mark in marks.items()},
+            split_at=min((mark.wall for mark in marks.values()), default=0.0),
+            busy=self.coordinator.busy,
+            lost=self.lost,
+        )
+
     # -- inside
 
     def _confirmed(self, cluster: Cluster, now: float) -> tuple[Pair, ...]:
@@ -223,19 +240,6 @@ class Healer:
             Pair(self.node, mark.peer, mark.serial)
             for mark in open_marks
             if due[mark.serial] <= now and mark.peer in cluster.online
-        )
-
-    def _view(self, cluster: Cluster) -> NodeView:
-        marks = self.marks.marks
-        return NodeView(
-            node=self.node,
-            creation=self.creation,
-            start_time=self._start_time,
-            running=tuple(sorted(cluster.online.keys() - marks.keys())),
-            marks={peer: mark.serial for peer, mark in marks.items()},
-            split_at=min((mark.wall for mark in marks.values()), default=0.0),
-            busy=self.coordinator.busy,
-            lost=self.lost,
         )
 
     def _ordered(self, plan: HealPlan, source: str) -> list[Action]:

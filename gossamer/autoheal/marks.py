@@ -34,20 +34,17 @@ class Marks:
         self.marks: dict[str, Mark] = {mark.peer: mark for mark in marks}
         self.changed = False
         self._serial = max((mark.serial for mark in self.marks.values()), default=0)
-        self._up: dict[str, int] = {}
 
     def down(self, peer: str, creation: int, reason: str, wall: float) -> None:
         """The session with ``peer`` ended; only membership's verdict ``down`` is a death."""
-        self._up.pop(peer, None)
         if reason == "down":
             self._serial = max(self._serial + 1, int(wall * 1000))
             self._set(Mark(peer, creation, self.creation, self._serial, wall))
         elif reason == "left" and self.marks.pop(peer, None) is not None:
             self.changed = True
 
-    def up(self, peer: str, creation: int) -> Mourning | None:
+    def up(self, peer: str) -> Mourning | None:
         """A session with ``peer`` began; what to ask it."""
-        self._up[peer] = creation
         return self._question(peer)
 
     def heard(self, mourning: Mourning, wall: float) -> tuple[Mourning | None, Inconsistent | None]:
@@ -65,8 +62,8 @@ class Marks:
         context: Context = "running_partitioned_network" if running else "starting_partitioned_network"
         return answer, Inconsistent(context, peer, mine.wall, wall)
 
-    def tick(self, wall: float, heals: bool = True) -> list[tuple[str, Mourning]]:
-        """Questions that wait for an answer, asked again; marks that no heal will settle, let go.
+    def tick(self, up: Iterable[str], wall: float, heals: bool = True) -> list[tuple[str, Mourning]]:
+        """Questions to those that are ``up`` asked again; marks that no heal will settle, let go.
 
         ``heals`` False: nobody heals, and mutual marks go in time too.
         """
@@ -75,7 +72,7 @@ class Marks:
             if waits and wall - mark.met_wall > ONE_SIDED_KEPT:
                 del self.marks[mark.peer]
                 self.changed = True
-        asked = ((peer, self._question(peer)) for peer in self._up)
+        asked = ((peer, self._question(peer)) for peer in up)
         return [(peer, question) for peer, question in asked if question is not None]
 
     def settle(self, marks: dict[str, int]) -> bool:

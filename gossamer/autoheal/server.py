@@ -5,39 +5,39 @@ Rule: what the machine wants kept is kept before anything it said leaves the nod
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import structlog
 
 from gossamer.autoheal.autoclean import Autoclean
-from gossamer.autoheal.cluster import Cluster, Tell, leader_of
 from gossamer.autoheal.coordinator import SortOut
 from gossamer.autoheal.discards import Discards
-from gossamer.autoheal.dryrun import Rehearsals
+from gossamer.autoheal.leader import make_plan
 from gossamer.autoheal.machine import Action, Announce, Healer, ReloadStore
-from gossamer.autoheal.requests import (
-    DryRun,
-    Replay,
-    Replayed,
-    SetAutoclean,
-    SetAutoheal,
-    Settings,
-    Subscribe,
-)
 from gossamer.autoheal.status import Cleaned, HealStatus, Partition
-from gossamer.autoheal.storage import Saved, Storage
+from gossamer.autoheal.storage import Saved, Settings, Storage
 from gossamer.autoheal.values import (
     MESSAGES,
     AskView,
+    Cluster,
     Confirmed,
+    DryRun,
     Episode,
     HealPlan,
     Inconsistent,
     Message,
+    NodeView,
     Peer,
+    Replay,
+    Replayed,
     Restart,
-    ViewTold,
+    SetAutoclean,
+    SetAutoheal,
+    Subscribe,
+    Tell,
+    leader_of,
 )
 from gossamer.clock import Clock
 from gossamer.distribution import Distribution, NodeDown, NodeUp, register_message
@@ -54,6 +54,7 @@ from gossamer.supervisor import (
     self_pid,
     send,
     send_after,
+    spawn,
 )
 
 __all__ = ["AUTOHEAL", "Autoheal"]
@@ -63,10 +64,12 @@ log = structlog.get_logger(__name__)
 AUTOHEAL = "autoheal"
 """The registered name of the process on every node."""
 
-for _type in (*MESSAGES, Replayed, Settings):
+for _type in MESSAGES:
     register_message(_type, f"autoheal.{_type.__name__}")
 
 _TICK = 0.5
+_VIEW_TIMEOUT = 3.0
+"""Seconds that a node has to give its view for a dry run."""
 _PATIENCE = 10.0
 _LOADING = 60.0
 """Seconds a coordinator waits for the rows of those that reloaded before it decides about rows."""
@@ -74,7 +77,6 @@ _LOADING = 60.0
 
 class Autoheal(GenServer):
     """``reload`` restarts the store, or more; ``start_time`` is what this node's metadata says.
-
     ``note`` keeps what happens: kind, node, words.
     """
 
@@ -90,11 +92,9 @@ class Autoheal(GenServer):
         reload: Callable[[Restart], Awaitable[None]],
         loading: Callable[[], bool],
         start_time: float,
-        delay: float | None,
-        autoclean: float | None,
+        settings: Settings,
         restart: Restart = "store",
         note: Callable[..., None] = lambda *_: None,
-        gossip: str = "gossip",
     ) -> None:
         self._view = view
         self._distribution = distribution
@@ -105,7 +105,6 @@ class Autoheal(GenServer):
         self._restart_for = reload
         self._loading = loading
         self._start_time = start_time
-        self._gossip = gossip
         self._note = note
         self._noted_plan = ""
         self._subscribers: set[Pid] = set()
@@ -115,21 +114,19 @@ class Autoheal(GenServer):
         runtime = self.process.runtime
         self._node, self._creation = runtime.node, runtime.creation
         status.node = self._node
-        self._settings = saved.settings or Settings(self._node, 0, delay, autoclean)
-        self._settings_changed = False
-        delay, autoclean = self._settings.autoheal, self._settings.autoclean
+        self._settings = settings
+        status.autoheal, status.autoclean = settings.autoheal, settings.autoclean
         self._healer = Healer(
             node=self._node,
             creation=self._creation,
             start_time=start_time,
-            delay=delay,
+            delay=status.autoheal,
             restart=restart,
             state=saved.healing,
         )
-        self._rehearsals = Rehearsals(self._node, self._creation)
         self._clean = Autoclean(
             node=self._node,
-            limit=autoclean,
+            limit=status.autoclean,
             now=clock.monotonic(),
             wall=clock.wall(),
             downtime=saved.downtime,
@@ -151,18 +148,11 @@ class Autoheal(GenServer):
                 self._note("link_down", name, reason)
                 healer.down(name, creation, reason, wall)
                 await self._do([])
-            case NodeUp(name, creation):
+            case NodeUp(name):
                 self._note("link_up", name)
-                if self._settings.serial:
-                    send((AUTOHEAL, name), self._settings)
-                await self._do(healer.up(name, creation))
-            case ViewTold(round=number) if number < 0:
-                self._rehearse(self._rehearsals.view(message, self._cluster(), wall))
+                await self._do(healer.up(name))
             case Replayed(id):
                 self._discards.quarantine.take(id)
-            case Settings():
-                self._adopt(message)
-                await self._do([])
             case _ if isinstance(message, Message):
                 await self._receive(message)
             case _:
@@ -171,13 +161,13 @@ class Autoheal(GenServer):
     async def handle_call(self, request: Any, caller: Caller) -> Reply | NoReply:
         match request:
             case SetAutoclean(limit):
-                self._order(self._settings.autoheal, limit)
+                return await self._set("autoclean", limit)
             case SetAutoheal(delay):
-                self._order(delay, self._settings.autoclean)
+                return await self._set("autoheal", delay)
+            case AskView():
+                return Reply(self._own_view())
             case DryRun():
-                now, wall = self._clock.monotonic(), self._clock.wall()
-                await self._do([*self._rehearsals.begin(caller, self._cluster(), now)])
-                self._rehearse(self._rehearsals.tick(self._cluster(), now, wall))
+                spawn(self._dry_run, caller, label="autoheal dry run")
                 return NoReply()
             case Replay(id):
                 try:
@@ -190,9 +180,6 @@ class Autoheal(GenServer):
                 return Reply(kept)
             case _:
                 return await super().handle_call(request, caller)  # type: ignore[return-value]
-        # Answered once it is on disc.
-        await self._do([])
-        return Reply(None)
 
     async def handle_cast(self, request: Any) -> None:
         if isinstance(request, Subscribe):
@@ -208,37 +195,58 @@ class Autoheal(GenServer):
 
     async def _tick(self, wall: float) -> None:
         now = self._clock.monotonic()
+        self._configure()
         await self._do(self._healer.tick(self._cluster(), now, wall))
         await self._remove()
-        self._rehearse(self._rehearsals.tick(self._cluster(), now, wall))
         await self._discards.quarantine.flush()
 
-    # -- settings
+    def _own_view(self) -> NodeView:
+        self._healer.lost = self._discards.unsettled
+        return self._healer.view(self._cluster())
 
-    def _order(self, autoheal: float | None, autoclean: float | None) -> None:
+    async def _dry_run(self, caller: Caller) -> None:
+        """The body of a process: what the views of those that answer in time would be made into."""
+        cluster, runtime = self._cluster(), self.process.runtime
+
+        async def ask(name: str) -> NodeView | None:
+            try:
+                view: NodeView = await runtime.call(
+                    (AUTOHEAL, name), AskView(self._node, 0), timeout=_VIEW_TIMEOUT
+                )
+            except GossamerError:
+                return None
+            return view
+
+        told = await asyncio.gather(*map(ask, sorted(cluster.online)))
+        views = {view.node: view for view in told if view is not None}
+        plan = make_plan(views, cluster, leader=leader_of(cluster), id="dry run", wall=self._clock.wall())
+        reply(caller, plan)
+
+    async def _set(self, name: str, seconds: float | None) -> Reply:
         """An operator's word, for all nodes."""
-        serial = max(self._settings.serial + 1, int(self._clock.wall() * 1000))
-        self._adopt(Settings(self._node, serial, autoheal, autoclean))
-        for name in self._distribution.nodes():
-            send((AUTOHEAL, name), self._settings)
+        try:
+            await self._settings.set(name, seconds)
+        except (GossamerError, TimeoutError) as error:
+            return Reply(error)
+        self._configure()
+        return Reply(None)
 
-    def _adopt(self, settings: Settings) -> None:
-        if (settings.serial, settings.source) <= (self._settings.serial, self._settings.source):
-            return
-        log.warning("heal_settings", by=settings.source, **_shown(settings))
-        self._settings, self._settings_changed = settings, True
-        self._healer.set_delay(settings.autoheal)
-        self._clean.limit = settings.autoclean
-        self._publish(self._cluster())
+    def _configure(self) -> None:
+        """Follow the settings."""
+        status = self._status
+        wanted = self._settings.autoheal, self._settings.autoclean
+        if wanted != (status.autoheal, status.autoclean):
+            log.warning("heal_settings", autoheal=_shown(wanted[0]), autoclean=_shown(wanted[1]))
+            status.autoheal, status.autoclean = wanted
+            self._healer.set_delay(status.autoheal)
+            self._clean.limit = status.autoclean
 
     # -- actions
 
     async def _do(self, actions: list[Action]) -> None:
-        if self._healer.changed or self._clean.changed or self._settings_changed:
-            wall = self._clock.wall()
-            set_by_hand = self._settings if self._settings.serial else None
-            self._settings_changed = False
-            await self._storage.save(Saved(self._healer.state(), self._clean.downtime(wall), set_by_hand))
+        if self._healer.changed or self._clean.changed:
+            downtime = self._clean.downtime(self._clock.wall())
+            await self._storage.save(Saved(self._healer.state(), downtime))
         for action in actions:
             match action:
                 case Tell(to, message) if to == self._node:
@@ -285,7 +293,7 @@ class Autoheal(GenServer):
         unresolved = self._healer.unresolved
         for name in self._clean.tick(self._cluster(), down, now, unresolved=unresolved):
             try:
-                removed = await call(self._gossip, ForceLeave(name, final=False), timeout=_PATIENCE)
+                removed = await call("gossip", ForceLeave(name, final=False), timeout=_PATIENCE)
             except GossamerError as error:
                 log.warning("autoclean_failed", member=name, error=str(error))
                 continue
@@ -339,10 +347,6 @@ class Autoheal(GenServer):
             )
         self._send(told)
 
-    def _rehearse(self, answers: list[tuple[Caller, HealPlan | None]]) -> None:
-        for caller, plan in answers:
-            reply(caller, plan)
-
     def _send(self, event: Partition | Episode | Cleaned) -> None:
         for pid in list(self._subscribers):
             if not send(pid, event):
@@ -367,7 +371,6 @@ class Autoheal(GenServer):
             kind = "plan" if healer.leader.plan is not None else "coordinates"
             self._note(kind, status.plan.coordinator, status.plan.id)
         status.down = dict(self._clean.down)
-        status.autoheal, status.autoclean = self._settings.autoheal, self._settings.autoclean
 
     def _cluster(self) -> Cluster:
         linked = set(self._distribution.nodes())
@@ -386,9 +389,8 @@ class Autoheal(GenServer):
         return Cluster(online, frozenset(known), frozenset(removed))
 
 
-def _shown(settings: Settings) -> dict[str, str]:
-    times = {"autoheal": settings.autoheal, "autoclean": settings.autoclean}
-    return {name: "off" if seconds is None else f"{seconds:g} s" for name, seconds in times.items()}
+def _shown(seconds: float | None) -> str:
+    return "off" if seconds is None else f"{seconds:g} s"
 
 
 class _Tick:

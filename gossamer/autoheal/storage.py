@@ -1,8 +1,8 @@
-"""Where a healer's state outlives it: one small file, replaced whole.
+"""Where a healer's state outlives it: one small file, replaced whole; and what operators set, in a table.
 
-Rules: 1. What was saved is read back or is refused; half a file is never believed. A damaged one is moved
-aside, said, and the healer begins with nothing: the cluster reports what is open anyway.  2. Writing blocks
-no loop.
+Rules of the file: 1. What was saved is read back or is refused; half a file is never believed. A damaged one
+is moved aside, said, and the healer begins with nothing: the cluster reports what is open anyway.  2. Writing
+blocks no loop.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
-from typing import Protocol
 
 import msgspec
 import structlog
@@ -18,9 +17,9 @@ from msgspec import Struct
 
 from gossamer.autoheal.autoclean import Downtime
 from gossamer.autoheal.machine import State
-from gossamer.autoheal.requests import Settings
+from gossamer.mnesia_like import SharedTable
 
-__all__ = ["FileStorage", "MemoryStorage", "Saved", "Storage"]
+__all__ = ["Saved", "Settings", "Storage"]
 
 log = structlog.get_logger(__name__)
 
@@ -30,67 +29,87 @@ class Saved(Struct, frozen=True):
 
     healing: State = State()
     downtime: Downtime = Downtime()
-    settings: Settings | None = None
-    """What an operator set; None where nobody did."""
 
 
-class Storage(Protocol):
-    """Keeps one value."""
+class Storage:
+    """A JSON file, which a person can read too; without a ``path``, memory for the life of the node."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path
+        self._saved = Saved()
 
     async def load(self) -> Saved:
         """What was saved last, or the empty value."""
+        if self.path is None:
+            return self._saved
+        return await asyncio.get_running_loop().run_in_executor(None, self._load, self.path)
 
     async def save(self, saved: Saved) -> None:
         """Keep this; back once it would survive a crash."""
-
-
-class MemoryStorage:
-    """Outlives the process, not the node; for nodes without a data directory."""
-
-    def __init__(self) -> None:
-        self.saved = Saved()
-
-    async def load(self) -> Saved:
-        return self.saved
-
-    async def save(self, saved: Saved) -> None:
-        self.saved = saved
-
-
-class FileStorage:
-    """A JSON file, which a person can read too."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    async def load(self) -> Saved:
-        return await asyncio.get_running_loop().run_in_executor(None, self._load)
-
-    async def save(self, saved: Saved) -> None:
+        self._saved = saved
+        if self.path is None:
+            return
+        content = msgspec.json.encode(saved)
         try:
-            await asyncio.get_running_loop().run_in_executor(None, self._save, msgspec.json.encode(saved))
+            await asyncio.get_running_loop().run_in_executor(None, self._save, self.path, content)
         except OSError as error:
             # A full disc must not stop a heal; only its memory suffers.
             log.error("heal_state_not_saved", path=str(self.path), error=str(error))
 
-    def _load(self) -> Saved:
+    @staticmethod
+    def _load(path: Path) -> Saved:
         try:
-            return msgspec.json.decode(self.path.read_bytes(), type=Saved)
+            return msgspec.json.decode(path.read_bytes(), type=Saved)
         except FileNotFoundError:
             return Saved()
         except (OSError, msgspec.MsgspecError, ValueError) as error:
-            aside = self.path.with_suffix(".damaged")
-            log.error("heal_state_damaged", path=str(self.path), moved_to=str(aside), error=str(error))
+            aside = path.with_suffix(".damaged")
+            log.error("heal_state_damaged", path=str(path), moved_to=str(aside), error=str(error))
             try:
-                self.path.replace(aside)
+                path.replace(aside)
             except OSError as problem:
-                log.error("heal_state_stays", path=str(self.path), error=str(problem))
+                log.error("heal_state_stays", path=str(path), error=str(problem))
             return Saved()
 
-    def _save(self, content: bytes) -> None:
-        draft = self.path.with_suffix(".new")
+    @staticmethod
+    def _save(path: Path, content: bytes) -> None:
+        draft = path.with_suffix(".new")
         with draft.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        draft.replace(self.path)
+        draft.replace(path)
+
+
+class Settings:
+    """What counts in the whole cluster: what an operator set at any node, or else what is configured here.
+
+    A row of ``table`` is a list of one, seconds or None, under ``autoheal`` or ``autoclean``.
+    """
+
+    def __init__(self, table: SharedTable, *, autoheal: float | None, autoclean: float | None) -> None:
+        self._table = table
+        self._configured = {"autoheal": autoheal, "autoclean": autoclean}
+
+    @property
+    def autoheal(self) -> float | None:
+        """Seconds the leader waits before it heals; None: nobody heals."""
+        return self._get("autoheal")
+
+    @property
+    def autoclean(self) -> float | None:
+        """Seconds a member may be down; None: for ever."""
+        return self._get("autoclean")
+
+    async def set(self, name: str, seconds: float | None) -> None:
+        """Set for all nodes; back once it is on disc.
+
+        Raises:
+            UnavailableError, TimeoutError: it cannot be written now.
+        """
+        self._table.write(name, [seconds])
+        await self._table.durable()
+
+    def _get(self, name: str) -> float | None:
+        row: list[float | None] = self._table.read(name, [self._configured[name]])
+        return row[0]

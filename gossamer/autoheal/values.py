@@ -1,19 +1,25 @@
 """The values of a heal: what a node remembers of a split, what nodes tell each other, what a plan says.
 
-Everything here is plain data: it travels between nodes and stands in the file that survives a crash.
+Most is plain data that travels between nodes and stands in the file that survives a crash; then what other
+processes ask of the healer of their node, and what it knows of the cluster at one moment.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 from msgspec import Struct
+
+from gossamer.supervisor import Pid
 
 __all__ = [
     "MESSAGES",
     "AskView",
+    "Cluster",
     "Confirmed",
     "Context",
+    "DryRun",
     "Episode",
     "HealOrder",
     "HealPlan",
@@ -29,10 +35,17 @@ __all__ = [
     "Progress",
     "Reload",
     "Reloaded",
+    "Replay",
+    "Replayed",
     "Report",
     "Restart",
+    "SetAutoclean",
+    "SetAutoheal",
     "SortedOut",
+    "Subscribe",
+    "Tell",
     "ViewTold",
+    "leader_of",
 ]
 
 Context = Literal["running_partitioned_network", "starting_partitioned_network"]
@@ -220,25 +233,18 @@ Message = (
     Mourning | Report | AskView | ViewTold | HealOrder | Progress | Reload | Reloaded | Healed | HealedPart
 )
 
-MESSAGES = (
-    Mark,
-    Pair,
-    NodeView,
-    HealPlan,
-    SortedOut,
-    Episode,
-    Mourning,
-    Report,
-    AskView,
-    ViewTold,
-    HealOrder,
-    Progress,
-    Reload,
-    Reloaded,
-    Healed,
-    HealedPart,
-)
+
+class Replayed(Struct, frozen=True):
+    """This row of the quarantine was written again, nobody need keep it."""
+
+    id: str
+
+
+MESSAGES = (Mark, Pair, NodeView, HealPlan, SortedOut, Episode, Replayed, *get_args(Message))
 """What has to be registered for travelling."""
+
+
+# -- what happens at this node
 
 
 class Inconsistent(Struct, frozen=True):
@@ -254,3 +260,75 @@ class Confirmed(Struct, frozen=True):
     """The split from ``peer`` has been believed for long enough to be reported."""
 
     peer: str
+
+
+# -- what other processes say to the healer of their node
+
+
+class Subscribe(Struct, frozen=True):
+    """A cast: send ``pid`` every :class:`Partition`, :class:`Cleaned`, and :class:`Episode` of a heal."""
+
+    pid: Pid
+
+
+class SetAutoclean(Struct, frozen=True):
+    """A call: from now on members that are down longer than ``limit`` seconds are removed; None: nobody.
+
+    All nodes follow, and keep it over restarts; one that was away has it from its peers. The configuration
+    file stays as it is. Answered once it is on disc, or with the error.
+    """
+
+    limit: float | None
+
+
+class SetAutoheal(Struct, frozen=True):
+    """A call: from now on the leader waits ``delay`` seconds before it heals; None: never. See above."""
+
+    delay: float | None
+
+
+class DryRun(Struct, frozen=True):
+    """A call: what would be healed now, as a plan; None where all nodes saw the same. Changes nothing."""
+
+
+class Replay(Struct, frozen=True):
+    """A call: write a row of the quarantine again. Answered with the row, or with the error."""
+
+    id: str
+
+
+# -- the cluster at one moment
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """``online``: this node and every member with a link; ``known``: every member that has not left.
+
+    ``removed``: those that were down for too long, and are members again if they live.
+    """
+
+    online: dict[str, Peer]
+    known: frozenset[str]
+    removed: frozenset[str] = frozenset()
+
+    @property
+    def whole(self) -> bool:
+        """Everybody is there."""
+        return self.known <= self.online.keys()
+
+    def is_majority(self, count: int) -> bool:
+        """Whether ``count`` nodes are more than half of the members."""
+        return 2 * count > len(self.known)
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Send a message to the same process of a node, which may be this one; it may get lost."""
+
+    to: str
+    message: Message
+
+
+def leader_of(cluster: Cluster) -> str:
+    """The earliest started node that is alive; by name where two started at once."""
+    return min(cluster.online.values(), key=lambda peer: (peer.start_time, peer.name)).name

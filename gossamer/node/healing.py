@@ -12,10 +12,10 @@ from functools import partial
 
 import structlog
 
-from gossamer.autoheal import AUTOHEAL, Autoheal, Discards, FileStorage, MemoryStorage, Restart
+from gossamer.autoheal import AUTOHEAL, Autoheal, Discards, Restart, Settings, Storage
 from gossamer.mnesia_like import InconsistentDatabase, LocalTable, Store, TablesNotLoadedError
 from gossamer.node.parts import NodeParts
-from gossamer.supervisor import ChildSpec, Supervisor
+from gossamer.supervisor import ChildSpec, Pid, Supervisor
 
 __all__ = ["healing_spec"]
 
@@ -23,6 +23,7 @@ log = structlog.get_logger(__name__)
 
 _STORE = "mnesia_like"
 _MQTT = "mqtt"
+_SETTINGS = "heal_settings"
 RESTART_TIMEOUT = 10.0
 """Seconds for the store to end, and again to start."""
 LOAD_TIMEOUT = 15.0
@@ -38,24 +39,26 @@ def healing_spec(node: NodeParts) -> ChildSpec:
         if kind == "partition":
             store.tell(InconsistentDatabase(text, peer))
 
-    start = partial(
-        Autoheal.start_link,
-        view=node.members,
-        distribution=node.distribution,
-        clock=node.clock,
-        storage=FileStorage(node.data_dir / "autoheal.json") if node.data_dir else MemoryStorage(),
-        status=status,
-        discards=Discards(store, status.quarantine, node.clock, restart=config.heal_restarts),
-        reload=partial(_restart, store),
-        loading=partial(_loading, store),
-        start_time=node.started_at,
-        delay=config.autoheal,
-        autoclean=config.autoclean,
-        restart=config.heal_restarts,
-        note=note,
-        name=AUTOHEAL,
-        label="autoheal",
-    )
+    async def start() -> Pid:
+        storage = "disc_copies" if node.on_disc else "ram_copies"
+        table = await store.create_table(_SETTINGS, replication="shared", storage=storage)
+        return await Autoheal.start_link(
+            view=node.members,
+            distribution=node.distribution,
+            clock=node.clock,
+            storage=Storage(node.data_dir and node.data_dir / "autoheal.json"),
+            status=status,
+            discards=Discards(store, status.quarantine, node.clock, restart=config.heal_restarts),
+            reload=partial(_restart, store),
+            loading=partial(_loading, store),
+            start_time=node.started_at,
+            settings=Settings(table, autoheal=config.autoheal, autoclean=config.autoclean),
+            restart=config.heal_restarts,
+            note=note,
+            name=AUTOHEAL,
+            label="autoheal",
+        )
+
     return ChildSpec(AUTOHEAL, start)
 
 

@@ -3,8 +3,7 @@
 import pytest
 
 from gossamer.autoheal.autoclean import Autoclean
-from gossamer.autoheal.cluster import Cluster
-from gossamer.autoheal.values import Peer
+from gossamer.autoheal.values import Cluster, Peer
 
 
 def cluster(online, known):

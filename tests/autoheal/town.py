@@ -1,9 +1,8 @@
 """Many healers on one virtual clock: links that can be cut any way, nodes that die and come back."""
 
-from gossamer.autoheal.cluster import Cluster, Tell
 from gossamer.autoheal.coordinator import SortOut
 from gossamer.autoheal.machine import Announce, Healer, ReloadStore
-from gossamer.autoheal.values import Episode, Inconsistent, Peer, SortedOut
+from gossamer.autoheal.values import Cluster, Episode, Inconsistent, Peer, SortedOut, Tell
 
 STEP = 0.5
 
@@ -141,7 +140,7 @@ class Town:
                     self.linked |= set(ends)
                     self._unmarked -= set(ends)
                     for here, there in ends:
-                        self.act(here, self.healers[here].up(there, self.creations[there]))
+                        self.act(here, self.healers[here].up(there))
                 else:
                     # The other end gave it up first; its own verdict comes later.
                     for here, there in ends:
