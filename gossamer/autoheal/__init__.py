@@ -5,15 +5,15 @@ from gossamer.autoheal.machine import Healer
 from gossamer.autoheal.quarantine import Kept, NotInQuarantineError, Quarantine
 from gossamer.autoheal.server import AUTOHEAL, Autoheal
 from gossamer.autoheal.splitview import SplitView, build_split_view
-from gossamer.autoheal.status import Alarm, Cleaned, HealStatus, Partition, describe
+from gossamer.autoheal.status import Alarm, Cleaned, HealStatus, describe
 from gossamer.autoheal.storage import Saved, Settings, Storage
 from gossamer.autoheal.values import (
     DryRun,
     Episode,
     HealPlan,
-    Inconsistent,
     Mark,
     NodeView,
+    Partition,
     Replay,
     Restart,
     SetAutoclean,
@@ -33,7 +33,6 @@ __all__ = [
     "HealPlan",
     "HealStatus",
     "Healer",
-    "Inconsistent",
     "Kept",
     "Mark",
     "NodeView",

@@ -27,12 +27,12 @@ from gossamer.autoheal.values import (
     HealedPart,
     HealOrder,
     HealPlan,
-    Inconsistent,
     Mark,
     Message,
     Mourning,
     NodeView,
     Pair,
+    Partition,
     Progress,
     Reload,
     Reloaded,
@@ -56,7 +56,7 @@ HISTORY = 50
 class Announce:
     """Tell whoever listens on this node."""
 
-    event: Inconsistent | Confirmed | Episode
+    event: Partition | Confirmed | Episode
 
 
 @dataclass(frozen=True, slots=True)

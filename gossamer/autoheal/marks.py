@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable
 
 from msgspec.structs import replace
 
-from gossamer.autoheal.values import Context, Inconsistent, Mark, Mourning
+from gossamer.autoheal.values import Context, Mark, Mourning, Partition
 
 __all__ = ["Marks"]
 
@@ -47,7 +47,7 @@ class Marks:
         """A session with ``peer`` began; what to ask it."""
         return self._question(peer)
 
-    def heard(self, mourning: Mourning, wall: float) -> tuple[Mourning | None, Inconsistent | None]:
+    def heard(self, mourning: Mourning, wall: float) -> tuple[Mourning | None, Partition | None]:
         """A peer told how it remembers this node: what to answer, and what to raise."""
         peer, theirs = mourning.source, mourning.mark
         mine = self.marks.get(peer)
@@ -60,7 +60,7 @@ class Marks:
         self._set(replace(mine, met="mutual", met_wall=wall))
         running = mine.mine == self.creation and mine.theirs == mourning.creation
         context: Context = "running_partitioned_network" if running else "starting_partitioned_network"
-        return answer, Inconsistent(context, peer, mine.wall, wall)
+        return answer, Partition(peer, context, mine.wall, wall)
 
     def tick(self, up: Iterable[str], wall: float, heals: bool = True) -> list[tuple[str, Mourning]]:
         """Questions to those that are ``up`` asked again; marks that no heal will settle, let go.

@@ -10,13 +10,14 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import structlog
+from msgspec.structs import asdict
 
 from gossamer.autoheal.autoclean import Autoclean
 from gossamer.autoheal.coordinator import SortOut
 from gossamer.autoheal.discards import Discards
 from gossamer.autoheal.leader import make_plan
 from gossamer.autoheal.machine import Action, Announce, Healer, ReloadStore
-from gossamer.autoheal.status import Cleaned, HealStatus, Partition
+from gossamer.autoheal.status import Cleaned, HealStatus
 from gossamer.autoheal.storage import Saved, Settings, Storage
 from gossamer.autoheal.values import (
     MESSAGES,
@@ -26,9 +27,9 @@ from gossamer.autoheal.values import (
     DryRun,
     Episode,
     HealPlan,
-    Inconsistent,
     Message,
     NodeView,
+    Partition,
     Peer,
     Replay,
     Replayed,
@@ -71,6 +72,7 @@ _TICK = 0.5
 _VIEW_TIMEOUT = 3.0
 """Seconds that a node has to give its view for a dry run."""
 _PATIENCE = 10.0
+_LOGGED = {"plan", "coordinator", "survivors", "reloaded", "skipped", "saw_down"}
 _LOADING = 60.0
 """Seconds a coordinator waits for the rows of those that reloaded before it decides about rows."""
 
@@ -309,14 +311,12 @@ class Autoheal(GenServer):
         if self._clean.changed:
             await self._do([])
 
-    async def _announce(self, event: Inconsistent | Confirmed | Episode) -> None:
+    async def _announce(self, event: Partition | Confirmed | Episode) -> None:
         if isinstance(event, Confirmed):
             self._note("confirmed", event.peer)
             return
-        told: Partition | Episode
-        if isinstance(event, Inconsistent):
-            told = Partition(event.peer, event.context, event.down_at, event.met_at)
-            self._status.raised.append(told)
+        if isinstance(event, Partition):
+            self._status.raised.append(event)
             self._status.counts["partitions"] += 1
             self._note("partition", event.peer, event.context)
             log.error(
@@ -327,25 +327,17 @@ class Autoheal(GenServer):
                 apart=round(event.met_at - event.down_at, 3),
             )
         else:
-            told = event
             self._status.counts["heals"] += 1
             self._note("healed", event.coordinator, event.plan)
             if event.coordinator != self._node:
                 await self._discards.settle(event.plan)
             log.warning(
                 "healed",
-                plan=event.plan,
-                coordinator=event.coordinator,
-                survivors=event.survivors,
-                reloaded=event.reloaded,
-                skipped=event.skipped,
-                saw_down=event.saw_down,
+                **{name: value for name, value in asdict(event).items() if name in _LOGGED},
                 took=round(event.healed_at - event.split_at, 3),
-                restored=event.rows.restored,
-                merged=event.rows.merged,
-                quarantined=event.rows.quarantined,
+                **asdict(event.rows),
             )
-        self._send(told)
+        self._send(event)
 
     def _send(self, event: Partition | Episode | Cleaned) -> None:
         for pid in list(self._subscribers):

@@ -14,25 +14,13 @@ from msgspec import Struct
 
 from gossamer.autoheal.leader import Phase
 from gossamer.autoheal.quarantine import Quarantine
-from gossamer.autoheal.values import Episode, HealPlan
+from gossamer.autoheal.values import Episode, HealPlan, Partition
 
-__all__ = ["Alarm", "Cleaned", "HealStatus", "Partition", "describe"]
+__all__ = ["Alarm", "Cleaned", "HealStatus", "describe"]
 
 _EVENTS = 64
 
 AlarmName = Literal["partition", "healed"]
-
-
-class Partition(Struct, frozen=True):
-    """The alarm ``partition``: this node and ``peer`` did not see each other. Wall-clock seconds.
-
-    ``context`` is blank where an earlier life of the process raised it.
-    """
-
-    peer: str
-    context: str
-    down_at: float
-    met_at: float
 
 
 class Cleaned(Struct, frozen=True):

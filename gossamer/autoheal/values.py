@@ -25,12 +25,12 @@ __all__ = [
     "HealPlan",
     "Healed",
     "HealedPart",
-    "Inconsistent",
     "Mark",
     "Message",
     "Mourning",
     "NodeView",
     "Pair",
+    "Partition",
     "Peer",
     "Progress",
     "Reload",
@@ -247,11 +247,14 @@ MESSAGES = (Mark, Pair, NodeView, HealPlan, SortedOut, Episode, Replayed, *get_a
 # -- what happens at this node
 
 
-class Inconsistent(Struct, frozen=True):
-    """``inconsistent_database``: this node and ``peer`` held each other for dead and meet again."""
+class Partition(Struct, frozen=True):
+    """``inconsistent_database``: this node and ``peer`` held each other for dead and meet again.
 
-    context: Context
+    ``context`` is blank where an earlier life of the process raised it. Wall-clock seconds.
+    """
+
     peer: str
+    context: Context | Literal[""]
     down_at: float
     met_at: float
 

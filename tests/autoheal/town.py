@@ -2,7 +2,7 @@
 
 from gossamer.autoheal.coordinator import SortOut
 from gossamer.autoheal.machine import Announce, Healer, ReloadStore
-from gossamer.autoheal.values import Cluster, Episode, Inconsistent, Peer, SortedOut, Tell
+from gossamer.autoheal.values import Cluster, Episode, Partition, Peer, SortedOut, Tell
 
 STEP = 0.5
 
@@ -177,10 +177,10 @@ class Town:
 
     def pairs(self):
         """Who raised ``inconsistent_database`` about whom, in order."""
-        return [(name, event.peer) for name, event in self.events if isinstance(event, Inconsistent)]
+        return [(name, event.peer) for name, event in self.events if isinstance(event, Partition)]
 
     def contexts(self):
-        return {event.context for _, event in self.events if isinstance(event, Inconsistent)}
+        return {event.context for _, event in self.events if isinstance(event, Partition)}
 
     def episodes(self, name):
         return [event for node, event in self.events if node == name and isinstance(event, Episode)]
