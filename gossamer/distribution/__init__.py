@@ -5,7 +5,6 @@ from gossamer.distribution.errors import (
     FrameTooLargeError,
     HandshakeError,
     LinkLostError,
-    NotAllowedError,
     PeerGoneError,
     TermError,
     WireError,
@@ -14,12 +13,11 @@ from gossamer.distribution.events import Counts, Frame, NodeDown, NodeUp, Stream
 from gossamer.distribution.identify import identify
 from gossamer.distribution.links.inbox import Receiver
 from gossamer.distribution.remote import pg, rpc
-from gossamer.distribution.remote.functions import connect_node, monitor_node, node, nodes
 from gossamer.distribution.remote.names import register_name, registered_names, unregister_name, whereis_name
 from gossamer.distribution.remote.remote import RemoteProcesses, RouterCounts
 from gossamer.distribution.remote.resolvers import NameConflict, register_resolver
 from gossamer.distribution.remote.rpc import pid_of
-from gossamer.distribution.remote.services import remote_services
+from gossamer.distribution.remote.services import connect_node, node, nodes, remote_services
 from gossamer.distribution.remote.terms import register_message
 from gossamer.distribution.transport.grpc import GrpcTransport
 from gossamer.distribution.transport.stream import StreamTransport
@@ -41,7 +39,6 @@ __all__ = [
     "NameConflict",
     "NodeDown",
     "NodeUp",
-    "NotAllowedError",
     "PeerGoneError",
     "Purpose",
     "Receiver",
@@ -53,7 +50,6 @@ __all__ = [
     "WireError",
     "connect_node",
     "identify",
-    "monitor_node",
     "node",
     "nodes",
     "pg",

@@ -26,12 +26,10 @@ from __future__ import annotations
 from functools import partial
 
 from gossamer.distribution.errors import FrameTooLargeError, PeerGoneError
-from gossamer.distribution.events import Counts, Frame, NodeUp
-from gossamer.distribution.links.bulletin import Event, OnAck, Subscriber
+from gossamer.distribution.events import Counts
 from gossamer.distribution.links.hub import HIDDEN_GRACE, Evidence, Hub
-from gossamer.distribution.links.inbox import Receiver
-from gossamer.distribution.links.stream import Refresh
-from gossamer.distribution.links.tree import children
+from gossamer.distribution.links.processes import children
+from gossamer.distribution.links.users import Event, Receiver
 from gossamer.distribution.wire import Purpose
 from gossamer.errors import UsageError
 from gossamer.network import Address
@@ -79,10 +77,6 @@ class Distribution(Hub):
             self.end(peer, reason)
             self.retry(name)
 
-    def nodes(self, *, hidden: bool = False) -> list[str]:
-        """The peers that are up; those that are ``hidden`` on demand."""
-        return [peer.name for peer in self.peers.values() if peer.up and (hidden or not peer.hidden)]
-
     def creation_of(self, name: str) -> int | None:
         """The creation of a peer, None when it is none."""
         peer = self.peers.get(name)
@@ -98,17 +92,6 @@ class Distribution(Hub):
         takes in (:attr:`Frame.session`); 0 when it is none."""
         peer = self.peers.get(name)
         return 0 if peer is None else peer.theirs
-
-    def subscribe(self, subscriber: Subscriber, *, hidden: bool = False) -> None:
-        """Tell ``subscriber`` of every NodeUp and NodeDown; of the peers that are up already, at once."""
-        self.bulletin.subscribe(subscriber, hidden=hidden)
-        for peer in list(self.peers.values()):
-            if peer.up and (hidden or not peer.hidden):
-                self.bulletin.tell(subscriber, NodeUp(peer.name, peer.creation))
-
-    def unsubscribe(self, subscriber: Subscriber) -> None:
-        """No more events for ``subscriber``."""
-        self.bulletin.unsubscribe(subscriber)
 
     # Sending.
 
@@ -153,27 +136,7 @@ class Distribution(Hub):
         to = self.peers.get(peer)
         return 0 if to is None else to.sends[purpose].acked
 
-    def on_ack(self, purpose: Purpose, callback: OnAck) -> None:
-        """Call ``callback(peer, number)`` whenever ``acked`` moves."""
-        self.bulletin.on_ack(purpose, callback)
-
-    def refresh_with(self, purpose: Purpose, refresh: Refresh) -> None:
-        """Frames of ``purpose`` that could not leave for seconds go out as ``refresh`` makes them."""
-        self.refreshers[purpose] = refresh
-
-    # Receiving.
-
-    def on_frame(self, purpose: Purpose, receiver: Receiver) -> None:
-        """Hand over the frames of ``purpose`` to ``receiver``.
-
-        Frames wait at their senders while nobody takes them. A process that ends stops taking; whoever takes
-        over gets again what was not done.
-        """
-        self.inbox.on_frame(purpose, receiver)
-
-    def done(self, frame: Frame) -> None:
-        """``frame`` has taken effect; its sender will be told, cumulatively."""
-        self.inbox.done(frame)
+    # What there is to know.
 
     def counts(self) -> dict[str, Counts]:
         """What the links with each peer carried and went through."""

@@ -1,13 +1,9 @@
 """Three nodes under seeded trouble; what every user of frames and events may rely on holds throughout."""
 
 import asyncio
-import random
-
-import pytest
 
 from gossamer.distribution import NodeDown, NodeUp
-
-from .simulation import Net, simulate
+from gossamer.testing import seeds
 
 NAMES = "abc"
 ACTIONS = {
@@ -62,9 +58,9 @@ class Witness:
 
 
 class Chaos:
-    def __init__(self, seed):
-        self.rng = random.Random(seed)
-        self.net = Net(seed)
+    def __init__(self, net):
+        self.rng = net.sim.rng("chaos")
+        self.net = net
         self.witnesses = []
         self.creations = dict.fromkeys(NAMES, 0)
 
@@ -80,11 +76,6 @@ class Chaos:
             if other != name and other in self.net.nodes:
                 self.net.nodes[name].connect(other, self.creations[other], (other, 4370))
 
-    def crash(self, name):
-        self.net.nodes.pop(name).runtime.halt()
-        self.net.wires.hosts.pop(name, None)
-        self.net.wires.reset(name)
-
     def send(self, name, other):
         node = self.net.nodes[name]
         if other in node.nodes():
@@ -95,10 +86,7 @@ class Chaos:
     async def step(self):
         rng, nodes = self.rng, self.net.nodes
         name, other = rng.sample(NAMES, 2)
-        action = rng.choices(
-            ["send", "reset", "cut", "heal", "down", "up", "crash", "start", "kill"],
-            [60, 6, 3, 4, 3, 8, 2, 6, 4],
-        )[0]
+        (action,) = rng.choices(list(ACTIONS), list(ACTIONS.values()))
         if action == "start" and name not in nodes:
             await self.start(name)
         elif name not in nodes:
@@ -107,18 +95,17 @@ class Chaos:
             for _ in range(rng.randrange(8)):
                 self.send(name, other)
         elif action == "reset":
-            self.net.wires.reset(name)
+            self.net.reset(name)
         elif action == "cut":
-            self.net.wires.cuts.add(frozenset((name, other)))
-            self.net.wires.reset(name)
+            self.net.cut(name, other)
         elif action == "heal":
-            self.net.wires.cuts.clear()
+            self.net.heal()
         elif action == "down":
             nodes[name].disconnect(other, "failed")
         elif action == "up":
             self.members(name)
         elif action == "crash":
-            self.crash(name)
+            self.net.crash(name)
         elif action == "kill":
             pids = nodes[name].runtime.processes()
             labels = {pid: nodes[name].runtime.table[pid].label for pid in pids}
@@ -134,7 +121,7 @@ class Chaos:
             await asyncio.sleep(self.rng.choice([0, 0, 0.0005, 0.002, 0.05, 0.5]))
             for witness in self.witnesses:
                 witness.check()
-        self.net.wires.cuts.clear()
+        self.net.heal()
         for name in NAMES:
             if name not in self.net.nodes:
                 await self.start(name)
@@ -152,9 +139,8 @@ class Chaos:
                 assert peer.sends["data"].unacked == 0
         for witness in self.witnesses:
             witness.check()
-        await self.net.stop()
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_streams_keep_their_promises_whatever_breaks(seed):
-    simulate(Chaos(seed).run)
+@seeds(8)
+async def test_streams_keep_their_promises_whatever_breaks(net):
+    await Chaos(net).run()

@@ -19,8 +19,6 @@ from gossamer.distribution.remote.resolvers import judge
 from gossamer.errors import UsageError
 from gossamer.supervisor import Pid, Supervisor, receive, self_pid
 
-from .simulation import simulated
-
 
 async def idle():
     await receive(match=lambda _: False)
@@ -30,16 +28,9 @@ async def cluster(net, names="ab"):
     nodes = [await net.start(name) for name in names]
     for node in nodes:
         await node.runtime.start(Supervisor, [remote_services(node)])
-    join(nodes)
+    net.connect(*nodes)
     await asyncio.sleep(2)
     return nodes
-
-
-def join(nodes):
-    for node in nodes:
-        for other in nodes:
-            if other is not node:
-                node.connect(other.runtime.node, 1, (other.runtime.node, 4370))
 
 
 async def where(node, name="x"):
@@ -54,7 +45,6 @@ async def given(node, name="x", **options):
     return pid, await node.runtime.run(register_name, name, pid, **options)
 
 
-@simulated
 async def test_a_name_is_known_on_every_node_and_given_once(net):
     a, b = await cluster(net)
     pid, done = await given(b)
@@ -70,7 +60,6 @@ async def test_a_name_is_known_on_every_node_and_given_once(net):
     assert (await given(a))[1]
 
 
-@simulated
 async def test_of_registrations_at_the_same_time_one_wins(net):
     nodes = await cluster(net, "abc")
     results = await asyncio.gather(*(given(node) for node in nodes))
@@ -80,7 +69,6 @@ async def test_of_registrations_at_the_same_time_one_wins(net):
     assert all(node.runtime.alive(pid) for node, (pid, _) in zip(nodes, results, strict=True))
 
 
-@simulated
 async def test_a_process_that_ends_and_a_node_that_is_lost_free_their_names(net):
     a, b = await cluster(net)
     pid, _ = await given(b)
@@ -100,32 +88,27 @@ async def test_a_process_that_ends_and_a_node_that_is_lost_free_their_names(net)
 
 
 @pytest.mark.parametrize("resolve", ["exit", "notify"])
-def test_of_two_holders_after_a_split_one_is_told(resolve):
-    @simulated
-    async def scenario(net):
-        a, b = await cluster(net)
-        net.wires.cuts.add(frozenset("ab"))
-        net.wires.reset()
-        a.disconnect("b", "down")
-        b.disconnect("a", "down")
-        told = []
+async def test_of_two_holders_after_a_split_one_is_told(net, resolve):
+    a, b = await cluster(net)
+    net.cut("a", "b")
+    a.disconnect("b", "down")
+    b.disconnect("a", "down")
+    told = []
 
-        async def listen():
-            told.append(await receive())
+    async def listen():
+        told.append(await receive())
 
-        first, second = a.runtime.spawn(idle), b.runtime.spawn(listen)
-        assert await a.runtime.run(register_name, "x", first)
-        assert await b.runtime.run(register_name, "x", second, resolve=resolve)
-        net.wires.cuts.clear()
-        ended = b.runtime.join(second)
-        join([a, b])
-        await asyncio.sleep(10)
-        assert await where(a) == await where(b) == first
-        assert a.runtime.alive(first)
-        assert await ended == ("killed" if resolve == "exit" else "normal")
-        assert told == ([] if resolve == "exit" else [NameConflict("x", first)])
-
-    scenario()
+    first, second = a.runtime.spawn(idle), b.runtime.spawn(listen)
+    assert await a.runtime.run(register_name, "x", first)
+    assert await b.runtime.run(register_name, "x", second, resolve=resolve)
+    net.heal()
+    ended = b.runtime.join(second)
+    net.connect(a, b)
+    await asyncio.sleep(10)
+    assert await where(a) == await where(b) == first
+    assert a.runtime.alive(first)
+    assert await ended == ("killed" if resolve == "exit" else "normal")
+    assert told == ([] if resolve == "exit" else [NameConflict("x", first)])
 
 
 def by_number(name, older, younger):
@@ -159,53 +142,46 @@ register_resolver("stranger", stranger)
         ("stranger", "older", True),
     ],
 )
-def test_a_conflict_ends_as_the_registration_says(resolve, keeps, kills):
-    @simulated
-    async def scenario(net):
-        a, b = await cluster(net)
-        net.wires.cuts.add(frozenset("ab"))
-        net.wires.reset()
-        a.disconnect("b", "down")
-        b.disconnect("a", "down")
-        told = {}
+async def test_a_conflict_ends_as_the_registration_says(net, resolve, keeps, kills):
+    a, b = await cluster(net)
+    net.cut("a", "b")
+    a.disconnect("b", "down")
+    b.disconnect("a", "down")
+    told = {}
 
-        async def listen():
-            told[self_pid()] = await receive()
-            await idle()
+    async def listen():
+        told[self_pid()] = await receive()
+        await idle()
 
-        older = a.runtime.spawn(listen)
-        for _ in range(20):
-            younger = b.runtime.spawn(listen)
-        assert await a.runtime.run(register_name, "x", older)
-        assert await b.runtime.run(register_name, "x", younger, resolve=resolve)
-        net.wires.cuts.clear()
-        join([a, b])
-        await asyncio.sleep(10)
-        holder = await where(a)
-        assert holder == await where(b)
-        if keeps == "by lot":
-            assert holder in (older, younger)
-        else:
-            assert holder == {"older": older, "younger": younger, "nobody": None}[keeps]
-        losers = {older, younger} - {holder}
-        alive = {pid for node in (a, b) for pid in node.runtime.processes()}
-        assert losers & alive == (set() if kills else losers)
-        assert told == ({} if kills else {pid: NameConflict("x", holder) for pid in losers})
-        # Whoever lost it may not give it back, and the name goes on as any other.
-        if holder is None:
-            assert (await given(a))[1]
-
-    scenario()
+    older = a.runtime.spawn(listen)
+    for _ in range(20):
+        younger = b.runtime.spawn(listen)
+    assert await a.runtime.run(register_name, "x", older)
+    assert await b.runtime.run(register_name, "x", younger, resolve=resolve)
+    net.heal()
+    net.connect(a, b)
+    await asyncio.sleep(10)
+    holder = await where(a)
+    assert holder == await where(b)
+    if keeps == "by lot":
+        assert holder in (older, younger)
+    else:
+        assert holder == {"older": older, "younger": younger, "nobody": None}[keeps]
+    losers = {older, younger} - {holder}
+    alive = {pid for node in (a, b) for pid in node.runtime.processes()}
+    assert losers & alive == (set() if kills else losers)
+    assert told == ({} if kills else {pid: NameConflict("x", holder) for pid in losers})
+    # Whoever lost it may not give it back, and the name goes on as any other.
+    if holder is None:
+        assert (await given(a))[1]
 
 
-@simulated
 async def test_the_lot_falls_on_either(net):
     pids = [Pid("a", 1, number) for number in range(20)]
     kept = [judge("random_exit", "x", Pid("b", 1, 1), pid).keeps == pid for pid in pids]
     assert 0 < sum(kept) < len(pids)
 
 
-@simulated
 async def test_a_resolver_that_nobody_knows_is_refused_at_the_registration(net):
     a, _ = await cluster(net)
     with pytest.raises(UsageError, match="random_exit"):
@@ -215,24 +191,21 @@ async def test_a_resolver_that_nobody_knows_is_refused_at_the_registration(net):
             register_resolver(taken, lambda *_: None)
 
 
-@simulated
 async def test_three_holders_end_as_one(net):
     nodes = await cluster(net, "abc")
     for one, two in itertools.combinations(nodes, 2):
-        net.wires.cuts.add(frozenset((one.runtime.node, two.runtime.node)))
         one.disconnect(two.runtime.node, "down")
         two.disconnect(one.runtime.node, "down")
-    net.wires.reset()
+    net.cut(*"abc")
     held = [await given(node, resolve="random_notify") for node in nodes]
     assert all(done for _, done in held)
-    net.wires.cuts.clear()
-    join(nodes)
+    net.heal()
+    net.connect(*nodes)
     await asyncio.sleep(30)
     (holder,) = {await where(node) for node in nodes}
     assert holder in [pid for pid, _ in held]
 
 
-@simulated
 async def test_a_server_that_restarts_keeps_its_names(net):
     a, b = await cluster(net)
     pid, _ = await given(b)
@@ -244,7 +217,6 @@ async def test_a_server_that_restarts_keeps_its_names(net):
     assert await where(a) is await where(b) is None
 
 
-@simulated
 async def test_only_a_live_local_process_gets_a_name(net):
     a, b = await cluster(net)
     with pytest.raises(UsageError, match="live process of node a"):

@@ -9,8 +9,6 @@ from gossamer.distribution.remote.pg import PG, Groups, Joined, Left, Pg, join, 
 from gossamer.errors import UsageError
 from gossamer.supervisor import receive, self_pid
 
-from .simulation import simulated
-
 
 async def idle():
     await receive(match=lambda _: False)
@@ -36,7 +34,6 @@ async def joined(node, group, number=1):
     return pids
 
 
-@simulated
 async def test_every_node_sees_the_members_of_all(net):
     a, b = await pg_pair(net)
     here, there = await joined(a, "pool", 2), await joined(b, "pool")
@@ -49,7 +46,6 @@ async def test_every_node_sees_the_members_of_all(net):
     assert sorted(b.groups.members("pool")) == sorted([here[1], *there])
 
 
-@simulated
 async def test_a_member_that_ends_leaves(net):
     a, b = await pg_pair(net)
     (pid,) = await joined(a, "pool")
@@ -60,7 +56,6 @@ async def test_a_member_that_ends_leaves(net):
     assert a.groups.names() == b.groups.names() == []
 
 
-@simulated
 async def test_a_late_server_learns_what_was_before(net):
     a, b = await net.pair()
     await start(a)
@@ -71,7 +66,6 @@ async def test_a_late_server_learns_what_was_before(net):
     assert b.groups.members("pool") == [pid]
 
 
-@simulated
 async def test_a_lost_node_takes_its_members_and_brings_them_back(net):
     a, b = await pg_pair(net)
     (here,), (there,) = await joined(a, "pool"), await joined(b, "pool")
@@ -85,7 +79,6 @@ async def test_a_lost_node_takes_its_members_and_brings_them_back(net):
         assert sorted(node.groups.members("pool")) == sorted([here, there])
 
 
-@simulated
 async def test_a_server_that_restarts_keeps_its_members(net):
     a, b = await pg_pair(net)
     (pid,) = await joined(a, "pool")
@@ -99,7 +92,6 @@ async def test_a_server_that_restarts_keeps_its_members(net):
     assert b.groups.members("pool") == []
 
 
-@simulated
 async def test_watchers_hear_of_changes_anywhere(net):
     a, b = await pg_pair(net)
 
@@ -113,7 +105,6 @@ async def test_watchers_hear_of_changes_anywhere(net):
     await a.runtime.run(body)
 
 
-@simulated
 async def test_only_live_local_processes_join(net):
     a, b = await pg_pair(net)
     remote = b.runtime.spawn(idle)

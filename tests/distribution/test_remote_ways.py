@@ -2,7 +2,6 @@
 
 import asyncio
 import pickle
-import random
 import re
 from pathlib import Path
 
@@ -10,11 +9,8 @@ import pytest
 
 import gossamer
 from gossamer.distribution import (
-    NodeUp,
     RemoteProcesses,
     TermError,
-    connect_node,
-    monitor_node,
     pid_of,
     remote_services,
 )
@@ -37,8 +33,7 @@ from gossamer.supervisor import (
     send,
     trap_exit,
 )
-
-from .simulation import Net, simulate, simulated
+from gossamer.testing import seeds
 
 WAYS = pytest.mark.parametrize("way", ["pid", "name"])
 
@@ -68,49 +63,40 @@ async def pair(net):
 
 
 @WAYS
-def test_every_signal_reaches_a_process_by_pid_and_by_name(way):
-    @simulated
-    async def scenario(net):
-        a, _, ways = await pair(net)
-        where, pid = ways[way], ways["pid"]
+async def test_every_signal_reaches_a_process_by_pid_and_by_name(net, way):
+    a, _, ways = await pair(net)
+    where, pid = ways[way], ways["pid"]
 
-        async def body():
-            assert send(where, "sent") is True
-            cast(where, "cast")
-            assert await call(where, "called") == "called"
-            exit(where, "signal")
-            source = monitor(where)
-            got = await call(where, "got")
-            assert [kind for kind, _ in got] == ["info", "cast", "info"]
-            assert (got[0][1], got[1][1], got[2][1].reason) == ("sent", "cast", "signal")
-            exit(where, "kill")
-            assert await receive() == Down(source, pid, "killed")
+    async def body():
+        assert send(where, "sent") is True
+        cast(where, "cast")
+        assert await call(where, "called") == "called"
+        exit(where, "signal")
+        source = monitor(where)
+        got = await call(where, "got")
+        assert [kind for kind, _ in got] == ["info", "cast", "info"]
+        assert (got[0][1], got[1][1], got[2][1].reason) == ("sent", "cast", "signal")
+        exit(where, "kill")
+        assert await receive() == Down(source, pid, "killed")
 
-        await a.runtime.run(body)
-
-    scenario()
+    await a.runtime.run(body)
 
 
 @WAYS
-def test_whoever_is_no_process_may_do_the_same(way):
-    @simulated
-    async def scenario(net):
-        a, b, ways = await pair(net)
-        where = ways[way]
-        assert a.runtime.send(where, 1)
-        a.runtime.cast(where, 2)
-        a.runtime.exit(where, "signal")
-        got = await a.runtime.call(where, "got")
-        assert got[:2] == [("info", 1), ("cast", 2)]
-        assert got[2][1] == Exit(Pid("a", 1, 0), "signal")
-        a.runtime.exit(where, "kill")
-        await asyncio.sleep(0.1)
-        assert not b.runtime.alive(ways["pid"])
-
-    scenario()
+async def test_whoever_is_no_process_may_do_the_same(net, way):
+    a, b, ways = await pair(net)
+    where = ways[way]
+    assert a.runtime.send(where, 1)
+    a.runtime.cast(where, 2)
+    a.runtime.exit(where, "signal")
+    got = await a.runtime.call(where, "got")
+    assert got[:2] == [("info", 1), ("cast", 2)]
+    assert got[2][1] == Exit(Pid("a", 1, 0), "signal")
+    a.runtime.exit(where, "kill")
+    await asyncio.sleep(0.1)
+    assert not b.runtime.alive(ways["pid"])
 
 
-@simulated
 async def test_a_link_takes_a_pid_and_a_name_is_looked_up_for_it(net):
     a, b, ways = await pair(net)
 
@@ -133,58 +119,28 @@ async def test_a_link_takes_a_pid_and_a_name_is_looked_up_for_it(net):
 
 
 @pytest.mark.parametrize("where", [("echo", "z"), ("nobody", "b"), Pid("z", 1, 1), Pid("b", 1, 99_999)])
-def test_who_is_not_there_is_told_as_the_kind_of_signal_demands(where):
-    @simulated
-    async def scenario(net):
-        a, _, _ = await pair(net)
-        lost = "z" in (getattr(where, "node", ""), *(where if isinstance(where, tuple) else ()))
-        reason = "noconnection" if lost else "noproc"
-
-        async def body():
-            trap_exit()
-            # A message may vanish; it is false only where that is known at once.
-            assert send(where, 1) is not lost
-            cast(where, 1)
-            exit(where, "kill")
-            with pytest.raises(CallFailed) as failure:
-                await call(where, 1)
-            assert failure.value.reason == reason
-            ref = monitor(where)
-            down = await receive(timeout=5)
-            assert (down.ref, down.reason) == (ref, reason)
-            if isinstance(where, Pid):
-                link(where)
-                assert await receive(timeout=5) == Exit(where, reason)
-
-        await a.runtime.run(body)
-
-    scenario()
-
-
-@simulated
-async def test_a_watch_of_a_node_ends_with_one_message_and_can_begin_again(net):
+async def test_who_is_not_there_is_told_as_the_kind_of_signal_demands(net, where):
     a, _, _ = await pair(net)
-    seen = []
+    lost = "z" in (getattr(where, "node", ""), *(where if isinstance(where, tuple) else ()))
+    reason = "noconnection" if lost else "noproc"
 
     async def body():
-        monitor_node("b")
-        for _ in range(2):
-            seen.append((await receive()).reason)
-            assert await connect_node("b", 60)
-            monitor_node("b")
-        with pytest.raises(TimeoutError):
-            await receive(timeout=1)
+        trap_exit()
+        # A message may vanish; it is false only where that is known at once.
+        assert send(where, 1) is not lost
+        cast(where, 1)
+        exit(where, "kill")
+        with pytest.raises(CallFailed) as failure:
+            await call(where, 1)
+        assert failure.value.reason == reason
+        ref = monitor(where)
+        down = await receive(timeout=5)
+        assert (down.ref, down.reason) == (ref, reason)
+        if isinstance(where, Pid):
+            link(where)
+            assert await receive(timeout=5) == Exit(where, reason)
 
-    watching = asyncio.ensure_future(a.runtime.run(body))
-    for reason in ("first", "second"):
-        await asyncio.sleep(1)
-        a.disconnect("b", reason)
-        await asyncio.sleep(1)
-        a.connect("b", 1, ("b", 4370))
-        await asyncio.sleep(10)
-    await watching
-    assert seen == ["first", "second"]
-    assert a.events.count(NodeUp("b", 1)) == 3
+    await a.runtime.run(body)
 
 
 class Explosive:
@@ -194,7 +150,6 @@ class Explosive:
         return (pytest.fail, ("unpickled",))
 
 
-@simulated
 async def test_a_pickle_is_bytes_and_an_object_does_not_travel(net):
     a, b, ways = await pair(net)
     data = pickle.dumps(Explosive())
@@ -210,7 +165,7 @@ def test_no_module_that_reads_from_peers_can_unpickle_or_import():
     root = Path(gossamer.__file__).parent
     forbidden = re.compile(r"\b(pickle|marshal|shelve|dill|importlib|__import__|eval|exec)\b(?!`)")
     for package in ("distribution", "gateway", "client", "gossip", "mnesia_like", "routes"):
-        for path in (root / package).glob("*.py"):
+        for path in (root / package).rglob("*.py"):
             code = [
                 line for line in path.read_text().splitlines() if line.lstrip().startswith(("import", "from"))
             ]
@@ -220,9 +175,9 @@ def test_no_module_that_reads_from_peers_can_unpickle_or_import():
 class Storm:
     """Processes on three nodes tell each other numbers, by every kind of signal, while links break."""
 
-    def __init__(self, seed):
-        self.rng = random.Random(seed)
-        self.net = Net(seed)
+    def __init__(self, net):
+        self.rng = net.sim.rng("storm")
+        self.net = net
         self.got = {}
 
     async def receiver(self):
@@ -250,9 +205,7 @@ class Storm:
         nodes = [await self.net.start(name) for name in "abc"]
         for node in nodes:
             RemoteProcesses(node)
-            for other in nodes:
-                if other is not node:
-                    node.connect(other.runtime.node, 1, (other.runtime.node, 4370))
+        self.net.connect(*nodes)
         await asyncio.sleep(2)
         receivers = [node.runtime.spawn(self.receiver) for node in nodes for _ in range(2)]
         sending = [
@@ -261,7 +214,7 @@ class Storm:
             for n in range(2)
         ]
         while not all(one.done() for one in sending):
-            self.net.wires.reset(*self.rng.sample("abc", self.rng.randint(1, 3)))
+            self.net.reset(*self.rng.sample("abc", self.rng.randint(1, 3)))
             await asyncio.sleep(self.rng.uniform(0.01, 0.2))
         await asyncio.sleep(30)
         for index, one in enumerate(sending):
@@ -269,9 +222,8 @@ class Storm:
                 assert self.got.get((f"{'abc'[index // 2]}{index % 2}", str(target)), []) == list(
                     range(count)
                 )
-        await self.net.stop()
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_order_holds_for_every_pair_whatever_breaks(seed):
-    simulate(Storm(seed).run)
+@seeds(4)
+async def test_order_holds_for_every_pair_whatever_breaks(net):
+    await Storm(net).run()

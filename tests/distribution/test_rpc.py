@@ -2,9 +2,7 @@
 
 import asyncio
 
-import pytest
-
-from gossamer.distribution import NotAllowedError, RemoteProcesses, remote_services
+from gossamer.distribution import RemoteProcesses, remote_services
 from gossamer.distribution.remote import pg
 from gossamer.distribution.remote.rpc import (
     RPC,
@@ -15,11 +13,8 @@ from gossamer.distribution.remote.rpc import (
     Unreachable,
     call,
     multicall,
-    spawn_on,
 )
 from gossamer.supervisor import ExitProcess, Supervisor, exit, self_pid  # noqa: A004
-
-from .simulation import simulated
 
 
 def add(x, y=1):
@@ -49,7 +44,6 @@ async def rpc_pair(net):
     return nodes
 
 
-@simulated
 async def test_the_ends_of_a_call_are_told_apart(net):
     a, _ = await rpc_pair(net)
 
@@ -73,7 +67,6 @@ async def test_the_ends_of_a_call_are_told_apart(net):
     await a.runtime.run(body)
 
 
-@simulated
 async def test_only_what_was_allowed_runs(net):
     a, b = await rpc_pair(net)
 
@@ -81,15 +74,12 @@ async def test_only_what_was_allowed_runs(net):
         refused = await call("b", "os.system", "true")
         assert refused.error == "NotAllowedError"
         assert "os.system" in refused.message
-        with pytest.raises(NotAllowedError):
-            await spawn_on("b", "eval", "1")
         b.functions["more"] = lambda: 42
         assert await call("b", "more") == Returned(42)
 
     await a.runtime.run(body)
 
 
-@simulated
 async def test_multicall_answers_for_every_node(net):
     a, _ = await rpc_pair(net)
     results = await a.runtime.run(multicall, ["a", "b", "c"], "add", 1)
@@ -97,7 +87,6 @@ async def test_multicall_answers_for_every_node(net):
     assert list(results) == ["a", "b", "c"]
 
 
-@simulated
 async def test_a_call_whose_node_is_lost_is_unreachable(net):
     a, _ = await rpc_pair(net)
     calling = asyncio.ensure_future(a.runtime.run(call, "b", "slowly", 60))
@@ -106,17 +95,6 @@ async def test_a_call_whose_node_is_lost_is_unreachable(net):
     assert await calling == Unreachable("noconnection")
 
 
-@simulated
-async def test_a_process_is_spawned_by_a_name_the_node_allows(net):
-    a, b = await rpc_pair(net)
-    pid = await a.runtime.run(spawn_on, "b", "slowly", 5)
-    assert pid.node == "b"
-    assert b.runtime.alive(pid)
-    await asyncio.sleep(6)
-    assert not b.runtime.alive(pid)
-
-
-@simulated
 async def test_one_child_makes_a_node_reachable(net):
     a, b = await net.pair()
     groups = pg.Groups()

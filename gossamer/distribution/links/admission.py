@@ -1,26 +1,47 @@
-"""Who may come in: callers that proved that they know the cookie, and those that have not yet.
+"""Who may come in, and when two nodes must forget what they remember of each other.
 
-Rules: 1. A caller is a member, or hidden; whoever is neither is refused and will try again.  2. Sessions are
-compared before anything flows (:func:`~gossamer.distribution.links.session.admit`).  3. A member comes before
-a hidden node of its name.  4. How many strangers may be in their handshake, and how many hidden nodes linked,
-is bounded.  5. What is wrong with a caller is logged once: it tries again for ever.
+Rules of the door: 1. A caller is a member, or hidden; whoever is neither is refused and will try again.
+2. Sessions are compared before anything flows.  3. A member comes before a hidden node of its name.  4. How
+many strangers may be in their handshake, and how many hidden nodes linked, is bounded.  5. What is wrong with
+a caller is logged once: it tries again for ever.
+
+A session is one node's memory of one peer instance: frame numbers, unacked frames, links and monitors across.
+It outlives connections. It ends when the membership says that the peer is gone, or when the peer began a new
+one, because a peer that forgot what it had received cannot be resumed. Forgetting must be mutual: if A
+declared B down, A's processes saw ``noconnection``, and so must B's.
+
+Each side names its session by a number drawn at its start. A caller's Hello carries its own session and, as
+``yours``, the session of the called node as it knows it (0 while unknown). :func:`admit` decides for the
+called node, in this order:
+
+1. An older creation than the one known is refused: a ghost.
+2. A newer creation proves that the known one is dead: a new session, then in.
+3. ``yours`` is a session of ours that is over: refused, and the caller must begin a new one.
+4. ``yours`` is unknown while we know another session of the caller: the caller forgot us, so we forget it.
+5. Otherwise in; the caller's session is noted.
+
+That this ends: only rules 3 and 4 begin sessions; after either, the Hello that follows names our current
+session, so rule 5 applies. A session is *up*, and frames are handed over, once both directions are open; this
+is what makes ``yours`` known on both sides whenever anything was exchanged.
+
+Rejected: one connection used both ways, as Erlang does. It needs a tie-break for simultaneous connects and
+couples both directions' flow control; two one-way links need neither.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import structlog
 
 from gossamer.distribution.errors import Ending, HandshakeError
-from gossamer.distribution.links.session import Admission, admit
 from gossamer.distribution.links.traffic import Peer
 from gossamer.distribution.wire import Hello
 
 if TYPE_CHECKING:
     from gossamer.distribution.links.hub import Hub
 
-__all__ = ["Door"]
+__all__ = ["Admission", "Door", "admit"]
 
 log = structlog.get_logger(__name__)
 
@@ -29,6 +50,24 @@ MAX_HIDDEN = 1000
 STRANGERS = 512
 """Accepted connections that may be in their handshake at once."""
 REFUSED_KEPT = 1000
+
+
+Admission = Literal["accept", "renew", "stale_creation", "stale_session"]
+"""What to do with a caller that proved that it knows the cookie: let it in; end our session with it and begin
+a new one, then let it in; or refuse it as an older instance, or as one that resumes what is over."""
+
+
+def admit(*, creation: int, session: int, theirs: int, hello: Hello) -> Admission:
+    """Decide about ``hello``; we know the peer's ``creation``, our ``session`` and theirs (0: not yet)."""
+    if hello.creation < creation:
+        return "stale_creation"
+    if hello.creation > creation:
+        return "renew"
+    if hello.yours not in (0, session):
+        return "stale_session"
+    if hello.yours == 0 and theirs not in (0, hello.session):
+        return "renew"
+    return "accept"
 
 
 class Door:
@@ -54,15 +93,15 @@ class Door:
                 "unknown_node", "a member", hello.name, "it is tried again; wait until membership has spread"
             )
         verdict = admit(creation=peer.creation, session=peer.session, theirs=peer.theirs, hello=hello)
-        if verdict is Admission.STALE_CREATION:
+        if verdict == "stale_creation":
             expected = f"creation {peer.creation} of {hello.name}"
             advice = "an older instance of the node still runs: stop it"
             raise self._refusal("stale_creation", expected, str(hello.creation), advice)
-        if verdict is Admission.STALE_SESSION:
+        if verdict == "stale_session":
             raise self._refusal(
                 "stale_session", "a current session", "one that is over", "a new one is begun"
             )
-        if verdict is Admission.RENEW:
+        if verdict == "renew":
             reason = "restarted" if hello.creation > peer.creation else "forgotten by the peer"
             self._hub.renew(peer, hello.creation, reason)
             peer = self._hub.peers[hello.name]

@@ -5,7 +5,6 @@ It outlives them: a link that crashes loses its connections, and nothing else.
 
 from __future__ import annotations
 
-import asyncio
 import random
 import secrets
 from collections.abc import Callable
@@ -15,11 +14,9 @@ import structlog
 from gossamer.config import DistributionConfig
 from gossamer.distribution.events import Counts, NodeDown, NodeUp
 from gossamer.distribution.links.admission import Door
-from gossamer.distribution.links.bulletin import Bulletin
 from gossamer.distribution.links.handshake import Acceptor, Admitted, Initiator, Local, cookie_key
-from gossamer.distribution.links.inbox import Inbox
-from gossamer.distribution.links.stream import Refresh
 from gossamer.distribution.links.traffic import Peer, Receiving, Sending
+from gossamer.distribution.links.users import LinkUsers
 from gossamer.distribution.transport.transport import LinkListener, LinkTransport
 from gossamer.distribution.wire import NONCE_SIZE, PURPOSES, Hello, Purpose
 from gossamer.network import Address
@@ -42,7 +39,7 @@ RETRY = "retry"
 """The message that cuts the waiting of a link short."""
 
 
-class Hub:
+class Hub(LinkUsers):
     """The sessions of one node; see :class:`gossamer.distribution.Distribution`."""
 
     def __init__(
@@ -61,24 +58,16 @@ class Hub:
         hidden: bool = False,
     ) -> None:
         config = config or DistributionConfig()
-        self.runtime = runtime
+        super().__init__(runtime, max_frame=config.max_frame)
         self.transport = transport
         self.address = address or (config.host or "0.0.0.0", config.port)  # noqa: S104 - blank: every address
         """Where peers reach this node; the port is the real one once it listens."""
         self.evidence = evidence
-        self.max_frame = config.max_frame
-        # A message holds frames of about a batch's size, or one longer frame.
-        self.batch_size = min(MIB // 4, config.max_frame)
         self.max_message = config.max_frame + 4096
         self.handshake_timeout = config.handshake_timeout
-        # Whoever waits for control traffic waits for an answer, not for an ack.
-        self.ack_delays: dict[Purpose, float] = {"control": 0.02}
-        self.refreshers: dict[Purpose, Refresh] = {}
         self.env = env
         self.hidden = hidden
         """This node itself is a hidden one."""
-        self.peers: dict[str, Peer] = {}
-        self.inbox = Inbox(runtime, self.peers)
         self.links: dict[str, Pid] = {}
         self.listening: LinkListener | None = None
         self._local = Local(name=runtime.node, creation=runtime.creation, env=env, key=cookie_key(cookie))
@@ -87,12 +76,7 @@ class Hub:
         self._retain = max(config.retention, 2 * config.max_frame)
         self._queue = queue
         self.backoff = (config.reconnect_min, config.reconnect_max)
-        self.bulletin = Bulletin(runtime)
         self.door = Door(self)
-
-    def now(self) -> float:
-        """The loop's own time."""
-        return asyncio.get_running_loop().time()
 
     def give_up(self, name: str, reason: str) -> None:
         """End the session with a peer with this turn, and begin another: something of it was lost.
@@ -185,10 +169,6 @@ class Hub:
         if peer.hidden and not peer.inbound:
             self.runtime.loop.call_later(HIDDEN_GRACE, self._forsaken, peer)
 
-    def acknowledged(self, peer: Peer, purpose: Purpose, number: int) -> None:
-        """The peer is done up to ``number``."""
-        self.bulletin.acknowledged(peer.name, purpose, number)
-
     def begin(
         self, name: str, creation: int, address: Address, counts: Counts | None, *, hidden: bool = False
     ) -> None:
@@ -231,13 +211,13 @@ class Hub:
         if peer.up or (peer.renewing and not renewing):
             peer.up = False
             log.info("node_down", peer=peer.name, creation=peer.creation, reason=reason)
-            self.bulletin.publish(NodeDown(peer.name, peer.creation, reason, renewing), hidden=peer.hidden)
+            self.publish(NodeDown(peer.name, peer.creation, reason, renewing), hidden=peer.hidden)
 
     def _progress(self, peer: Peer) -> None:
         if not peer.up and peer.connected:
             peer.up, peer.renewing = True, False
             log.info("node_up", peer=peer.name, creation=peer.creation)
-            self.bulletin.publish(NodeUp(peer.name, peer.creation), hidden=peer.hidden)
+            self.publish(NodeUp(peer.name, peer.creation), hidden=peer.hidden)
         if peer.up:
             for inbound in list(peer.inbound.values()):
                 inbound.release()

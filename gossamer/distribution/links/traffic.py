@@ -12,18 +12,19 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
 
 from gossamer.distribution.errors import WireError
 from gossamer.distribution.events import Counts, StreamCounts
-from gossamer.distribution.links.inbox import Inbox
-from gossamer.distribution.links.stream import ReceiveStream, Refresh, SendStream
+from gossamer.distribution.links.stream import ReceiveStream, SendStream
+from gossamer.distribution.links.users import LinkUsers
 from gossamer.distribution.transport.transport import Channel
 from gossamer.distribution.wire import PURPOSES, Ack, Batch, Message, Purpose, decode_message, encode
 from gossamer.network import Address
 
-__all__ = ["Peer", "Post", "Receiving", "Sending"]
+__all__ = ["Peer", "Receiving", "Sending"]
 
+_ACK_DELAYS: dict[Purpose, float] = {"control": 0.02}
+"""Seconds: whoever waits for control traffic waits for an answer, not for an ack."""
 _ACKS_HELD = 64
 """Frames done after which a held-back ack goes at once."""
 
@@ -94,26 +95,15 @@ class Peer:
         return len(self.outbound) == len(self.inbound) == len(self.purposes)
 
 
-class Post(Protocol):
-    """What traffic asks of the node."""
-
-    batch_size: int
-    ack_delays: dict[Purpose, float]
-    inbox: Inbox
-    refreshers: dict[Purpose, Refresh]
-
-    def now(self) -> float: ...
-
-    def acknowledged(self, peer: Peer, purpose: Purpose, number: int) -> None: ...
-
-
 class Sending:
     """Frames go out, acks come in. Raises WireError where the other side does not have what it says."""
 
-    def __init__(self, post: Post, peer: Peer, purpose: Purpose, channel: Channel, received: int) -> None:
+    def __init__(
+        self, users: LinkUsers, peer: Peer, purpose: Purpose, channel: Channel, received: int
+    ) -> None:
         self.peer = peer
         self.purpose: Purpose = purpose
-        self._post = post
+        self._users = users
         self._channel = channel
         self._stream = peer.sends[purpose]
         self._open = True
@@ -131,8 +121,8 @@ class Sending:
     def next_message(self) -> bytes | None:
         if not self._open:
             return None
-        post = self._post
-        message = self._stream.next_message(post.batch_size, post.now(), post.refreshers.get(self.purpose))
+        refresh = self._users.refreshers.get(self.purpose)
+        message = self._stream.next_message(self._users.batch_size, self._users.now(), refresh)
         return None if message is None else encode(message)
 
     def message(self, data: bytes) -> None:
@@ -141,7 +131,7 @@ class Sending:
         if not isinstance(message, Ack):
             raise WireError(where="outgoing frames", expected="an Ack", got=type(message).__name__)
         if self._open and self._stream.ack(message.number):
-            self._post.acknowledged(self.peer, self.purpose, self._stream.acked)
+            self._users.acknowledged(self.peer.name, self.purpose, self._stream.acked)
 
     def closed(self) -> None:
         """The channel is no more."""
@@ -152,11 +142,16 @@ class Receiving:
     """Frames come in, acks go out. ``fail`` ends the channel over what a peer may not send."""
 
     def __init__(
-        self, post: Post, peer: Peer, purpose: Purpose, channel: Channel, fail: Callable[[WireError], None]
+        self,
+        users: LinkUsers,
+        peer: Peer,
+        purpose: Purpose,
+        channel: Channel,
+        fail: Callable[[WireError], None],
     ) -> None:
         self.peer = peer
         self.purpose: Purpose = purpose
-        self._post = post
+        self._users = users
         self._channel = channel
         self._fail = fail
         self._stream = peer.receives[purpose]
@@ -181,7 +176,7 @@ class Receiving:
         """Frames are done: ack at the end of this turn, or a little later, as the purpose wants."""
         if self._dead:
             return
-        delay = self._post.ack_delays.get(self.purpose, 0.0)
+        delay = _ACK_DELAYS.get(self.purpose, 0.0)
         stream = self._stream
         if not delay or stream.done - stream.acked >= _ACKS_HELD:
             self._channel.wake()
@@ -218,7 +213,7 @@ class Receiving:
         try:
             if isinstance(message, Batch):
                 for number, payload in stream.batch(message):
-                    self._post.inbox.take(peer, purpose, number, payload)
+                    self._users.take(peer, purpose, number, payload)
                     if self._dead:
                         # Whoever took the frame ended the session, or itself.
                         return
@@ -228,7 +223,7 @@ class Receiving:
             self._fail(error)
 
     def _flows(self) -> bool:
-        return not self._dead and self._post.inbox.takes(self.peer, self.purpose)
+        return not self._dead and self._users.takes(self.peer, self.purpose)
 
     def _ack(self) -> None:
         self._timer = None

@@ -53,7 +53,6 @@ __all__ = [
     "call",
     "multicall",
     "pid_of",
-    "spawn_on",
 ]
 
 log = structlog.get_logger(__name__)
@@ -97,16 +96,11 @@ class _Run(Struct, frozen=True):
     options: dict[str, Any]
 
 
-class _Spawn(Struct, frozen=True):
-    function: str
-    args: tuple[Any, ...]
-
-
 class _Whereis(Struct, frozen=True):
     name: str
 
 
-for _type in (Returned, Raised, Exited, Unreachable, _Run, _Spawn, _Whereis):
+for _type in (Returned, Raised, Exited, Unreachable, _Run, _Whereis):
     register_message(_type, f"rpc.{_type.__name__.strip('_')}")
 
 
@@ -124,15 +118,12 @@ class Rpc(GenServer):
     async def handle_call(self, request: Any, caller: Caller) -> Reply | NoReply:
         if isinstance(request, _Whereis):
             return Reply(Returned(self.process.runtime.whereis(request.name)))
-        if not isinstance(request, _Run | _Spawn):
+        if not isinstance(request, _Run):
             return Reply(_raised(NotAllowedError(function=repr(request)[:80], node=self._node)))
         function = self._functions.get(request.function)
         if function is None:
             return Reply(_raised(NotAllowedError(function=request.function, node=self._node)))
-        label = f"rpc {request.function}"
-        if isinstance(request, _Spawn):
-            return Reply(Returned(spawn(_run_quietly, function, request.args, label=label)))
-        pid = spawn(_run, function, request, caller, label=label)
+        pid = spawn(_run, function, request, caller, label=f"rpc {request.function}")
         self._running[monitor(pid)] = caller
         return NoReply()
 
@@ -165,12 +156,6 @@ async def _run(function: Callable[..., Any], request: _Run, caller: Caller) -> N
         reply(caller, Returned(value))
 
 
-async def _run_quietly(function: Callable[..., Any], args: tuple[Any, ...]) -> None:
-    value = function(*args)
-    if inspect.isawaitable(value):
-        await value
-
-
 def _raised(error: BaseException) -> Raised:
     crash = Crash.of(error)
     return Raised(error=crash.error, message=crash.message, traceback=crash.traceback)
@@ -197,21 +182,6 @@ async def multicall(
     return dict(zip(names, results, strict=True))
 
 
-async def spawn_on(node: str, function: str, /, *args: Any, timeout: float | None = 5.0) -> Pid:
-    """Start a process on ``node`` that runs a function offered there; it is not linked.
-
-    Raises:
-        NotAllowedError: the node does not offer it.
-        CallFailed: the node is not connected, or did not answer.
-    """
-    result = await _ask(Runtime.current(), node, _Spawn(function, args), timeout)
-    if isinstance(result, Returned) and isinstance(result.value, Pid):
-        return result.value
-    if isinstance(result, Unreachable):
-        raise CallFailed((RPC, node), result.reason)
-    raise NotAllowedError(function=function, node=node)
-
-
 async def pid_of(name: str, node: str, *, timeout: float | None = 5.0) -> Pid | None:
     """Who is registered under ``name`` on ``node``; None where nobody is. A link needs it.
 
@@ -224,9 +194,7 @@ async def pid_of(name: str, node: str, *, timeout: float | None = 5.0) -> Pid | 
     raise CallFailed((RPC, node), result.reason if isinstance(result, Unreachable) else repr(result)[:80])
 
 
-async def _ask(
-    runtime: Runtime, node: str, request: _Run | _Spawn | _Whereis, timeout: float | None
-) -> Result:
+async def _ask(runtime: Runtime, node: str, request: _Run | _Whereis, timeout: float | None) -> Result:
     try:
         result = await runtime.call((RPC, node), request, timeout)
     except CallFailed as failure:

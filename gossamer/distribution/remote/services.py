@@ -1,20 +1,23 @@
-"""What makes a node's processes reachable from others, as one child of its supervision tree."""
+"""What makes a node's processes reachable from others, and what a process asks about nodes."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from gossamer.distribution.distribution import Distribution
+from gossamer.distribution.distribution import Distribution, Event
+from gossamer.distribution.events import NodeUp
 from gossamer.distribution.remote.holdings import Names
 from gossamer.distribution.remote.names import GLOBAL, GlobalNames
 from gossamer.distribution.remote.pg import PG, Groups, Pg
 from gossamer.distribution.remote.remote import RemoteProcesses
 from gossamer.distribution.remote.rpc import RPC, Rpc
-from gossamer.supervisor import ChildSpec, Supervisor
+from gossamer.errors import UsageError
+from gossamer.supervisor import ChildSpec, Runtime, Supervisor
 
-__all__ = ["remote_services"]
+__all__ = ["connect_node", "node", "nodes", "remote_services"]
 
 
 def remote_services(
@@ -36,19 +39,50 @@ def remote_services(
         router.names = names
     children = [
         ChildSpec("rpc", partial(Rpc.start_link, functions, name=RPC, label="rpc")),
-        ChildSpec(
-            "pg",
-            partial(
-                Pg.start_link,
-                distribution,
-                Groups() if groups is None else groups,
-                name=PG,
-                label="pg",
-            ),
-        ),
+        ChildSpec("pg", partial(Pg.start_link, distribution, groups or Groups(), name=PG, label="pg")),
         ChildSpec(
             "global", partial(GlobalNames.start_link, distribution, names, name=GLOBAL, label="global")
         ),
     ]
     start = partial(Supervisor.start_link, children, label="remote processes")
     return ChildSpec("remote", start, type="supervisor")
+
+
+def _distribution() -> Distribution:
+    runtime = Runtime.current()
+    if isinstance(runtime.remote, RemoteProcesses):
+        return runtime.remote.distribution
+    raise UsageError(f"node {runtime.node} is not distributed; expected RemoteProcesses() to be made for it")
+
+
+def node() -> str:
+    """The name of this node."""
+    return Runtime.current().node
+
+
+def nodes() -> list[str]:
+    """The other nodes that are up."""
+    return _distribution().nodes()
+
+
+async def connect_node(name: str, timeout: float = 5.0) -> bool:
+    """Wait until ``name``, a member, is up; False when it is not in time.
+
+    Which nodes are members is for discovery to say: a process cannot dial.
+    """
+    distribution = _distribution()
+    up = asyncio.Event()
+
+    def tell(event: Event) -> None:
+        if isinstance(event, NodeUp) and event.name == name:
+            up.set()
+
+    distribution.subscribe(tell)
+    try:
+        async with asyncio.timeout(timeout):
+            await up.wait()
+    except TimeoutError:
+        return False
+    finally:
+        distribution.unsubscribe(tell)
+    return True

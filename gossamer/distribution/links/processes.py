@@ -1,0 +1,168 @@
+"""The processes of the distribution, in the order in which they start; each depends on those before it.
+
+::
+
+    distribution            rest_for_one
+    ├── transport           closes the connections last, once everything may have been written
+    ├── links               one link process per peer, each restarted on its own
+    ├── dialer              gives every peer that has none its link
+    └── listener            takes the calls of peers; the accepted channels are ports linked to it; none
+                            where this node is hidden
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import structlog
+
+from gossamer.distribution.errors import LinkLostError
+from gossamer.distribution.links.channels import Inbound
+from gossamer.distribution.links.hub import DIALER, LOOK, Hub
+from gossamer.distribution.links.link import Link
+from gossamer.distribution.transport.transport import Channel, LinkTransport, show
+from gossamer.supervisor import (
+    ChildSpec,
+    DynamicSupervisor,
+    Exit,
+    GenServer,
+    Pid,
+    Port,
+    Reason,
+    StopInit,
+    guarded,
+    spawn_link,
+    trap_exit,
+)
+
+__all__ = ["children"]
+
+log = structlog.get_logger(__name__)
+
+LINKS = "distribution_links"
+
+
+class _Transport(GenServer):
+    """Owns the transport until everybody who uses it has stopped."""
+
+    async def init(self, transport: LinkTransport) -> None:
+        trap_exit()
+        self._transport = transport
+
+    async def terminate(self, reason: Reason) -> None:
+        await self._transport.close()
+
+
+class _Dialer(GenServer):
+    """Starts links. It keeps nothing: which are missing can be seen."""
+
+    async def init(self, hub: Hub) -> None:
+        self._hub = hub
+        await self._look()
+
+    async def handle_info(self, message: Any) -> None:
+        if message == LOOK:
+            await self._look()
+
+    async def _look(self) -> None:
+        hub = self._hub
+        for name, peer in list(hub.peers.items()):
+            pid = hub.links.get(name)
+            # Hidden nodes call by themselves.
+            if peer.hidden:
+                continue
+            if pid is None or not hub.runtime.alive(pid):
+                start = partial(_start_link, hub, name)
+                spec = ChildSpec(id=name, start=start, restart="transient", shutdown=1.0)
+                await DynamicSupervisor.start_child(LINKS, spec)
+
+
+class _ChannelPort(Port):
+    """An accepted channel as a process: it ends with the listener."""
+
+    __slots__ = ("_inbound",)
+
+    def __init__(self, inbound: Inbound) -> None:
+        self._inbound = inbound
+
+    def on_close(self, reason: Reason) -> None:
+        self._inbound.abort()
+
+
+class _Accepted:
+    """The handler of an accepted channel: its inbound end inside a port, so that a fault ends it alone."""
+
+    def __init__(self, hub: Hub, listener: Pid) -> None:
+        self._hub = hub
+        self._listener = listener
+        self._inbound = Inbound(hub)
+        self._port = _ChannelPort(self._inbound)
+        self._guarded = guarded(self._inbound.message, entry=self._port)
+
+    def opened(self, channel: Channel) -> None:
+        label = f"channel from {channel.address}"
+        self._port.open(label=label, link_to=self._listener, runtime=self._hub.runtime)
+        self._inbound.opened(channel)
+
+    def message(self, data: bytes) -> None:
+        self._guarded(data)
+
+    def next_message(self) -> bytes | None:
+        return self._inbound.next_message()
+
+    def closed(self, error: LinkLostError | None) -> None:
+        self._inbound.closed(error)
+        self._port.close()
+
+
+class _Listener(GenServer):
+    """Opens the node's distribution port; ends with ``listen_failed`` where it cannot be had."""
+
+    async def init(self, hub: Hub) -> None:
+        trap_exit()
+        self._hub = hub
+        if hub.listening is not None:
+            # A listener that was killed could not close its socket.
+            await hub.listening.close()
+        me = self.process.pid
+        try:
+            listening = await hub.transport.listen(hub.address, lambda: _Accepted(hub, me))
+        except OSError as error:
+            shown = show(hub.address)
+            message = (
+                f"cannot listen for other nodes on {shown}: {error.strerror or error}; expected a free port "
+                "of this machine, choose another distribution.port or stop the process that has it"
+            )
+            raise StopInit(("listen_failed", message)) from error
+        hub.listening = listening
+        # Port 0 asked for any; a restart must take the same again, since peers know it.
+        hub.address = (hub.address[0], listening.address[1])
+        log.info("distribution_listening", address=show(hub.address))
+
+    async def handle_info(self, message: Any) -> None:
+        # The channels are linked so that they end with this process; their own ends concern it not.
+        if not isinstance(message, Exit):
+            await super().handle_info(message)
+
+    async def terminate(self, reason: Reason) -> None:
+        listening, self._hub.listening = self._hub.listening, None
+        if listening is not None:
+            await listening.close()
+
+
+async def _start_link(hub: Hub, name: str) -> Pid:
+    return spawn_link(Link(hub, name).run, label=f"link to {name}")
+
+
+def children(hub: Hub) -> list[ChildSpec]:
+    """For a supervisor of strategy ``rest_for_one``."""
+    links = partial(DynamicSupervisor.start_link, intensity=10, period=10.0, name=LINKS, label="links")
+    specs = [
+        ChildSpec("transport", partial(_Transport.start_link, hub.transport, label="transport")),
+        ChildSpec("links", links, type="supervisor"),
+        ChildSpec("dialer", partial(_Dialer.start_link, hub, name=DIALER, label="dialer")),
+    ]
+    if not hub.hidden:
+        specs.append(ChildSpec("listener", partial(_Listener.start_link, hub, label="listener")))
+    return specs

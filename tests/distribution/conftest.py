@@ -1,0 +1,114 @@
+"""Some nodes with nothing but links, on the simulated network."""
+
+import asyncio
+from functools import partial
+from itertools import combinations
+from random import Random
+
+import pytest
+
+from gossamer.config import DistributionConfig
+from gossamer.distribution import PURPOSES, Distribution, StreamTransport
+from gossamer.supervisor import Runtime, Supervisor
+from gossamer.testing import LinkQuality
+
+
+class Net:
+    """Nodes whose hosts have their names."""
+
+    def __init__(self, sim):
+        self.sim = sim
+        self.rng = sim.rng("net")
+        self.nodes = {}
+        sim.weather(LinkQuality(latency=0.001, jitter=0.0))
+
+    async def start(self, name, creation=1, config=None, **options):
+        """A node, with what happens to it recorded."""
+        host = self.sim.host(name)
+        if not host.alive:
+            host = self.sim.restart(name)
+        runtime = Runtime(name, creation)
+        rng = Random(f"{self.sim.seed} {name} {creation}")
+        options = {"cookie": "secret", "env": "Test", "rng": rng, "nonce": rng.randbytes} | options
+        # Links come back sooner than those of a real cluster, which shares its machine.
+        config = DistributionConfig(reconnect_min=0.05, **(config or {}))
+        node = Distribution(runtime, StreamTransport(host), config=config, address=(name, 4370), **options)
+        node.events, node.evidence_seen, node.frames, node.acks = [], [], [], []
+        node.evidence = lambda peer, kind: node.evidence_seen.append((peer, kind))
+        node.subscribe(node.events.append)
+        for purpose in PURPOSES:
+            node.on_ack(purpose, partial(record, node.acks, purpose))
+        await runtime.start(Supervisor, [node.child_spec()])
+        self.nodes[name] = node
+        return node
+
+    def take_all(self, node):
+        """Record and finish every frame of every purpose."""
+
+        def take(frame):
+            node.frames.append(frame)
+            node.done(frame)
+
+        for purpose in PURPOSES:
+            node.on_frame(purpose, take)
+
+    def connect(self, *nodes):
+        """Each of them is a member for the others."""
+        for one in nodes:
+            for other in nodes:
+                if one is not other:
+                    name = other.runtime.node
+                    one.connect(name, other.runtime.creation, (name, 4370))
+
+    async def pair(self, **options):
+        """Two nodes that are up for each other, and take everything."""
+        a, b = await self.start("a", **options), await self.start("b", **options)
+        self.take_all(a)
+        self.take_all(b)
+        self.connect(a, b)
+        await asyncio.sleep(1)
+        assert a.nodes() == ["b"]
+        assert b.nodes() == ["a"]
+        return a, b
+
+    # -- trouble
+
+    def connections(self, *names):
+        """Both ends of those that these hosts have, of all without names."""
+        found = [end for host in self.sim.hosts() for end in host.connections]
+        return [end for end in found if not names or {end.local[0], end.remote[0]} & set(names)]
+
+    def reset(self, *names):
+        """Break the connections of these hosts, of all without names."""
+        for end in self.connections(*names):
+            end.abort()
+
+    def cut(self, *names):
+        """Nothing passes between these hosts, and their connections break."""
+        for pair in combinations(names, 2):
+            self.sim.cut(*pair)
+        self.reset(*names)
+
+    def heal(self):
+        """Everything passes."""
+        self.sim.heal()
+
+    def crash(self, name):
+        """End a node as ``kill -9`` does."""
+        self.nodes.pop(name).runtime.halt()
+        self.sim.crash(name)
+
+    async def stop(self):
+        for node in self.nodes.values():
+            await node.runtime.stop()
+
+
+@pytest.fixture
+async def net(sim):
+    made = Net(sim)
+    yield made
+    await made.stop()
+
+
+def record(into, *what):
+    into.append(what)
