@@ -11,7 +11,7 @@ from gossamer.distribution.errors import (
 )
 from gossamer.distribution.events import Counts, Frame, NodeDown, NodeUp, StreamCounts
 from gossamer.distribution.identify import identify
-from gossamer.distribution.links.inbox import Receiver
+from gossamer.distribution.links.users import Receiver
 from gossamer.distribution.remote import pg, rpc
 from gossamer.distribution.remote.names import register_name, registered_names, unregister_name, whereis_name
 from gossamer.distribution.remote.remote import RemoteProcesses, RouterCounts

@@ -4,7 +4,7 @@ import asyncio
 import time
 
 from gossamer.node.metrics import LOOP_WATCH
-from gossamer.node.metrics.process import loop
+from gossamer.node.metrics.readings import loop
 from gossamer.supervisor import LoopWatch, Runtime
 
 

@@ -1,0 +1,272 @@
+"""The numbers of one node, gathered from where they are kept."""
+
+from __future__ import annotations
+
+import platform
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from gossamer import __version__
+from gossamer.api import OWN_ALARMS, Metric
+from gossamer.api.model.cluster import AlarmInfo
+from gossamer.gossip import Status
+from gossamer.node.metrics.census import Census
+from gossamer.node.metrics.family import beginning, durations, family
+from gossamer.node.parts import NodeParts
+from gossamer.supervisor import PAUSES, LoopWatch, Runtime
+
+__all__ = ["LOOP_WATCH", "loop", "loop_watch", "metrics_of"]
+
+LOOP_WATCH = "loop_watch"
+"""The registered name of the process that watches the event loop."""
+_TRAFFIC = {"packets_in", "packets_out", "bytes_in", "bytes_out"}
+
+
+def metrics_of(
+    node: NodeParts, census: Census, *, ready: bool, alarms: Sequence[AlarmInfo]
+) -> Iterator[Metric]:
+    """Return every metric of ``node``, in a fixed order; ``alarms``: all that are known."""
+    yield from software(node, ready=ready)
+    yield from mqtt(node, census)
+    yield from routing(node)
+    yield from forwarding(node)
+    yield from gossip(node)
+    yield from links(node)
+    yield from tables(node)
+    yield from disc(node)
+    yield from healing(node, alarms)
+    yield from loop(node.runtime)
+    yield from processes(node.runtime, census)
+    yield from auditing(node)
+    yield from tracing(node)
+    yield from http(node)
+
+
+# -- broker
+
+
+def mqtt(node: NodeParts, census: Census) -> Iterator[Metric]:
+    """Of the broker of this node."""
+    stats = node.broker.stats()
+    yield family("mqtt_connections", stats["connections"])
+    yield family("mqtt_connections_refused_total{listener,reason}", node.broker.refused)
+    yield family("mqtt_clients_disconnected_total{reason}", node.broker.disconnected)
+    yield family("mqtt_sessions", stats["sessions"])
+    yield family("mqtt_sessions_offline", census.offline)
+    yield family("mqtt_subscriptions", census.subscriptions)
+    yield family("mqtt_retained_messages", stats["retained"])
+    yield family("mqtt_queued_bytes", stats["queued_bytes"])
+    yield family("mqtt_queued_messages", census.queued)
+    yield family("mqtt_inflight_messages", census.inflight)
+    for way in ("received", "sent"):
+        acked, twice = stats[f"messages_{way}_qos1"], stats[f"messages_{way}_qos2"]
+        counts = {"0": stats[f"messages_{way}"] - acked - twice, "1": acked, "2": twice}
+        yield family(f"mqtt_messages_{way}_total{{qos}}", counts)
+    yield family("mqtt_messages_from_peers_total", stats["messages_from_peers"])
+    yield family("mqtt_received_bytes_total", stats["bytes_received"])
+    yield family("mqtt_sent_bytes_total", stats["bytes_sent"])
+    yield family("messages_dropped_total{reason}", beginning("dropped_", stats))
+    outcomes = beginning("away_", stats)
+    waiting, size = outcomes.pop("waiting", 0), outcomes.pop("bytes", 0)
+    yield family("mqtt_away_messages", waiting)
+    yield family("mqtt_away_bytes", size)
+    yield family("mqtt_away_total{outcome}", outcomes)
+    yield family("mqtt_decisions_total{question,by,decision}", node.broker.access.decisions)
+    yield family("mqtt_slowed_total", stats["slowed"])
+
+
+def routing(node: NodeParts) -> Iterator[Metric]:
+    """Of the index of filters, and the cache of topics before it."""
+    stats = node.router.stats()
+    yield family("routes_filters", stats["filters"])
+    yield family("routes_cached_topics", stats["cached_topics"])
+    yield family("routes_cache_misses_total", stats["resolved"])
+    yield family(
+        "routes_cache_removed_total{why}",
+        {"invalidated": stats["cache_invalidated"], "evicted": stats.get("cache_evicted", 0)},
+    )
+    yield family("routes_visible_timeouts_total", stats.get("visible_timeouts", 0))
+
+
+def forwarding(node: NodeParts) -> Iterator[Metric]:
+    """Of the messages on their way to other nodes."""
+    forwarders = node.router.forwarders()
+    yield durations("forward_latency_seconds{peer}", node.router.latency)
+    yield family(
+        "forward_unacknowledged_bytes{peer}",
+        {name: found.unacked_bytes for name, found in forwarders.items()},
+    )
+    yield family(
+        "forward_congested{peer}", {name: int(found.congested) for name, found in forwarders.items()}
+    )
+    yield family(
+        "forward_dropped_total{peer,reason}",
+        {
+            (name, why): count
+            for name, found in forwarders.items()
+            for why, count in beginning("dropped_", found.counts).items()
+        },
+    )
+
+
+# -- cluster
+
+
+def gossip(node: NodeParts) -> Iterator[Metric]:
+    """Who is there, as this node sees it, and what it takes to know."""
+    members = node.members.members()
+    yield family(
+        "cluster_members{status}", {s.name.lower(): sum(m.status is s for m in members) for s in Status}
+    )
+    yield family("gossip_health_score", node.members.health)
+    yield durations("gossip_rtt_seconds", node.members.rtt)
+    counters = node.members.counters
+    for what in ("packets", "bytes"):
+        counts = {way: counters[f"{what}_{way}"] for way in ("in", "out")}
+        yield family(f"gossip_{what}_total{{direction}}", counts)
+    yield family("gossip_rejected_total{reason}", beginning("rejected.", counters))
+    yield family("gossip_suspicions_total", counters["member_suspect"])
+    yield family("gossip_refutations_total", counters["member_alive"])
+    yield family(
+        "gossip_events_total{event}",
+        {
+            key: count
+            for key, count in counters.items()
+            if key not in _TRAFFIC and not key.startswith("rejected.")
+        },
+    )
+
+
+def links(node: NodeParts) -> Iterator[Metric]:
+    """Of the links to other nodes."""
+    counts = node.distribution.counts()
+    up = node.distribution.nodes()
+    yield family("link_up{peer}", {peer: int(peer in up) for peer in counts})
+    for field in ("frames_out", "frames_in", "bytes_out", "bytes_in", "dropped", "lost_out"):
+        carried = {
+            (peer, purpose): getattr(stream, field)
+            for peer, count in counts.items()
+            for purpose, stream in count.streams.items()
+        }
+        yield family(f"link_{field}_total{{peer,stream}}", carried)
+    for field in ("connects", "resets", "refusals"):
+        seen = {peer: getattr(count, field) for peer, count in counts.items()}
+        yield family(f"link_{field}_total{{peer}}", seen)
+
+
+def tables(node: NodeParts) -> Iterator[Metric]:
+    """Rows, and how far this node is behind their owners."""
+    store = node.store
+    infos = {name: store.table_info(name) for name in store.tables()}
+    yield family("table_rows{table}", {name: info["size"] for name, info in infos.items()})
+    yield family(
+        "table_log_bytes{table}",
+        {name: info["log_bytes"] for name, info in infos.items() if "log_bytes" in info},
+    )
+    yield family(
+        "table_behind_changes{table}",
+        {
+            name: sum(replica["behind"] for replica in info["replicas"].values() if replica["up"])
+            for name, info in infos.items()
+            if "replicas" in info
+        },
+    )
+    yield family(
+        "table_unconfirmed_changes{table,peer}",
+        {
+            (name, peer): max(0, info["position"] - follower["confirmed"])
+            for name, info in infos.items()
+            for peer, follower in info.get("followers", {}).items()
+        },
+    )
+    yield family("replication_events_total{event}", store.system_info()["counts"])
+
+
+def disc(node: NodeParts) -> Iterator[Metric]:
+    """Of what goes to disc."""
+    queue = node.store.queue
+    yield durations("disc_commit_seconds", queue.latency)
+    yield family("disc_waiting_rows", queue.waiting)
+    yield family("disc_failing", int(queue.failed is not None))
+
+
+def healing(node: NodeParts, alarms: Sequence[AlarmInfo]) -> Iterator[Metric]:
+    """Of alarms, of splits, and what lost in heals."""
+    found = node.healing
+    # One that is over is 0 as long as it is known: nobody has to guess why it is no longer told.
+    active = Counter(dict.fromkeys((*OWN_ALARMS, *(alarm.name for alarm in alarms)), 0))
+    active.update(alarm.name for alarm in alarms if alarm.active)
+    yield family("alarm_active{alarm}", active)
+    for count, number in found.counts.items():
+        yield family(f"autoheal_{count}_total", number)
+    yield family("autoheal_quarantine_rows", len(found.quarantine))
+    yield family("autoheal_quarantine_dropped_total", found.quarantine.dropped)
+
+
+# -- process
+
+
+def software(node: NodeParts, *, ready: bool) -> Iterator[Metric]:
+    """What runs, and since when."""
+    yield family("build_info{version,python}", {(__version__, platform.python_version()): 1})
+    yield family("node_start_time_seconds", node.started_at)
+    yield family("node_ready", int(ready))
+
+
+def loop_watch(runtime: Runtime) -> LoopWatch | None:
+    """What watches the event loop; nothing does in simulations."""
+    found = getattr(runtime.names.get(LOOP_WATCH), "behaviour", None)
+    return found if isinstance(found, LoopWatch) else None
+
+
+def loop(runtime: Runtime) -> Iterator[Metric]:
+    """How late the event loop is, and what holds it."""
+    watch = loop_watch(runtime)
+    # Where nobody watches, the numbers are missing and their names are not.
+    lag, worst, stalls = (watch.lag, watch.worst, watch.stalls) if watch else (None, None, None)
+    yield family("loop_lag_seconds", lag)
+    yield family("loop_lag_worst_seconds", worst)
+    yield durations("loop_delay_seconds", watch.delays if watch else {})
+    yield family("loop_stalls_total", stalls)
+    yield durations("gc_pause_seconds{generation}", {str(n): pauses for n, pauses in enumerate(PAUSES)})
+
+
+def processes(runtime: Runtime, census: Census) -> Iterator[Metric]:
+    """Of supervised processes, connections included."""
+    yield family("processes_running", len(runtime.table))
+    yield family("process_restarts_total{supervisor}", runtime.restarts)
+    yield family("mailbox_longest_messages", census.longest_mailbox)
+
+
+def auditing(node: NodeParts) -> Iterator[Metric]:
+    """Of the flow recorder."""
+    auditor = node.auditor
+    tape = auditor.tape
+    recording = auditor.running and auditor.recording
+    yield family("audit_recording", int(recording))
+    yield family("audit_messages_total", auditor.trail.kept)
+    yield family("audit_events_total", tape.number - tape.lost)
+    yield family("audit_events_lost_total", tape.lost)
+    yield family("audit_waiting_rows", len(tape))
+
+
+def tracing(node: NodeParts) -> Iterator[Metric]:
+    """Of OpenTelemetry, where it is on."""
+    numbers = {} if node.tracing is None else node.tracing.numbers()
+    yield family(
+        "tracing_spans_total{outcome}",
+        {outcome: numbers[outcome] for outcome in ("exported", "failed", "overflow") if numbers},
+    )
+    yield family(
+        "tracing_skipped_total{why}",
+        {why: numbers[why] for why in ("rows_lost", "crowded", "forgotten") if numbers},
+    )
+
+
+def http(node: NodeParts) -> Iterator[Metric]:
+    """Of the API."""
+    limits = node.limits
+    yield family("api_connections", limits.connections)
+    yield family("api_streams", limits.streams.total())
+    yield family("api_requests", limits.requests)
+    yield family("api_refused_total{why}", limits.refused)
