@@ -141,8 +141,3 @@ class Distribution(Hub):
     def counts(self) -> dict[str, Counts]:
         """What the links with each peer carried and went through."""
         return {peer.name: peer.counts for peer in self.peers.values()}
-
-    def unacked(self, peer: str, purpose: Purpose) -> int:
-        """How many reliable frames are held for ``peer``."""
-        to = self.peers.get(peer)
-        return 0 if to is None else to.sends[purpose].unacked

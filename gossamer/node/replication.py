@@ -17,17 +17,18 @@ class TableLinks:
     def __init__(self, distribution: Distribution) -> None:
         self._distribution = distribution
         self._sink: ReplicationSink | None = None
-        self._up: dict[str, tuple[int, int]] = {}
-        self._renewing: set[str] = set()
         distribution.subscribe(self._event)
 
     def peers(self) -> Mapping[str, tuple[int, int]]:
         """Peers that are up, with their creations and sessions."""
-        return self._up
+        peers = self._distribution.peers
+        return {
+            name: (peer.creation, peer.session) for name, peer in peers.items() if peer.up and not peer.hidden
+        }
 
     def renewing(self) -> set[str]:
         """Peers that are members, whose link begins anew."""
-        return self._renewing
+        return {name for name, peer in self._distribution.peers.items() if peer.renewing and not peer.hidden}
 
     def send(self, peer: str, session: int, frame: bytes) -> None:
         """Queue a frame for a peer; one that is gone gets nothing, and nothing of a session before."""
@@ -44,7 +45,7 @@ class TableLinks:
 
     def left(self, peer: str) -> None:
         """A peer that was down already has left for good: its rows may go."""
-        if self._sink is not None and peer not in self._up:
+        if self._sink is not None and peer not in self._distribution.nodes():
             self._sink.peer_down(peer, left=True)
 
     def attach(self, sink: ReplicationSink) -> None:
@@ -53,21 +54,13 @@ class TableLinks:
         self._distribution.on_frame("replication", self._frame)
 
     def _event(self, event: Event) -> None:
-        sink = self._sink
+        if self._sink is None:
+            return
         if isinstance(event, NodeUp):
             session = self._distribution.session_of(event.name)
-            self._up[event.name] = event.creation, session
-            self._renewing.discard(event.name)
-            if sink is not None:
-                sink.peer_up(event.name, event.creation, session)
+            self._sink.peer_up(event.name, event.creation, session)
         else:
-            self._up.pop(event.name, None)
-            if event.renewing:
-                self._renewing.add(event.name)
-            else:
-                self._renewing.discard(event.name)
-            if sink is not None:
-                sink.peer_down(event.name, left=event.reason == "left", renewing=event.renewing)
+            self._sink.peer_down(event.name, left=event.reason == "left", renewing=event.renewing)
 
     def _frame(self, frame: Frame) -> None:
         if self._sink is not None:

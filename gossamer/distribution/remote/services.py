@@ -9,8 +9,7 @@ from typing import Any
 
 from gossamer.distribution.distribution import Distribution, Event
 from gossamer.distribution.events import NodeUp
-from gossamer.distribution.remote.holdings import Names
-from gossamer.distribution.remote.names import GLOBAL, GlobalNames
+from gossamer.distribution.remote.names import GLOBAL, GlobalNames, Names
 from gossamer.distribution.remote.pg import PG, Groups, Pg
 from gossamer.distribution.remote.remote import RemoteProcesses
 from gossamer.distribution.remote.rpc import RPC, Rpc
