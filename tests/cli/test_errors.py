@@ -5,15 +5,10 @@ import json
 import ssl
 import threading
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 
 import httpx
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from certs import Authority
 
 from gossamer.cli import ExitCode
 from gossamer.cli.client import ApiClient
@@ -190,27 +185,15 @@ def test_no_tls_where_there_is_some_is_told():
 
 
 def test_a_certificate_counts_once_its_authority_is_named(run, monkeypatch, tmp_path):
-    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=True)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    pem, secret = tmp_path / "ca.pem", tmp_path / "key.pem"
-    pem.write_bytes(certificate.public_bytes(Encoding.PEM))
-    secret.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    authority = Authority(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(pem, secret)
+    context.load_cert_chain(*authority.issue("api", "127.0.0.1"))
     with answering(b"[]", context=context) as url:
         refused = run("nodes", "--api", url)
         assert refused.code == ExitCode.UNREACHABLE
         assert "its certificate is not trusted" in refused.err
         assert "GOSSAMER_CACERT" in refused.err
-        monkeypatch.setenv("GOSSAMER_CACERT", str(pem))
+        monkeypatch.setenv("GOSSAMER_CACERT", str(authority.file))
         assert run("nodes", "--api", url, "--json").json == {"items": []}
         plain = run("nodes", "--api", url.replace("https:", "http:"))
         assert plain.code == ExitCode.UNREACHABLE

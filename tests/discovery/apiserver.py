@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
-import ipaddress
 import json
 import ssl
 from collections.abc import Awaitable, Callable
@@ -12,93 +10,13 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from certs import Authority
 
 PATH = "/apis/discovery.k8s.io/v1/namespaces/mqtt/endpointslices"
 SELECTOR = "kubernetes.io/service-name=gossamer"
 
 Answer = tuple[int, bytes]
 Behaviour = Callable[[asyncio.StreamWriter], Awaitable[None]]
-
-
-class Authority:
-    """Signs certificates for loopback, and for what is named."""
-
-    def __init__(self, name: str = "kubernetes") -> None:
-        self.key = ec.generate_private_key(ec.SECP256R1())
-        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        constraints = [
-            (x509.BasicConstraints(ca=True, path_length=0), True),
-            (x509.SubjectKeyIdentifier.from_public_key(self.key.public_key()), False),
-            (_usage(sign=True), True),
-        ]
-        self.certificate = self._sign(self._name, self.key.public_key(), constraints)
-
-    @property
-    def pem(self) -> str:
-        return self.certificate.public_bytes(serialization.Encoding.PEM).decode()
-
-    def issue(self, directory: Path, name: str, *hosts: str) -> tuple[Path, Path]:
-        """Certificate and key as PEM files."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        names: list[x509.GeneralName] = [
-            x509.DNSName(host) if host[-1].isalpha() else x509.IPAddress(ipaddress.ip_address(host))
-            for host in hosts or ("localhost", "127.0.0.1")
-        ]
-        extensions = [
-            (x509.SubjectAlternativeName(names), False),
-            (x509.BasicConstraints(ca=False, path_length=None), True),
-            (_usage(sign=False), True),
-            (
-                x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]),
-                False,
-            ),
-            (x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), False),
-        ]
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        certificate = self._sign(subject, key.public_key(), extensions)
-        cert_file, key_file = directory / f"{name}.crt", directory / f"{name}.key"
-        cert_file.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-        key_file.write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                serialization.NoEncryption(),
-            )
-        )
-        return cert_file, key_file
-
-    def _sign(self, subject: x509.Name, key: Any, extensions: list[tuple[Any, bool]]) -> x509.Certificate:
-        now = datetime.datetime.now(datetime.UTC)
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(self._name)
-            .public_key(key)
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(days=1))
-            .not_valid_after(now + datetime.timedelta(days=1))
-        )
-        for extension, critical in extensions:
-            builder = builder.add_extension(extension, critical)
-        return builder.sign(self.key, hashes.SHA256())
-
-
-def _usage(*, sign: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=True,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=sign,
-        crl_sign=sign,
-        encipher_only=None,  # type: ignore[arg-type]
-        decipher_only=None,  # type: ignore[arg-type]
-    )
 
 
 def pod(address: str, name: str, *, ready: bool = True, terminating: bool = False) -> dict[str, Any]:
@@ -184,7 +102,7 @@ class ApiServer:
 
     def __init__(self, directory: Path, authority: Authority | None = None) -> None:
         self.directory = directory
-        self.authority = authority or Authority()
+        self.authority = authority or Authority(directory, "kubernetes")
         self.token = "token-1"
         self.slices: list[dict[str, Any]] = []
         self.pages = 1
@@ -210,7 +128,7 @@ class ApiServer:
     async def up(self, *hosts: str) -> None:
         """Listen, at the same port as before."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(*self.authority.issue(self.directory, "apiserver", *hosts))
+        context.load_cert_chain(*self.authority.issue("apiserver", *(hosts or ("127.0.0.1",))))
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=context)
         self.port = self._server.sockets[0].getsockname()[1]
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from certs import Authority
 
-from discovery.apiserver import Authority
 from gossamer.config import Endpoint
 from gossamer.config.discovery import EtcdConfig
 from gossamer.discovery import Discovered, DiscoveryFailedError
@@ -45,11 +45,10 @@ class Server:
         self._options: list[str] = []
         if authority is not None:
             self._scheme = "https"
-            certificate, key = authority.issue(directory.parent, "etcd")
-            (directory.parent / "ca.crt").write_text(authority.pem)
+            certificate, key = authority.issue("etcd", "localhost", "127.0.0.1")
             self._options = ["--cert-file", str(certificate), "--key-file", str(key)]
             if certificates_of_clients:
-                self._options += ["--trusted-ca-file", str(directory.parent / "ca.crt"), "--client-cert-auth"]
+                self._options += ["--trusted-ca-file", str(authority.file), "--client-cert-auth"]
 
     @property
     def url(self) -> str:

@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from certs import Authority
 
-from discovery.apiserver import Authority
 from discovery.etcds import Node, Server, eventually, keys
 from gossamer.config import config_from
 from gossamer.config.discovery import EtcdTlsConfig
@@ -36,14 +36,13 @@ async def up(server: Server, client: EtcdClient) -> None:
 
 
 async def test_tls_with_an_authority_and_certificates_of_both_sides(tmp_path: Path) -> None:
-    ours, theirs = Authority("ours"), Authority("theirs")
+    ours, theirs = Authority(tmp_path, "ours"), Authority(tmp_path, "theirs")
     server = Server(tmp_path / "etcd", ours, certificates_of_clients=True)
     server.start()
     try:
-        ca, other = tmp_path / "ca.crt", tmp_path / "other.crt"
-        other.write_text(theirs.pem)
-        cert, key = ours.issue(tmp_path, "node")
-        stranger, stranger_key = theirs.issue(tmp_path, "stranger")
+        ca, other = ours.file, theirs.file
+        cert, key = ours.issue("node", "127.0.0.1")
+        stranger, stranger_key = theirs.issue("stranger", "127.0.0.1")
 
         def asking(*files: Path, name: str = "") -> EtcdClient:
             ca, cert, key = (*files, None, None)[:3]
@@ -70,16 +69,17 @@ async def test_tls_with_an_authority_and_certificates_of_both_sides(tmp_path: Pa
 async def test_without_ca_the_authorities_of_the_system_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server = Server(tmp_path / "etcd", Authority())
+    authority = Authority(tmp_path)
+    server = Server(tmp_path / "etcd", authority)
     server.start()
     try:
-        await up(server, server.client(tls=EtcdTlsConfig(ca=tmp_path / "ca.crt")))
+        await up(server, server.client(tls=EtcdTlsConfig(ca=authority.file)))
         named = {"servers": f"localhost:{server.port}", "tls": {"server_name": "localhost"}}
         tree = {"cluster": {"discovery": {"strategy": "etcd", "etcd": named}}}
         strategy = strategy_of(config_from(tree).cluster, node="a@b")
         assert isinstance(strategy, Etcd)
         assert "does not vouch for" in await problem(strategy._client)
-        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.crt"))
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
         assert await keys(strategy._client) == []
         await strategy.release()
     finally:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from certs import Authority
 
-from discovery.apiserver import ApiServer, Authority, listing, pod, slice_of, status
+from discovery.apiserver import ApiServer, listing, pod, slice_of, status
 from gossamer.config.discovery import K8sConfig
 from gossamer.discovery import Discovered, K8s, strategy_of
 from gossamer.discovery.hosts import resolve_host
@@ -140,7 +141,7 @@ async def test_an_authority_that_is_replaced_is_read_anew(
     strategy = asking(server, mounted)
     assert await strategy.discover(ME) == Discovered(TWO)
     await server.down()
-    old, server.authority = server.authority, Authority("kubernetes-2")
+    old, server.authority = server.authority, Authority(tmp_path, "kubernetes-2")
     await server.up()
     assert "not one that ca.crt vouches for" in (await strategy.discover(ME)).problems[server.url]
     # In between, both are in the file, with names in UTF-8 between them as in some bundles.

@@ -1,16 +1,11 @@
 """Links over TLS, and a handshake tied to the channel below it."""
 
 import asyncio
-import datetime
-import ipaddress
 import ssl
 
 import grpc
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+from certs import Authority
 
 from gossamer.distribution import Distribution, GrpcTransport, NodeUp, StreamTransport
 from gossamer.network import SystemNetwork
@@ -19,31 +14,10 @@ from gossamer.supervisor import Runtime, Supervisor
 
 @pytest.fixture(scope="module")
 def identity(tmp_path_factory):
-    """Key and certificate files for 127.0.0.1, and the certificate's DER form."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "node")])
-    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([address]), False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
-        .sign(key, hashes.SHA256())
-    )
-    folder = tmp_path_factory.mktemp("tls")
-    pem = certificate.public_bytes(serialization.Encoding.PEM)
-    secret = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    (folder / "key.pem").write_bytes(secret)
-    (folder / "cert.pem").write_bytes(pem)
-    return folder, secret, pem, certificate.public_bytes(serialization.Encoding.DER)
+    """Files of the authority, of a certificate for 127.0.0.1 and its key, and the certificate's DER form."""
+    authority = Authority(tmp_path_factory.mktemp("tls"))
+    cert, key = authority.issue("node", "127.0.0.1")
+    return authority.file, cert, key, ssl.PEM_cert_to_DER_cert(cert.read_text())
 
 
 def relayed_transport(identity):
@@ -52,21 +26,24 @@ def relayed_transport(identity):
 
 
 def grpc_transport(identity, **options):
-    _, secret, pem, der = identity
+    *files, der = identity
+    ca, cert, key = [file.read_bytes() for file in files]
     return GrpcTransport(
         **options,
-        server_credentials=grpc.ssl_server_credentials([(secret, pem)], pem, True),
-        channel_credentials=grpc.ssl_channel_credentials(pem, secret, pem),
+        server_credentials=grpc.ssl_server_credentials([(key, cert)], ca, True),
+        channel_credentials=grpc.ssl_channel_credentials(ca, key, cert),
         binding=der,
     )
 
 
-def stream_transport(identity):
-    folder, _, _, der = identity
+def stream_transport(identity, certificate=None):
+    ca, cert, key, der = identity
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(folder / "cert.pem", folder / "key.pem")
-    client = ssl.create_default_context(cafile=folder / "cert.pem")
-    return StreamTransport(SystemNetwork(), server_tls=server, client_tls=client, certificate=der)
+    server.load_cert_chain(cert, key)
+    client = ssl.create_default_context(cafile=ca)
+    return StreamTransport(
+        SystemNetwork(), server_tls=server, client_tls=client, certificate=certificate or der
+    )
 
 
 async def start(name, transport):
@@ -96,12 +73,7 @@ async def test_nodes_meet_over_tls(make, identity):
 async def test_a_relay_with_another_certificate_is_found_out(identity):
     """Both ends know the cookie, but not the same channel."""
     a = await start("a", stream_transport(identity))
-    folder, _, _, _ = identity
-    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(folder / "cert.pem", folder / "key.pem")
-    client = ssl.create_default_context(cafile=folder / "cert.pem")
-    other = StreamTransport(SystemNetwork(), server_tls=server, client_tls=client, certificate=b"another")
-    b = await start("b", other)
+    b = await start("b", stream_transport(identity, b"another"))
     refused = asyncio.get_running_loop().create_future()
     away = b.door.turned_away
     b.door.turned_away = lambda *seen: (away(*seen), refused.done() or refused.set_result(seen[-1]))

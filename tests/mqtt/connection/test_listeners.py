@@ -5,12 +5,12 @@ import socket
 import ssl
 
 import pytest
+from certs import Authority
 from pydantic import ValidationError
 
 from gossamer.config import ListenerConfig
 from gossamer.mqtt.codec import packets as p
 from gossamer.supervisor import StartFailed
-from mqtt.certs import Authority
 from mqtt.listening import broker_with, mqtt, shown, tls_section, with_paho
 
 pytestmark = pytest.mark.real
