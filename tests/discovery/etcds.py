@@ -9,14 +9,14 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import psutil
 from certs import Authority
 
 from gossamer.config import Endpoint
 from gossamer.config.discovery import EtcdConfig
-from gossamer.discovery import Discovered, DiscoveryFailedError
+from gossamer.discovery import Discovered, DiscoveryFailedError, Strategy
 from gossamer.discovery.etcd import Etcd
 from gossamer.discovery.etcd_client import EtcdClient
 from gossamer.discovery.etcd_embedded import etcd_program
@@ -49,6 +49,13 @@ class Server:
             self._options = ["--cert-file", str(certificate), "--key-file", str(key)]
             if certificates_of_clients:
                 self._options += ["--trusted-ca-file", str(authority.file), "--client-cert-auth"]
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
 
     @property
     def url(self) -> str:
@@ -100,19 +107,13 @@ def member(number: int) -> Member:
     return Member("0" * 16, name, f"10.0.0.{number}", 7946, Status.ONLINE, 1, MemberMetadata(name))
 
 
-class Node:
-    """The strategy of one node with what runs beside it."""
+class Registrant:
+    """Enters a register as the loop does."""
 
-    def __init__(self, server: Server, number: int, *, ttl: float = 60.0, client: EtcdClient | None = None):
+    strategy: Strategy
+
+    def __init__(self, number: int) -> None:
         self.member = member(number)
-        self.client = client or server.client()
-        config = EtcdConfig(prefix="g", node_ttl=ttl, lock_ttl=3.0)
-        self.strategy = Etcd(self.client, config, node=self.member.name, env="test")
-        self.runtime = Runtime(node=self.member.name)
-
-    async def start(self) -> Node:
-        await self.runtime.start(Supervisor, self.strategy.children(), intensity=0, name="top")
-        return self
 
     async def enter(self) -> Discovered:
         """One round of the loop, again until it goes well."""
@@ -137,6 +138,25 @@ class Node:
             return set(found.addresses) == wanted and not found.problems
 
         await eventually(look)
+
+    async def troubled(self) -> bool:
+        """A look finds a problem."""
+        return bool((await self.strategy.discover(self.member.endpoint)).problems)
+
+
+class Node(Registrant):
+    """The strategy of one node with what runs beside it."""
+
+    def __init__(self, server: Server, number: int, *, ttl: float = 60.0, client: EtcdClient | None = None):
+        super().__init__(number)
+        self.client = client or server.client()
+        config = EtcdConfig(prefix="g", node_ttl=ttl, lock_ttl=3.0)
+        self.strategy: Etcd = Etcd(self.client, config, node=self.member.name, env="test")
+        self.runtime = Runtime(node=self.member.name)
+
+    async def start(self) -> Node:
+        await self.runtime.start(Supervisor, self.strategy.children(), intensity=0, name="top")
+        return self
 
     async def stop(self) -> None:
         await self.runtime.stop()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from typing import Self
 
 import pytest
 from structlog.testing import capture_logs
@@ -13,84 +13,34 @@ from gossamer.discovery import (
     Discovered,
     DiscoveryFailedError,
     Manual,
-    Singleton,
     Static,
     Strategy,
 )
-from gossamer.gossip import (
-    GossipServer,
-    Join,
-    Keyring,
-    Leave,
-    Member,
-    MemberMetadata,
-    MembershipView,
-    Status,
-    cluster_key,
-)
+from gossamer.gossip import Join, Leave, Member
 from gossamer.network import Address
-from gossamer.supervisor import Runtime
-from gossamer.testing import LOSSY, SimClock, SimNetwork, seeds
+from gossamer.testing import LOSSY, SimNetwork, seeds
+from tests.gossip.nodes import Node, stop, whole, within
 
 PORT = 7946
 
 
-class SimNode:
-    """Gossip and discovery of one node on a simulated host."""
+class SimNode(Node):
+    """Discovery beside gossip."""
 
     def __init__(self, sim: SimNetwork, number: int, strategy: Strategy) -> None:
-        self.sim = sim
-        self.address: Address = (f"10.0.0.{number}", PORT)
-        self.name = f"node{number}"
+        super().__init__(sim, number)
         self.strategy = strategy
-        self.view = MembershipView()
-        self.runtime = Runtime(node=self.name)
 
-    async def start(self) -> SimNode:
-        host = self.sim.host(self.address[0])
-        self.host = host
-        clock = SimClock(asyncio.get_running_loop())
+    async def start(self, *_: Node) -> Self:
+        await super().start()
         await self.runtime.start(
-            GossipServer,
-            name="gossip",
-            metadata=MemberMetadata(self.name, creation=1, start_time=clock.wall()),
-            bind=self.address,
-            keyring=Keyring([cluster_key("cookie")], env="sim"),
-            network=host,
-            clock=clock,
-            view=self.view,
-            rng=host.rng,
-        )
-        await self.runtime.start(
-            Autocluster, name="discovery", strategy=self.strategy, view=self.view, rng=host.rng
+            Autocluster, name="discovery", strategy=self.strategy, view=self.view, rng=self.network.rng
         )
         return self
-
-    def online(self) -> set[str]:
-        return {m.name for m in self.view.members() if m.status is Status.ONLINE}
 
 
 def seeds_of(*numbers: int) -> Static:
     return Static([(f"10.0.0.{number}", PORT) for number in numbers])
-
-
-async def within(seconds: float, condition: Callable[[], bool]) -> float:
-    loop = asyncio.get_running_loop()
-    start = loop.time()
-    while not condition():
-        assert loop.time() - start < seconds, f"not within {seconds} s"
-        await asyncio.sleep(0.05)
-    return loop.time() - start
-
-
-def whole(*nodes: SimNode) -> Callable[[], bool]:
-    names = {node.name for node in nodes}
-    return lambda: all(node.online() == names for node in nodes)
-
-
-async def stop(*nodes: SimNode) -> None:
-    for node in nodes:
-        await node.runtime.stop()
 
 
 @seeds(3)
@@ -127,18 +77,6 @@ async def test_two_islands_become_one_when_a_seed_they_share_appears(sim: SimNet
     await stop(bridge, *left, *right)
 
 
-async def test_after_a_leave_nobody_brings_it_back(sim: SimNetwork) -> None:
-    nodes = [await SimNode(sim, n, seeds_of(1, 2, 3)).start() for n in (1, 2, 3)]
-    await within(5, whole(*nodes))
-    await nodes[1].runtime.call("gossip", Leave())
-    await asyncio.sleep(120)
-    assert nodes[1].online() == {"node2"}
-    assert nodes[0].online() == {"node1", "node3"}
-    await nodes[1].runtime.call("gossip", Join((nodes[0].address,)))
-    await within(5, whole(*nodes))
-    await stop(*nodes)
-
-
 async def test_a_blank_first_node_that_was_stopped_in_order_is_found_again(sim: SimNetwork) -> None:
     first = await SimNode(sim, 1, seeds_of()).start()
     others = [await SimNode(sim, n, seeds_of(1)).start() for n in (2, 3)]
@@ -158,17 +96,6 @@ async def test_manual_looks_for_nobody(sim: SimNetwork) -> None:
     assert nodes[0].online() == {"node1"}
     await nodes[0].runtime.call("gossip", Join((nodes[1].address,)))
     await within(3, whole(*nodes))
-    await stop(*nodes)
-
-
-async def test_a_singleton_has_settled_at_once_and_joins_nobody(sim: SimNetwork) -> None:
-    nodes = [
-        await SimNode(sim, 1, Singleton()).start(),
-        await SimNode(sim, 2, Singleton()).start(),
-    ]
-    await nodes[0].runtime.call("discovery", "settled", timeout=2)
-    await asyncio.sleep(60)
-    assert nodes[0].online() == {"node1"}
     await stop(*nodes)
 
 

@@ -16,10 +16,8 @@ from gossamer.discovery.etcd_client import Item
 
 @pytest.fixture
 def server(tmp_path: Path):
-    server = Server(tmp_path / "etcd")
-    server.start()
-    yield server
-    server.kill()
+    with Server(tmp_path / "etcd") as server:
+        yield server
 
 
 def test_the_register_is_in_order_of_age_and_passes_over_what_is_not_ours() -> None:
@@ -120,7 +118,7 @@ async def test_a_killed_etcd_loses_nothing_and_is_asked_again(server: Server) ->
     await one.sees(1)
     for number in (3, 4):
         server.kill()
-        await eventually(lambda: _problem(one))
+        await eventually(one.troubled)
         assert (await one.strategy.discover(one.member.endpoint)).addresses, "the last known stands"
         server.start()
         other = await Node(server, number).start()
@@ -130,10 +128,6 @@ async def test_a_killed_etcd_loses_nothing_and_is_asked_again(server: Server) ->
     await one.sees(1, 2, 3, 4)
     for node in (one, two):
         await node.stop()
-
-
-async def _problem(node: Node) -> bool:
-    return bool((await node.strategy.discover(node.member.endpoint)).problems)
 
 
 async def test_a_frozen_etcd_is_a_problem_in_time_and_no_end(server: Server) -> None:
@@ -195,7 +189,7 @@ async def test_a_dead_endpoint_is_no_problem_and_all_dead_are_one(server: Server
     # Long enough for the lease of 3 s to be renewed, too.
     assert await told_by(node) == {()}
     server.kill()
-    await eventually(lambda: _problem(node))
+    await eventually(node.troubled)
     told = await told_by(node)
     ports = ", ".join(f"127.0.0.1:{port}" for port in (*dead, server.port))
     assert told == {((f"etcd {ports}", "cannot be reached; does etcd run there, does it want TLS?"),)}
@@ -225,10 +219,3 @@ async def test_a_renewal_that_failed_is_tried_again_soon(server: Server) -> None
     assert await node.strategy.keep() == 20
     assert (await node.strategy.discover(node.member.endpoint)).problems == {}
     await node.stop()
-
-
-async def test_the_next_endpoint_is_asked_when_one_is_down(server: Server) -> None:
-    client = server.client(free_port())
-    assert await keys(client) == []
-    assert client.endpoint.endswith(str(server.port))
-    await client.close()

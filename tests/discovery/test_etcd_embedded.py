@@ -11,10 +11,10 @@ import psutil
 import pytest
 from structlog.testing import capture_logs
 
-from discovery.etcds import PATIENCE, eventually, free_port, member
+from discovery.etcds import PATIENCE, Registrant, eventually, free_port
 from gossamer.config import config_from
 from gossamer.config.discovery import EtcdConfig
-from gossamer.discovery import DiscoveryFailedError, Strategy, strategy_of
+from gossamer.discovery import Strategy, strategy_of
 from gossamer.discovery.etcd_embedded import etcd_arguments, etcd_program
 from gossamer.supervisor import Runtime, Supervisor
 
@@ -55,12 +55,12 @@ def test_the_command_line_of_an_embedded_etcd_has_the_keys_of_the_configuration(
     assert line[line.index("--data-dir") + 1] == "data/etcd"
 
 
-class Embedded:
+class Embedded(Registrant):
     """A node's strategy with the etcd that it runs beside it."""
 
     def __init__(self, directory: Path, number: int, **keys: object) -> None:
         self.client, self.peer = free_port(), free_port()
-        self.member = member(number)
+        super().__init__(number)
         self.directory = directory / f"node{number}"
         addresses = {"client_addr": f"127.0.0.1:{self.client}", "bind_addr": f"127.0.0.1:{self.peer}"}
         self._tree = {"embedded": True, "timeout": "1s", **addresses, **keys}
@@ -75,29 +75,6 @@ class Embedded:
         await self.runtime.start(Supervisor, self.strategy.children(), intensity=3, name="top")
         return self
 
-    async def enters(self) -> None:
-        async def entered() -> bool:
-            try:
-                await self.strategy.lock()
-                await self.strategy.discover(self.member.endpoint)
-                await self.strategy.register(self.member)
-            except DiscoveryFailedError:
-                return False
-            finally:
-                await self.strategy.unlock()
-            return True
-
-        await eventually(entered)
-
-    async def sees(self, *numbers: int) -> None:
-        wanted = {member(number).endpoint for number in numbers}
-
-        async def look() -> bool:
-            found = await self.strategy.discover(self.member.endpoint)
-            return set(found.addresses) == wanted and not found.problems
-
-        await eventually(look)
-
     def process(self) -> psutil.Process:
         """The etcd itself."""
         mine = [child for child in psutil.Process().children(recursive=True) if child.name() == "etcd"]
@@ -107,7 +84,7 @@ class Embedded:
 
 async def test_an_embedded_etcd_is_restarted_when_it_dies_and_ends_with_its_node(tmp_path: Path) -> None:
     node = await Embedded(tmp_path, 1).start()
-    await node.enters()
+    await node.enter()
     assert (tmp_path / "node1" / "etcd" / "member").is_dir()
     await node.sees(1)
     first = node.process()
@@ -133,7 +110,7 @@ async def test_one_that_does_not_bootstrap_joins_the_etcd_that_it_was_added_to(t
     one, two = Embedded(tmp_path, 1), Embedded(tmp_path, 2, bootstrap=False)
     initial = f"node1={one.url}"
     await one.start(initial_cluster=initial)
-    await one.enters()
+    await one.enter()
     add = ["member", "add", "node2", f"--peer-urls={two.url}"]
     control = str(Path(etcd_program()).with_name("etcdctl"))
     await asyncio.to_thread(
@@ -144,7 +121,7 @@ async def test_one_that_does_not_bootstrap_joins_the_etcd_that_it_was_added_to(t
         timeout=PATIENCE,
     )
     await two.start(initial_cluster=f"{initial},node2={two.url}")
-    await two.enters()
+    await two.enter()
     for node in (one, two):
         await node.sees(1, 2)
     await asyncio.gather(one.runtime.stop(), two.runtime.stop())

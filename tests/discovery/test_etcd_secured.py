@@ -37,9 +37,7 @@ async def up(server: Server, client: EtcdClient) -> None:
 
 async def test_tls_with_an_authority_and_certificates_of_both_sides(tmp_path: Path) -> None:
     ours, theirs = Authority(tmp_path, "ours"), Authority(tmp_path, "theirs")
-    server = Server(tmp_path / "etcd", ours, certificates_of_clients=True)
-    server.start()
-    try:
+    with Server(tmp_path / "etcd", ours, certificates_of_clients=True) as server:
         ca, other = ours.file, theirs.file
         cert, key = ours.issue("node", "127.0.0.1")
         stranger, stranger_key = theirs.issue("stranger", "127.0.0.1")
@@ -62,17 +60,13 @@ async def test_tls_with_an_authority_and_certificates_of_both_sides(tmp_path: Pa
         assert "are tls.ca, tls.cert and tls.key PEM" in await problem(asking(ca, cert, ca))
         missing = await problem(asking(tmp_path / "nothing.crt", cert, key))
         assert f"cannot read {tmp_path / 'nothing.crt'}: No such file" in missing
-    finally:
-        server.kill()
 
 
 async def test_without_ca_the_authorities_of_the_system_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     authority = Authority(tmp_path)
-    server = Server(tmp_path / "etcd", authority)
-    server.start()
-    try:
+    with Server(tmp_path / "etcd", authority) as server:
         await up(server, server.client(tls=EtcdTlsConfig(ca=authority.file)))
         named = {"servers": f"localhost:{server.port}", "tls": {"server_name": "localhost"}}
         tree = {"cluster": {"discovery": {"strategy": "etcd", "etcd": named}}}
@@ -82,16 +76,12 @@ async def test_without_ca_the_authorities_of_the_system_count(
         monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
         assert await keys(strategy._client) == []
         await strategy.release()
-    finally:
-        server.kill()
 
 
 async def test_a_user_with_a_role_for_the_prefix_is_enough_and_goes_on_when_tokens_are_lost(
     tmp_path: Path,
 ) -> None:
-    server = Server(tmp_path / "etcd")
-    server.start()
-    try:
+    with Server(tmp_path / "etcd") as server:
         await up(server, server.client())
         for command in (
             "user add root:hunter2",
@@ -118,7 +108,7 @@ async def test_a_user_with_a_role_for_the_prefix_is_enough_and_goes_on_when_toke
         await one.sees(1, 2)
         # etcd keeps its simple tokens in memory; both the only endpoint and all tokens are lost here.
         server.kill()
-        await eventually(lambda: troubled(one))
+        await eventually(one.troubled)
         server.start()
         three = await Node(server, 3, client=asking("node")).start()
         await three.enter()
@@ -129,9 +119,3 @@ async def test_a_user_with_a_role_for_the_prefix_is_enough_and_goes_on_when_toke
         assert len(await keys(one.client)) == 3
         for node in (one, two, three):
             await node.stop()
-    finally:
-        server.kill()
-
-
-async def troubled(node: Node) -> bool:
-    return bool((await node.strategy.discover(node.member.endpoint)).problems)

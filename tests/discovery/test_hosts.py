@@ -82,6 +82,15 @@ async def test_what_a_name_was_stays_while_its_look_up_fails_and_no_longer_than_
     assert (await hosts.look([("a", 1)])).addresses == ()
 
 
+async def test_static_resolves_names_anew_each_time_beside_its_seeds() -> None:
+    resolver = Resolver()
+    strategy = Static([("10.0.0.2", 7946)], domain_name="seeds.example", resolve=resolver)
+    for address in ("10.0.0.9", "10.0.0.8"):
+        resolver.answers["seeds.example"] = [address]
+        found = await strategy.discover(("10.0.0.1", 7000))
+        assert found == Discovered((("10.0.0.2", 7946), (address, 7000)))
+
+
 async def test_the_domain_name_of_the_seed_is_looked_up_by_the_system() -> None:
     """With strategy static, each address of the name is a seed on this node's own port."""
     cluster = config_from({"cluster": {"domain_name": "localhost", "port": 7001}}).cluster

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -91,22 +90,6 @@ def test_waits_double_to_the_longest_and_start_over_on_news() -> None:
         waits.append(p.pause())
     for wait, nominal in zip(waits, (0.25, 0.5, 1.0, 2.0, 2.0, 2.0, 0.25), strict=True):
         assert 0.8 * nominal <= wait <= 1.2 * nominal
-
-
-async def test_static_resolves_names_anew_each_time_and_keeps_what_it_knew() -> None:
-    answers: list[Sequence[str] | OSError] = [["10.0.0.9"], OSError(-2, "Name or service not known"), []]
-
-    async def resolve(host: str) -> Sequence[str]:
-        answer = answers.pop(0)
-        if isinstance(answer, OSError):
-            raise answer
-        return answer
-
-    strategy = Static([A], domain_name="seeds.example", resolve=resolve)
-    assert await strategy.discover(("10.0.0.1", 7000)) == Discovered((A, ("10.0.0.9", 7000)))
-    known = (A, ("10.0.0.9", 7946))
-    assert await strategy.discover(ME) == Discovered(known, {"seeds.example": "Name or service not known"})
-    assert await strategy.discover(ME) == Discovered(known, {"seeds.example": "resolves to no address"})
 
 
 def test_the_configuration_names_the_strategy() -> None:

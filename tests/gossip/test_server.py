@@ -121,32 +121,6 @@ async def test_three_servers_join_and_know_each_other(peers: Callable[..., Any])
     assert a.view.members()[0].name == "a"
 
 
-async def test_a_stopped_node_is_seen_down(peers: Callable[..., Any]) -> None:
-    a, b, c = [await peers(name) for name in ("a", "b", "c")]
-    for peer in (b, c):
-        await peer.call(Join((a.address,)))
-    await eventually(lambda: all(p.online() == {"a", "b", "c"} for p in (a, b, c)))
-    await c.runtime.stop()
-    for peer in (a, b):
-        await eventually(lambda peer=peer: peer.downs() == ["c"])
-        assert peer.online() == {"a", "b"}
-
-
-async def test_a_killed_server_comes_back_as_the_same_life(peers: Callable[..., Any]) -> None:
-    a, b = await peers("a"), await peers("b")
-    await b.call(Join((a.address,)))
-    await eventually(lambda: a.online() == b.online() == {"a", "b"})
-    port, life = b.address[1], b.view.local.id
-    b.runtime.exit(b.pid, "kill")
-    await eventually(lambda: b.runtime.whereis("gossip") is None)
-    await b.restart(port)
-    await eventually(lambda: (m := a.view.get("b")) is not None and m.incarnation == b.view.local.incarnation)
-    assert b.address[1] == port
-    assert b.view.local.id == life
-    assert a.online() == b.online() == {"a", "b"}
-    assert not any(isinstance(e, MemberDown) for e in a.events + b.events)
-
-
 async def test_another_env_and_another_cookie_are_dropped_and_counted(peers: Callable[..., Any]) -> None:
     a = await peers("a")
     foreign = await peers("x", env="other")

@@ -3,108 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
 
 import pytest
 
-from gossamer.gossip import (
-    GossipServer,
-    Join,
-    JoinResult,
-    KeyFile,
-    KeyFileError,
-    Keyring,
-    Keys,
-    Leave,
-    LinkEvidence,
-    MemberMetadata,
-    MembershipView,
-    Status,
-    cluster_key,
-)
+from gossamer.gossip import KeyFile, KeyFileError, Keys, Leave, LinkEvidence, cluster_key
 from gossamer.network import Address
-from gossamer.supervisor import Runtime
-from gossamer.testing import LOSSY, SimClock, SimHost, SimNetwork, seeds
-
-
-class Node:
-    def __init__(self, sim: SimNetwork, number: int) -> None:
-        self.sim = sim
-        self.host = f"10.0.0.{number}"
-        self.address: Address = (self.host, 7946)
-        self.name = f"node{number}"
-        self.key_file: KeyFile | None = None
-        self.boot(first=True)
-
-    def boot(self, *, first: bool = False) -> None:
-        """A new process on the host: nothing of the old one is left."""
-        self.network = self.sim.host(self.host) if first else self.sim.restart(self.host)
-        self.clock = SimClock(asyncio.get_running_loop())
-        self.view = MembershipView()
-        self.runtime = Runtime(node=self.name)
-
-    async def start(self, *seeds_: Node) -> Node:
-        await self.runtime.start(
-            GossipServer,
-            name="gossip",
-            metadata=MemberMetadata(self.name, creation=1, start_time=self.clock.wall()),
-            bind=self.address,
-            keyring=Keyring([cluster_key("cookie")], env="sim"),
-            network=self.network,
-            clock=self.clock,
-            view=self.view,
-            rng=self.network.rng,
-            key_file=self.key_file,
-        )
-        if seeds_:
-            await self.join(*seeds_)
-        return self
-
-    async def join(self, *others: Node) -> JoinResult:
-        result: JoinResult = await self.runtime.call(
-            "gossip", Join(tuple(other.address for other in others)), timeout=10
-        )
-        return result
-
-    def crash(self) -> None:
-        self.sim.crash(self.host)
-        self.runtime.halt()
-
-    def online(self) -> set[str]:
-        return {m.name for m in self.view.members() if m.status is Status.ONLINE}
-
-    async def keys(self, action: Literal["list", "install", "use", "remove"], key: bytes | str = "") -> Any:
-        return await self.runtime.call("gossip", Keys(action, key))
-
-    def downs(self) -> int:
-        return self.view.counters["member_down"]
-
-
-async def within(seconds: float, condition: Callable[[], bool]) -> None:
-    loop = asyncio.get_running_loop()
-    end = loop.time() + seconds
-    while not condition():
-        assert loop.time() < end, f"not within {seconds} s"
-        await asyncio.sleep(0.05)
-
-
-def whole(*nodes: Node) -> Callable[[], bool]:
-    names = {node.name for node in nodes}
-    return lambda: all(node.online() == names for node in nodes)
-
-
-async def cluster(sim: SimNetwork, size: int) -> list[Node]:
-    first = await Node(sim, 1).start()
-    nodes = [first, *[await Node(sim, number).start(first) for number in range(2, size + 1)]]
-    await within(10, whole(*nodes))
-    return nodes
-
-
-async def stop(*nodes: Node) -> None:
-    for node in nodes:
-        await node.runtime.stop()
+from gossamer.testing import LOSSY, SimHost, SimNetwork, seeds
+from tests.gossip.nodes import Node, cluster, stop, whole, within
 
 
 @seeds(3)
@@ -182,6 +88,7 @@ async def test_a_wall_clock_set_back_moves_nobody_and_a_restart_is_still_newer(s
 
 async def test_a_server_killed_in_mid_flight_is_no_failure_to_the_others(sim: SimNetwork) -> None:
     nodes = await cluster(sim, 4)
+    life = nodes[2].view.local.id
     for _ in range(3):
         pid = nodes[2].runtime.whereis("gossip")
         assert pid is not None
@@ -191,6 +98,7 @@ async def test_a_server_killed_in_mid_flight_is_no_failure_to_the_others(sim: Si
         await asyncio.sleep(5)
     assert whole(*nodes)()
     assert [node.downs() for node in nodes] == [0, 0, 0, 0]
+    assert nodes[2].view.local.id == life
     await stop(*nodes)
 
 

@@ -204,14 +204,6 @@ def test_the_younger_of_two_nodes_with_one_name_has_to_go() -> None:
     assert [event for host in hosts for event in host.saw(MemberDown)] == []
 
 
-def test_hundreds_of_joins_at_once_converge() -> None:
-    swarm = Swarm(seed=9)
-    hosts = [swarm.start(f"node{i}") for i in range(150)]
-    for host in hosts[1:]:
-        swarm.join(host, hosts[0])
-    assert swarm.run(10, until=swarm.complete, step=0.5)
-
-
 def test_the_same_seed_is_the_same_history() -> None:
     def history() -> list[tuple[float, str]]:
         swarm = Swarm(seed=11, loss=0.1)
