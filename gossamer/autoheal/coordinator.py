@@ -164,7 +164,7 @@ def _episode(work: Work, rows: SortedOut, wall: float) -> Episode:
         survivors=plan.survivors,
         reloaded=work.reloaded,
         skipped=work.skipped,
-        saw_down={name: tuple(sorted(marks)) for name, marks in sorted(plan.marks.items()) if marks},
+        saw_down=plan.saw_down,
         split_at=plan.split_at,
         healed_at=wall,
         rows=rows,

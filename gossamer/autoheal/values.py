@@ -125,6 +125,11 @@ class HealPlan(Struct, frozen=True):
     lost: int = 0
     """Rows that lost already, since the sides have met, at the node that saw most of them."""
 
+    @property
+    def saw_down(self) -> dict[str, tuple[str, ...]]:
+        """Whom each node held for dead."""
+        return {name: tuple(sorted(marks)) for name, marks in sorted(self.marks.items()) if marks}
+
 
 class SortedOut(Struct, frozen=True):
     """What a heal did to rows that both sides wrote: how many were set back to what the survivors held, how

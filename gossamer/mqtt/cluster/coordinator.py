@@ -100,12 +100,16 @@ class MqttCluster(GenServer):
         send_after(TICK, self_pid(), _TICK)
         send_after(INTERVAL, self_pid(), _LOOK)
         if broker.hub.fence is None:
-            broker.hub.fence = Fence(
-                now=broker.hub.now,
-                spawn=lambda function: distribution.runtime.spawn(function, label="mqtt_fence"),
-                peers=distribution.nodes,
-                level=broker.away.level,
-            )
+            broker.hub.fence = self._fence(broker.away)
+
+    def _fence(self, away: Away) -> Fence:
+        distribution = self._distribution
+        return Fence(
+            now=self._broker.hub.now,
+            spawn=lambda function: distribution.runtime.spawn(function, label="mqtt_fence"),
+            peers=distribution.nodes,
+            level=away.level,
+        )
 
     async def _share_retained(self, store: Store, *, disc: bool) -> SharedTable:
         """Attach the retained messages to their tables; return the table that is their index."""

@@ -75,23 +75,22 @@ class ClientsView:
             yield (*first, name, node), partial(self._client, session)
 
     def _client(self, session: Any) -> ClientInfo:
-        info = self._node.broker.client(session)
         channel = session.channel
         return ClientInfo(
-            client=info.client_id,
-            connected=info.connected,
+            client=session.client_id,
+            connected=channel is not None,
             node=self.name,
-            address=info.peer,
-            version=_VERSIONS.get(info.version, ""),
-            username=info.username or "",
-            keepalive=info.keep_alive,
-            clean_start=info.clean,
-            session_expiry=info.expiry,
-            connected_at=info.connected_at,
-            subscriptions=info.subscriptions,
-            inflight=info.inflight,
-            queued=info.queued,
-            dropped=info.dropped,
+            address="" if channel is None else channel.peer,
+            version=_VERSIONS.get(session.version, ""),
+            username=session.username or "",
+            keepalive=0.0 if channel is None else channel.keep_alive,
+            clean_start=session.clean,
+            session_expiry=session.expiry,
+            connected_at=0.0 if channel is None else channel.since,
+            subscriptions=len(session.subscriptions),
+            inflight=len(session.inflight),
+            queued=len(session.queue),
+            dropped=session.lost,
             process="" if channel is None else str(channel.pid),
         )
 

@@ -117,18 +117,8 @@ class Healing:
 
 
 def _plan(plan: HealPlan) -> HealPlanInfo:
-    return HealPlanInfo(
-        id=plan.id,
-        split=True,
-        leader=plan.leader,
-        coordinator=plan.coordinator,
-        groups=plan.groups,
-        survivors=plan.survivors,
-        victims=plan.victims,
-        saw_down={name: tuple(sorted(marks)) for name, marks in sorted(plan.marks.items()) if marks},
-        missing=plan.missing,
-        restart=plan.restart,
-    )
+    told = {name: getattr(plan, name) for name in HealPlanInfo.model_fields if name != "split"}
+    return HealPlanInfo(split=True, **told)
 
 
 def _episode(episode: Episode) -> HealEpisode:
