@@ -15,34 +15,10 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
+import gossamer.autoheal.values as values
 from gossamer.autoheal.coordinator import Coordinator, SortOut, Work, settled_marks
 from gossamer.autoheal.leader import Leader
 from gossamer.autoheal.marks import Marks
-from gossamer.autoheal.values import (
-    AskView,
-    Cluster,
-    Confirmed,
-    Episode,
-    Healed,
-    HealedPart,
-    HealOrder,
-    HealPlan,
-    Mark,
-    Message,
-    Mourning,
-    NodeView,
-    Pair,
-    Partition,
-    Progress,
-    Reload,
-    Reloaded,
-    Report,
-    Restart,
-    SortedOut,
-    Tell,
-    ViewTold,
-    leader_of,
-)
 
 __all__ = ["Action", "Announce", "Healer", "ReloadStore", "State"]
 
@@ -56,7 +32,7 @@ HISTORY = 50
 class Announce:
     """Tell whoever listens on this node."""
 
-    event: Partition | Confirmed | Episode
+    event: values.Partition | values.Confirmed | values.Episode
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,19 +41,19 @@ class ReloadStore:
 
     plan: str
     coordinator: str
-    restart: Restart = "store"
+    restart: values.Restart = "store"
 
 
-Action = Tell | Announce | ReloadStore | SortOut
+Action = values.Tell | Announce | ReloadStore | SortOut
 
 
 class State(Struct, frozen=True):
     """What has to survive the process."""
 
-    marks: tuple[Mark, ...] = ()
-    leading: HealPlan | None = None
+    marks: tuple[values.Mark, ...] = ()
+    leading: values.HealPlan | None = None
     coordinating: Work | None = None
-    history: tuple[Episode, ...] = ()
+    history: tuple[values.Episode, ...] = ()
 
 
 class Healer:
@@ -95,7 +71,7 @@ class Healer:
         start_time: float,
         delay: float | None,
         gate: float = 30.0,
-        restart: Restart = "store",
+        restart: values.Restart = "store",
         state: State | None = None,
     ) -> None:
         state = state or State()
@@ -112,7 +88,7 @@ class Healer:
             plan=state.leading,
         )
         self.coordinator = Coordinator(node=node, work=state.coordinating, patience=gate)
-        self.history: tuple[Episode, ...] = state.history
+        self.history: tuple[values.Episode, ...] = state.history
         self._start_time = start_time
         self._confirm_at: dict[int, float] = {}
         self._believed: set[int] = set()
@@ -131,43 +107,45 @@ class Healer:
     def up(self, peer: str) -> list[Action]:
         """A session with a peer began."""
         question = self.marks.up(peer)
-        return [] if question is None else [Tell(peer, question)]
+        return [] if question is None else [values.Tell(peer, question)]
 
-    def receive(self, message: Message, cluster: Cluster, now: float, wall: float) -> list[Action]:
+    def receive(
+        self, message: values.Message, cluster: values.Cluster, now: float, wall: float
+    ) -> list[Action]:
         """A message of another node's healer, or of this one's."""
         source = message.source
         match message:
-            case Mourning():
+            case values.Mourning():
                 answer, event = self.marks.heard(message, wall)
-                actions: list[Action] = [] if answer is None else [Tell(source, answer)]
+                actions: list[Action] = [] if answer is None else [values.Tell(source, answer)]
                 return actions if event is None else [*actions, Announce(event)]
-            case Report(pairs=pairs):
+            case values.Report(pairs=pairs):
                 if self.enabled:
                     self.leader.report(pairs, now)
-            case AskView(round=number):
-                return [Tell(source, ViewTold(self.node, number, self.view(cluster)))]
-            case ViewTold(round=number, view=view):
+            case values.AskView(round=number):
+                return [values.Tell(source, values.ViewTold(self.node, number, self.view(cluster)))]
+            case values.ViewTold(round=number, view=view):
                 self.leader.view(number, view)
-            case HealOrder(plan=plan):
+            case values.HealOrder(plan=plan):
                 return self._ordered(plan, source)
-            case Progress(plan=plan_id):
+            case values.Progress(plan=plan_id):
                 self.leader.progress(plan_id, now)
-            case Reload(plan=plan_id, restart=restart):
+            case values.Reload(plan=plan_id, restart=restart):
                 return self._reload(plan_id, source, restart)
-            case Reloaded(plan=plan_id):
+            case values.Reloaded(plan=plan_id):
                 self.coordinator.reloaded(plan_id, source)
-            case Healed():
+            case values.Healed():
                 return self._healed(message, now)
-            case HealedPart(plan=plan_id):
+            case values.HealedPart(plan=plan_id):
                 self.coordinator.told(plan_id, source)
         return []
 
     def store_reloaded(self, plan: str, coordinator: str) -> list[Action]:
         """:class:`ReloadStore` is done."""
         self._reloaded[plan] = True
-        return [Tell(coordinator, Reloaded(self.node, plan))]
+        return [values.Tell(coordinator, values.Reloaded(self.node, plan))]
 
-    def sorted_out(self, plan: str, rows: SortedOut) -> None:
+    def sorted_out(self, plan: str, rows: values.SortedOut) -> None:
         """:class:`SortOut` is done."""
         self.coordinator.sorted_out(plan, rows)
 
@@ -180,19 +158,21 @@ class Healer:
         """:class:`ReloadStore` could not be done; the coordinator asks again."""
         self._reloaded.pop(plan, None)
 
-    def tick(self, cluster: Cluster, now: float, wall: float) -> list[Action]:
+    def tick(self, cluster: values.Cluster, now: float, wall: float) -> list[Action]:
         """Some time passed; about twice a second."""
         self.marks.forget(cluster.known | cluster.removed)
         actions: list[Action] = []
         if now >= self._report_at:
             self._report_at = now + REPEAT
             questions = self.marks.tick(cluster.online, wall, self.enabled)
-            actions += [Tell(peer, question) for peer, question in questions]
+            actions += [values.Tell(peer, question) for peer, question in questions]
             pairs = self._confirmed(cluster, now)
             if pairs:
-                actions += [Announce(Confirmed(p.peer)) for p in pairs if p.serial not in self._believed]
+                actions += [
+                    Announce(values.Confirmed(p.peer)) for p in pairs if p.serial not in self._believed
+                ]
                 self._believed = {pair.serial for pair in pairs}
-                actions.append(Tell(leader_of(cluster), Report(self.node, pairs)))
+                actions.append(values.Tell(values.leader_of(cluster), values.Report(self.node, pairs)))
         actions += self.leader.tick(cluster, now, wall)
         actions += self.coordinator.tick(cluster, now, wall)
         return actions
@@ -214,10 +194,10 @@ class Healer:
         """A split that was seen is not healed."""
         return bool(self.marks.open or self.leader.phase != "idle" or self.coordinator.busy)
 
-    def view(self, cluster: Cluster) -> NodeView:
+    def view(self, cluster: values.Cluster) -> values.NodeView:
         """Whom this node held for running, for who makes a plan."""
         marks = self.marks.marks
-        return NodeView(
+        return values.NodeView(
             node=self.node,
             creation=self.creation,
             start_time=self._start_time,
@@ -230,36 +210,36 @@ class Healer:
 
     # -- inside
 
-    def _confirmed(self, cluster: Cluster, now: float) -> tuple[Pair, ...]:
+    def _confirmed(self, cluster: values.Cluster, now: float) -> tuple[values.Pair, ...]:
         open_marks = self.marks.open
         due = {mark.serial: self._confirm_at.get(mark.serial, now + CONFIRM) for mark in open_marks}
         self._confirm_at = due
         if not self.enabled:
             return ()
         return tuple(
-            Pair(self.node, mark.peer, mark.serial)
+            values.Pair(self.node, mark.peer, mark.serial)
             for mark in open_marks
             if due[mark.serial] <= now and mark.peer in cluster.online
         )
 
-    def _ordered(self, plan: HealPlan, source: str) -> list[Action]:
+    def _ordered(self, plan: values.HealPlan, source: str) -> list[Action]:
         done = next((episode for episode in self.history if episode.plan == plan.id), None)
         if done is not None and self.coordinator.work is None:
-            return [Tell(source, Healed(self.node, done, settled_marks(plan, done.skipped)))]
+            return [values.Tell(source, values.Healed(self.node, done, settled_marks(plan, done.skipped)))]
         return [*self.coordinator.order(plan, source)]
 
-    def _reload(self, plan: str, source: str, restart: Restart) -> list[Action]:
+    def _reload(self, plan: str, source: str, restart: values.Restart) -> list[Action]:
         done = self._reloaded.get(plan)
         if done is None:
             while len(self._reloaded) >= HISTORY:
                 self._reloaded.pop(next(iter(self._reloaded)))
             self._reloaded[plan] = False
             return [ReloadStore(plan, source, restart)]
-        return [Tell(source, Reloaded(self.node, plan))] if done else []
+        return [values.Tell(source, values.Reloaded(self.node, plan))] if done else []
 
-    def _healed(self, message: Healed, now: float) -> list[Action]:
+    def _healed(self, message: values.Healed, now: float) -> list[Action]:
         episode = message.episode
-        actions: list[Action] = [Tell(message.source, HealedPart(self.node, episode.plan))]
+        actions: list[Action] = [values.Tell(message.source, values.HealedPart(self.node, episode.plan))]
         if self.node in message.marks:
             self.marks.settle(message.marks[self.node])
         else:

@@ -12,6 +12,7 @@ from typing import Any
 import structlog
 from msgspec.structs import asdict
 
+import gossamer.autoheal.values as values
 from gossamer.autoheal.autoclean import Autoclean
 from gossamer.autoheal.coordinator import SortOut
 from gossamer.autoheal.discards import Discards
@@ -19,27 +20,6 @@ from gossamer.autoheal.leader import make_plan
 from gossamer.autoheal.machine import Action, Announce, Healer, ReloadStore
 from gossamer.autoheal.status import Cleaned, HealStatus
 from gossamer.autoheal.storage import Saved, Settings, Storage
-from gossamer.autoheal.values import (
-    MESSAGES,
-    AskView,
-    Cluster,
-    Confirmed,
-    DryRun,
-    Episode,
-    HealPlan,
-    Message,
-    NodeView,
-    Partition,
-    Peer,
-    Replay,
-    Replayed,
-    Restart,
-    SetAutoclean,
-    SetAutoheal,
-    Subscribe,
-    Tell,
-    leader_of,
-)
 from gossamer.clock import Clock
 from gossamer.distribution import Distribution, NodeDown, NodeUp, register_message
 from gossamer.errors import GossamerError
@@ -65,7 +45,7 @@ log = structlog.get_logger(__name__)
 AUTOHEAL = "autoheal"
 """The registered name of the process on every node."""
 
-for _type in MESSAGES:
+for _type in values.MESSAGES:
     register_message(_type, f"autoheal.{_type.__name__}")
 
 _TICK = 0.5
@@ -91,11 +71,11 @@ class Autoheal(GenServer):
         storage: Storage,
         status: HealStatus,
         discards: Discards,
-        reload: Callable[[Restart], Awaitable[None]],
+        reload: Callable[[values.Restart], Awaitable[None]],
         loading: Callable[[], bool],
         start_time: float,
         settings: Settings,
-        restart: Restart = "store",
+        restart: values.Restart = "store",
         note: Callable[..., None] = lambda *_: None,
     ) -> None:
         self._view = view
@@ -153,44 +133,44 @@ class Autoheal(GenServer):
             case NodeUp(name):
                 self._note("link_up", name)
                 await self._do(healer.up(name))
-            case Replayed(id):
+            case values.Replayed(id):
                 self._discards.quarantine.take(id)
-            case _ if isinstance(message, Message):
+            case _ if isinstance(message, values.Message):
                 await self._receive(message)
             case _:
                 await super().handle_info(message)
 
     async def handle_call(self, request: Any, caller: Caller) -> Reply | NoReply:
         match request:
-            case SetAutoclean(limit):
+            case values.SetAutoclean(limit):
                 return await self._set("autoclean", limit)
-            case SetAutoheal(delay):
+            case values.SetAutoheal(delay):
                 return await self._set("autoheal", delay)
-            case AskView():
+            case values.AskView():
                 return Reply(self._own_view())
-            case DryRun():
+            case values.DryRun():
                 spawn(self._dry_run, caller, label="autoheal dry run")
                 return NoReply()
-            case Replay(id):
+            case values.Replay(id):
                 try:
                     kept = await self._discards.replay(id)
                 except GossamerError as error:
                     return Reply(error)
                 log.warning("quarantine_replayed", id=id, table=kept.table, author=kept.version[1])
                 for name in self._distribution.nodes():
-                    send((AUTOHEAL, name), Replayed(id))
+                    send((AUTOHEAL, name), values.Replayed(id))
                 return Reply(kept)
             case _:
                 return await super().handle_call(request, caller)  # type: ignore[return-value]
 
     async def handle_cast(self, request: Any) -> None:
-        if isinstance(request, Subscribe):
+        if isinstance(request, values.Subscribe):
             self._subscribers.add(request.pid)
         else:
             await super().handle_cast(request)
 
-    async def _receive(self, message: Message) -> None:
-        if isinstance(message, AskView):
+    async def _receive(self, message: values.Message) -> None:
+        if isinstance(message, values.AskView):
             self._healer.lost = self._discards.unsettled
         now, wall = self._clock.monotonic(), self._clock.wall()
         await self._do(self._healer.receive(message, self._cluster(), now, wall))
@@ -202,7 +182,7 @@ class Autoheal(GenServer):
         await self._remove()
         await self._discards.quarantine.flush()
 
-    def _own_view(self) -> NodeView:
+    def _own_view(self) -> values.NodeView:
         self._healer.lost = self._discards.unsettled
         return self._healer.view(self._cluster())
 
@@ -210,10 +190,10 @@ class Autoheal(GenServer):
         """The body of a process: what the views of those that answer in time would be made into."""
         cluster, runtime = self._cluster(), self.process.runtime
 
-        async def ask(name: str) -> NodeView | None:
+        async def ask(name: str) -> values.NodeView | None:
             try:
-                view: NodeView = await runtime.call(
-                    (AUTOHEAL, name), AskView(self._node, 0), timeout=_VIEW_TIMEOUT
+                view: values.NodeView = await runtime.call(
+                    (AUTOHEAL, name), values.AskView(self._node, 0), timeout=_VIEW_TIMEOUT
                 )
             except GossamerError:
                 return None
@@ -221,7 +201,9 @@ class Autoheal(GenServer):
 
         told = await asyncio.gather(*map(ask, sorted(cluster.online)))
         views = {view.node: view for view in told if view is not None}
-        plan = make_plan(views, cluster, leader=leader_of(cluster), id="dry run", wall=self._clock.wall())
+        plan = make_plan(
+            views, cluster, leader=values.leader_of(cluster), id="dry run", wall=self._clock.wall()
+        )
         reply(caller, plan)
 
     async def _set(self, name: str, seconds: float | None) -> Reply:
@@ -251,9 +233,9 @@ class Autoheal(GenServer):
             await self._storage.save(Saved(self._healer.state(), downtime))
         for action in actions:
             match action:
-                case Tell(to, message) if to == self._node:
+                case values.Tell(to, message) if to == self._node:
                     send(self_pid(), message)
-                case Tell(to, message):
+                case values.Tell(to, message):
                     send((AUTOHEAL, to), message)
                 case Announce(event):
                     await self._announce(event)
@@ -264,7 +246,7 @@ class Autoheal(GenServer):
         self._discards.watch(self._healer.marks.marks)
         self._publish(self._cluster())
 
-    async def _reload(self, plan: str, coordinator: str, restart: Restart) -> None:
+    async def _reload(self, plan: str, coordinator: str, restart: values.Restart) -> None:
         log.warning("store_reloads", node=self._node, plan=plan, coordinator=coordinator, restarts=restart)
         try:
             await self._restart_for(restart)
@@ -276,7 +258,7 @@ class Autoheal(GenServer):
         self._note("reloaded", coordinator, plan)
         await self._do(self._healer.store_reloaded(plan, coordinator))
 
-    async def _sort_out(self, plan: HealPlan) -> None:
+    async def _sort_out(self, plan: values.HealPlan) -> None:
         now = self._clock.monotonic()
         if self._sorting[0] != plan.id:
             self._sorting = (plan.id, now)
@@ -311,11 +293,11 @@ class Autoheal(GenServer):
         if self._clean.changed:
             await self._do([])
 
-    async def _announce(self, event: Partition | Confirmed | Episode) -> None:
-        if isinstance(event, Confirmed):
+    async def _announce(self, event: values.Partition | values.Confirmed | values.Episode) -> None:
+        if isinstance(event, values.Confirmed):
             self._note("confirmed", event.peer)
             return
-        if isinstance(event, Partition):
+        if isinstance(event, values.Partition):
             self._status.raised.append(event)
             self._status.counts["partitions"] += 1
             self._note("partition", event.peer, event.context)
@@ -339,23 +321,23 @@ class Autoheal(GenServer):
             )
         self._send(event)
 
-    def _send(self, event: Partition | Episode | Cleaned) -> None:
+    def _send(self, event: values.Partition | values.Episode | Cleaned) -> None:
         for pid in list(self._subscribers):
             if not send(pid, event):
                 self._subscribers.discard(pid)
 
     # -- what shows
 
-    def _publish(self, cluster: Cluster) -> None:
+    def _publish(self, cluster: values.Cluster) -> None:
         healer, status = self._healer, self._status
         contexts = {partition.peer: partition.context for partition in status.raised}
         status.open = tuple(
-            Partition(mark.peer, contexts.get(mark.peer, ""), mark.wall, mark.met_wall)
+            values.Partition(mark.peer, contexts.get(mark.peer, ""), mark.wall, mark.met_wall)
             for mark in healer.marks.open
         )
         status.history = healer.history
         status.phase = healer.leader.phase
-        status.leader = leader_of(cluster)
+        status.leader = values.leader_of(cluster)
         work = healer.coordinator.work
         status.plan = healer.leader.plan or (work.plan if work is not None else None)
         if status.plan is not None and status.plan.id != self._noted_plan:
@@ -364,9 +346,9 @@ class Autoheal(GenServer):
             self._note(kind, status.plan.coordinator, status.plan.id)
         status.down = dict(self._clean.down)
 
-    def _cluster(self) -> Cluster:
+    def _cluster(self) -> values.Cluster:
         linked = set(self._distribution.nodes())
-        online = {self._node: Peer(self._node, self._creation, self._start_time)}
+        online = {self._node: values.Peer(self._node, self._creation, self._start_time)}
         known = {self._node}
         removed = set()
         for member in self._view.members(include_left=True)[1:]:
@@ -377,8 +359,8 @@ class Autoheal(GenServer):
             known.add(member.name)
             if member.status is not Status.OFFLINE and member.name in linked:
                 about = member.metadata
-                online[member.name] = Peer(member.name, about.creation, about.start_time)
-        return Cluster(online, frozenset(known), frozenset(removed))
+                online[member.name] = values.Peer(member.name, about.creation, about.start_time)
+        return values.Cluster(online, frozenset(known), frozenset(removed))
 
 
 def _shown(seconds: float | None) -> str:

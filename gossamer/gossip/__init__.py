@@ -18,9 +18,8 @@ from gossamer.gossip.member import (
     PartitionHint,
     Status,
 )
-from gossamer.gossip.requests import ForceLeave, Join, Keys, Leave, UpdateMetadata
 from gossamer.gossip.server import GossipServer
-from gossamer.gossip.steps import JoinResult
+from gossamer.gossip.steps import ForceLeave, Join, JoinResult, Keys, Leave, UpdateMetadata
 from gossamer.gossip.swim.hints import explain
 from gossamer.gossip.swim.swim import Swim
 from gossamer.gossip.transport.keyfile import KeyFile, KeyFileError

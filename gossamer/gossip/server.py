@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import structlog
 
+import gossamer.gossip.steps as steps
 from gossamer.clock import Clock
 from gossamer.config import GossipConfig
 from gossamer.errors import GossamerError, UsageError
@@ -32,18 +33,6 @@ from gossamer.gossip.member import (
     MemberUpdated,
     NameConflict,
     PartitionHint,
-)
-from gossamer.gossip.requests import ForceLeave, Join, Keys, Leave, UpdateMetadata
-from gossamer.gossip.steps import (
-    Answer,
-    Emit,
-    Input,
-    OpenStream,
-    ReplyStream,
-    Requested,
-    SendPacket,
-    StreamFailed,
-    Tick,
 )
 from gossamer.gossip.swim.swim import Swim
 from gossamer.gossip.transport.courier import Courier
@@ -115,7 +104,7 @@ class GossipServer(GenServer):
         self._rng = rng or random.Random()
         self._subscribers: dict[Destination, None] = dict.fromkeys(subscribers)
         self._callers: dict[int, Caller] = {}
-        self._exchanges: dict[Pid, OpenStream] = {}
+        self._exchanges: dict[Pid, steps.OpenStream] = {}
         self._tokens = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at: float | None = None
@@ -142,16 +131,16 @@ class GossipServer(GenServer):
 
     async def handle_call(self, request: Any, caller: Caller) -> Reply | NoReply:
         match request:
-            case Join() | Leave() | ForceLeave() | UpdateMetadata():
+            case steps.Join() | steps.Leave() | steps.ForceLeave() | steps.UpdateMetadata():
                 self._tokens += 1
                 self._callers[self._tokens] = caller
                 try:
-                    self._feed(Requested(self._tokens, request))
+                    self._feed(steps.Requested(self._tokens, request))
                 except UsageError as error:
                     # A caller's mistake is the answer, not the end of the server.
                     del self._callers[self._tokens]
                     return Reply(error)
-            case Keys(action, key):
+            case steps.Keys(action, key):
                 return await self._change_keys(action, key)
             case _:
                 return await super().handle_call(request, caller)  # type: ignore[return-value]
@@ -169,7 +158,7 @@ class GossipServer(GenServer):
                 return Stop(("sockets_closed", message.reason))
             action = self._exchanges.pop(message.source, None)
             if action is not None and message.reason != "normal":
-                self._feed(StreamFailed(action.token, "failed"))
+                self._feed(steps.StreamFailed(action.token, "failed"))
         return None
 
     async def terminate(self, reason: Any) -> None:
@@ -229,7 +218,7 @@ class GossipServer(GenServer):
         self._view.publish(swim)
         return swim
 
-    def _feed(self, event: Input) -> None:
+    def _feed(self, event: steps.Input) -> None:
         swim = self._swim
         try:
             actions = swim.step(event, self._clock.monotonic())
@@ -238,7 +227,7 @@ class GossipServer(GenServer):
             actions = swim.drain()
         for action in actions:
             kind = type(action)
-            if kind is SendPacket:
+            if kind is steps.SendPacket:
                 self._courier.send(action.address, action.body)  # type: ignore[union-attr]
             else:
                 self._do(action)
@@ -246,14 +235,14 @@ class GossipServer(GenServer):
 
     def _do(self, action: object) -> None:
         match action:
-            case OpenStream():
+            case steps.OpenStream():
                 pid = spawn_link(self._exchange, action, label="gossip_exchange")
                 self._exchanges[pid] = action
-            case ReplyStream(token, body):
+            case steps.ReplyStream(token, body):
                 self._courier.answer(token, body)
-            case Emit(event):
+            case steps.Emit(event):
                 self._emit(event)
-            case Answer(token, result):
+            case steps.Answer(token, result):
                 caller = self._callers.pop(token, None) if isinstance(token, int) else None
                 if caller is not None:
                     reply(caller, result)
@@ -294,9 +283,9 @@ class GossipServer(GenServer):
 
     def _on_timer(self) -> None:
         self._timer = self._timer_at = None
-        self._feed(Tick())
+        self._feed(steps.Tick())
 
-    async def _exchange(self, action: OpenStream) -> None:
+    async def _exchange(self, action: steps.OpenStream) -> None:
         """The body of a linked process: one question to a peer."""
         self._learn(await self._courier.ask(action))
 

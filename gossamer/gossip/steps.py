@@ -1,4 +1,7 @@
-"""What goes into the gossip state machine and what comes out of it.
+"""What other processes ask of gossip; what goes into its state machine, and what comes out of it.
+
+A caller's mistake (metadata too large, an unknown key) comes back as the answer: a ``UsageError``, not
+raised.
 
 Inputs carry what happened; actions say what to do about it. Addresses are where to send, bodies are plain:
 the shell seals and opens envelopes, so the state machine can be run by the thousand without cryptography.
@@ -8,9 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
-from gossamer.gossip.member import LinkEvidence, LoopLag, MemberEvent
-from gossamer.gossip.requests import ForceLeave, Join, Leave, UpdateMetadata
+from msgspec import Struct
+
+from gossamer.gossip.member import LinkEvidence, LoopLag, MemberEvent, MemberMetadata
 from gossamer.network import Address
 
 __all__ = [
@@ -18,8 +23,12 @@ __all__ = [
     "Action",
     "Answer",
     "Emit",
+    "ForceLeave",
     "Input",
+    "Join",
     "JoinResult",
+    "Keys",
+    "Leave",
     "OpenStream",
     "PacketReceived",
     "ReplyStream",
@@ -29,10 +38,60 @@ __all__ = [
     "StreamReplied",
     "StreamRequested",
     "Tick",
+    "UpdateMetadata",
 ]
 
 Token = Hashable
 STREAM_TIMEOUT = 3.0
+
+
+# -- requests
+
+
+class Join(Struct, frozen=True):
+    """Call: exchange tables with these addresses. Answered with a :class:`~gossamer.gossip.JoinResult`."""
+
+    addresses: tuple[Address, ...]
+
+
+class Leave(Struct, frozen=True):
+    """Call: tell everybody and be alone. Answered with None when it has spread.
+
+    ``returning``: stopped, and expected back: the others hold it for down, not for gone.
+    """
+
+    returning: bool = False
+
+
+class ForceLeave(Struct, frozen=True):
+    """Call: remove a member for good. Answered with False where no such member is known.
+
+    ``final`` False: only where it is down, and until it says that it lives.
+    """
+
+    name: str
+    final: bool = True
+
+
+class UpdateMetadata(Struct, frozen=True):
+    """Call: say something new about this node. Answered with None, or the error."""
+
+    metadata: MemberMetadata
+
+
+class Keys(Struct, frozen=True):
+    """Call: change the keyring of this node. Answered with the names of its keys, the one in use first, or
+    with the error.
+
+    ``key`` is 16 bytes or more for ``install``, and a key's name for ``use`` and ``remove``. Rotate without
+    downtime: install everywhere, use everywhere, remove everywhere.
+    """
+
+    action: Literal["list", "install", "use", "remove"]
+    key: bytes | str = ""
+
+
+# -- in
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +154,9 @@ Input = (
     | LinkEvidence
     | LoopLag
 )
+
+
+# -- out
 
 
 @dataclass(frozen=True, slots=True)

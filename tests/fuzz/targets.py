@@ -18,7 +18,7 @@ from gossamer.distribution.transport.stream import _StreamChannel
 from gossamer.distribution.wire import decode_handshake, decode_message
 from gossamer.distribution.wire import encode as encode_link
 from gossamer.gossip.transport.keyring import Keyring, cluster_key
-from gossamer.gossip.transport.streams import FrameBuffer
+from gossamer.gossip.transport.sockets import FrameBuffer
 from gossamer.gossip.wire import PacketRejected
 from gossamer.gossip.wire import decode as decode_gossip
 from gossamer.gossip.wire import encode as encode_gossip

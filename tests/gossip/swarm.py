@@ -11,23 +11,9 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+import gossamer.gossip.steps as steps
 from gossamer.config import GossipConfig
 from gossamer.gossip.member import LinkEvidence, MemberEvent, MemberMetadata, Status
-from gossamer.gossip.requests import ForceLeave, Join, Leave
-from gossamer.gossip.steps import (
-    Answer,
-    Emit,
-    Input,
-    OpenStream,
-    PacketReceived,
-    ReplyStream,
-    Requested,
-    SendPacket,
-    StreamFailed,
-    StreamReplied,
-    StreamRequested,
-    Tick,
-)
 from gossamer.gossip.swim.swim import Swim
 from gossamer.gossip.wire import PacketRejected
 from gossamer.network import Address
@@ -47,7 +33,7 @@ class Host:
     running: bool = True
     host_up: bool = True
     frozen_until: float = 0.0
-    backlog: list[Input] = field(default_factory=list)
+    backlog: list[steps.Input] = field(default_factory=list)
     events: list[tuple[float, MemberEvent]] = field(default_factory=list)
     answers: dict[object, object] = field(default_factory=dict)
     packets: int = 0
@@ -128,13 +114,13 @@ class Swarm:
 
     def join(self, host: Host, *seeds: Host | Address) -> None:
         addresses = tuple(s.address if isinstance(s, Host) else s for s in seeds)
-        self.give(host, Requested("join", Join(addresses)))
+        self.give(host, steps.Requested("join", steps.Join(addresses)))
 
     def leave(self, host: Host, *, returning: bool = False) -> None:
-        self.give(host, Requested("leave", Leave(returning)))
+        self.give(host, steps.Requested("leave", steps.Leave(returning)))
 
     def force_leave(self, host: Host, name: str, *, final: bool = True) -> object:
-        self.give(host, Requested("force", ForceLeave(name, final)))
+        self.give(host, steps.Requested("force", steps.ForceLeave(name, final)))
         return host.answers["force"]
 
     def split(self, *groups: Iterable[Host]) -> None:
@@ -169,7 +155,7 @@ class Swarm:
         names = {host.name for host in live}
         return all(len(h.swim.table.live) == len(live) - 1 and h.sees(Status.ONLINE) == names for h in live)
 
-    def give(self, host: Host, event: Input) -> None:
+    def give(self, host: Host, event: steps.Input) -> None:
         """Hand an input to a process, as the network or its owner would."""
         if not host.running:
             return
@@ -182,24 +168,24 @@ class Swarm:
             actions = host.swim.drain()
         for action in actions:
             match action:
-                case SendPacket(address, body):
+                case steps.SendPacket(address, body):
                     self._send(host, address, body)
-                case OpenStream():
+                case steps.OpenStream():
                     self._connect(host, action)
-                case ReplyStream(token, body):
+                case steps.ReplyStream(token, body):
                     assert isinstance(token, int)
                     waiting = self._streams.pop(token, None)
                     if waiting is None:
                         continue
                     origin, theirs = waiting
                     host.stream_bytes += len(action.body) + 47 + 4
-                    replied = StreamReplied(theirs, host.swim.table.me.id, body)
+                    replied = steps.StreamReplied(theirs, host.swim.table.me.id, body)
                     self._later(
                         self._delay(), lambda replied=replied, origin=origin: self.give(origin, replied)
                     )
-                case Emit(what):
+                case steps.Emit(what):
                     host.events.append((self.now, what))
-                case Answer(token, result):
+                case steps.Answer(token, result):
                     host.answers[token] = result
         self._arm(host)
 
@@ -207,7 +193,7 @@ class Swarm:
         # A stalled loop reads its sockets one packet a turn: a due timer may well come before the rest.
         backlog, host.backlog = host.backlog, []
         head, tail = backlog[:1], backlog[1:]
-        for event in [*head, Tick(), *tail]:
+        for event in [*head, steps.Tick(), *tail]:
             self.give(host, event)
 
     def _send(self, origin: Host, address: Address, body: bytes) -> None:
@@ -224,18 +210,18 @@ class Swarm:
     def _deliver(self, origin: Host, address: Address, body: bytes) -> None:
         target = self.by_address.get(address)
         if target is not None and target.host_up and self.udp_open(origin, target):
-            self.give(target, PacketReceived(origin.swim.table.me.id, origin.address, body))
+            self.give(target, steps.PacketReceived(origin.swim.table.me.id, origin.address, body))
 
-    def _connect(self, origin: Host, action: OpenStream) -> None:
+    def _connect(self, origin: Host, action: steps.OpenStream) -> None:
         origin.stream_bytes += len(action.body) + 47 + 4
         target = self.by_address.get(action.address)
         open_both = target is not None and self.tcp_open(origin, target) and self.tcp_open(target, origin)
         if target is None or not target.host_up or not open_both:
-            failed = StreamFailed(action.token, "timeout")
+            failed = steps.StreamFailed(action.token, "timeout")
             self._later(action.timeout, lambda: self.give(origin, failed))
             return
         if not target.running:
-            refused = StreamFailed(action.token, "refused")
+            refused = steps.StreamFailed(action.token, "refused")
             self._later(2 * self._delay(), lambda: self.give(origin, refused))
             return
         # A lost segment costs a retransmission: it delays a stream, it does not break it.
@@ -243,7 +229,7 @@ class Swarm:
         self._tokens += 1
         number = self._tokens
         self._streams[number] = (origin, action.token)
-        asked = StreamRequested(number, origin.swim.table.me.id, origin.address, action.body)
+        asked = steps.StreamRequested(number, origin.swim.table.me.id, origin.address, action.body)
         self._later(3 * self._delay() + resent, lambda: self.give(target, asked))
         self._later(action.timeout, lambda: self._time_out(number))
 
@@ -251,7 +237,7 @@ class Swarm:
         waiting = self._streams.pop(number, None)
         if waiting is not None:
             origin, token = waiting
-            self.give(origin, StreamFailed(token, "timeout"))
+            self.give(origin, steps.StreamFailed(token, "timeout"))
 
     def _delay(self) -> float:
         return self.rng.uniform(*self.latency)
@@ -270,7 +256,7 @@ class Swarm:
     def _tick(self, host: Host, deadline: float) -> None:
         if host.tick_at == deadline and host.frozen_until <= self.now:
             host.tick_at = -1.0
-            self.give(host, Tick())
+            self.give(host, steps.Tick())
 
 
 def grow(swarm: Swarm, size: int) -> list[Host]:

@@ -7,11 +7,11 @@ import random
 import pytest
 
 from gossamer.gossip.member import MemberMetadata
-from gossamer.gossip.swim.broadcast import BroadcastQueue, retransmit_limit
 from gossamer.gossip.swim.core import Timers
 from gossamer.gossip.swim.lifeguard import Awareness, Suspicion, suspicion_bounds
+from gossamer.gossip.swim.outbox import BroadcastQueue
 from gossamer.gossip.swim.prober import RoundRobin
-from gossamer.gossip.swim.table import ALIVE, DOWN, Entry, MemberTable
+from gossamer.gossip.swim.table import ALIVE, DOWN, Entry, MemberTable, retransmit_limit
 from gossamer.gossip.wire import Alive
 
 

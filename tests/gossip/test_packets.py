@@ -10,18 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import gossamer.gossip.steps as steps
+import gossamer.gossip.wire as wire
 from gossamer.config import GossipConfig
 from gossamer.gossip.member import MemberMetadata, MetadataTooLargeError
-from gossamer.gossip.requests import Join
-from gossamer.gossip.steps import (
-    Answer,
-    JoinResult,
-    OpenStream,
-    PacketReceived,
-    Requested,
-    StreamReplied,
-    StreamRequested,
-)
 from gossamer.gossip.swim.swim import Swim
 from gossamer.gossip.transport.keyring import (
     OVERHEAD,
@@ -31,27 +23,8 @@ from gossamer.gossip.transport.keyring import (
     ReplayGuard,
     cluster_key,
 )
-from gossamer.gossip.transport.streams import FrameBuffer, frame
-from gossamer.gossip.wire import (
-    Ack,
-    Alive,
-    Compare,
-    Dead,
-    Marks,
-    Message,
-    Nack,
-    PacketRejected,
-    Ping,
-    PingRequest,
-    Record,
-    Refuse,
-    Stranger,
-    Suspect,
-    Sync,
-    compound,
-    decode,
-    encode,
-)
+from gossamer.gossip.transport.sockets import FrameBuffer, frame
+from gossamer.gossip.wire import PacketRejected, compound, decode, encode
 
 ID, OTHER = "0123456789abcdef", "fedcba9876543210"
 MODES = ["hmac", "aes-gcm"]
@@ -173,31 +146,31 @@ metadata = st.builds(
     version=st.text(max_size=20),
     pid=numbers,
 )
-alives = st.builds(Alive, names, ids, hosts, ports, numbers, metadata)
-records = st.builds(Record, alives, st.integers(0, 3), st.floats(0, 1e9))
-messages: st.SearchStrategy[Message] = st.one_of(
-    st.builds(Ping, sequences, ids),
-    st.builds(Ack, sequences),
-    st.builds(Nack, sequences),
-    st.builds(PingRequest, sequences, ids, hosts, ports),
-    st.builds(Stranger, sequences),
+alives = st.builds(wire.Alive, names, ids, hosts, ports, numbers, metadata)
+records = st.builds(wire.Record, alives, st.integers(0, 3), st.floats(0, 1e9))
+messages: st.SearchStrategy[wire.Message] = st.one_of(
+    st.builds(wire.Ping, sequences, ids),
+    st.builds(wire.Ack, sequences),
+    st.builds(wire.Nack, sequences),
+    st.builds(wire.PingRequest, sequences, ids, hosts, ports),
+    st.builds(wire.Stranger, sequences),
     alives,
-    st.builds(Suspect, names, ids, numbers, names, st.booleans()),
-    st.builds(Dead, names, ids, numbers, names, st.booleans()),
+    st.builds(wire.Suspect, names, ids, numbers, names, st.booleans()),
+    st.builds(wire.Dead, names, ids, numbers, names, st.booleans()),
     st.builds(
-        Sync,
+        wire.Sync,
         st.sampled_from(["join", "sync", "reply"]),
         st.lists(records, max_size=4),
         st.binary(max_size=20),
     ),
-    st.builds(Compare, alives, st.binary(min_size=8, max_size=8)),
-    st.builds(Marks, alives, st.binary(max_size=20)),
-    st.builds(Refuse, st.text(max_size=64)),
+    st.builds(wire.Compare, alives, st.binary(min_size=8, max_size=8)),
+    st.builds(wire.Marks, alives, st.binary(max_size=20)),
+    st.builds(wire.Refuse, st.text(max_size=64)),
 )
 
 
 @given(st.lists(messages, max_size=40))
-def test_what_is_said_is_heard(said: list[Message]) -> None:
+def test_what_is_said_is_heard(said: list[wire.Message]) -> None:
     assert decode(compound([encode(message) for message in said])) == said
 
 
@@ -212,7 +185,9 @@ def test_no_bytes_make_the_decoder_raise_anything_else(junk: bytes) -> None:
 
 @given(st.lists(messages, min_size=1, max_size=4), st.data())
 @settings(max_examples=300)
-def test_no_damage_makes_the_decoder_raise_anything_else(said: list[Message], data: st.DataObject) -> None:
+def test_no_damage_makes_the_decoder_raise_anything_else(
+    said: list[wire.Message], data: st.DataObject
+) -> None:
     body = bytearray(compound([encode(message) for message in said]))
     for _ in range(data.draw(st.integers(1, 5))):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
@@ -243,7 +218,7 @@ def test_deep_and_long_lies_are_rejected(junk: bytes) -> None:
 def test_a_host_name_in_a_record_is_rejected(host: str) -> None:
     """The receiver's event loop would wait for DNS."""
     with pytest.raises(PacketRejected):
-        decode(compound([encode(Alive("x", ID, host, 1, 1, MemberMetadata("x")))]))
+        decode(compound([encode(wire.Alive("x", ID, host, 1, 1, MemberMetadata("x")))]))
 
 
 def machine(**metadata: Any) -> Swim:
@@ -261,7 +236,9 @@ def machine(**metadata: Any) -> Swim:
 
 @given(st.lists(st.tuples(messages, ids), max_size=12))
 @settings(max_examples=200, deadline=None)
-def test_any_sequence_of_valid_messages_leaves_the_machine_working(said: list[tuple[Message, str]]) -> None:
+def test_any_sequence_of_valid_messages_leaves_the_machine_working(
+    said: list[tuple[wire.Message, str]],
+) -> None:
     """Keys leak; a member that lies must not break another."""
     swim = machine()
     now = 0.0
@@ -269,9 +246,9 @@ def test_any_sequence_of_valid_messages_leaves_the_machine_working(said: list[tu
         body = compound([encode(message)])
         now += 0.01
         for event in (
-            PacketReceived(sender, ("10.0.0.9", 1), body),
-            StreamRequested(1, sender, ("10.0.0.9", 1), body),
-            StreamReplied(("sync", 1), sender, body),
+            steps.PacketReceived(sender, ("10.0.0.9", 1), body),
+            steps.StreamRequested(1, sender, ("10.0.0.9", 1), body),
+            steps.StreamReplied(("sync", 1), sender, body),
         ):
             try:
                 swim.step(event, now)
@@ -283,11 +260,11 @@ def test_any_sequence_of_valid_messages_leaves_the_machine_working(said: list[tu
 
 def test_a_malformed_answer_ends_the_join_it_belongs_to() -> None:
     swim = machine()
-    actions = swim.step(Requested("t", Join((("10.0.0.2", 7946),))), 1)
-    opened = [action for action in actions if isinstance(action, OpenStream)]
+    actions = swim.step(steps.Requested("t", steps.Join((("10.0.0.2", 7946),))), 1)
+    opened = [action for action in actions if isinstance(action, steps.OpenStream)]
     with pytest.raises(PacketRejected):
-        swim.step(StreamReplied(opened[0].token, OTHER, b"\xff"), 1.1)
-    assert swim.drain() == [Answer("t", JoinResult((), {("10.0.0.2", 7946): "malformed"}))]
+        swim.step(steps.StreamReplied(opened[0].token, OTHER, b"\xff"), 1.1)
+    assert swim.drain() == [steps.Answer("t", steps.JoinResult((), {("10.0.0.2", 7946): "malformed"}))]
 
 
 def test_frames_are_collected_and_bounded() -> None:
@@ -307,4 +284,4 @@ def test_metadata_is_bounded() -> None:
 def test_a_peer_may_say_more_than_we_understand() -> None:
     """Fields that a later version appends are skipped."""
     longer = msgspec.msgpack.encode([[2, 77, "new field"]])
-    assert decode(longer) == [Ack(77)]
+    assert decode(longer) == [wire.Ack(77)]

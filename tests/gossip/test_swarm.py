@@ -17,8 +17,7 @@ from gossamer.gossip.member import (
     PartitionHint,
     Status,
 )
-from gossamer.gossip.requests import UpdateMetadata
-from gossamer.gossip.steps import JoinResult, Requested, Tick
+from gossamer.gossip.steps import JoinResult, Requested, Tick, UpdateMetadata
 from tests.gossip.swarm import SEEDS, Swarm, grow
 
 

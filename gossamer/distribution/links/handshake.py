@@ -29,20 +29,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NoReturn
 
+import gossamer.distribution.wire as wire
 from gossamer.distribution.errors import HandshakeError, WireError
-from gossamer.distribution.wire import (
-    ANYBODY,
-    PURPOSES,
-    VERSION,
-    Accept,
-    Challenge,
-    Handshake,
-    Hello,
-    Proof,
-    Refuse,
-    decode_handshake,
-    encode,
-)
 
 __all__ = ["Acceptor", "Admitted", "Initiator", "Local", "Opened", "Step", "cookie_key", "refused"]
 
@@ -95,11 +83,11 @@ class Admitted:
     session: int
 
 
-Admit = Callable[[Hello], Admitted]
+Admit = Callable[[wire.Hello], Admitted]
 """Lets a proved caller in; or raises HandshakeError."""
 
 
-def refused(message: Refuse) -> HandshakeError:
+def refused(message: wire.Refuse) -> HandshakeError:
     """The other side's no, as an error."""
     return HandshakeError(
         code=message.code,
@@ -122,32 +110,32 @@ class _Side:
     def receive(self, data: bytes) -> Step:
         """Take one message from the other side."""
         try:
-            message = decode_handshake(data)
-            if isinstance(message, Refuse):
+            message = wire.decode_handshake(data)
+            if isinstance(message, wire.Refuse):
                 return Step(error=refused(message))
             return self._take(message, data)
         except WireError as error:
             no = self._error("protocol", error.expected, error.got, _SAME_VERSION)
         except HandshakeError as error:
             no = error
-        refuse = Refuse(
+        refuse = wire.Refuse(
             code=no.code,
             expected=no.expected[:500],
             got=no.got[:500],
             refused_by=no.refused_by,
             advice=no.advice[:500],
         )
-        return Step(send=encode(refuse), error=no)
+        return Step(send=wire.encode(refuse), error=no)
 
-    def _take(self, message: Handshake, data: bytes) -> Step:
+    def _take(self, message: wire.Handshake, data: bytes) -> Step:
         raise NotImplementedError
 
-    def _unexpected(self, message: Handshake, wanted: str) -> NoReturn:
+    def _unexpected(self, message: wire.Handshake, wanted: str) -> NoReturn:
         raise self._error("protocol", wanted, type(message).__name__, _SAME_VERSION)
 
     def _check_version(self, version: int) -> None:
-        if version != VERSION:
-            raise self._error("version", f"version {VERSION}", f"{version}", "upgrade the older node")
+        if version != wire.VERSION:
+            raise self._error("version", f"version {wire.VERSION}", f"{version}", "upgrade the older node")
 
     def _check_proof(self, mac: bytes, role: bytes, who: str) -> None:
         if not hmac.compare_digest(mac, self._mac(role)):
@@ -192,10 +180,10 @@ class Initiator(_Side):
         super().__init__(local, binding)
         self._to, self._to_creation = to
         self._purpose = purpose
-        self._challenge: Challenge | None = None
-        self._hello_bytes = encode(
-            Hello(
-                version=VERSION,
+        self._challenge: wire.Challenge | None = None
+        self._hello_bytes = wire.encode(
+            wire.Hello(
+                version=wire.VERSION,
                 env=local.env,
                 purpose=purpose,
                 name=local.name,
@@ -214,12 +202,12 @@ class Initiator(_Side):
         """The first message to send."""
         return self._hello_bytes
 
-    def _take(self, message: Handshake, data: bytes) -> Step:
+    def _take(self, message: wire.Handshake, data: bytes) -> Step:
         if self._challenge is None:
-            if not isinstance(message, Challenge):
+            if not isinstance(message, wire.Challenge):
                 self._unexpected(message, "a Challenge")
             return self._prove(message, data)
-        if not isinstance(message, Accept):
+        if not isinstance(message, wire.Accept):
             self._unexpected(message, "an Accept")
         self._check_proof(message.mac, _CALLED, self._to)
         return Step(
@@ -228,7 +216,7 @@ class Initiator(_Side):
             )
         )
 
-    def _prove(self, challenge: Challenge, data: bytes) -> Step:
+    def _prove(self, challenge: wire.Challenge, data: bytes) -> Step:
         self._check_version(challenge.version)
         if challenge.name != self._to:
             advice = "the address given for that node belongs to another"
@@ -242,7 +230,7 @@ class Initiator(_Side):
             )
         self._challenge = challenge
         self._challenge_bytes = data
-        return Step(send=encode(Proof(mac=self._mac(_CALLER))))
+        return Step(send=wire.encode(wire.Proof(mac=self._mac(_CALLER))))
 
 
 class Acceptor(_Side):
@@ -252,53 +240,53 @@ class Acceptor(_Side):
         super().__init__(local, binding)
         self._nonce = nonce
         self._admit = admit
-        self._hello: Hello | None = None
+        self._hello: wire.Hello | None = None
 
     @property
     def caller(self) -> str:
         """The name that the caller gave, proved or not; blank before that."""
         return self._hello.name if self._hello else ""
 
-    def _take(self, message: Handshake, data: bytes) -> Step:
+    def _take(self, message: wire.Handshake, data: bytes) -> Step:
         if self._hello is None:
-            if not isinstance(message, Hello):
+            if not isinstance(message, wire.Hello):
                 self._unexpected(message, "a Hello")
             return self._ask(message, data)
-        if not isinstance(message, Proof):
+        if not isinstance(message, wire.Proof):
             self._unexpected(message, "a Proof")
         return self._decide(message, self._hello)
 
-    def _ask(self, hello: Hello, data: bytes) -> Step:
+    def _ask(self, hello: wire.Hello, data: bytes) -> Step:
         local = self._local
         self._check_version(hello.version)
         if hello.env != local.env:
             advice = "nodes of different cluster.env stay apart"
             raise self._error("env", f"env {local.env!r}", f"{hello.env!r}", advice)
-        if hello.to not in (local.name, ANYBODY):
+        if hello.to not in (local.name, wire.ANYBODY):
             advice = "the address belongs to another node"
             raise self._error("name", f"a call to {local.name}", f"a call to {hello.to}", advice)
         if hello.name == local.name:
             advice = "give every node its own node.name"
             raise self._error("same_name", "a peer of another name", hello.name, advice)
-        if hello.purpose not in PURPOSES:
-            expected, got = f"one of {', '.join(PURPOSES)}", f"purpose {hello.purpose[:64]!r}"
+        if hello.purpose not in wire.PURPOSES:
+            expected, got = f"one of {', '.join(wire.PURPOSES)}", f"purpose {hello.purpose[:64]!r}"
             raise self._error("protocol", expected, got, "upgrade the older node")
         self._hello = hello
         self._hello_bytes = data
-        self._challenge_bytes = encode(
-            Challenge(version=VERSION, name=local.name, creation=local.creation, nonce=self._nonce)
+        self._challenge_bytes = wire.encode(
+            wire.Challenge(version=wire.VERSION, name=local.name, creation=local.creation, nonce=self._nonce)
         )
         return Step(send=self._challenge_bytes)
 
-    def _decide(self, proof: Proof, hello: Hello) -> Step:
-        if hello.to == ANYBODY:
+    def _decide(self, proof: wire.Proof, hello: wire.Hello) -> Step:
+        if hello.to == wire.ANYBODY:
             expected = f"a call to {self._local.name}"
             raise self._error("name", expected, "a call to anybody", "call it by its name")
         self._check_proof(proof.mac, _CALLER, hello.name)
         admitted = self._admit(hello)
-        accept = Accept(mac=self._mac(_CALLED), received=admitted.received, session=admitted.session)
+        accept = wire.Accept(mac=self._mac(_CALLED), received=admitted.received, session=admitted.session)
         received = admitted.received if hello.pull is None else hello.pull
         return Step(
-            send=encode(accept),
+            send=wire.encode(accept),
             opened=Opened(hello.name, hello.creation, hello.purpose, hello.session, received),
         )

@@ -17,6 +17,8 @@ from typing import Any
 
 import msgspec
 
+import gossamer.gossip.steps as steps
+import gossamer.gossip.wire as wire
 from gossamer.config import GossipConfig
 from gossamer.gossip.member import (
     ForcedOut,
@@ -29,18 +31,6 @@ from gossamer.gossip.member import (
     Status,
     check_metadata,
 )
-from gossamer.gossip.requests import ForceLeave, Join, Leave, UpdateMetadata
-from gossamer.gossip.steps import (
-    Action,
-    Input,
-    PacketReceived,
-    Requested,
-    StreamFailed,
-    StreamReplied,
-    StreamRequested,
-    Tick,
-    Token,
-)
 from gossamer.gossip.swim.core import Core
 from gossamer.gossip.swim.prober import Prober
 from gossamer.gossip.swim.refutation import Refutation
@@ -48,23 +38,6 @@ from gossamer.gossip.swim.spreader import Spreader
 from gossamer.gossip.swim.syncer import Syncer
 from gossamer.gossip.swim.table import ALIVE, DOWN, LEFT, SUSPECT, Entry
 from gossamer.gossip.swim.verdicts import Verdicts
-from gossamer.gossip.wire import (
-    Ack,
-    Alive,
-    Compare,
-    Dead,
-    Marks,
-    Nack,
-    PacketRejected,
-    Ping,
-    PingRequest,
-    Record,
-    Refuse,
-    Stranger,
-    Suspect,
-    Sync,
-    decode,
-)
 from gossamer.network import Address
 
 __all__ = ["Swim"]
@@ -89,7 +62,7 @@ class Swim:
         now: float,
     ) -> None:
         check_metadata(metadata)
-        core = Core(Alive(name, id, address[0], address[1], incarnation, metadata), settings, rng)
+        core = Core(wire.Alive(name, id, address[0], address[1], incarnation, metadata), settings, rng)
         self._settings = settings
         self.table, self.awareness = core.table, core.awareness
         self._timers, self._outbox, self._hints = core.timers, core.outbox, core.hints
@@ -103,17 +76,17 @@ class Swim:
         self._verdicts.appeared = self._prober.appeared
         self._verdicts.returned = self._syncer.exchange
         self._handlers: dict[type, Callable[[Any, float], None]] = {
-            Tick: self._tick,
-            PacketReceived: self._packet,
-            StreamRequested: self._stream_requested,
-            StreamReplied: self._stream_replied,
-            StreamFailed: self._stream_failed,
-            Requested: self._requested,
+            steps.Tick: self._tick,
+            steps.PacketReceived: self._packet,
+            steps.StreamRequested: self._stream_requested,
+            steps.StreamReplied: self._stream_replied,
+            steps.StreamFailed: self._stream_failed,
+            steps.Requested: self._requested,
             LinkEvidence: self._prober.evidence,
             LoopLag: self._late,
         }
         self._stalled_at = -1e9
-        self._leaving: Token | None = None
+        self._leaving: steps.Token | None = None
         self._aloof = False
         self._prober.start(now)
         self._syncer.start(now)
@@ -140,7 +113,7 @@ class Swim:
         """Everybody known, this node first; those that left included until their tombstone goes."""
         return [self.local, *(entry.member() for entry in self.table)]
 
-    def step(self, event: Input, now: float) -> list[Action]:
+    def step(self, event: steps.Input, now: float) -> list[steps.Action]:
         """Take in one input.
 
         Raises:
@@ -159,7 +132,7 @@ class Swim:
         """Tell how long members take to answer probes."""
         self._prober.timed = tell
 
-    def restore(self, records: list[Record], now: float) -> None:
+    def restore(self, records: list[wire.Record], now: float) -> None:
         """Take over what a predecessor in the same process knew, without events, and say that we are here."""
         for record in records:
             state = ALIVE if record.state == SUSPECT else record.state
@@ -171,13 +144,13 @@ class Swim:
             self._own.restate(self.table.me)
             self._spreader.at_once(now)
 
-    def drain(self) -> list[Action]:
+    def drain(self) -> list[steps.Action]:
         """Actions of a step that raised."""
         return self._outbox.drain()
 
     # ---- time -------------------------------------------------------------------------------------------
 
-    def _tick(self, _event: Tick, now: float) -> None:
+    def _tick(self, _event: steps.Tick, now: float) -> None:
         self._timers.run(now)
 
     def _late(self, event: LoopLag, now: float) -> None:
@@ -193,68 +166,74 @@ class Swim:
 
     # ---- packets ----------------------------------------------------------------------------------------
 
-    def _packet(self, event: PacketReceived, now: float) -> None:
-        messages = decode(event.body)
+    def _packet(self, event: steps.PacketReceived, now: float) -> None:
+        messages = wire.decode(event.body)
         if self._aloof:
             return
         sender = self.table.by_id(event.sender)
         for message in messages:
-            if isinstance(message, Ping):
+            if isinstance(message, wire.Ping):
                 self._prober.pinged(message, event.source, sender)
                 if sender is None and self._leaving is None:
                     self._syncer.exchange(event.source, now)
-            elif isinstance(message, Ack):
+            elif isinstance(message, wire.Ack):
                 if not self._prober.acknowledged(message.sequence, event.sender, now):
                     self._own.acknowledged(message.sequence, event.sender, now)
-            elif isinstance(message, Alive):
+            elif isinstance(message, wire.Alive):
                 self._verdicts.alive(message, now)
-            elif isinstance(message, Suspect):
+            elif isinstance(message, wire.Suspect):
                 self._verdicts.suspect(message, now)
-            elif isinstance(message, Dead):
+            elif isinstance(message, wire.Dead):
                 self._verdicts.dead(message, now)
-            elif isinstance(message, Nack):
+            elif isinstance(message, wire.Nack):
                 self._prober.nacked(message.sequence)
-            elif isinstance(message, PingRequest):
+            elif isinstance(message, wire.PingRequest):
                 self._prober.requested(message, event.source, now)
-            elif isinstance(message, Stranger):
+            elif isinstance(message, wire.Stranger):
                 self._prober.estranged(message.sequence, event.source, now)
 
     # ---- streams ----------------------------------------------------------------------------------------
 
-    def _stream_requested(self, event: StreamRequested, now: float) -> None:
-        messages = decode(event.body)
+    def _stream_requested(self, event: steps.StreamRequested, now: float) -> None:
+        messages = wire.decode(event.body)
         if len(messages) != 1:
-            raise PacketRejected("malformed", f"{len(messages)} messages in a stream frame, expected 1")
+            raise wire.PacketRejected("malformed", f"{len(messages)} messages in a stream frame, expected 1")
         message = messages[0]
-        if isinstance(message, Ping):
+        if isinstance(message, wire.Ping):
             mine = message.target == self.table.me.id and not self._aloof
-            self._outbox.reply(event.token, Ack(message.sequence) if mine else Stranger(message.sequence))
-        elif isinstance(message, (Compare, Sync)):
+            self._outbox.reply(
+                event.token, wire.Ack(message.sequence) if mine else wire.Stranger(message.sequence)
+            )
+        elif isinstance(message, (wire.Compare, wire.Sync)):
             if self._aloof or self._leaving is not None:
-                self._outbox.reply(event.token, Refuse("left"))
-            elif isinstance(message, Compare):
+                self._outbox.reply(event.token, wire.Refuse("left"))
+            elif isinstance(message, wire.Compare):
                 self._syncer.compared(event.token, message, now)
             else:
                 self._syncer.requested(event.token, message, self._name_of(event.sender, message), now)
         else:
-            raise PacketRejected("malformed", f"a {type(message).__name__} asks for nothing on a stream")
+            raise wire.PacketRejected("malformed", f"a {type(message).__name__} asks for nothing on a stream")
 
-    def _stream_replied(self, event: StreamReplied, now: float) -> None:
+    def _stream_replied(self, event: steps.StreamReplied, now: float) -> None:
         kind, number = _token(event.token)
         try:
-            messages = decode(event.body)
-        except PacketRejected:
-            self._stream_failed(StreamFailed(event.token, "malformed"), now)
+            messages = wire.decode(event.body)
+        except wire.PacketRejected:
+            self._stream_failed(steps.StreamFailed(event.token, "malformed"), now)
             raise
         message = messages[0] if len(messages) == 1 else None
         if kind == "sync":
-            answer = message if isinstance(message, (Marks, Refuse, Sync)) and not self._aloof else None
+            answer = (
+                message
+                if isinstance(message, (wire.Marks, wire.Refuse, wire.Sync)) and not self._aloof
+                else None
+            )
             by = self._name_of(event.sender, answer)
             self._syncer.replied(number, answer, by, now)
-        elif isinstance(message, Ack):
+        elif isinstance(message, wire.Ack):
             self._prober.stream_answered(number, event.sender, now)
 
-    def _stream_failed(self, event: StreamFailed, now: float) -> None:
+    def _stream_failed(self, event: steps.StreamFailed, now: float) -> None:
         kind, number = _token(event.token)
         if kind == "sync":
             self._syncer.failed(number, event.reason)
@@ -265,21 +244,21 @@ class Swim:
         entry = self.table.by_id(sender)
         if entry is not None:
             return entry.name
-        if isinstance(message, Sync) and message.records:
+        if isinstance(message, wire.Sync) and message.records:
             return message.records[0].alive.name
         return sender
 
     # ---- requests ---------------------------------------------------------------------------------------
 
-    def _requested(self, event: Requested, now: float) -> None:
+    def _requested(self, event: steps.Requested, now: float) -> None:
         match event.request:
-            case Join(addresses):
+            case steps.Join(addresses):
                 self._join(event.token, addresses, now)
-            case Leave(returning):
+            case steps.Leave(returning):
                 self._leave(event.token, returning, now)
-            case ForceLeave() as request:
+            case steps.ForceLeave() as request:
                 self._outbox.answer(event.token, self._force_leave(request, now))
-            case UpdateMetadata(metadata):
+            case steps.UpdateMetadata(metadata):
                 check_metadata(metadata)
                 me = self.table.me
                 self._own.restate(
@@ -287,14 +266,14 @@ class Swim:
                 )
                 self._outbox.answer(event.token, None)
 
-    def _join(self, token: Token, addresses: tuple[Address, ...], now: float) -> None:
+    def _join(self, token: steps.Token, addresses: tuple[Address, ...], now: float) -> None:
         if self._aloof:
             self._aloof = self._own.leaving = False
             self._hints.begin(now)
             self._own.restate(self.table.me)
         self._syncer.join(token, addresses, now)
 
-    def _leave(self, token: Token, returning: bool, now: float) -> None:
+    def _leave(self, token: steps.Token, returning: bool, now: float) -> None:
         if not self.table.live:
             self._withdraw(now, returning=returning)
             self._outbox.answer(token, None)
@@ -302,7 +281,7 @@ class Swim:
         me = self.table.me
         self._hints.withdraw()
         self._own.leaving = True
-        self._outbox.broadcast(me.name, Dead(me.name, me.id, me.incarnation, me.name, not returning))
+        self._outbox.broadcast(me.name, wire.Dead(me.name, me.id, me.incarnation, me.name, not returning))
         if self._leaving is None:
             self._leaving = token
             self._timers.at(now + self._settings.leave_delay, partial(self._left, returning=returning))
@@ -331,11 +310,11 @@ class Swim:
         self._outbox.forget(self.table.me.name)
         self.table.me = msgspec.structs.replace(self.table.me, incarnation=self.table.me.incarnation + 1)
 
-    def _force_leave(self, request: ForceLeave, now: float) -> bool:
+    def _force_leave(self, request: steps.ForceLeave, now: float) -> bool:
         entry = self.table.get(request.name)
         if entry is None or entry.state == LEFT or not (request.final or entry.state == DOWN):
             return False
-        said = Dead(entry.name, entry.id, entry.incarnation, self.table.me.name, True, not request.final)
+        said = wire.Dead(entry.name, entry.id, entry.incarnation, self.table.me.name, True, not request.final)
         self._verdicts.dead(said, now)
         self._outbox.packet(entry.address, entry=entry)
         return True
@@ -352,7 +331,7 @@ class Swim:
         self._outbox.emit(NameConflict(self.table.me.name, holder))
 
 
-def _token(token: Token) -> tuple[str, int]:
+def _token(token: steps.Token) -> tuple[str, int]:
     match token:
         case (str(kind), int(number)):
             return kind, number

@@ -8,17 +8,28 @@ that the order reaching behaviour depends on the events only, never on string ha
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 from collections.abc import Iterator
 from typing import Final
 
 from gossamer.gossip.member import Member, Status
-from gossamer.gossip.swim.broadcast import retransmit_limit
 from gossamer.gossip.swim.lifeguard import Suspicion
 from gossamer.gossip.wire import Alive, Record
 from gossamer.network import Address
 
-__all__ = ["ALIVE", "DOWN", "LEFT", "MAX_MEMBERS", "REMOVED", "STOPPED", "SUSPECT", "Entry", "MemberTable"]
+__all__ = [
+    "ALIVE",
+    "DOWN",
+    "LEFT",
+    "MAX_MEMBERS",
+    "REMOVED",
+    "STOPPED",
+    "SUSPECT",
+    "Entry",
+    "MemberTable",
+    "retransmit_limit",
+]
 
 ALIVE: Final = 0
 SUSPECT: Final = 1
@@ -87,6 +98,11 @@ class Entry:
     def record(self, now: float) -> Record:
         """The row that peers are sent; its age is that of the state, or of the statement if that is newer."""
         return Record(self.alive, self.state, max(0.0, now - max(self.since, self.heard)))
+
+
+def retransmit_limit(members: int, *, mult: int) -> int:
+    """How often one statement is sent in a cluster of ``members``."""
+    return mult * math.ceil(math.log10(members + 1))
 
 
 def mark_of(alive: Alive, state: int) -> int:

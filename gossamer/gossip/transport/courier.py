@@ -15,19 +15,17 @@ from typing import Any
 
 import structlog
 
+import gossamer.gossip.steps as steps
 from gossamer.clock import Clock
-from gossamer.gossip.steps import (
-    STREAM_TIMEOUT,
-    Input,
-    OpenStream,
-    PacketReceived,
-    StreamFailed,
-    StreamReplied,
-    StreamRequested,
-)
 from gossamer.gossip.transport.keyring import Keyring, Opened, ReplayGuard
-from gossamer.gossip.transport.sockets import Sockets, open_sockets
-from gossamer.gossip.transport.streams import MAX_FRAME, AnsweringStream, AskingStream, frame
+from gossamer.gossip.transport.sockets import (
+    MAX_FRAME,
+    AnsweringStream,
+    AskingStream,
+    Sockets,
+    frame,
+    open_sockets,
+)
 from gossamer.gossip.view import Identity
 from gossamer.gossip.wire import PacketRejected
 from gossamer.network import Address, Network
@@ -51,7 +49,7 @@ class Courier:
         clock: Clock,
         identity: Identity,
         counters: Counter[str],
-        deliver: Callable[[Input], None],
+        deliver: Callable[[steps.Input], None],
     ) -> None:
         self._keyring = keyring
         self._network = network
@@ -108,7 +106,7 @@ class Courier:
         if stream is not None:
             stream.send(self._seal(body))
 
-    async def ask(self, action: OpenStream) -> Input:
+    async def ask(self, action: steps.OpenStream) -> steps.Input:
         """One question to a peer; what came of it."""
         try:
             async with asyncio.timeout(action.timeout):
@@ -121,18 +119,18 @@ class Courier:
                 finally:
                     transport.abort()
             if not packet:
-                return StreamFailed(action.token, "closed")
+                return steps.StreamFailed(action.token, "closed")
             opened = self._open(packet)
         except ConnectionRefusedError:
-            return StreamFailed(action.token, "refused")
+            return steps.StreamFailed(action.token, "refused")
         except TimeoutError:
-            return StreamFailed(action.token, "timeout")
+            return steps.StreamFailed(action.token, "timeout")
         except (OSError, ValueError):
-            return StreamFailed(action.token, "unreachable")
+            return steps.StreamFailed(action.token, "unreachable")
         except PacketRejected as error:
             self.reject(error, action.address)
-            return StreamFailed(action.token, error.reason)
-        return StreamReplied(action.token, opened.sender, opened.body)
+            return steps.StreamFailed(action.token, error.reason)
+        return steps.StreamReplied(action.token, opened.sender, opened.body)
 
     # ---- in ---------------------------------------------------------------------------------------------
 
@@ -150,12 +148,12 @@ class Courier:
         except PacketRejected as error:
             self.reject(error, address)
             return
-        self._deliver(PacketReceived(opened.sender, (address[0], address[1]), opened.body))
+        self._deliver(steps.PacketReceived(opened.sender, (address[0], address[1]), opened.body))
 
     def _answering(self) -> AnsweringStream:
         return AnsweringStream(
             max_frame=MAX_FRAME,
-            timeout=STREAM_TIMEOUT,
+            timeout=steps.STREAM_TIMEOUT,
             received=self._on_frame,
             rejected=self._on_bad_frame,
             opened=self._on_stream,
@@ -181,7 +179,7 @@ class Courier:
             self.reject(error, stream.peer)
             stream.close()
             return
-        self._deliver(StreamRequested(id(stream), opened.sender, stream.peer, opened.body))
+        self._deliver(steps.StreamRequested(id(stream), opened.sender, stream.peer, opened.body))
 
     # ---- envelopes --------------------------------------------------------------------------------------
 
