@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from gossamer.distribution import RemoteProcesses
-from gossamer.distribution.remote.pg import PG, Groups, Joined, Left, Pg, join, leave, watch
+from gossamer.distribution.remote.pg import PG, Groups, Pg, join, leave
 from gossamer.errors import UsageError
-from gossamer.supervisor import receive, self_pid
+from gossamer.supervisor import receive
 
 
 async def idle():
@@ -40,7 +40,7 @@ async def test_every_node_sees_the_members_of_all(net):
     await asyncio.sleep(0.1)
     for node in (a, b):
         assert sorted(node.groups.members("pool")) == sorted(here + there)
-        assert node.groups.members_on("pool", "a") == here
+        assert node.groups.of_node("a") == {"pool": here}
     await a.runtime.run(leave, "pool", here[0])
     await asyncio.sleep(0.1)
     assert sorted(b.groups.members("pool")) == sorted([here[1], *there])
@@ -90,19 +90,6 @@ async def test_a_server_that_restarts_keeps_its_members(net):
     a.runtime.exit(pid, "kill")
     await asyncio.sleep(0.1)
     assert b.groups.members("pool") == []
-
-
-async def test_watchers_hear_of_changes_anywhere(net):
-    a, b = await pg_pair(net)
-
-    async def body():
-        await watch(self_pid())
-        (pid,) = await joined(b, "pool")
-        assert await receive() == Joined("pool", (pid,))
-        b.runtime.exit(pid, "kill")
-        assert await receive() == Left("pool", (pid,))
-
-    await a.runtime.run(body)
 
 
 async def test_only_live_local_processes_join(net):

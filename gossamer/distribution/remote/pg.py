@@ -23,24 +23,10 @@ from gossamer.distribution.remote.terms import register_message
 from gossamer.errors import UsageError
 from gossamer.supervisor import Caller, Destination, Down, GenServer, Pid, Ref, Reply, call, monitor
 
-__all__ = ["PG", "Groups", "Joined", "Left", "Pg", "join", "leave", "watch"]
+__all__ = ["PG", "Groups", "Pg", "join", "leave"]
 
 PG = "pg"
 """The registered name of the server on every node."""
-
-
-class Joined(Struct, frozen=True):
-    """Told to watchers: these processes are members of ``group`` from now on."""
-
-    group: str
-    pids: tuple[Pid, ...]
-
-
-class Left(Struct, frozen=True):
-    """Told to watchers: these are members no more."""
-
-    group: str
-    pids: tuple[Pid, ...]
 
 
 class _Members(Struct, frozen=True):
@@ -65,53 +51,52 @@ for _type in (_Members, _Change):
 class _Ask(Struct, frozen=True):
     """A request of a local process."""
 
-    what: str
     group: str
     pid: Pid
+    joins: bool
 
 
 class Groups:
     """The groups as this node sees them; read it directly, from anywhere on the loop."""
 
     def __init__(self) -> None:
+        # By node, then by group. A dict of pids, because their order is seen.
         self._members: dict[str, dict[str, dict[Pid, None]]] = {}
 
     def names(self) -> list[str]:
         """The groups that have members."""
-        return list(self._members)
+        return list(dict.fromkeys(group for groups in self._members.values() for group in groups))
 
     def members(self, group: str) -> list[Pid]:
         """All members, node by node."""
-        return [pid for pids in self._members.get(group, {}).values() for pid in pids]
+        return [pid for groups in self._members.values() for pid in groups.get(group, ())]
 
-    def members_on(self, group: str, node: str) -> list[Pid]:
-        """The members that run on ``node``."""
-        return list(self._members.get(group, {}).get(node, ()))
+    def nodes(self) -> list[str]:
+        """The nodes that have members of any group."""
+        return [node for node, groups in self._members.items() if groups]
 
     def of_node(self, node: str) -> dict[str, list[Pid]]:
         """The groups that ``node`` has members in, with those."""
-        return {group: list(nodes[node]) for group, nodes in self._members.items() if node in nodes}
+        return {group: list(pids) for group, pids in self._members.get(node, {}).items()}
 
-    def add(self, node: str, group: str, pid: Pid) -> bool:
-        """False when it was a member already."""
-        pids = self._members.setdefault(group, {}).setdefault(node, {})
-        if pid in pids:
+    def note(self, node: str, group: str, pid: Pid, *, joined: bool) -> bool:
+        """A process of ``node`` joined a group, or left it; False when that was known."""
+        groups = self._members.setdefault(node, {})
+        pids = groups.get(group, {})
+        if joined is (pid in pids):
             return False
-        pids[pid] = None
+        if joined:
+            groups.setdefault(group, {})[pid] = None
+        else:
+            del pids[pid]
+            if not pids:
+                del groups[group]
         return True
 
-    def remove(self, node: str, group: str, pid: Pid) -> bool:
-        """False when it was none."""
-        nodes = self._members.get(group, {})
-        pids = nodes.get(node, {})
-        if pid not in pids:
-            return False
-        del pids[pid]
-        if not pids:
-            del nodes[node]
-        if not nodes:
-            del self._members[group]
-        return True
+    def replace(self, node: str, groups: dict[str, list[Pid]]) -> None:
+        """``groups`` is all that is true of ``node`` now; it speaks for its own processes only."""
+        own = {group: [pid for pid in pids if pid.node == node] for group, pids in groups.items()}
+        self._members[node] = {group: dict.fromkeys(pids) for group, pids in own.items() if pids}
 
 
 class Pg(GenServer):
@@ -123,10 +108,8 @@ class Pg(GenServer):
         self._node = distribution.runtime.node
         self._watched: dict[Ref, Pid] = {}
         self._refs: dict[Pid, Ref] = {}
-        self._watchers: dict[Pid, None] = {}
-        up = set(distribution.nodes())
-        for node in {pid.node for name in groups.names() for pid in groups.members(name)} - up - {self._node}:
-            self._replace(node, {})
+        for node in set(groups.nodes()) - {self._node, *distribution.nodes()}:
+            groups.replace(node, {})
         for pids in groups.of_node(self._node).values():
             for pid in pids:
                 self._watch(pid)
@@ -136,38 +119,31 @@ class Pg(GenServer):
     async def handle_call(self, request: Any, caller: Caller) -> Reply:
         if not isinstance(request, _Ask):
             return Reply(UsageError(f"pg got {type(request).__name__}; use join() and leave()"))
-        if request.what == "watch":
-            self._watchers[request.pid] = None
-            self._watch(request.pid)
-        elif request.what == "join":
-            if not self._distribution.runtime.alive(request.pid):
-                return Reply(
-                    UsageError(f"join() got {request.pid}; expected a live process of node {self._node}")
-                )
-            self._change(request.group, request.pid, joined=True)
-        else:
-            self._change(request.group, request.pid, joined=False)
+        if request.joins and not self._distribution.runtime.alive(request.pid):
+            return Reply(
+                UsageError(f"join() got {request.pid}; expected a live process of node {self._node}")
+            )
+        self._change(request.group, request.pid, joined=request.joins)
         return Reply(None)
 
     async def handle_cast(self, request: Any) -> None:
         # From another node, about its own processes only.
         if isinstance(request, _Members):
-            self._replace(request.node, request.groups)
+            self._groups.replace(request.node, request.groups)
             if request.answer:
                 self._tell(request.node, _Members(self._node, self._groups.of_node(self._node), answer=False))
         elif isinstance(request, _Change) and request.pid.node == request.node:
-            self._note(request.node, request.group, request.pid, request.joined)
+            self._groups.note(request.node, request.group, request.pid, joined=request.joined)
 
     async def handle_info(self, message: Any) -> None:
         if isinstance(message, NodeUp):
             self._tell(message.name, _Members(self._node, self._groups.of_node(self._node), answer=True))
         elif isinstance(message, NodeDown):
-            self._replace(message.name, {})
+            self._groups.replace(message.name, {})
         elif isinstance(message, Down):
             pid = self._watched.pop(message.ref, None)
             if pid is not None:
                 self._refs.pop(pid, None)
-                self._watchers.pop(pid, None)
                 for group in [g for g, pids in self._groups.of_node(self._node).items() if pid in pids]:
                     self._change(group, pid, joined=False)
 
@@ -175,30 +151,9 @@ class Pg(GenServer):
         """A local process joins or leaves."""
         if joined:
             self._watch(pid)
-        if self._note(self._node, group, pid, joined):
+        if self._groups.note(self._node, group, pid, joined=joined):
             for node in self._distribution.nodes():
                 self._tell(node, _Change(self._node, group, pid, joined))
-
-    def _note(self, node: str, group: str, pid: Pid, joined: bool) -> bool:
-        changed = self._groups.add(node, group, pid) if joined else self._groups.remove(node, group, pid)
-        if changed:
-            self._announce((Joined if joined else Left)(group, (pid,)))
-        return changed
-
-    def _replace(self, node: str, groups: dict[str, list[Pid]]) -> None:
-        """``groups`` is all that is true of ``node`` now."""
-        known = self._groups.of_node(node)
-        for group in {**known, **groups}:
-            before, after = known.get(group, []), [p for p in groups.get(group, []) if p.node == node]
-            for pid in before:
-                if pid not in after:
-                    self._note(node, group, pid, joined=False)
-            for pid in after:
-                self._note(node, group, pid, joined=True)
-
-    def _announce(self, event: Joined | Left) -> None:
-        for watcher in self._watchers:
-            self.process.runtime.send(watcher, event)
 
     def _tell(self, node: str, message: _Members | _Change) -> None:
         self.process.runtime.cast((PG, node), message)
@@ -217,18 +172,13 @@ async def join(group: str, pids: Iterable[Pid] | Pid, *, server: Destination = P
         UsageError: one of them is not a live process of this node.
     """
     for pid in [pids] if isinstance(pids, Pid) else pids:
-        await _request(server, _Ask("join", group, pid))
+        await _request(server, _Ask(group, pid, joins=True))
 
 
 async def leave(group: str, pids: Iterable[Pid] | Pid, *, server: Destination = PG) -> None:
     """Take local processes out of ``group``."""
     for pid in [pids] if isinstance(pids, Pid) else pids:
-        await _request(server, _Ask("leave", group, pid))
-
-
-async def watch(pid: Pid, *, server: Destination = PG) -> None:
-    """Send ``pid`` every ``Joined`` and ``Left`` from now on, until it ends."""
-    await _request(server, _Ask("watch", "", pid))
+        await _request(server, _Ask(group, pid, joins=False))
 
 
 async def _request(server: Destination, request: _Ask) -> None:
