@@ -214,7 +214,8 @@ class Swarm:
 
     def _connect(self, origin: Host, action: steps.OpenStream) -> None:
         origin.stream_bytes += len(action.body) + 47 + 4
-        target = self.by_address.get(action.address)
+        host, port = action.address
+        target = self.by_address.get((host, port))
         open_both = target is not None and self.tcp_open(origin, target) and self.tcp_open(target, origin)
         if target is None or not target.host_up or not open_both:
             failed = steps.StreamFailed(action.token, "timeout")

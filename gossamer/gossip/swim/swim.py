@@ -74,7 +74,7 @@ class Swim:
         self._verdicts.doubt = self._prober.doubt
         self._verdicts.hearsay = self._prober.hearsay
         self._verdicts.appeared = self._prober.appeared
-        self._verdicts.returned = self._syncer.exchange
+        self._verdicts.returned = lambda entry, now: self._syncer.exchange(entry.address, now)
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             steps.Tick: self._tick,
             steps.PacketReceived: self._packet,
