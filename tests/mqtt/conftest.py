@@ -1,6 +1,6 @@
 import pytest
+from certs import Authority
 
-from .certs import Authority
 from .fakes import FakeRouter
 from .harness import World
 
