@@ -97,7 +97,7 @@ async def test_a_node_that_leaves_publishes_no_will_of_the_others(sim, cluster, 
     if dies:
         cluster.crash(3, "silence")
     await asyncio.sleep(10)
-    assert bool(cluster.nodes[1].broker.wills._held) == dies
+    assert bool(cluster.nodes[1].broker.wills.held) == dies
     await cluster.nodes[1].view.leave()
     await asyncio.sleep(2)
     if stops:

@@ -21,7 +21,8 @@ from gossamer.errors import GossamerError
 from gossamer.mnesia_like import Journal, OwnedTable, SharedTable, Store
 from gossamer.mqtt.messages.records import read_record
 from gossamer.mqtt.publish.core import Core
-from gossamer.mqtt.session.wills import BATCH, Key
+from gossamer.mqtt.session.will_agreement import BATCH
+from gossamer.mqtt.session.will_rows import Key
 from gossamer.network import Address, Network
 
 __all__ = ["ClusterWills"]
@@ -116,7 +117,7 @@ class ClusterWills:
         if self._wills.table is not None:
             seen = {
                 name: [creation, *self._addresses[name]]
-                for name, creation in self._wills.seen().items()
+                for name, creation in self._wills.nodes.seen().items()
                 if name in self._addresses
             }
             self._wills.table.write(_VIEW, [self._wills.born, seen])
@@ -128,7 +129,7 @@ class ClusterWills:
 
     def tick(self) -> None:
         """About a second passed."""
-        for name in self._wills.doubted():
+        for name in self._wills.nodes.doubted():
             if name in self._addresses and name not in self._knocking:
                 self._knocking.add(name)
                 self._distribution.runtime.spawn(self._knock, name, label="mqtt_wills_knock")
@@ -147,7 +148,7 @@ class ClusterWills:
             pass
         finally:
             self._knocking.discard(name)
-            self._wills.refused(name, refused=refused)
+            self._wills.nodes.refused(name, refused=refused)
 
     # -- asking and publishing
 

@@ -1,0 +1,200 @@
+"""Who publishes a will whose connection has ended: a node asks all others that are up, and they answer.
+
+See the rules of ``wills``. A node that asks is the *claimant*; what the others answer is that a will is over
+(void), that somebody comes first (wait), or nothing: then it is granted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gossamer.mqtt.session.will_nodes import UNREACHABLE_TIMEOUT, End
+from gossamer.mqtt.session.will_rows import (
+    Key,
+    WillRows,
+    comes_first,
+    former_of,
+    key_of,
+    life_of,
+    node_of,
+    number_of,
+)
+
+__all__ = ["BATCH", "WillAgreement"]
+
+BATCH = 500
+"""Wills in one question."""
+BACK_FOR = 60.0
+"""Seconds for which it is remembered that a client is back, longer than a death takes to be noticed."""
+GRANT_FOR = 10.0
+DONE_FOR = 86_400.0
+"""Seconds for which it is known that a will is published, unless its node has been told."""
+RETURNED_FOR = 300.0
+"""The same where its node is up in a later life, and has asked."""
+
+
+@dataclass(kw_only=True, eq=False)
+class WillAgreement(WillRows):
+    """Asks for the wills that are due here, and answers other nodes that ask."""
+
+    exposed: int = 0
+    """Wills of this life up to this number were known to nodes that this one does not see."""
+    decide_at: float = 0.0
+    """When those have been met that may have published wills of a former life of this node."""
+    granted: dict[Key, tuple[str, float]] = field(default_factory=dict)
+    """To whom, and when."""
+    returned_at: dict[str, float] = field(default_factory=dict)
+    """Clients that have connected somewhere, and when."""
+    _swept: float = 0.0
+
+    def due(self, now: float) -> tuple[list[Key], dict[str, int]]:
+        """What to ask all nodes that are up for, and how much was seen of the lives it comes from; what
+        follows is :meth:`settle`. See also :meth:`former`. Call it about once a second."""
+        self._forget(now)
+        if self.table is None:
+            return [], {}
+        if self.nodes.majority():
+            self.nodes.settle(now)
+            # The first by name; the others take what it does not.
+            rank = sum(name < self.node for name in self.nodes.known)
+            for key, orphan in list(self.orphans.items()):
+                if now >= orphan.since + 2 * self.grace * rank:
+                    del self.orphans[key]
+                    self.hold_for(key, orphan.row, orphan.since, orphan.ready)
+        keys = [key for key, one in self.held.items() if one.ready <= now and self._may_publish(key, now)]
+        del keys[BATCH:]
+        ends = self.nodes.ends
+        return keys, {life: ends[life].position for key in keys if (life := life_of(key)) in ends}
+
+    def former(self, keys: Iterable[Key]) -> dict[str, list[str]]:
+        """Of those that moved, the stamps that they had before."""
+        rows = {key: self.held[key].row for key in keys}
+        return {key[0]: row[4] for key, row in rows.items() if len(row) > 4}
+
+    def asked(
+        self,
+        claimant: str,
+        keys: Iterable[Any],
+        ends: Mapping[str, int],
+        former: Mapping[str, list[str]],
+        now: float,
+    ) -> tuple[list[Key], list[Key]]:
+        """``claimant`` wants to publish these: which are published or void, and which have to wait."""
+        void, wait = [], []
+        for key in map(key_of, keys):
+            before = [(stamp, key[1]) for stamp in former.get(key[0], ())]
+            life = life_of(key)
+            name, _, creation = life.rpartition("/")
+            end = self.nodes.ends.get(life)
+            granted, _ = self.granted.get(key, ("", 0.0))
+            if (
+                any(map(self.is_done, (key, *before)))
+                or self._is_back(claimant, key, now)
+                or (name == self.node != claimant and self._settled_here(key, int(creation)))
+            ):
+                void.append(key)
+            elif (
+                life == self.life
+                or (self.nodes.known.get(name) == int(creation) and name != claimant)
+                or (key in self.held and comes_first(self.node, claimant, key))
+                or (granted in self.nodes.known and comes_first(granted, claimant, key))
+                or (self.copy_of(key) and name != claimant)
+                or any(node_of(one) == self.node and self.is_mine(one) for one in before)
+            ):
+                wait.append(key)
+            elif end is not None and _saw_end(
+                end,
+                key,
+                ends.get(life),
+                again=name == claimant and self.nodes.is_later(name, creation),
+            ):
+                void.append(key)
+            else:
+                self.granted |= dict.fromkeys((key, *before), (claimant, now))
+        return void, wait
+
+    def settle(
+        self, keys: Iterable[Key], answers: Iterable[tuple[list[Any], list[Any]] | None], now: float
+    ) -> list[tuple[str, bytes]]:
+        """What all have said to :meth:`due`, None where one has not answered: what to publish now."""
+        void: set[Key] = set()
+        wait: set[Key] = set()
+        for answer in answers:
+            if answer is None:
+                return []
+            void |= set(map(key_of, answer[0]))
+            wait |= set(map(key_of, answer[1]))
+        records = []
+        for key in keys:
+            one = self.held.get(key)
+            if one is None or (key in wait and key not in void):
+                continue
+            before = former_of(one.row, key[1])
+            if any(given[0] in self.nodes.known for k in (key, *before) if (given := self.granted.get(k))):
+                # One that comes first has asked meanwhile.
+                continue
+            if key in void or (one.delayed and self.connected(key[1])):
+                self.drop(key)
+            elif self._may_publish(key, now):
+                records.append((key[1], one.row[0]))
+                for each in (key, *before):
+                    self.finish(each, now)
+        return records
+
+    def told(self, keys: Iterable[Key]) -> None:
+        """A node knows which of its wills are published."""
+        for key in keys:
+            if self.done.pop(key, None) is not None and self.table is not None:
+                self.table.delete(key)
+
+    def _forget(self, now: float) -> None:
+        self.returned_at = {c: since for c, since in self.returned_at.items() if since + BACK_FOR >= now}
+        self.granted = {k: g for k, g in self.granted.items() if g[1] + GRANT_FOR >= now}
+        self.nodes.ends = {life: end for life, end in self.nodes.ends.items() if end.since + DONE_FOR >= now}
+        if now < self._swept + 60:
+            return
+        self._swept = now
+        self.copies = {key: copy for key, copy in self.copies.items() if self.copy_of(key)}
+        spent = []
+        for key, since in self.done.items():
+            name, _, creation = life_of(key).rpartition("/")
+            later = self.nodes.is_later(name, creation)
+            if since + (RETURNED_FOR if later else DONE_FOR) < now:
+                spent.append(key)
+        self.told(spent)
+
+    def _may_publish(self, key: Key, now: float) -> bool:
+        life = life_of(key)
+        if life == self.life:
+            own = number_of(key) > self.exposed and not former_of(self.held[key].row, key[1])
+            return own or self.nodes.majority()
+        if life.rpartition("/")[0] == self.node:
+            return now >= self.decide_at + (0 if self.nodes.majority() else UNREACHABLE_TIMEOUT)
+        return self.nodes.majority() and self.nodes.is_over(life, now)
+
+    def _is_back(self, claimant: str, key: Key, now: float) -> bool:
+        """Whether the client of a delayed will is here, or was anywhere after its connection had ended, and
+        ``claimant`` could not know, which began later."""
+        row = None if self.table is None else self.table.rows_of(claimant).get(key)
+        if not row or not row[1]:
+            return False
+        if self.connected(key[1]):
+            return True
+        back = self.returned_at.get(key[1])
+        return back is not None and row[3] is not None and self.wall() - (now - back) > row[3] - row[1]
+
+    def _settled_here(self, key: Key, creation: int) -> bool:
+        """Whether this node's disc covers a life of its own, and has that will no more."""
+        return self.born <= creation < self.creation and key not in self.held
+
+
+def _saw_end(end: End, key: Key, position: int | None, *, again: bool) -> bool:
+    """Whether a will was void or published, as one does not know that saw so many changes; ``again``: it is
+    the node itself in a later life, whose disc may have been behind."""
+    if key in end.keys:
+        return False
+    if position is not None:
+        return end.position > position
+    return again and number_of(key) <= end.number
