@@ -102,12 +102,11 @@ class Deliveries(Lives):
         kept: Tracked | None = None
         for session in sessions:
             if len(session.inflight) < session.window:
-                session.send(head, tail)
+                session.send(head, tail, ident)
                 run = self._sent.get(session)
                 if run is not None and run[0] + run[1] == ident:
                     # As most do: ``sent`` in short.
                     run[1] += 1
-                    session.idents[session.last_id] = ident
                 else:
                     self.sent(session, ident, 1, False, None, False)
             else:
@@ -117,20 +116,15 @@ class Deliveries(Lives):
 
     def sent(self, session: Any, ident: int, qos: int, retain: bool, share: str | None, stored: bool) -> None:
         """A session sends a message for the first time."""
-        if qos:
-            idents = session.idents
-            if idents is None:
-                idents = session.idents = session.new_idents()
-            idents[session.last_id] = ident
-            if qos == 1 and not (retain or share or stored):
-                run = self._sent.get(session)
-                if run is not None and run[0] + run[1] == ident:
-                    run[1] += 1
-                    return
-                if run is None:
-                    self._sent[session] = [ident, 1]
-                    self._stir()
-                    return
+        if qos == 1 and not (retain or share or stored):
+            run = self._sent.get(session)
+            if run is not None and run[0] + run[1] == ident:
+                run[1] += 1
+                return
+            if run is None:
+                self._sent[session] = [ident, 1]
+                self._stir()
+                return
         told = self._told if qos else self._pushed
         told.append((session, ident, (qos, retain, share, "retained" if stored else None)))
         self._stir()
@@ -141,7 +135,7 @@ class Deliveries(Lives):
         """A session has sent these for the first time, of QoS 1, and nothing else since."""
         known = session.idents
         if known is None:
-            known = session.idents = session.new_idents()
+            known = session.idents = {}
         # Whatever packet identifiers they got, they are in flight in the order of sending.
         newest = [*islice(reversed(session.inflight), len(idents))]
         known.update(zip(reversed(newest), idents, strict=True))

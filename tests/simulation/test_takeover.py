@@ -8,6 +8,7 @@ import pytest
 from gossamer.errors import UnavailableError
 from gossamer.mqtt import Message, Properties
 from gossamer.mqtt.codec.packets import Pubcomp, Publish, Pubrec, Pubrel, Subscription, Will
+from gossamer.mqtt.messages.message_ids import NO_IDENT
 from gossamer.mqtt.migration import superseded
 from gossamer.mqtt.migration.superseded import Remains
 from gossamer.mqtt.migration.target import Taking
@@ -237,13 +238,13 @@ async def test_the_state_moves_whole(sim, cluster, connected):
     node = cluster.nodes[1].broker
     session = node.sessions["c"]
     wanted = Subscription("opt/+", 1, no_local=True, retain_as_published=True, retain_handling=2)
-    session.subscriptions["opt/+"] = (wanted, 77)
+    session.subscribe(wanted, 77)
     node.table.subscribe_again(session)
     if not connected:
         old.drop()
         await asyncio.sleep(100)
-    session.incoming[5] = True
-    session.inflight[9] = b"\x62\x02\x00\x09"
+    session.unreleased(5, NO_IDENT)
+    session.keep(9, b"\x62\x02\x00\x09")
     now = node.hub.now()
     fresh = Message(
         b"t",
@@ -753,7 +754,7 @@ async def test_of_two_copies_that_are_met_at_once_the_one_changed_last_is_follow
     await cluster.settled()
     client = await cluster.client(1, "c", **LASTS)
     await client.subscribe("own", qos=1)
-    remains = cluster.nodes[1].broker.takeovers.remains
+    successors = cluster.nodes[1].broker.takeovers.successors
     session = cluster.nodes[1].broker.sessions["c"]
     router = cluster.nodes[1].broker.router
     visible = type(router).visible
@@ -767,7 +768,7 @@ async def test_of_two_copies_that_are_met_at_once_the_one_changed_last_is_follow
         for later, name in ((2, "later"), (1, "earlier")):
             copy = [["s", list(msgspec.structs.astuple(Subscription(name, qos=1))), None]]
             revised = session.revised + later
-            told.create_task(remains.superseded("c", session.born, "", [], [], [], revised, copy))
+            told.create_task(successors.superseded("c", session.born, "", [], [], [], revised, copy))
     assert list(session.subscriptions) == ["later"]
 
 

@@ -211,10 +211,9 @@ class Handlers:
         return topic
 
     def _pubrel(self, channel: Channel, packet: Pubrel) -> None:
-        known = channel.session.incoming.pop(packet.packet_id, None) is not None
+        known = channel.session.release(packet.packet_id)
         reason = 0 if known or channel.version == V4 else ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
         channel.session.push(encode(Pubcomp(packet.packet_id, reason), channel.version))
-        channel.session.released(packet.packet_id)
 
     # Being delivered to.
 

@@ -43,6 +43,7 @@ def take(channel: Channel, data: bytes) -> int:
     v5 = channel.version == V5
     sink = hub if hub.trail is None else _sink(channel)
     inflight, idents = session.inflight, session.idents
+    durable = session.store is not None
     enough = hub.sent + DELIVERIES
     plan: Plan | None = None
     # Acknowledgements that are not out yet, and whose peers have to have the messages first: None, nobody's.
@@ -65,7 +66,10 @@ def take(channel: Channel, data: bytes) -> int:
                         if packet is None or packet[0] & 0xF6 != 0x32:
                             unexpected_ack(channel, packet_id)
                             continue
-                        del inflight[packet_id]
+                        if durable:
+                            session.settle(packet_id)
+                        else:
+                            del inflight[packet_id]
                         if idents:
                             acked_idents.append(idents.pop(packet_id, NO_IDENT))
                     continue
@@ -161,7 +165,7 @@ def _sink(channel: Channel) -> Fanout | Recording:
     trail.begin()
     if session.idents is None and session.subscriptions:
         # It may acknowledge what it is about to be sent by itself.
-        session.idents = session.new_idents()
+        session.idents = {}
     return Recording(hub, trail)
 
 

@@ -125,7 +125,7 @@ class Subscribing:
                 why = str(error)
                 reasons.append(ReasonCode.TOPIC_FILTER_INVALID)
                 continue
-            mine[topic_filter] = (item, identifier)
+            session.subscribe(item, identifier)
             if not known:
                 added.add(topic_filter)
             if done.seq is not None:

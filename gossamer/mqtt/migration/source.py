@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from gossamer.mqtt.migration import moves
 from gossamer.mqtt.migration.machines import FROZEN, MARKS_WITHIN, Giver
 from gossamer.mqtt.session.qos2 import Block, Once
-from gossamer.mqtt.session.session import Item, Session
-from gossamer.mqtt.session.sessions import Pending
-from gossamer.mqtt.session.transfer import describe, forget, in_parts, items_of
+from gossamer.mqtt.session.session import Session
+from gossamer.mqtt.session.state import Item
+from gossamer.mqtt.session.transfer import Pending, describe, forget, in_parts, items_of
 
 if TYPE_CHECKING:
     from gossamer.distribution import Distribution

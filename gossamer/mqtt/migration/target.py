@@ -23,8 +23,8 @@ from gossamer.mqtt.migration.marks import Marks
 from gossamer.mqtt.migration.moves import Action, Event
 from gossamer.mqtt.session import transfer
 from gossamer.mqtt.session.qos2 import Once
-from gossamer.mqtt.session.session import Item, Session
-from gossamer.mqtt.session.sessions import Pending
+from gossamer.mqtt.session.session import Session
+from gossamer.mqtt.session.state import Item
 from gossamer.routes import body_of, matches
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class Taking:
         self._actions: deque[Action] = deque()
         self._awake = asyncio.Event()
         self._session: Session | None = None
-        self._pending = Pending(None, None, None)
+        self._pending = transfer.Pending(None, None, None)
         self._before: list[Item] = []
         """What was queued at the giver."""
         self._older: list[Item] = []
@@ -279,7 +279,8 @@ class Taking:
             # subscribed as it was here.
             theirs = [name for name in session.subscriptions if not name.startswith("$share/")]
             self._theirs = [body_of(name) for name in theirs]
-            session.subscriptions.clear()
+            for name in list(session.subscriptions):
+                session.unsubscribe(name)
             transfer.install(session, wanted, self._hub.now())
         session.end_halves(halves)
         transfer.know(session, unreleased)

@@ -17,17 +17,16 @@ do not see each other would publish both.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-import msgspec
 import structlog
 
 from gossamer.errors import GossamerError, UsageError
 from gossamer.mnesia_like import Journal
+from gossamer.mqtt.flow.commits import JournalWriter, Soon
 from gossamer.mqtt.flow.deadlines import Wheel
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.ports import ForwarderLike
@@ -92,8 +91,7 @@ class Delayed:
         """Routes one that is due, ``publish(message, publisher=…)``."""
         self._dropped = dropped
         self._limit = limit
-        self._journal: Journal | None = None
-        self._waiting: deque[tuple[int, Callable[[bool], None]]] = deque()
+        self._journal: JournalWriter | None = None
         self._serial = 0
         self.count = 0
         """Messages that wait."""
@@ -124,39 +122,30 @@ class Delayed:
         due = self._now() + seconds
         if self._journal is not None:
             row = [self._wall() + seconds, publisher, record_of(message, self._now())]
-            self._journal.put(msgspec.msgpack.encode(key), msgspec.msgpack.encode(row))
+            self._journal.write(key, row)
         self._keep(key, due, message, publisher)
-        return () if self._journal is None else (self,)
+        return () if self._journal is None else (self._journal,)
 
     def restore(
         self,
         journal: Journal,
         rows: Mapping[Any, Any],
         *,
-        soon: Callable[[Callable[[], None]], Any],
+        soon: Soon,
     ) -> int:
         """Keep messages in ``journal`` from now on, and have those again that are in it; how many. ``soon``
         runs a function in another turn."""
-        self._journal = journal
-        journal.on_commit(lambda: soon(self._release))
+        self._journal = JournalWriter(journal, soon=soon)
         for key, (wall, publisher, record) in sorted(rows.items(), key=lambda item: (item[1][0], item[0])):
             try:
                 message, _ = read_record(record, 0, len(record), self._now())
             except GossamerError as error:
                 log.warning("delayed_message_unreadable", error=str(error))
-                journal.put(msgspec.msgpack.encode(key), None)
+                self._journal.write(key, None)
                 continue
             self._serial = max(self._serial, int.from_bytes(key))
             self._keep(key, self._now() + max(SETTLE, wall - self._wall()), message, publisher)
         return self.count
-
-    def append(self, record: bytes) -> None:
-        """QoS 0 is written and not waited for."""
-
-    def append_acked(self, record: bytes, on_safe: Callable[[bool], None]) -> None:
-        """``on_safe`` once everything that was taken so far is on disc."""
-        assert self._journal is not None  # noqa: S101 - else nobody waits
-        self._waiting.append((self._journal.ticket, on_safe))
 
     def _keep(self, key: bytes, due: float, message: Message, publisher: str) -> None:
         self.count += 1
@@ -165,13 +154,8 @@ class Delayed:
     def _due(self, key: bytes, message: Message, publisher: str, now: float) -> None:
         self.count -= 1
         if self._journal is not None:
-            self._journal.put(msgspec.msgpack.encode(key), None)
+            self._journal.write(key, None)
         if message.expires_at is not None and message.expires_at <= now:
             self._dropped("expired")
             return
         self.publish(message, publisher=publisher)
-
-    def _release(self) -> None:
-        journal = self._journal
-        while journal is not None and self._waiting and self._waiting[0][0] <= journal.committed:
-            self._waiting.popleft()[1](True)

@@ -30,7 +30,8 @@ import structlog
 
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.records import fresh, record_of
-from gossamer.mqtt.session.session import Item, Session
+from gossamer.mqtt.session.session import Session
+from gossamer.mqtt.session.state import Item
 
 if TYPE_CHECKING:
     from gossamer.mqtt.publish.fanout import Fanout

@@ -37,6 +37,13 @@ class Once:
         """By life of a node (see ``idents``), and place."""
         self.note = note
 
+    @classmethod
+    def of(cls, dumped: Iterable[Block]) -> Once:
+        """What :meth:`dump` gave."""
+        once = cls()
+        once.load(dumped)
+        return once
+
     def admit(self, ident: int) -> bool:
         """Note a message; False where it was noted before."""
         life, number = life_of(ident), number_of(ident)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import structlog
@@ -32,27 +32,16 @@ from gossamer.mqtt.session.durable import DurableSession
 from gossamer.mqtt.session.orphans import Orphan, orphans
 from gossamer.mqtt.session.session import Hub, Session
 from gossamer.mqtt.session.store import SessionStore, Stored
+from gossamer.mqtt.session.transfer import Pending
 from gossamer.mqtt.session.wills import Wills
 from gossamer.routes import ExclusiveTakenError, Router, SubscriptionOptions
 
-__all__ = ["Pending", "SessionTable", "options_of"]
+__all__ = ["SessionTable", "options_of"]
 
 log = structlog.get_logger(__name__)
 
 NEVER = 0xFFFFFFFF
 """Session expiry interval of MQTT 5.0 that means: not at all."""
-
-
-class Pending(NamedTuple):
-    """What is to happen to a session that nobody is connected to, in seconds from now."""
-
-    left: float | None
-    """Until it ends."""
-    will: Will | None
-    will_left: float | None
-    """Until its will is sent."""
-    stamps: tuple[str, ...] = ()
-    """Under which the will is known."""
 
 
 def options_of(session: Session, item: Subscription, identifier: int | None) -> SubscriptionOptions:
@@ -179,7 +168,7 @@ class SessionTable:
             except (UsageError, ExclusiveTakenError) as error:
                 # The limits of this node are not those of the one that took the SUBSCRIBE.
                 log.warning("subscription_not_restored", client_id=session.client_id, error=str(error))
-                del session.subscriptions[item.filter]
+                session.unsubscribe(item.filter)
                 continue
             if done.seq is not None:
                 seq = done.seq
@@ -190,7 +179,7 @@ class SessionTable:
         reasons: list[int] = []
         trail = self._hub.trail
         for topic_filter in filters:
-            if session.subscriptions.pop(topic_filter, None) is None:
+            if not session.unsubscribe(topic_filter):
                 reasons.append(ReasonCode.NO_SUBSCRIPTION_EXISTED)
                 continue
             self._router.unsubscribe(topic_filter, session)
@@ -206,7 +195,7 @@ class SessionTable:
     def _evicted(self, session: Any, topic_filter: str) -> None:
         """An exclusive subscription was lost to a client that had it earlier, beyond a split."""
         if isinstance(session, Session):
-            session.subscriptions.pop(topic_filter, None)
+            session.unsubscribe(topic_filter)
             if self._hub.trail is not None:
                 self._hub.trail.unsubscribed(session, (topic_filter,))
 

@@ -4,19 +4,13 @@ A row is one fact of one session, under ``(client, kind, key)``: the session its
 message, a packet in flight, an identifier of QoS 2 that its publisher has not released. ``durable`` notes
 each change as it happens; what was written and deleted again within one commit never reaches the disc.
 
-The store stands among the *peers* of a message (see ``ForwarderLike``): where a session noted something,
-PUBACK, PUBREC and the report to the node that forwarded it wait for the commit, as they wait for other nodes.
-
-Rules: 1. Nothing waits on the loop; a commit calls back.  2. Times are kept as times of day, so that expiry
-goes on while the node is down. Of a session that was connected when the node died, the end is counted from
-the restart: when the connection ended is not known, and a session must not end early.  3. While the disc
-fails, rows wait and so do acknowledgements: nobody is told that something is safe.
+Rule: times are kept as times of day, so that expiry goes on while the node is down. Of a session that was
+connected when the node died, the end is counted from the restart: when the connection ended is not known, and
+a session must not end early.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -24,11 +18,12 @@ import msgspec
 
 from gossamer.mnesia_like import Journal
 from gossamer.mqtt.codec.packets import Subscription, Will
-from gossamer.mqtt.messages.message import Message
+from gossamer.mqtt.flow.commits import JournalWriter, Soon
 from gossamer.mqtt.messages.message_ids import NO_IDENT, Tracked, read_mark
 from gossamer.mqtt.messages.records import read_record, record_of
 from gossamer.mqtt.session.expiry import Expiring
 from gossamer.mqtt.session.qos2 import Block
+from gossamer.mqtt.session.state import Item
 
 __all__ = [
     "INCOMING",
@@ -53,9 +48,6 @@ _TAKEN, _GENERATION, _OWED = 5, 6, 8
 ONCE = 9
 """The kind of a session's rows of messages of QoS 2 that it has taken."""
 
-Item = tuple[bytes, bytes, Message | None]
-
-_encode = msgspec.msgpack.Encoder().encode
 decode_will = msgspec.msgpack.Decoder(Will).decode
 
 
@@ -102,71 +94,22 @@ class Stored:
         self.once: list[Block] = []
 
 
-class SessionStore:
-    """Journal of durable sessions: notes each change, and completes what waits for its commit.
-
-    ``soon`` runs a function in a later turn of the loop.
-    """
-
-    peer = "disc"
+class SessionStore(JournalWriter):
+    """Journal of durable sessions: notes each change, and completes what waits for its commit."""
 
     def __init__(
-        self,
-        journal: Journal,
-        *,
-        wall: Callable[[], float],
-        monotonic: Callable[[], float],
-        soon: Callable[[Callable[[], None]], object],
+        self, journal: Journal, *, wall: Callable[[], float], monotonic: Callable[[], float], soon: Soon
     ) -> None:
-        self._journal = journal
+        super().__init__(journal, soon=soon)
         self._wall = wall
         self._monotonic = monotonic
-        self._soon = soon
-        self._waiting: deque[tuple[int, Callable[[], object]]] = deque()
         self.notes = 0
         """Rows written so far: who compares sees whether something was noted."""
-        # The commit is reported in the disc process; what follows from it is none of its business.
-        journal.on_commit(self._committed)
-
-    @property
-    def committed(self) -> int:
-        """Tickets up to this are on disc."""
-        return self._journal.committed
 
     def put(self, client_id: str, kind: int, key: Any, value: Any) -> int:
         """Note a fact, or (None) that it is no more; the ticket of the commit that will hold it."""
         self.notes += 1
-        return self._journal.put(_encode((client_id, kind, key)), None if value is None else _encode(value))
-
-    def after(self, ticket: int, callback: Callable[[], object]) -> None:
-        """Call ``callback`` once ``ticket`` is committed; now, where it is."""
-        if ticket <= self._journal.committed:
-            callback()
-        else:
-            self._waiting.append((ticket, callback))
-
-    async def settled(self) -> None:
-        """Come back once everything that was noted so far is on disc."""
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.after(self._journal.ticket, lambda: None if done.done() else done.set_result(None))
-        await done
-
-    def _committed(self) -> None:
-        self._soon(self._release)
-
-    def _release(self) -> None:
-        waiting = self._waiting
-        while waiting and waiting[0][0] <= self._journal.committed:
-            waiting.popleft()[1]()
-
-    # Among the peers of a message.
-
-    def append(self, record: bytes) -> None:
-        """QoS 0 is not kept."""
-
-    def append_acked(self, record: bytes, on_safe: Callable[[bool], None]) -> None:
-        """``on_safe`` once everything that was noted so far is on disc."""
-        self.after(self._journal.ticket, lambda: on_safe(True))
+        return self.write((client_id, kind, key), value)
 
     # Rows.
 

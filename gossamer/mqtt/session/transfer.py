@@ -11,23 +11,26 @@ another version and have other subscriptions.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from gossamer.mqtt.codec.encoder import read_publish
-from gossamer.mqtt.codec.packets import Subscription
+from gossamer.mqtt.codec.packets import Subscription, Will
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.message_ids import NO_IDENT, Tracked, ident_in, mark_of, read_mark
 from gossamer.mqtt.messages.records import read_record, record_of
 from gossamer.mqtt.session.expiry import Expiring, expiry_of
 from gossamer.mqtt.session.qos2 import Block, Once
-from gossamer.mqtt.session.session import Item, Session
-from gossamer.mqtt.session.sessions import Pending
+from gossamer.mqtt.session.session import Session
+from gossamer.mqtt.session.state import Item
 from gossamer.mqtt.session.store import decode_will
+from gossamer.routes import body_of, matches
 
 __all__ = [
+    "Pending",
     "describe",
     "distinct",
     "forget",
@@ -48,12 +51,25 @@ __all__ = [
     "rightful",
     "subscriptions_in",
     "unreleased_in",
+    "wanted_by",
 ]
 
 PART = 512 * 1024
 """A part is about so large, or one packet."""
 
 _encode = msgspec.msgpack.Encoder().encode
+
+
+class Pending(NamedTuple):
+    """What is to happen to a session that nobody is connected to, in seconds from now."""
+
+    left: float | None
+    """Until it ends."""
+    will: Will | None
+    will_left: float | None
+    """Until its will is sent."""
+    stamps: tuple[str, ...] = ()
+    """Under which the will is known."""
 
 
 def rightful(rows: Mapping[str, int]) -> str | None:
@@ -146,15 +162,11 @@ def install(session: Session, entries: Iterable[list[Any]], now: float) -> list[
     for kind, *fields in entries:
         match kind:
             case "s":
-                wanted = Subscription(*fields[0])
-                session.subscriptions[wanted.filter] = (wanted, fields[1])
+                session.subscribe(Subscription(*fields[0]), fields[1])
             case "i":
                 packet_id, packet, mark, left = fields
-                session.inflight[packet_id] = Expiring.of(packet, None if left is None else now + left)
-                if mark:
-                    if session.idents is None:
-                        session.idents = session.new_idents()
-                    session.idents[packet_id] = read_mark(mark, 0)[0].ident
+                ident = read_mark(mark, 0)[0].ident if mark else NO_IDENT
+                session.keep(packet_id, Expiring.of(packet, None if left is None else now + left), ident)
             case "r":
                 packet_id, mark, doubtful = fields
                 ident = read_mark(mark, 0)[0].ident if mark else NO_IDENT
@@ -210,10 +222,24 @@ def had_from(session: Session) -> list[Block]:
     """Which messages of QoS 2 its client has had from it, as :meth:`Once.dump` has them."""
     if session.once is None:
         return []
-    delivered = Once()
-    delivered.load(session.once.dump())
+    delivered = Once.of(session.once.dump())
     delivered.release(message.ident for message in left_of(session, given=False))
     return delivered.dump()
+
+
+def wanted_by(session: Session, *, shared: bool) -> Callable[[bytes], int]:
+    """With which QoS a session wants a topic, 0: not at all; ``shared``: share groups count as well."""
+    levels = [
+        (body_of(wanted.filter), wanted.qos)
+        for wanted, _ in session.subscriptions.values()
+        if shared or not wanted.filter.startswith("$share/")
+    ]
+
+    def qos_of(topic: bytes) -> int:
+        name = topic.decode()
+        return max((qos for topic_filter, qos in levels if matches(topic_filter, name)), default=0)
+
+    return qos_of
 
 
 def halves_of(session: Session) -> list[int]:
@@ -237,9 +263,12 @@ def know(session: Session, unreleased: Iterable[Sequence[Any]]) -> None:
 
 def messages_in(session: Session, items: Iterable[Item]) -> Iterator[Message]:
     """The messages that are queued, each with the QoS with which it is."""
-    for head, tail, message in items:
-        if message is None:
+    for head, tail, queued in items:
+        if queued is None:
             message = message_of(head + b"\0\1" + tail, session.version, session.hub.now, ident_in(tail))
+        else:
+            # Other sessions may have the same one queued.
+            message = copy(queued)
         message.qos = head[0] >> 1 & 3
         yield message
 
@@ -296,8 +325,9 @@ def forget(session: Session, known: Once) -> None:
         given = session.given
         if given is not None:
             given = sum(1 for _ in distinct(islice(session.queue, given), known))
-        session.refill(list(distinct(session.queue, known)))
+        session.refill(distinct(session.queue, known))
         session.given = given
+        session.save()
     for packet_id, ident in list((session.idents or {}).items()):
         if packet_id > 0 and ident in known and session.inflight[packet_id][0] & 0xF6 == 0x34:
             session.withdraw(packet_id)

@@ -225,6 +225,5 @@ def test_what_a_client_published_to_one_copy_of_a_session_the_other_knows_when_i
     # What it has itself under the same identifier is later.
     assert (other.ident_of(7), other.ident_of(8)) == (first, second)
     assert other.doubtful == {7}
-    other.released(7)
-    other.incoming.pop(7)
+    assert other.release(7)
     assert [number for number, _ in unreleased_in(other)] == [8]

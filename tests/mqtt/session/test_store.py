@@ -11,7 +11,7 @@ from gossamer.mqtt.codec.packets import V5, Subscription
 from gossamer.mqtt.codec.properties import Properties
 from gossamer.mqtt.flow.backpressure import Pressure
 from gossamer.mqtt.messages.message import Message
-from gossamer.mqtt.messages.message_ids import Tracked, base_of, ident_in
+from gossamer.mqtt.messages.message_ids import NO_IDENT, Tracked, base_of, ident_in
 from gossamer.mqtt.session.durable import DurableSession
 from gossamer.mqtt.session.expiry import expiry_of
 from gossamer.mqtt.session.store import SessionStore
@@ -156,19 +156,19 @@ class Lives(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from("abc"), qos=st.integers(0, 2), identifier=st.none() | st.integers(1, 9))
     def subscribe(self, name, qos, identifier):
-        self.session.subscriptions[name] = (Subscription(name, qos, no_local=qos > 1), identifier)
+        self.session.subscribe(Subscription(name, qos, no_local=qos > 1), identifier)
 
     @rule(name=st.sampled_from("abc"))
     def unsubscribe(self, name):
-        self.session.subscriptions.pop(name, None)
+        self.session.unsubscribe(name)
 
     @rule(packet_id=st.integers(1, 3))
     def publish2(self, packet_id):
-        self.session.incoming[packet_id] = True
+        self.session.unreleased(packet_id, NO_IDENT)
 
     @rule(packet_id=st.integers(1, 3))
     def release2(self, packet_id):
-        self.session.incoming.pop(packet_id, None)
+        self.session.release(packet_id)
 
     @rule()
     def move_queue(self):
@@ -269,13 +269,9 @@ def test_what_is_recorded_is_known_by_its_name_after_a_restart():
     session.save()
     first = base_of("there", 3) + 100
     for number, qos in enumerate((1, 2, 2, 1)):
-        session.send(*publish_parts(b"t", b"x", flags=qos << 1, version=V5))
-        if session.idents is None:
-            session.idents = session.new_idents()
-        if number < 3:
-            session.idents[session.last_id] = first + number
+        parts = publish_parts(b"t", b"x", flags=qos << 1, version=V5)
+        session.send(*parts, first + number if number < 3 else NO_IDENT)
     session.received(3)
-    session.incoming[9] = True
     session.unreleased(9, first + 9)
     journal.commit()
     store = store_on(journal, hub)
@@ -286,8 +282,7 @@ def test_what_is_recorded_is_known_by_its_name_after_a_restart():
     assert not journal.open
     # What has had its last word is forgotten with its packet.
     again.acked(1)
-    again.released(9)
-    again.incoming.pop(9)
+    again.release(9)
     journal.commit()
     [stored] = store.read(journal.read())
     assert stored.idents == {2: first + 1, 3: first + 2}

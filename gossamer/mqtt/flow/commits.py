@@ -1,0 +1,81 @@
+"""Rows of a journal, and who waits until they are on disc.
+
+A :class:`JournalWriter` stands among the *peers* of a message (see ``ForwarderLike``): PUBACK, PUBREC and the
+report to the node that forwarded it wait for the commit, as they wait for other nodes.
+
+Rules: 1. Nothing waits on the loop; a commit calls back, in a later turn, in the order of the calls.
+2. While the disc fails, rows wait and so do those that wait for them: nobody is told that something is safe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from gossamer.mnesia_like import Journal
+
+__all__ = ["JournalWriter", "Soon"]
+
+Soon = Callable[[Callable[[], None]], object]
+"""Runs a function in a later turn of the loop."""
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+class JournalWriter:
+    """Writes to ``journal``, and completes what waits for its commits."""
+
+    peer = "disc"
+
+    def __init__(self, journal: Journal, *, soon: Soon) -> None:
+        self._journal = journal
+        self._waiting: deque[tuple[int, Callable[[], object]]] = deque()
+
+        def committed() -> None:
+            # Reported in the disc process; what follows from it is none of its business.
+            soon(self._release)
+
+        journal.on_commit(committed)
+
+    @property
+    def ticket(self) -> int:
+        """The ticket of the newest write."""
+        return self._journal.ticket
+
+    @property
+    def committed(self) -> int:
+        """Tickets up to this are on disc."""
+        return self._journal.committed
+
+    def write(self, key: Any, value: Any) -> int:
+        """Write a row, or (None) delete it; the ticket of the commit that will hold it."""
+        return self._journal.put(_encode(key), None if value is None else _encode(value))
+
+    def after(self, ticket: int, callback: Callable[[], object]) -> None:
+        """Call ``callback`` once ``ticket`` is committed; now, where it is."""
+        if ticket <= self._journal.committed:
+            callback()
+        else:
+            self._waiting.append((ticket, callback))
+
+    async def settled(self) -> None:
+        """Come back once everything that was written so far is on disc."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.after(self._journal.ticket, lambda: None if done.done() else done.set_result(None))
+        await done
+
+    def append(self, record: bytes) -> None:
+        """QoS 0 is not waited for."""
+
+    def append_acked(self, record: bytes, on_safe: Callable[[bool], object]) -> None:
+        """``on_safe`` once everything that was written so far is on disc."""
+        self.after(self._journal.ticket, lambda: on_safe(True))
+
+    def _release(self) -> None:
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= self._journal.committed:
+            waiting.popleft()[1]()

@@ -1,0 +1,385 @@
+"""The state of a session, and what follows for it from what happens (MQTT 5.0, 4.1).
+
+Pure: no I/O, nobody is told, a clock is passed in where time matters. A method changes the state and returns
+what is to be sent, and what is lost; :class:`~gossamer.mqtt.session.session.Session` sends and counts.
+
+Rules: 1. ``inflight`` holds, by packet identifier and in the order of sending, the very packet to send
+again after a reconnect: a PUBLISH until it is acknowledged, then, for QoS 2, its PUBREL.  2. ``window`` is
+how many may be in flight *now*: the client's receive maximum, or 0 while nobody is connected or its socket
+is full. So one comparison on the publish path covers flow control, back-pressure and absence.  3. While
+anything is queued the window is full or closed: order is kept.  4. The queue is bounded; at the bound the
+oldest message goes, or the new one where ``keep_oldest`` says so.  5. QoS 0 is never queued: it is for
+clients that are there.  6. Whatever is stored is free of topic aliases, which end with a connection
+([MQTT-3.3.2-7]).  7. What must survive the node changes in few methods only, those under "journalled":
+``durable`` adds to each of them the row that it writes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from gossamer.mqtt.codec.encoder import PACKET_ID, convert, read_publish
+from gossamer.mqtt.codec.packets import V4, V5, Subscription
+from gossamer.mqtt.codec.properties import Properties
+from gossamer.mqtt.flow.backpressure import ITEM
+from gossamer.mqtt.messages.message import Message
+from gossamer.mqtt.messages.message_ids import NO_IDENT, Tracked, ident_in
+from gossamer.mqtt.session.aliases import TopicAliases
+from gossamer.mqtt.session.expiry import Expiring, expiry_of, sent_again
+from gossamer.mqtt.session.qos2 import Once
+
+__all__ = ["Drained", "Item", "Lost", "SessionState"]
+
+Item = tuple[bytes, bytes, Message | None]
+"""A queued message: head and tail of its PUBLISH, and itself where time will change its encoding."""
+
+Lost = tuple[bytes, str]
+"""A queued message that goes, by its tail, and why."""
+
+Clock = Callable[[], float]
+
+# An idle session has no queue of its own: an empty deque takes more room than all the rest.
+_EMPTY: deque[Item] = deque(maxlen=0)
+
+
+class Drained(NamedTuple):
+    """What became of messages that left the queue."""
+
+    packets: list[bytes]
+    """To be sent, in order."""
+    sent: list[tuple[int, Tracked]]
+    """Of these, the flags and tails of those that have an identifier."""
+    lost: list[Lost]
+
+
+class SessionState:
+    """The state of one client; see the module's rules."""
+
+    __slots__ = (
+        "__weakref__",
+        "_aliases",
+        "alias_maximum",
+        "born",
+        "channel",
+        "clean",
+        "client_id",
+        "doubtful",
+        "epoch",
+        "expires_at",
+        "expiry",
+        "gate",
+        "given",
+        "idents",
+        "incoming",
+        "inflight",
+        "keep_oldest",
+        "last_id",
+        "max_packet",
+        "max_queued",
+        "move",
+        "moves",
+        "once",
+        "out",
+        "passing",
+        "queue",
+        "queued_bytes",
+        "receive_maximum",
+        "resend",
+        "revised",
+        "subscriptions",
+        "username",
+        "version",
+        "window",
+    )
+
+    def __init__(self, client_id: str, *, max_queued: int = 10_000, keep_oldest: bool = False) -> None:
+        self.client_id = client_id
+        self.max_queued = max_queued
+        self.keep_oldest = keep_oldest
+        self.epoch = 0
+        self.born = 0
+        """Its first epoch; it keeps that wherever it goes."""
+        self.clean = True
+        """It began with nothing because its client wanted that."""
+        self.revised = 0
+        """When its client changed its subscriptions last: microseconds of the day, as epochs are. Of two
+        copies of one session, the one where that was later says what it is subscribed to."""
+        self.gate: Callable[[Item], bool] | None = None
+        """While it moves: whether a message is this node's to queue."""
+        self.given: int | None = None
+        """How many of the queued messages another node has been given that was to take the session."""
+        self.move = ""
+        """The move in which they were given."""
+        self.moves: tuple[str, ...] = ()
+        """The latest moves that brought it where it is, each with all that its source had."""
+        self.once: Once | None = None
+        """Of a session that outlives its connection: which messages of QoS 2 it has taken."""
+        self.version = V4
+        self.username: str | None = None
+        self.channel: Any = None
+        self.expiry = 0
+        self.expires_at: float | None = None
+        self.out: list[bytes] = []
+        """To be written at the end of this turn."""
+        self.inflight: dict[int, bytes] = {}
+        self.idents: dict[int, int] | None = None
+        """The identifiers of messages in flight that have one, by packet identifier; those of messages that
+        the client published, by its negative."""
+        self.window = 0
+        self.receive_maximum = 0
+        self.max_packet = 0
+        self.alias_maximum = 0
+        self._aliases: TopicAliases | None = None
+        self.last_id = 0
+        """The packet identifier that was given last."""
+        self.resend: list[bytes] | None = None
+        self.queue = _EMPTY
+        self.queued_bytes = 0
+        self.incoming: dict[int, bool] = {}
+        """Identifiers of QoS 2 that the client has not released."""
+        self.passing: dict[int, list[Callable[[bool], object]]] = {}
+        """Of these, whose messages are not safe everywhere yet, and who waits until they are."""
+        self.doubtful: set[int] = set()
+        """Of these, where that is not known: the session has been elsewhere, or its node has died since."""
+        self.subscriptions: dict[str, tuple[Subscription, int | None]] = {}
+
+    # The connection comes and goes.
+
+    def attach(
+        self,
+        channel: object,
+        *,
+        version: int,
+        receive_maximum: int,
+        max_packet: int = 0,
+        alias_maximum: int = 0,
+    ) -> None:
+        """A connection took the session: its unacknowledged packets go out again ([MQTT-4.4.0-1])."""
+        if version != self.version and (self.inflight or self.queue):
+            self._translate(version)
+        self.version = version
+        self.channel = channel
+        self.receive_maximum = self.window = receive_maximum
+        self.max_packet = max_packet
+        self.alias_maximum = alias_maximum
+        self._aliases = TopicAliases(alias_maximum, max_packet) if alias_maximum else None
+        self.expires_at = None
+        self.given = None
+        if self.epoch:
+            # A copy that another node has may have given the next identifiers already: see ``end_halves``.
+            self.last_id = self.epoch % 65535
+        self.out.clear()
+
+    def detach(self) -> None:
+        """The connection is gone; what was not acknowledged stays in flight."""
+        self.channel = None
+        self.window = 0
+        self.out.clear()
+        self._aliases = None
+        self.resend = None
+
+    def pause(self) -> None:
+        """The socket is full."""
+        self.window = 0
+
+    def send_again(self, now: Clock) -> tuple[list[bytes], int]:
+        """What was in flight, as far as the window goes, and how many are too large for the client now."""
+        large: list[int] = []
+        if self.max_packet:
+            # The client takes less than it did before: as if they had been sent ([MQTT-3.1.2-25]).
+            large = [n for n, packet in self.inflight.items() if len(packet) > self.max_packet]
+            for packet_id in large:
+                self.withdraw(packet_id)
+        again = list(self.inflight.values())
+        # The client may allow less in flight than it did before: the rest waits ([MQTT-3.3.4-9]).
+        self.resend = again[: self.window - 1 : -1] or None
+        return [sent_again(packet, self.version, now()) for packet in again[: self.window]], len(large)
+
+    # Journalled: what survives the node changes here.
+
+    def assign(self, head: bytes, tail: bytes, ident: int) -> bytes:
+        """Put a PUBLISH of QoS 1 or 2 in flight under the next packet identifier; the packet to send."""
+        inflight = self.inflight
+        packet_id = self.last_id + 1
+        if packet_id > 65535:
+            packet_id = 1
+        while packet_id in inflight:
+            packet_id = packet_id + 1 if packet_id < 65535 else 1
+        self.last_id = packet_id
+        packet = inflight[packet_id] = head + PACKET_ID[packet_id] + tail
+        if ident != NO_IDENT:
+            self._identify(packet_id, ident)
+        if self._aliases is None:
+            return packet
+        return self._aliases.shorten(head, PACKET_ID[packet_id], tail)
+
+    def keep(self, packet_id: int, packet: bytes, ident: int = NO_IDENT) -> None:
+        """Have ``packet`` in flight under an identifier, in the place of what is."""
+        self._identify(packet_id, ident)
+        self.inflight[packet_id] = packet
+
+    def _identify(self, key: int, ident: int) -> None:
+        if ident != NO_IDENT:
+            if self.idents is None:
+                self.idents = {}
+            self.idents[key] = ident
+
+    def settle(self, packet_id: int) -> None:
+        """What is in flight under an identifier is not any more."""
+        del self.inflight[packet_id]
+
+    def append(self, item: Item, size: int) -> None:
+        """Queue a message."""
+        if self.queue is _EMPTY:
+            self.queue = deque()
+        self.queue.append(item)
+        self.queued_bytes += size
+
+    def popleft(self) -> Item:
+        """The oldest message leaves the queue."""
+        item = self.queue.popleft()
+        self.queued_bytes -= len(item[0]) + len(item[1]) + ITEM
+        return item
+
+    def refill(self, items: Iterable[Item]) -> None:
+        """Have just these messages queued."""
+        self.queue = deque(items) or _EMPTY
+        self.queued_bytes = sum(len(head) + len(tail) + ITEM for head, tail, _ in self.queue)
+
+    def unreleased(self, packet_id: int, ident: int, *, doubtful: bool = False) -> None:
+        """The client has published a message of QoS 2, which is known as ``ident``."""
+        # Identifiers of packets to the client and from it are told apart by their sign.
+        self._identify(-packet_id, ident)
+        self.incoming[packet_id] = True
+        if doubtful:
+            self.doubtful.add(packet_id)
+
+    def release(self, packet_id: int) -> bool:
+        """PUBREL; False where no message of QoS 2 has this identifier."""
+        self.doubtful.discard(packet_id)
+        if self.idents:
+            self.idents.pop(-packet_id, None)
+        return self.incoming.pop(packet_id, None) is not None
+
+    def subscribe(self, wanted: Subscription, identifier: int | None) -> None:
+        """Its client is subscribed, as the router knows already or is told next."""
+        self.subscriptions[wanted.filter] = wanted, identifier
+
+    def unsubscribe(self, topic_filter: str) -> bool:
+        """Its client is not subscribed any more; False where it was not."""
+        return self.subscriptions.pop(topic_filter, None) is not None
+
+    def remember(self) -> Once:
+        """Which messages of QoS 2 it has taken, from now on."""
+        if self.once is None:
+            self.once = Once()
+        return self.once
+
+    # Towards the client.
+
+    def encoded(
+        self, message: Message, qos: int, *, retain: bool, identifiers: tuple[int, ...], now: Clock
+    ) -> tuple[bytes, bytes] | str:
+        """Head and tail of a message for this client, or why it does not get it."""
+        if self.channel is None and not qos:
+            return "offline"
+        parts = message.parts(self.version, qos << 1 | retain, identifiers, now())
+        if parts is None:
+            return "expired"
+        if self.max_packet and len(parts[0]) + len(parts[1]) + (2 if qos else 0) > self.max_packet:
+            # As if it had been sent ([MQTT-3.1.2-25]).
+            return "too_large"
+        return parts
+
+    def drain(self, now: Clock) -> Drained:
+        """Send from the queue while the window has room."""
+        packets: list[bytes] = []
+        sent: list[tuple[int, Tracked]] = []
+        lost: list[Lost] = []
+        inflight, window, resend, queue = self.inflight, self.window, self.resend, self.queue
+        while resend and len(inflight) - len(resend) < window:
+            packets.append(sent_again(resend.pop(), self.version, now()))
+        while queue and len(inflight) < window:
+            head, queued, message = self.popleft()
+            tail = queued
+            if message is not None:
+                parts = message.parts(self.version, head[0] & 7, self._identifiers(head, tail), now())
+                if parts is None:
+                    lost.append((queued, "expired"))
+                    continue
+                head, tail = parts
+            if self.max_packet and len(head) + len(tail) + 2 > self.max_packet:
+                lost.append((queued, "too_large"))
+                continue
+            ident = NO_IDENT
+            if isinstance(queued, Tracked):
+                ident = queued.ident
+                sent.append((head[0], queued))
+            packets.append(self.assign(head, tail, ident))
+            if message is not None:
+                self.expires(message)
+        return Drained(packets, sent, lost)
+
+    def expires(self, message: Message) -> None:
+        """What was sent last is this message: sent again, it is to say how much of its time is left."""
+        if message.expires_at is not None:
+            self.keep(self.last_id, Expiring.of(self.inflight[self.last_id], message.expires_at))
+
+    def _identifiers(self, head: bytes, tail: bytes) -> tuple[int, ...]:
+        """The subscription identifiers with which a message was queued."""
+        if self.version == V4:
+            return ()
+        properties: Properties = read_publish(head + b"\0\1" + tail, V5).properties
+        return properties.subscription_identifiers
+
+    def make_room(self, item: Item, *, limit: int, max_bytes: int, room: int) -> tuple[bool, list[Lost]]:
+        """Something must go before ``item`` is queued: whether it can be then, and what goes.
+
+        ``limit`` in messages, ``max_bytes`` of this queue, ``room`` in bytes of all queues of the node.
+        """
+        lost: list[Lost] = []
+        size = len(item[0]) + len(item[1]) + ITEM
+        over = len(self.queue) >= limit
+        room += self.queued_bytes
+        while over or self.queued_bytes + size > max_bytes or self.queued_bytes + size > room:
+            reason = "queue_full" if self.queued_bytes + size <= room else "node_queue_full"
+            if not self.queue or self.keep_oldest or self.gate is not None:
+                lost.append((item[1], reason))
+                return False, lost
+            if self.given:
+                self.given -= 1
+            lost.append((self.popleft()[1], reason))
+            over = False
+        return True, lost
+
+    def withdraw(self, packet_id: int) -> int:
+        """What is in flight under an identifier is not any more; which message it was, where it is known."""
+        self.settle(packet_id)
+        return self.idents.pop(packet_id, NO_IDENT) if self.idents else NO_IDENT
+
+    def _translate(self, version: int) -> None:
+        """The client came back with the other protocol version: store its messages in that."""
+        old = self.version
+        for packet_id, packet in self.inflight.items():
+            if packet[0] != 0x62:
+                stored = PACKET_ID[packet_id].join(convert(packet, old, version))
+                self.keep(packet_id, Expiring.of(stored, expiry_of(packet)))
+        self.refill(
+            [(*convert(head + b"\0\1" + tail, old, version), message) for head, tail, message in self.queue]
+        )
+
+    # Of QoS 2.
+
+    def admit(self, ident: int) -> bool:
+        """Whether a message of QoS 2 is new to this session, as far as that matters: see ``qos2``."""
+        return ident == NO_IDENT or not self.expiry or self.remember().admit(ident)
+
+    def admits_item(self, item: Item) -> bool:
+        """The same of a message that was queued elsewhere."""
+        return item[0][0] >> 1 & 3 != 2 or self.admit(ident_in(item[1]))
+
+    def ident_of(self, packet_id: int) -> int:
+        """Which message of QoS 2 it is that the client published under an identifier."""
+        return self.idents.get(-packet_id, NO_IDENT) if self.idents else NO_IDENT
