@@ -75,7 +75,7 @@ async def test_a_clock_that_is_ahead_keeps_nobody(sim, cluster):
     rng = sim.rng("moves")
     ahead = rng.choice([1, 2, 3])
     broker = cluster.nodes[ahead].broker
-    for part in (broker.table, broker.takeovers.contests, broker.takeovers.remains):
+    for part in (broker.table, broker.takeovers.contests, broker.takeovers.successors):
         part._clock = Ahead(cluster.nodes[ahead].clock)
     lives = []
     for number in (ahead, ahead, *rng.sample([1, 2, 3], 3)):

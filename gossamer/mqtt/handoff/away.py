@@ -229,14 +229,14 @@ class Away:
             sessions = self._sessions
             assert sessions is not None  # noqa: S101 - it has changed
             for client_id in change.written:
-                self.keeping.claimed(client_id, rightful(sessions.read(client_id)) or "")
+                self.keeping.departures.claimed(client_id, rightful(sessions.read(client_id)) or "")
 
     def _settled(self, client_id: str, owner: str, epoch: int, resumed: bool, had: list[Block]) -> None:
         """What other nodes call; see :meth:`settle`."""
         claims = {} if self._sessions is None else self._sessions.read(client_id)
         # A node that came back with a later claim has the client: what is kept for it is for that session.
         if all((other, node) <= (epoch, owner) for node, other in claims.items()):
-            self.keeping.settled(client_id, owner, resumed=resumed, had=had)
+            self.keeping.departures.settled(client_id, owner, resumed=resumed, had=had)
 
 
 def _pong() -> bool:

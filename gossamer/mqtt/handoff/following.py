@@ -15,11 +15,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gossamer.distribution import rpc as remote
-from gossamer.mqtt.handoff.hint_log import Moved, is_for
+from gossamer.mqtt.handoff.hints import Moved, is_for
 from gossamer.mqtt.messages.records import read_record, walk
 from gossamer.mqtt.session.session import Session
-from gossamer.mqtt.session.transfer import rightful
-from gossamer.routes import body_of, matches
+from gossamer.mqtt.session.transfer import rightful, wanted_by
 
 if TYPE_CHECKING:
     from gossamer.distribution import Distribution
@@ -81,7 +80,7 @@ class Following:
         return done
 
     async def _hand_on(self, peer: str, moved: Moved, taken: int, frames: Mapping[int, int]) -> bool:
-        departed = self._keeping.departed(peer)
+        departed = self._keeping.departures.departed(peer)
         if not departed or not self._keeping.kept(peer, taken, frames):
             return True
         if not all(map(self._loaded, self._distribution.nodes())):
@@ -148,16 +147,10 @@ class Following:
         return True
 
     def _give(self, session: Session, records: bytes) -> None:
-        levels: list[tuple[str, Any]] = [
-            (body_of(wanted.filter), wanted.qos)
-            for wanted, _ in session.subscriptions.values()
-            if not wanted.filter.startswith("$share/")
-        ]
+        wanted = wanted_by(session, shared=False)
         now = self._now()
         for _, topic, record in walk(records):
-            name = topic.decode()
-            qos = max((qos for topic_filter, qos in levels if matches(topic_filter, name)), default=0)
-            if qos:
+            if qos := wanted(topic):
                 message, _ = read_record(record, 0, len(record), now)
                 if message.qos and session.admits(message):
                     gate, session.gate = session.gate, None

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from gossamer.distribution import rpc as remote
-from gossamer.mqtt.handoff.hint_log import Moved
+from gossamer.mqtt.handoff.hints import Moved
 
 if TYPE_CHECKING:
     from gossamer.distribution import Distribution

@@ -26,7 +26,7 @@ import structlog
 
 from gossamer.errors import GossamerError
 from gossamer.mqtt.flow.backpressure import Hold
-from gossamer.mqtt.handoff.hint_log import Moved, is_for
+from gossamer.mqtt.handoff.hints import Moved, is_for
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.message_ids import MARK
 from gossamer.mqtt.messages.records import MOVE_MARK, kept_in, read_record, walk
@@ -111,9 +111,7 @@ class Arrivals:
         for client_id, blocks in had.items():
             session = self._table.sessions.get(client_id)
             if session is not None and session.expiry:
-                known = Once()
-                known.load(blocks)
-                forget(session, known)
+                forget(session, Once.of(blocks))
         self._unheard.pop(peer, None)
         keeper = self._keepers.setdefault(peer, _Keeper())
         if keeper.identity != identity:

@@ -11,8 +11,8 @@ Rules: 1. What the other node has from a move is not offered again; whether it h
 have broken off after the session was given.  2. A message of QoS 2 that the other side has taken, by whatever
 way, is not taken twice (``once``). The one that its client may have from *this* session is offered: that
 session is over, and its client was told so.  3. An offer is accepted once the disc has it, and repeated until
-it is answered; should the claim go away meanwhile, the session is this node's again.  4. Of two copies of one
-session, that in which its client subscribed or unsubscribed last says to what, before anything is offered.
+it is answered; should the claim go away meanwhile, the session is this node's again. What the other node does
+is ``successors``.
 """
 
 from __future__ import annotations
@@ -25,15 +25,14 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from gossamer.distribution import rpc as remote
-from gossamer.mqtt.handoff.hint_log import Moved, is_for
+from gossamer.mqtt.handoff.hints import Moved, is_for
 from gossamer.mqtt.messages.message import Message
-from gossamer.mqtt.messages.message_ids import is_recorded
-from gossamer.mqtt.messages.records import read_record, record_of
+from gossamer.mqtt.messages.records import record_of
+from gossamer.mqtt.migration.successors import NOT_SUBSCRIBED, OFFER, SUPERSEDED
 from gossamer.mqtt.session import transfer
 from gossamer.mqtt.session.qos2 import Once
 from gossamer.mqtt.session.session import Session
 from gossamer.mqtt.session.transfer import rightful
-from gossamer.routes import body_of, matches
 
 if TYPE_CHECKING:
     from gossamer.mqtt.handoff.away import Away
@@ -51,24 +50,18 @@ TOLD_TIMEOUT = 1.0
 the session."""
 AGAIN = 0.5
 LOOKS = 20
-SUBSCRIBE_TIMEOUT = 2.0
-"""Seconds after CONNACK within which a client says what it wants; what is offered is judged by that later."""
 MAX_LISTED = 1 << 22
 """Characters of filters that another node is told at once; a frame between nodes holds four times as many."""
 MARKS_TIMEOUT = 60.0
 """Seconds within which a node that is up has sent what it had for a session before it moved."""
 RETURN_TIMEOUT = 10.0
 """Seconds for which a session is waited with that has moved while a node was away."""
-NOT_SUBSCRIBED = "not subscribed"
 OFFERED = 100
 """Messages in one offer."""
 
 
 class Remains:
-    """Offers what is left of sessions that are over here, and takes what others offer.
-
-    ``is_moving(client)`` says whether a session is on its way; then ``told(client, had)``
-    is told what its client has had from another one."""
+    """Offers what is left of sessions that are over here."""
 
     def __init__(
         self,
@@ -78,19 +71,14 @@ class Remains:
         away: Away,
         *,
         spawn: Callable[..., object],
-        is_moving: Callable[[str], bool],
-        told: Callable[[str, list[Any]], object],
     ) -> None:
         self._table, self._hub, self._router = core.table, core.hub, core.router
-        self._sessions, self._wills, self._clock = core.table.sessions, core.wills, core.clock
+        self._sessions, self._wills = core.table.sessions, core.wills
         self._ownership = ownership
         self._sources = sources
         self._away = away
         self._spawn = spawn
-        self._is_moving = is_moving
-        self._told = told
         self._offering: dict[str, Session] = {}
-        self._adopting: set[str] = set()
         self._subscribed: set[str] = set()
         """Clients of these for whom the other side may not be subscribed yet."""
         self._given: set[str] = set()
@@ -98,11 +86,6 @@ class Remains:
         more."""
         self._awaited: set[str] = set()
         """Clients of these whom another node sends what it has kept here."""
-        self.functions: dict[str, Callable[..., Any]] = {
-            "mqtt.remains": self.accept,
-            "mqtt.superseded": self.superseded,
-        }
-        """What other nodes call."""
 
     def end(self, session: Session, moved: bool) -> None:
         """The session is somebody else's: offer what it has, then end it. ``moved``: from here, as it was.
@@ -182,18 +165,10 @@ class Remains:
 
     def late(self, message: Message, number: int, moved: Moved) -> None:
         """A message that another node has kept; who moved meanwhile may have had it there."""
-        topic = message.topic.decode()
         for client_id, session in self._offering.items():
             if client_id in self._subscribed or not is_for(client_id, number, moved):
                 continue
-            qos = max(
-                (
-                    wanted.qos
-                    for wanted, _ in session.subscriptions.values()
-                    if not wanted.filter.startswith("$share/") and matches(wanted.filter, topic)
-                ),
-                default=0,
-            )
+            qos = transfer.wanted_by(session, shared=False)(message.topic)
             if qos and session.admits(message):
                 session.take(message, qos=min(message.qos, qos), retain=False)
 
@@ -275,7 +250,7 @@ class Remains:
             revised, subscriptions = 0, []
         answer = await remote.call(
             node,
-            "mqtt.superseded",
+            SUPERSEDED,
             session.client_id,
             session.born,
             move,
@@ -291,82 +266,10 @@ class Remains:
         told: Any = answer.value
         verdict, had = told
         if had and self._offering.get(session.client_id) is session:
-            transfer.forget(session, _once(had))
+            transfer.forget(session, Once.of(had))
         if verdict == NOT_SUBSCRIBED:
             return None if session.subscriptions else False
         return bool(verdict)
-
-    async def superseded(
-        self,
-        client_id: str,
-        born: int,
-        move: str,
-        had: list[Any],
-        halves: list[int],
-        unreleased: list[Any],
-        revised: int,
-        subscriptions: list[list[Any]],
-    ) -> tuple[bool | str, list[Any]] | None:
-        """What other nodes call whose session of a client is over: what the client has had from it, has begun
-        to take, has published to it, when it changed its subscriptions there last, and what to.
-
-        Whether the session here has come by ``move``, or it is not subscribed yet; and what the client has
-        had from it. None: not known yet.
-        """
-        session = self._sessions.get(client_id)
-        if session is None or self.has(client_id):
-            # Left from here itself: whoever asks will see the later claim too.
-            return None
-        if self._is_moving(client_id):
-            self._told(client_id, had)
-            return None
-        if had and session.expiry:
-            transfer.forget(session, _once(had))
-        if session.born == born and revised > session.revised:
-            if client_id in self._adopting or (session.channel is not None and session.channel.held):
-                # Its client is changing them, or another copy does: what was last is known afterwards.
-                return None
-            self._adopting.add(client_id)
-            try:
-                await self._adopt(session, revised, subscriptions)
-            finally:
-                self._adopting.discard(client_id)
-            if self._sessions.get(client_id) is not session or self._is_moving(client_id):
-                # Wherever it is by now is asked next.
-                return None
-        verdict: bool | str = False
-        if move not in session.moves and (session.born == born or not session.clean):
-            # Whichever of its sessions it began to publish a message in, it does not know them apart.
-            transfer.know(session, unreleased)
-        if move in session.moves:
-            verdict = True
-        elif session.born == born:
-            session.end_halves(halves)
-        elif self._may_subscribe(session) and not session.clean:
-            if not session.subscriptions and self._age(session) > SUBSCRIBE_TIMEOUT:
-                # Its client never knew of it, or has gone on with the other: that is what it believes it has.
-                transfer.install(session, subscriptions, self._hub.now())
-                self._table.subscribe_again(session)
-                session.save()
-            covered = subscriptions and session.subscriptions.keys() >= {one[1][0] for one in subscriptions}
-            verdict = False if covered else NOT_SUBSCRIBED
-        return verdict, transfer.had_from(session)
-
-    async def _adopt(self, session: Session, revised: int, subscriptions: list[list[Any]]) -> None:
-        """Subscribe a session to what another copy of it was, where its client changed that later; come back
-        once the other nodes know, and the disc has it."""
-        wanted = {options[0] for _, options, _ in subscriptions}
-        added = wanted - session.subscriptions.keys()
-        gone = session.subscriptions.keys() - wanted
-        self._table.unsubscribe(session, sorted(gone))
-        transfer.install(session, subscriptions, self._hub.now())
-        await self._router.visible(self._table.subscribe_again(session))
-        if session.store is not None:
-            await session.store.settled()
-        if self._hub.trail is not None:
-            self._hub.trail.subscribed(session, sorted(added), "moved")
-        # Not before, for the other node asks again where it takes long, and lets go of its copy then.
-        session.revise(revised)
 
     async def _offer_to(self, node: str, session: Session) -> tuple[int, int]:
         """Offer what is queued; what was answered for leaves it: how many, and how many were not taken."""
@@ -379,7 +282,7 @@ class Remains:
                 record_of(message, self._hub.now()) for message in transfer.messages_in(session, offered)
             ]
             answer = await remote.call(
-                node, "mqtt.remains", session.client_id, session.born, records, timeout=CALL_WITHIN
+                node, OFFER, session.client_id, session.born, records, timeout=CALL_WITHIN
             )
             if not isinstance(answer, remote.Returned) or not isinstance(answer.value, int):
                 break
@@ -387,51 +290,3 @@ class Remains:
             lost += len(offered) - answer.value
             session.shed(offered)
         return count, lost
-
-    async def accept(self, client_id: str, born: int, records: list[bytes]) -> int | None:
-        """What another node still had for a client of this one; how many were taken. None: not now."""
-        session = self._sessions.get(client_id)
-        if session is None or self.has(client_id) or self._is_moving(client_id):
-            return None
-        later = session.clean and session.born > born
-        if not later and session.born != born and self._may_subscribe(session):
-            return None
-        hub = self._hub
-        levels: list[tuple[str, int]] = []
-        if not later:
-            levels = [(body_of(wanted.filter), wanted.qos) for wanted, _ in session.subscriptions.values()]
-        taken = 0
-        for record in records:
-            message, _ = read_record(record, 0, len(record), hub.now())
-            topic = message.topic.decode()
-            qos = max((qos for topic_filter, qos in levels if matches(topic_filter, topic)), default=0)
-            if qos:
-                taken += 1
-                if session.admits(message):
-                    session.take(message, qos=min(message.qos, qos), retain=False)
-            elif is_recorded(message.ident) and hub.trail is not None:
-                # The other node counts it; which ones these are is known here.
-                hub.trail.lost(message.ident, Session(client_id, hub=hub), "session_superseded")
-        if taken and session.store is not None:
-            await session.store.settled()
-        return taken
-
-    def _may_subscribe(self, session: Session) -> bool:
-        """Whether the client of a new session has not had the time to say what it wants."""
-        if not session.subscriptions:
-            return True
-        if session.channel is None:
-            return False
-        since = self._clock.wall() - session.channel.since
-        # One that has gone from node to node since was subscribed on its first.
-        return bool(max(since, self._age(session)) < SUBSCRIBE_TIMEOUT)
-
-    def _age(self, session: Session) -> float:
-        # Seconds. Epochs are microseconds of the day.
-        return float(self._clock.wall() - session.born / 1e6)
-
-
-def _once(blocks: list[Any]) -> Once:
-    known = Once()
-    known.load(blocks)
-    return known

@@ -23,6 +23,7 @@ from gossamer.mqtt.messages.records import MOVE_MARK
 from gossamer.mqtt.migration.claims import SERVES, Claimant, Contests
 from gossamer.mqtt.migration.ownership import Ownership
 from gossamer.mqtt.migration.source import Sources
+from gossamer.mqtt.migration.successors import Successors
 from gossamer.mqtt.migration.superseded import Remains
 from gossamer.mqtt.migration.target import Targets
 from gossamer.mqtt.session.qos2 import Block
@@ -65,8 +66,9 @@ class Takeovers:
         self._sources = sources = Sources(core, owners, distribution)
         self.contests = contests = Contests(core, owners, sources, spawn, self._claimant)
         self._targets = Targets(core, owners, sources, contests, distribution, away, mark=self.mark)
-        self.remains = Remains(
-            core, owners, sources, away, spawn=spawn, is_moving=self.is_moving, told=self._told
+        self.remains = Remains(core, owners, sources, away, spawn=spawn)
+        self.successors = Successors(
+            core, is_leaving=self.remains.has, is_moving=self.is_moving, told=self._told
         )
         self.ownership.check = self._check
         self._sources.on_done = self.remains.end
@@ -82,7 +84,7 @@ class Takeovers:
         functions["mqtt.end"] = self._end
         functions[SERVES] = self.contests.serves
         functions[KICK] = self._table.kick
-        functions.update(self.remains.functions)
+        functions.update(self.successors.functions)
         functions.update(self.ownership.functions)
         functions["mqtt.fetch"] = self._fetch
 

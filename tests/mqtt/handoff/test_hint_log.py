@@ -5,7 +5,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gossamer.mqtt.handoff.hint_log import NO_END, Ask, Drop, Keep, Live, Lost, Over, Send, Spool, is_for
+from gossamer.mqtt.handoff.hint_log import Spool
+from gossamer.mqtt.handoff.hints import NO_END, Ask, Drop, Keep, Live, Lost, Over, Send, is_for
 
 
 def still(records: bytes, seconds: float) -> tuple[bytes, int]:

@@ -1,0 +1,141 @@
+"""What is kept for nodes that are away, as rows: entries, who had which sessions, who moved, which filters.
+
+A row is one fact under ``(node, kind, key)``. Without a disc nothing is written, and what was kept is safe at
+the end of the turn, as sessions in memory are. Filters are written a little late, :data:`FILTERS` in a tick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import structlog
+
+from gossamer.mnesia_like import Journal
+from gossamer.mqtt.flow.commits import JournalWriter, Soon
+from gossamer.mqtt.handoff.hints import Kept
+
+__all__ = ["HintJournal", "OnSafe", "Restored"]
+
+log = structlog.get_logger(__name__)
+
+OnSafe = Callable[[bool], None]
+
+_ID, _NODE, _FILTER, _KEPT, _MOVED = range(5)
+"""The kinds of rows."""
+FILTERS = 5000
+
+
+@dataclass(slots=True)
+class Restored:
+    """What the disc has for one node."""
+
+    node: list[Any] = field(default_factory=lambda: ["", 0])
+    """Which sessions it had, in which life, and whose; the last only where that is known."""
+    entries: list[Kept] = field(default_factory=list)
+    filters: list[str] = field(default_factory=list)
+    moved: dict[str, Sequence[int]] = field(default_factory=dict)
+
+
+class HintJournal:
+    """Writes what is kept, where there is a disc, and says when it is there."""
+
+    def __init__(self, *, now: Callable[[], float], wall: Callable[[], float], soon: Soon) -> None:
+        self._now = now
+        self._wall = wall
+        self._soon = soon
+        self._writer: JournalWriter | None = None
+        self._filters: dict[tuple[str, str], bool] = {}
+        """Changes that the disc does not have yet."""
+        self._filters_ticket = 0
+
+    def restore(
+        self, journal: Journal, rows: Mapping[Any, Any], identity: str
+    ) -> tuple[str, dict[str, Restored]]:
+        """Write to ``journal`` from now on; the identity that it was given first, and what it has by node."""
+        self._writer = JournalWriter(journal, soon=self._soon)
+        known = rows.get(("", _ID, 0))
+        if not known:
+            known = identity
+            self._put("", _ID, 0, known)
+        found: dict[str, Restored] = {}
+        for (peer, kind, key), value in rows.items():
+            restored = found.setdefault(peer, Restored())
+            if kind == _NODE:
+                restored.node = value
+            elif kind == _KEPT:
+                restored.entries.append(self.read(key, value))
+            elif kind == _FILTER:
+                restored.filters.append(key)
+            elif kind == _MOVED:
+                restored.moved[key] = value
+        return known, {peer: one for peer, one in found.items() if one.entries or one.filters}
+
+    # -- rows
+
+    def node(self, peer: str, row: list[Any] | None) -> None:
+        """Which sessions a node had, in which life, and whose; None: it is forgotten."""
+        self._put(peer, _NODE, 0, row)
+
+    def moved(self, peer: str, client_id: str, bounds: Sequence[int] | None) -> None:
+        """Which numbers are not for a client."""
+        self._put(peer, _MOVED, client_id, bounds)
+
+    def keep(self, peer: str, kept: Kept) -> None:
+        """An entry is kept."""
+        self._put(peer, _KEPT, kept.number, self.row(kept))
+
+    def drop(self, peer: str, number: int) -> None:
+        """An entry is not needed any more."""
+        self._put(peer, _KEPT, number, None)
+
+    def wanted(self, peer: str, topic_filter: str, lasting: bool) -> None:
+        """Lasting sessions of a node have come to want a filter, or do so no more."""
+        if self._writer is not None:
+            self._filters[peer, topic_filter] = lasting
+
+    def write_filters(self) -> None:
+        """Write some of the filters that have changed, once those before are on disc."""
+        writer = self._writer
+        if writer is None or self._filters_ticket > writer.committed:
+            return
+        for (peer, topic_filter), lasting in list(islice(self._filters.items(), FILTERS)):
+            del self._filters[peer, topic_filter]
+            self._put(peer, _FILTER, topic_filter, True if lasting else None)
+        self._filters_ticket = writer.ticket
+
+    def row(self, kept: Kept) -> list[Any]:
+        """An entry as it is written, and handed over; its time is of day."""
+        at = kept.at - self._now() + self._wall()
+        return [at, kept.records, kept.count, kept.live, kept.session, kept.frame]
+
+    def read(self, number: int, row: list[Any]) -> Kept:
+        """What :meth:`row` made."""
+        at, *rest = row
+        return Kept(number, at - self._wall() + self._now(), *rest)
+
+    def _put(self, peer: str, kind: int, key: Any, value: Any) -> None:
+        if self._writer is not None:
+            self._writer.write((peer, kind, key), value)
+
+    # -- commits
+
+    def when_safe(self, waiting: list[OnSafe]) -> None:
+        """Tell these once all that was written until now is on disc; never within this call."""
+        writer = self._writer
+        if writer is None or writer.ticket <= writer.committed:
+            self._soon(partial(_tell, waiting))
+        else:
+            writer.after(writer.ticket, partial(_tell, waiting))
+
+
+def _tell(waiting: list[OnSafe]) -> None:
+    for on_safe in waiting:
+        try:
+            on_safe(True)
+        except Exception:
+            # The others still have to be told, and in order.
+            log.exception("on_safe_failed")
