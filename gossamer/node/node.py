@@ -237,6 +237,12 @@ async def _wait_for_cluster(node: NodeParts) -> None:
         await node.store.wait_for_tables(timeout=LOAD_WAIT, peers=peers)
     except TablesNotLoadedError as error:
         log.warning("tables_not_loaded", node=node.name, error=str(error))
+    if node.broker.away is not None:
+        try:
+            async with asyncio.timeout(LOAD_WAIT):
+                await node.broker.away.learned(peers)
+        except TimeoutError:
+            log.warning("absent_nodes_not_asked_for", node=node.name, waited=LOAD_WAIT)
 
 
 async def _settled(node: NodeParts, within: float) -> bool:

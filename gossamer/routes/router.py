@@ -299,6 +299,18 @@ class Router:
             elif self._index.set_bits(topic_filter, bit, bit) is not None:
                 self._routes.changed(topic_filter)
 
+    def lasting_of(self, peer: str) -> Iterator[str]:
+        """What lasting sessions of ``peer``, which is away, want, as far as is known here."""
+        slot = self._nodes.get(peer)
+        if slot is None or self._table is None:
+            return
+        yield from list(slot.expected)
+        for key, value in list(self._table.rows_of(peer).items()):
+            if type(key) is not str or type(value) is not int or is_exclusive(key):
+                continue
+            if Count.of(value).lasting if is_shared(key) else value == LASTING:
+                yield key
+
     def live(self, peer: str) -> None:
         """``peer`` has all that was kept for it, and its rows are here: what else was expected of it goes."""
         slot = self._forwarding.live(peer)

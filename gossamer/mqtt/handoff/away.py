@@ -16,6 +16,7 @@ import structlog
 from gossamer.distribution import Distribution
 from gossamer.distribution import rpc as remote
 from gossamer.mnesia_like import Change, OwnedTable, Store
+from gossamer.mqtt.handoff.absences import Absences
 from gossamer.mqtt.handoff.following import Following
 from gossamer.mqtt.handoff.hint_transfer import HintTransfer
 from gossamer.mqtt.handoff.keeper import Keeping
@@ -84,9 +85,16 @@ class Away:
             ask=self._ask,
             lost=partial(tell_lost, hub),
         )
+        self.absences = Absences(self.keeping, router, distribution)
         self.transfer = HintTransfer(self.keeping, distribution, known=lambda peer: self.known(peer))
-        if config.away_messages:
+        self._keeps = config.away_messages > 0
+        if self._keeps:
             router.keep_with(self.keeping)
+
+    async def learned(self, peers: Iterable[str]) -> None:
+        """Wait until these nodes have said which others are away, and what those want."""
+        if self._keeps:
+            await self.absences.learned(peers)
 
     async def level(self, peer: str) -> bool:
         """Whether a node answers now, and all that it had to say is here."""
@@ -119,6 +127,7 @@ class Away:
         )
         functions |= self._following.functions
         functions |= self.transfer.functions
+        functions |= self.absences.functions
         functions[SETTLED] = self._settled
 
     async def restore(self) -> None:
@@ -139,10 +148,13 @@ class Away:
     def node_up(self, peer: str) -> None:
         """A node is there."""
         self.arrivals.node_up(peer)
+        if self._keeps:
+            self.absences.node_up(peer)
 
     def node_down(self, peer: str) -> None:
         """A node is gone."""
         self.arrivals.node_down(peer)
+        self.absences.node_down(peer)
 
     def subscribed(self, client_id: str) -> None:
         """A client of a session that began here has subscribed to something; there may be more to come."""

@@ -45,6 +45,8 @@ class Departures:
     ) -> None:
         self.had: dict[str, frozenset[str]] = {}
         """By node that is away, or has not been given everything yet, the clients that it had."""
+        self._unseen: set[str] = set()
+        """Those that went when this node did not see them: others may know better."""
         self._spools = spools
         self._clients = clients
         self._owner = owner
@@ -60,11 +62,32 @@ class Departures:
 
     def away(self, peer: str) -> None:
         """A node is away, or away again before it was given everything."""
+        self._unseen.discard(peer)
         self.had.setdefault(peer, frozenset(self._clients(peer)))
 
     def restored(self, peer: str, had: list[str] | None) -> None:
         """A node went in a former life of this one, or before it came; None: nobody knows what it had."""
+        self._unseen.add(peer)
         self.had[peer] = _Anybody() if had is None else frozenset(had)
+
+    def elsewhere(self, peer: str) -> tuple[list[str], bool]:
+        """Clients that left a node that is away, as :meth:`learned` takes them; and whether that was seen."""
+        moved = [client_id for client_id, bounds in self._spools[peer].moved.items() if NO_END in bounds]
+        return moved, peer not in self._unseen
+
+    def learned(self, peer: str, had: list[list[str]], moved: list[str], *, seen: bool) -> None:
+        """What another node knows of one that is away: whose sessions it had (as :meth:`remembered`), and
+        whose are elsewhere now. Where it has seen that and this node has not, it is so from now on."""
+        known = self.had[peer]
+        if not isinstance(known, _Anybody):
+            self.had[peer] = known.union(*had) if had else _Anybody()
+        if not seen or peer not in self._unseen:
+            return
+        for client_id in moved:
+            self._move(peer, client_id)
+        for client_id in set(self._spools[peer].moved).difference(moved):
+            if self._spools[peer].returns(client_id):
+                self._changed(peer, client_id)
 
     def remembered(self, peer: str) -> list[list[str]]:
         """What :meth:`restored` is to be given in the next life; empty: nobody knows."""
@@ -74,6 +97,7 @@ class Departures:
     def forget(self, peer: str) -> None:
         """A node has been given everything, or will not come back."""
         self.had.pop(peer, None)
+        self._unseen.discard(peer)
         self._guessed.pop(peer, None)
         self._delivered.pop(peer, None)
         if not self.had:

@@ -216,6 +216,28 @@ class Keeping:
             if not kept.is_known(taken, frames)
         ]
 
+    # -- nodes that went while this one was away
+
+    def absent(self) -> Iterator[tuple[str, list[Any], list[str], bool]]:
+        """The nodes that are away: which sessions they had, in which life and whose, as far as is known;
+        whose are elsewhere now; and whether this node has seen that itself."""
+        for peer in [peer for peer in self.departures.had if peer not in self._up]:
+            sessions = [self._spool(peer).generation, self._lives.get(peer, 0)]
+            yield peer, [*sessions, *self.departures.remembered(peer)], *self.departures.elsewhere(peer)
+
+    def learned(
+        self, peer: str, sessions: list[Any], moved: list[str], filters: list[str], *, seen: bool
+    ) -> None:
+        """Another node knows this one to be away, as :meth:`absent` says, and that it wants these filters."""
+        if peer in self._up:
+            return
+        if self._spool(peer).state == "live":
+            self._begins_away(peer, sessions)
+        self.departures.learned(peer, sessions[2:], moved, seen=seen)
+        self._routes.expect(peer, filters)
+        for topic_filter in filters:
+            self.wanted(peer, topic_filter, True)
+
     # -- handed over where a node leaves
 
     @property
@@ -236,14 +258,7 @@ class Keeping:
         """Keep what another node has kept for ``peer``; False: that is not away, as far as is known here."""
         spool = self._spool(peer)
         if peer not in self._up and spool.state == "live":
-            # It went before this node came.
-            generation, life = sessions
-            self.departures.restored(peer, None)
-            if life:
-                self._lives[peer] = life
-            spool.restore([], generation, {})
-            self._journal.node(peer, [generation, life])
-            self._routes.expect(peer, ())
+            self._begins_away(peer, sessions)
         if spool.state != "away":
             return False
         actions, changed = spool.adopt([self._journal.read(hint[0], hint[1:]) for hint in hints], moved)
@@ -326,6 +341,16 @@ class Keeping:
         }
 
     # -- inside
+
+    def _begins_away(self, peer: str, sessions: list[Any]) -> None:
+        """A node went before this one came, or was seen by another alone."""
+        generation, life, *had = sessions
+        self.departures.restored(peer, had[0] if had else None)
+        if life:
+            self._lives[peer] = life
+        self._spool(peer).restore([], generation, {})
+        self._journal.node(peer, [generation, life, *had])
+        self._routes.expect(peer, ())
 
     def _note_moved(self, peer: str, client_id: str) -> None:
         self._journal.moved(peer, client_id, self.spools[peer].moved.get(client_id))
