@@ -61,6 +61,20 @@ class Served:
 
 
 @pytest.fixture
+def ask(run, served):
+    """As ``run``, of the served node."""
+    return lambda *arguments: run(*arguments, "--api", served.url)
+
+
+@pytest.fixture
+def whole(served):
+    """The served node, in a cluster in which all three nodes answer."""
+    for name in ("node2@127.0.0.1", "node3@127.0.0.1"):
+        served.answers(name)
+    return served
+
+
+@pytest.fixture
 def runs_directory():
     """Where the node keeps its runs: nowhere, unless a test file says so."""
     return
