@@ -11,7 +11,7 @@ import binascii
 from functools import partial
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Depends, Path, Query
 from fastapi.responses import Response
 from pydantic import Field
 
@@ -161,6 +161,33 @@ Sort = Annotated[
 Order = Annotated[Literal["asc", "desc"], Query(description="The smallest first, or the largest.")]
 
 
+def _client_search(
+    listing: ListingQuery,
+    client: Client = None,
+    connected: Connected = None,
+    search: Part = "",
+    user: User = "",
+    address: Address = "",
+    sort: Sort = None,
+    order: Order = "asc",
+) -> ClientSearch:
+    if sort is None and order == "desc":
+        sort = "client"
+    if sort is not None and listing.format == "ndjson":
+        raise mismatch(
+            WrongValueError, "sort", f"{sort} with format=ndjson", "a page; lines come by identifier"
+        )
+    return ClientSearch(
+        client=client,
+        connected=connected,
+        part=search.casefold(),
+        user=user.casefold(),
+        address=address.casefold(),
+        sort=sort,
+        descending=order == "desc",
+    )
+
+
 def clients_router(view: NodeView) -> APIRouter:
     """``/clients`` and ``/subscriptions``."""
     router = APIRouter(tags=["clients"])
@@ -184,31 +211,10 @@ def clients_router(view: NodeView) -> APIRouter:
     @router.get("/clients", response_model=Page[ClientInfo], responses=STREAMED)
     async def clients(
         listing: ListingQuery,
-        client: Client = None,
-        connected: Connected = None,
-        search: Part = "",
-        user: User = "",
-        address: Address = "",
-        sort: Sort = None,
-        order: Order = "asc",
+        wanted: Annotated[ClientSearch, Depends(_client_search)],
         scope: Scope = "cluster",
     ) -> Response:
         """The clients and their sessions, connected or not."""
-        if sort is None and order == "desc":
-            sort = "client"
-        if sort is not None and listing.format == "ndjson":
-            raise mismatch(
-                WrongValueError, "sort", f"{sort} with format=ndjson", "a page; lines come by identifier"
-            )
-        wanted = ClientSearch(
-            client=client,
-            connected=connected,
-            part=search.casefold(),
-            user=user.casefold(),
-            address=address.casefold(),
-            sort=sort,
-            descending=order == "desc",
-        )
         return await listing.answer(
             view, own=lambda: view.clients(wanted), fields=("client", "node"), scope=scope, key=wanted.key
         )
