@@ -14,12 +14,13 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from gossamer.faults import DrillKind
+
 __all__ = [
     "VERSION",
     "BackEndName",
     "ClientDrop",
     "Clients",
-    "DrillKind",
     "DrillRecord",
     "Heal",
     "Mark",
@@ -41,9 +42,6 @@ __all__ = [
 
 VERSION = 1
 
-DrillKind = Literal[
-    "partition", "flapping", "rolling", "kill", "pause", "slow", "clock", "coordinator", "disk"
-]
 BackEndName = Literal["gate", "netns"]
 PhaseName = Literal["warm-up", "split", "heal", "after"]
 """``split`` is while the fault holds, whatever it is; ``heal`` from its end to the last node healed."""

@@ -7,19 +7,16 @@ Rules: 1. What an order leaves out is the default of its kind; what its kind doe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
 from gossamer.api.model.base import Value
 from gossamer.errors import WrongValueError, mismatch
-from gossamer.faults import Shape, parse_shape
+from gossamer.faults import DRILLS, DrillKind, Shape, parse_shape
 
 __all__ = ["COMMON", "KINDS", "DrillRequest", "DrillResult", "check_here", "plan_of", "shape_of"]
 
-DrillKind = Literal[
-    "partition", "flapping", "slow", "kill", "pause", "rolling", "clock", "coordinator", "disk"
-]
 On = Literal["own-cluster", "this-cluster"]
 MOST_NODES = 9
 
@@ -169,8 +166,11 @@ def _parameter(name: str, says: str, default: float | None = None, unit: str = "
     )
 
 
-_SPLIT = _parameter("split", "Sides 2/1, 1/1/1; one way 1>2; one link 1-2; empty: two halves")
-_NODE = _parameter("node", "Its number; empty: the last one")
+_PLACES = {
+    "split": (_parameter("split", "Sides 2/1, 1/1/1; one way 1>2; one link 1-2; empty: two halves"),),
+    "node": (_parameter("node", "Its number; empty: the last one"),),
+    "all": (),
+}
 COMMON = (
     _parameter("nodes", "How many"),
     _parameter("seconds", "The fault holds for", unit="s"),
@@ -180,44 +180,26 @@ COMMON = (
     _parameter("autoheal", "Nodes heal after; empty: as they come", unit="s"),
     _parameter("seed", "Decides the order of messages"),
 )
-_OWN: Mapping[DrillKind, tuple[str, tuple[ParameterInfo, ...]]] = {
-    "partition": ("Cut the network into sides, one way, or at one link, and let it heal.", (_SPLIT,)),
-    "flapping": (
-        "Cut and mend the network again and again.",
-        (_SPLIT, _parameter("period", "Each cut lasts, and each pause", 4.0, "s")),
-    ),
-    "slow": (
-        "Make the network between sides slow and lossy.",
-        (
-            _SPLIT,
-            _parameter("delay", "Everything is later by", 0.2, "s"),
-            _parameter("jitter", "And by at most so much more", 0.05, "s"),
-            _parameter("loss", "Share lost", 0.05),
-        ),
-    ),
-    "kill": ("Kill a node (SIGKILL), and start it again.", (_NODE,)),
-    "pause": ("Stop a node's process (SIGSTOP), and let it go on.", (_NODE,)),
-    "rolling": ("Restart all nodes in order, one after the other.", ()),
-    "clock": (
-        "Let a node's wall clock jump, and jump back.",
-        (_NODE, _parameter("jump", "By how much", 3600.0, "s")),
-    ),
-    "coordinator": ("Cut the network, and kill the node that heals it while it does.", (_SPLIT,)),
-    "disk": ("Let a node's files grow no more, as on a full disc.", (_NODE,)),
-}
 HERE: frozenset[DrillKind] = frozenset({"partition"})
 """What the gates of a running cluster can do without a process being ended."""
 
 KINDS = tuple(
     DrillKindInfo(
         kind=kind,
-        says=_OWN[kind][0],
-        parameters=_OWN[kind][1],
+        says=drill.says,
+        parameters=(
+            *_PLACES[drill.at],
+            *(
+                _parameter(one.name, one.says, one.default, "" if one.unit == "share" else "s")
+                for one in drill.settings
+            ),
+        ),
         on=("own-cluster", "this-cluster") if kind in HERE else ("own-cluster",),
     )
-    for kind in get_args(DrillKind)
+    for kind, drill in DRILLS.items()
 )
-_EVERY_OWN = {parameter.name for _, parameters in _OWN.values() for parameter in parameters}
+_OWN = {info.kind: {parameter.name: parameter.default for parameter in info.parameters} for info in KINDS}
+_EVERY_OWN = {name for parameters in _OWN.values() for name in parameters}
 
 
 def plan_of(order: DrillRequest) -> dict[str, Any]:
@@ -227,7 +209,7 @@ def plan_of(order: DrillRequest) -> dict[str, Any]:
         WrongValueError: it gives what its kind does not take, or a node that there is not.
         ShapeError: the split is none of so many nodes.
     """
-    settings: dict[str, Any] = {parameter.name: parameter.default for parameter in _OWN[order.kind][1]}
+    settings: dict[str, Any] = {**_OWN[order.kind]}
     for name, got in order.model_dump(include=_EVERY_OWN, exclude_none=True).items():
         if name not in settings:
             taken = ", ".join(settings) or "no such key"

@@ -8,7 +8,7 @@ or two of its own, so the commands are made from a list.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,9 @@ from gossamer.cli.local.interrupt import interruptible, loop_factory
 from gossamer.cli.render.output import note
 from gossamer.cli.render.show import Part, Report
 from gossamer.cli.root import example
-from gossamer.drill.record import DrillKind, Plan, Setting, record_json
+from gossamer.config import format_duration
+from gossamer.drill.record import Plan, Setting, record_json
+from gossamer.faults import DRILLS, Drill, DrillKind, DrillSetting
 
 if TYPE_CHECKING:
     from gossamer.drill.record import DrillRecord
@@ -64,24 +66,36 @@ def _time(default: str, name: str, says: str, parser: Callable[[str], float] = d
     return float, option(default, name, says, parser=parser, metavar="DURATION")
 
 
-_SPLIT: Parameters = {
-    "split": (
-        str,
-        option(
-            "",
-            "--split",
-            "Sides 3/2, 2/2/1; one way 1>2; one link 1-2 (default: two halves)",
-            SPLITS,
-            show_default=False,
-        ),
-    )
+def _setting(one: DrillSetting) -> tuple[Any, Any]:
+    """The option for what only some kinds take."""
+    name, says = f"--{one.name}", f"{one.says}."
+    if one.unit == "share":
+        return float, option(f"{one.default:.0%}", name, says, parser=_share, metavar="SHARE")
+    return _time(format_duration(one.default), name, says, duration if one.unit == "s" else _signed)
+
+
+_PLACES: Mapping[str, Parameters] = {
+    "split": {
+        "split": (
+            str,
+            option(
+                "",
+                "--split",
+                "Sides 3/2, 2/2/1; one way 1>2; one link 1-2 (default: two halves)",
+                SPLITS,
+                show_default=False,
+            ),
+        )
+    },
+    "node": {
+        "node": (
+            int | None,
+            option(None, "--node", "Its number (default: the last one)", min=1, show_default=False),
+        )
+    },
+    "all": {},
 }
-_NODE: Parameters = {
-    "node": (
-        int | None,
-        option(None, "--node", "Its number (default: the last one)", min=1, show_default=False),
-    )
-}
+"""Where a kind of drill strikes."""
 _COMMON: Parameters = {
     "nodes": (int, typer.Option(5, "--nodes", "-n", min=2, max=MAX_NODES, help="How many.")),
     "seconds": _time("20s", "--for", "How long the fault holds."),
@@ -104,52 +118,36 @@ _COMMON: Parameters = {
 }
 
 
-def _add(kind: DrillKind, says: str, where: Parameters, *examples: str, **settings: tuple[Any, Any]) -> None:
-    """Add the command for one kind of drill; ``settings`` are options that only this kind has."""
+_EXAMPLES: Mapping[DrillKind, tuple[str, ...]] = {
+    "partition": (
+        "--nodes 5 --split 3/2 --for 30s --html report.html",
+        "--split 1-2 --set cluster.autoheal=5s --json record.json",
+    ),
+    "flapping": ("--split 2/1 -n 3 --period 2s",),
+    "slow": ("--delay 300ms --loss 5%",),
+    "kill": ("--node 2",),
+    "pause": ("--node 2 --for 10s",),
+    "rolling": ("--nodes 3",),
+    "clock": ("--jump -10m",),
+    "coordinator": ("--split 3/2",),
+    "disk": ("--node 1",),
+}
+
+
+def _add(kind: DrillKind, row: Drill) -> None:
+    """Add the command for one kind of drill."""
+    settings = {one.name: _setting(one) for one in row.settings}
 
     def command(**options: Any) -> None:
         raise typer.Exit(_carry_out(_plan(kind, options, [*settings]), options))
 
-    command.__doc__ = says
-    made = with_parameters(command, {**where, **_COMMON, **settings})
-    drill.command(kind, rich_help_panel=_HERE)(example(*examples)(made))
+    command.__doc__ = row.says
+    made = with_parameters(command, {**_PLACES[row.at], **_COMMON, **settings})
+    drill.command(kind, rich_help_panel=_HERE)(example(*_EXAMPLES[kind])(made))
 
 
-_add(
-    "partition",
-    "Cut the network into sides, one way, or at one link, and let it heal.",
-    _SPLIT,
-    "--nodes 5 --split 3/2 --for 30s --html report.html",
-    "--split 1-2 --set cluster.autoheal=5s --json record.json",
-)
-_add(
-    "flapping",
-    "Cut and mend the network again and again.",
-    _SPLIT,
-    "--split 2/1 -n 3 --period 2s",
-    period=_time("4s", "--period", "How long each cut lasts, and each pause."),
-)
-_add(
-    "slow",
-    "Make the network between sides slow and lossy.",
-    _SPLIT,
-    "--delay 300ms --loss 5%",
-    delay=_time("200ms", "--delay", "How much later everything is."),
-    jitter=_time("50ms", "--jitter", "At most so much later still."),
-    loss=(float, option("5%", "--loss", "Lost: 5%.", parser=_share, metavar="SHARE")),
-)
-_add("kill", "Kill a node (SIGKILL), and start it again.", _NODE, "--node 2")
-_add("pause", "Stop a node's process (SIGSTOP), and let it go on.", _NODE, "--node 2 --for 10s")
-_add("rolling", "Restart all nodes in order, one after the other.", {}, "--nodes 3")
-_add(
-    "clock",
-    "Let a node's wall clock jump, and jump back.",
-    _NODE,
-    "--jump -10m",
-    jump=_time("1h", "--jump", "How far: 1h, -10m.", _signed),
-)
-_add("coordinator", "Cut the network, and kill the node that heals it while it does.", _SPLIT, "--split 3/2")
-_add("disk", "Let a node's files grow no more, as on a full disc.", _NODE, "--node 1")
+for _kind, _row in DRILLS.items():
+    _add(_kind, _row)
 drill.command(rich_help_panel=_HERE)(suite)
 
 

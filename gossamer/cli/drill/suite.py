@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,14 +21,15 @@ from gossamer.cli.render.output import note
 from gossamer.cli.render.show import Part, show_part
 from gossamer.cli.render.table import Grid
 from gossamer.cli.root import example
-from gossamer.drill.record import BackEndName, DrillKind, DrillRecord, Plan
+from gossamer.drill.record import BackEndName, DrillRecord, Plan
+from gossamer.faults import DRILLS
 
 if TYPE_CHECKING:
     from gossamer.drill import SuiteResult, Summary
 
 __all__ = ["KINDS", "BackEnd", "Seed", "check_files", "deliver", "suite"]
 
-KINDS = completion.known(*get_args(DrillKind))
+KINDS = completion.known(*DRILLS)
 
 BackEnd = Annotated[
     BackEndName, typer.Option("--backend", help="gate: faults in the nodes; netns: real packets, needs root.")

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from gossamer.drill.record import DrillRecord, PhaseName, Plan, Verdict
 from gossamer.drill.report.promises import PROMISES, short
+from gossamer.faults import DRILLS
 
 __all__ = [
     "PromiseRow",
@@ -47,20 +48,12 @@ class Summary(Struct, frozen=True):
 
 def name_of(plan: Plan) -> str:
     """``partition 3/2``, ``kill node5``: short, and the same for the same drill."""
-    match plan.kind:
-        case "rolling":
-            return "rolling restart"
-        case "partition" | "flapping" | "coordinator":
-            return f"{plan.kind} {plan.shape}"
-        case "slow":
-            return f"slow link {plan.shape}"
-        case _:
-            return f"{plan.kind} node{plan.shape}"
+    return DRILLS[plan.kind].name.format(shape=plan.shape)
 
 
 def phase_name(plan: Plan, name: PhaseName) -> str:
     """What a phase is called: a fault that parts no sides is no split."""
-    parting = plan.kind in ("partition", "flapping", "coordinator")
+    parting = DRILLS[plan.kind].at == "split" and plan.kind != "slow"
     return "fault" if name == "split" and not parting else name
 
 
@@ -109,31 +102,21 @@ def happened(record: DrillRecord) -> str:
 
 def _done(record: DrillRecord) -> str:
     plan = record.plan
-    seconds = f"for {plan.seconds:g} s"
-    sides = " and ".join(f"nodes {side.name.replace(',', ', ')}" for side in record.sides)
-    match plan.kind:
-        case "partition" if "/" in plan.shape:
-            return f"{_capital(sides)} were cut off from each other {seconds}"
-        case "partition":
-            arrow = "what goes one way" if ">" in plan.shape else "the link"
-            return f"Of {len(plan.nodes)} nodes, {arrow} between {_ends(plan.shape)} was cut {seconds}"
-        case "flapping":
-            return f"{_capital(sides)} were cut off from each other again and again {seconds}"
-        case "coordinator":
-            return f"{_capital(sides)} were cut off {seconds}, and the coordinator was killed while it healed"
-        case "slow":
-            return f"The links between {sides} were slow {seconds} ({_slowness(plan)})"
-        case "rolling":
-            return f"{len(plan.nodes)} nodes were restarted one after another"
-        case "kill":
-            return f"Node {plan.shape} was killed, and started again after {plan.seconds:g} s"
-        case "pause":
-            return f"Node {plan.shape} stood still {seconds}"
-        case "clock":
-            jump = float(plan.settings.get("jump", 3600.0))
-            return f"The clock of node {plan.shape} was {jump:+g} s off {seconds}"
-        case _:
-            return f"The disc of node {plan.shape} was full {seconds}"
+    time = f"for {plan.seconds:g} s"
+    if plan.kind == "partition" and "/" not in plan.shape:
+        arrow = "what goes one way" if ">" in plan.shape else "the link"
+        return f"Of {len(plan.nodes)} nodes, {arrow} between {_ends(plan.shape)} was cut {time}"
+    drill = DRILLS[plan.kind]
+    said = drill.happened.format(
+        sides=" and ".join(f"nodes {side.name.replace(',', ', ')}" for side in record.sides),
+        shape=plan.shape,
+        nodes=len(plan.nodes),
+        seconds=plan.seconds,
+        time=time,
+        jump=(drill.defaults | plan.settings).get("jump"),
+        slowness=_slowness(plan),
+    )
+    return _capital(said)
 
 
 def _ends(shape: str) -> str:

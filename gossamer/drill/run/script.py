@@ -6,14 +6,14 @@ cluster after each node, and the one that kills a coordinator waits for a heal t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from gossamer.drill.record import Plan, Side
 from gossamer.drill.stage.backend import Ability, BackEndError, LinkFault, abilities_for
 from gossamer.errors import WrongValueError
-from gossamer.faults import Shape, parse_shape, sides_of
+from gossamer.faults import DRILLS, DrillKind, Shape, parse_shape, sides_of
 
 __all__ = ["Script", "Step", "check", "lacking", "script_of"]
 
@@ -50,6 +50,13 @@ class Step:
     """The faults in words."""
 
 
+_OF_ONE: Mapping[DrillKind, tuple[Action, Action]] = {
+    "kill": ("kill", "start"),
+    "pause": ("pause", "resume"),
+    "clock": ("set clock", "set clock"),
+    "disk": ("fill disk", "free disk"),
+}
+"""What is done to one node, and what ends that."""
 LIFT = Step("apply")
 WHOLE = Step("await cluster")
 
@@ -100,13 +107,13 @@ def script_of(plan: Plan) -> Script:
     Raises:
         ShapeError, WrongValueError: the plan's shape does not fit its nodes.
     """
-    match plan.kind:
-        case "partition" | "flapping" | "slow" | "coordinator":
+    match DRILLS[plan.kind].at:
+        case "split":
             return _between(plan, parse_shape(plan.shape, len(plan.nodes)))
-        case "rolling":
-            return _rolling(plan)
-        case _:
+        case "node":
             return _of_one(plan)
+        case "all":
+            return _rolling(plan)
 
 
 def _between(plan: Plan, shape: Shape) -> Script:
@@ -138,7 +145,7 @@ def _between(plan: Plan, shape: Shape) -> Script:
 
 
 def _flaps(plan: Plan, applied: Step) -> tuple[Step, ...]:
-    period = float(plan.settings.get("period", 4.0))
+    period = float((DRILLS["flapping"].defaults | plan.settings)["period"])
     steps: list[Step] = []
     left = plan.seconds
     while left > 0:
@@ -162,23 +169,17 @@ def _of_one(plan: Plan) -> Script:
         raise WrongValueError(f"--node: got {plan.shape!r}, expected a number from 1 to {len(names)}")
     number = int(plan.shape)
     one = (names[number - 1],)
-    heal: tuple[Step, ...]
-    match plan.kind:
-        case "kill":
-            begin, heal = Step("kill", one), (Step("start", one), WHOLE)
-        case "pause":
-            begin, heal = Step("pause", one), (Step("resume", one),)
-        case "clock":
-            jump = float(plan.settings.get("jump", 3600.0))
-            begin, heal = Step("set clock", one, jump), (Step("set clock", one),)
-        case _:
-            begin, heal = Step("fill disk", one), (Step("free disk", one),)
+    begin, end = _OF_ONE[plan.kind]
+    jump = float((DRILLS[plan.kind].defaults | plan.settings).get("jump", 0.0))
+    heal = (Step(end, one), WHOLE) if plan.kind == "kill" else (Step(end, one),)
     others = [other for other in range(1, len(names) + 1) if other != number]
     cuts = frozenset(cut for other in others for cut in ((number, other), (other, number)))
     # Whose clock jumps, or whose disc is full, is still owed every message.
     gone = names if plan.kind in ("kill", "pause") else ()
     parted = frozenset(pair for other in gone for pair in ((*one, other), (other, *one)))
-    return Script((begin, wait(plan.seconds)), heal, _sides(names, sides_of(len(names), cuts)), parted)
+    return Script(
+        (Step(begin, one, jump), wait(plan.seconds)), heal, _sides(names, sides_of(len(names), cuts)), parted
+    )
 
 
 def _sides(names: Sequence[str], sides: Sequence[Sequence[int]]) -> tuple[Side, ...]:

@@ -14,22 +14,18 @@ from dataclasses import dataclass, field
 import msgspec
 from msgspec.structs import replace
 
-from gossamer.drill.record import BackEndName, DrillKind, DrillRecord, Plan, Setting, unnamed
+from gossamer.drill.record import BackEndName, DrillRecord, Plan, Setting, unnamed
 from gossamer.drill.report.promises import judge
 from gossamer.drill.report.words import Summary, name_of, summarise
 from gossamer.drill.run.script import lacking
 from gossamer.drill.stage.backend import Ability
 from gossamer.errors import GossamerError, WrongValueError
+from gossamer.faults import DRILLS, DrillKind
 
 __all__ = ["SuiteResult", "choose_plans", "run_suite", "suite_json", "suite_plans"]
 
 QUICK: dict[str, Setting] = {"GOSSAMER_CLUSTER__AUTOHEAL": "3s"}
 """What the nodes of a quick suite are configured with."""
-_SETTINGS: dict[DrillKind, dict[str, Setting]] = {
-    "flapping": {"period": 4.0},
-    "slow": {"delay": 0.2, "jitter": 0.05, "loss": 0.05},
-    "clock": {"jump": 3600.0},
-}
 _Drills = tuple[tuple[tuple[DrillKind, str], ...], int, float, float, float]
 """Kinds and shapes; nodes, seconds of the fault, of the load before and after it, and messages a second."""
 _ALL: _Drills = (
@@ -98,7 +94,7 @@ def suite_plans(
             seed=seed,
             warm_up=aside,
             after=aside,
-            settings={**_SETTINGS.get(kind, {}), **(QUICK if quick else {})},
+            settings={**DRILLS[kind].defaults, **(QUICK if quick else {})},
         )
         for kind, shape in rows
     ]
