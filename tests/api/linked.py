@@ -40,8 +40,9 @@ class Linked:
         return views
 
 
-def client_of(view):
-    transport = httpx.ASGITransport(make_app(view), client=("127.0.0.1", 4))
+def client_of(view, host="127.0.0.1"):
+    """A caller at ``host``."""
+    transport = httpx.ASGITransport(make_app(view), client=(host, 4))
     return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8091")
 
 

@@ -5,21 +5,8 @@ import json
 import httpx
 import pytest
 
-from api.fakes import FakeView
 from gossamer.api import make_app
 from gossamer.config import ApiConfig
-
-
-@pytest.fixture
-def view():
-    return FakeView()
-
-
-@pytest.fixture
-async def client(view):
-    transport = httpx.ASGITransport(make_app(view), client=("127.0.0.1", 4))
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8091") as client:
-        yield client
 
 
 async def test_cluster_answers_exactly_as_promised(client):

@@ -6,7 +6,7 @@ import httpx
 import pytest
 import structlog
 
-from api.fakes import FakeTable, FakeView
+from api.fakes import FakeTable
 from gossamer.api import Role, Tokens, make_app
 from gossamer.config import ApiConfig
 
@@ -34,11 +34,6 @@ def tokens(clock):
     tokens = Tokens(now=clock.wall, random_bytes=lambda size: next(counter).to_bytes(size, "big"))
     tokens.attach(FakeTable())
     return tokens
-
-
-@pytest.fixture
-def view():
-    return FakeView()
 
 
 @pytest.fixture

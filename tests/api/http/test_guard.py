@@ -5,25 +5,12 @@ import json
 import httpx
 import pytest
 
-from api.fakes import FakeView
 from api.served import served
 from gossamer.api import make_app
 from gossamer.config import ApiConfig
 
 NODES = "/api/v1/nodes"
 LEAVE = "/api/v1/cluster/leave"
-
-
-@pytest.fixture
-def view():
-    return FakeView()
-
-
-@pytest.fixture
-async def client(view):
-    transport = httpx.ASGITransport(make_app(view), client=("127.0.0.1", 4))
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8091") as client:
-        yield client
 
 
 class TestOtherSites:

@@ -4,11 +4,10 @@ import json
 from itertools import pairwise
 from typing import get_args
 
-import httpx
 import pytest
 
 from api.fakes import FakeView
-from gossamer.api import make_app, spark_lacks
+from gossamer.api import spark_lacks
 from gossamer.api.resources.audits import Job, Promise
 from gossamer.errors import UnavailableError
 from gossamer.spark.jobs import JOBS, PROMISES
@@ -29,13 +28,6 @@ FOUND = {
 @pytest.fixture
 def view(tmp_path):
     return FakeView(directory=tmp_path)
-
-
-@pytest.fixture
-async def client(view):
-    transport = httpx.ASGITransport(make_app(view), client=("127.0.0.1", 4))
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8091") as client:
-        yield client
 
 
 def test_jobs_and_promises_are_those_there_are():

@@ -2,11 +2,10 @@
 
 import asyncio
 
-import httpx
 import pytest
 
 from api.fakes import FakeView
-from gossamer.api import make_app
+from api.linked import client_of
 from gossamer.clock import SystemClock
 from gossamer.faults import Fault, FaultTable, FaultyClock
 
@@ -18,11 +17,6 @@ def view():
     made = FakeView()
     made.faults = FaultTable(lambda address: None)
     return made
-
-
-def client_of(view, host="127.0.0.1"):
-    transport = httpx.ASGITransport(make_app(view), client=(host, 4))
-    return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8091")
 
 
 async def test_faults_are_replaced_as_a_whole_and_shown(view):
