@@ -13,6 +13,8 @@ from gossamer.mnesia_like import LocalTable
 from gossamer.testing import LAN, LOSSY, seeds
 from gossamer.testing.cluster import SimCluster
 
+from .clusters import until
+
 SIZE = 4
 NODES = range(1, SIZE + 1)
 EVENTS = 7
@@ -94,9 +96,7 @@ class Chaos:
             if number not in self.cluster.nodes:
                 await self.cluster.restart(number)
         await self.cluster.settled(timeout=120)
-        async with asyncio.timeout(120):
-            while any(table_differences(self.cluster)):  # noqa: ASYNC110 - nobody is told of the last row
-                await asyncio.sleep(0.5)
+        await until(lambda: not any(table_differences(self.cluster)), pause=0.5, within=120)
 
 
 @seeds(20)

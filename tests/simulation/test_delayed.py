@@ -3,32 +3,17 @@
 import asyncio
 
 import pytest
-import pytest_asyncio
-import structlog
 
 from gossamer.mqtt.client import RefusedError
-from gossamer.testing import seeds
-from gossamer.testing.cluster import SimCluster
+
+from .clusters import nodes
+from .flows import subscriber
 
 
-@pytest_asyncio.fixture
-async def pair(sim, tmp_path):
-    """Two nodes with discs."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
-    made = SimCluster(sim, 2, seeds=1)
-    made.discs = tmp_path
-    yield made
-    await made.stop_all()
-    structlog.reset_defaults()
-
-
-@seeds(2)
-async def test_delayed_messages_cross_nodes_and_outlive_a_crash(sim, pair):
-    await pair.start()
-    await pair.settled()
-    listener = await pair.client(2)
-    await listener.subscribe("t/#", qos=1)
-    speaker = await pair.client(1)
+@nodes(2, seeds=2, discs=True)
+async def test_delayed_messages_cross_nodes_and_outlive_a_crash(sim, cluster):
+    listener = await subscriber(cluster, 2, "t/#", qos=1)
+    speaker = await cluster.client(1)
     begun = sim.loop.time()
     for qos in (0, 1, 2):
         await speaker.publish(f"$delayed/5/t/{qos}", b"soon", qos=qos)
@@ -41,11 +26,11 @@ async def test_delayed_messages_cross_nodes_and_outlive_a_crash(sim, pair):
 
     for number in range(5):
         await speaker.publish(f"$delayed/{20 + number}/t/kept", b"%d" % number, qos=1)
-    pair.crash(1)
+    cluster.crash(1)
     await asyncio.sleep(22 - (sim.loop.time() - begun) % 1)
     assert len(listener.messages) == 3
-    await pair.restart(1)
-    await pair.settled()
+    await cluster.restart(1)
+    await cluster.settled()
     await asyncio.sleep(15)
     assert listener.payloads()[3:] == [b"%d" % number for number in range(5)]
-    assert pair.nodes[1].broker.delayed.count == 0
+    assert cluster.nodes[1].broker.delayed.count == 0

@@ -2,22 +2,17 @@
 
 import asyncio
 
-import pytest
-
-from gossamer.testing import seeds
+from .clusters import nodes
+from .flows import subscriber
 
 
 async def digests(node):
     return await node.view.digests()
 
 
-@seeds(2)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=2)
 async def test_nodes_agree_until_one_of_them_loses_a_row(sim, cluster):
-    await cluster.start()
-    await cluster.settled()
-    listener = await cluster.client(3)
-    await listener.subscribe(*(f"a/{n}/+" for n in range(5000)))
+    listener = await subscriber(cluster, 3, *(f"a/{n}/+" for n in range(5000)))
     await listener.publish("a/1/x", b"kept", qos=1, retain=True)
     await cluster.settled()
     await asyncio.sleep(5)

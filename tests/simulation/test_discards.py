@@ -5,19 +5,15 @@ import asyncio
 import pytest
 
 from gossamer.autoheal import AUTOHEAL, NotInQuarantineError, Replay, register_merge
-from gossamer.testing import seeds
-from gossamer.testing.cluster import SimCluster
 
+from .clusters import nodes
 from .test_healing import all_healed
 
 register_merge("test.sum", lambda key, ours, theirs: (ours or 0) + (theirs or 0))
 
 
-async def begin(cluster, heal, **options):
-    for number in range(1, cluster.size + 1):
-        await cluster.start(number)
-    await cluster.settled()
-    await make(cluster, heal, **options)
+async def begin(cluster, heal):
+    await make(cluster, heal)
     tables = {number: node.store.table("t") for number, node in cluster.nodes.items()}
     tables[5].write("both", "before")
     tables[4].write("theirs", "before")
@@ -29,9 +25,9 @@ async def begin(cluster, heal, **options):
     return tables
 
 
-async def make(cluster, heal, **options):
+async def make(cluster, heal):
     for node in cluster.nodes.values():
-        await node.store.create_table("t", replication="shared", heal=heal, **options)
+        await node.store.create_table("t", replication="shared", heal=heal)
 
 
 async def split(cluster, tables, length=20.0):
@@ -59,6 +55,7 @@ def lost(node):
     return {(row.key, *row.value, row.version[1][:5]) for row in node.healing.quarantine}
 
 
+@nodes(start="in turn")
 @pytest.mark.parametrize("length", [20.0, 60.0], ids=["short", "longer than the grace of rows"])
 async def test_lww_keeps_the_latest_write_and_quarantines_the_other(sim, cluster, length):
     tables = await begin(cluster, "lww")
@@ -80,6 +77,7 @@ async def test_lww_keeps_the_latest_write_and_quarantines_the_other(sim, cluster
     assert cluster.nodes[3].healing.history[0].rows.quarantined == 1
 
 
+@nodes(start="in turn")
 @pytest.mark.parametrize("length", [20.0, 60.0], ids=["short", "longer than the grace of rows"])
 async def test_the_survivors_rows_win_and_the_others_can_be_replayed(sim, cluster, length):
     tables = await begin(cluster, "survivors")
@@ -111,10 +109,8 @@ async def test_the_survivors_rows_win_and_the_others_can_be_replayed(sim, cluste
     assert isinstance(await coordinator.runtime.call(AUTOHEAL, Replay(row.id)), NotInQuarantineError)
 
 
+@nodes(start="in turn")
 async def test_a_merge_function_decides(sim, cluster):
-    for number in range(1, 6):
-        await cluster.start(number)
-    await cluster.settled()
     await make(cluster, "test.sum")
     tables = {number: node.store.table("t") for number, node in cluster.nodes.items()}
     cluster.partition([1, 2], [3, 4], [5])
@@ -131,6 +127,7 @@ async def test_a_merge_function_decides(sim, cluster):
     assert episode.rows.merged == 1
 
 
+@nodes(start="in turn")
 async def test_a_merge_function_that_is_missing_leaves_the_latest_write(sim, cluster):
     tables = await begin(cluster, "test.missing")
     await split(cluster, tables)
@@ -142,9 +139,8 @@ async def test_a_merge_function_that_is_missing_leaves_the_latest_write(sim, clu
     assert ("both", "majority", "node1") in lost(cluster.nodes[1])
 
 
-async def test_the_quarantine_outlives_the_node(sim, tmp_path):
-    cluster = SimCluster(sim, 5)
-    cluster.discs = tmp_path
+@nodes(start="in turn", discs=True)
+async def test_the_quarantine_outlives_the_node(sim, cluster):
     tables = await begin(cluster, "survivors")
     await split(cluster, tables)
     cluster.heal()
@@ -156,9 +152,9 @@ async def test_the_quarantine_outlives_the_node(sim, tmp_path):
     await asyncio.sleep(10)
     await cluster.restart(1)
     assert lost(cluster.nodes[1]) == before
-    await cluster.stop_all()
 
 
+@nodes(start="in turn")
 async def test_a_coordinator_that_dies_before_the_heal_leaves_what_the_next_one_needs(sim, cluster):
     tables = await begin(cluster, "survivors")
     await split(cluster, tables)
@@ -172,8 +168,8 @@ async def test_a_coordinator_that_dies_before_the_heal_leaves_what_the_next_one_
     assert (rows["both"], rows["theirs"], "new" in rows) == ("majority", "before", False)
 
 
-async def test_restart_node_drops_the_clients_of_the_minority_and_lets_the_survivors_win(sim):
-    cluster = SimCluster(sim, 5, cluster={"heal_restarts": "node"})
+@nodes(start="in turn", cluster={"heal_restarts": "node"})
+async def test_restart_node_drops_the_clients_of_the_minority_and_lets_the_survivors_win(sim, cluster):
     tables = await begin(cluster, "lww")
     clients = {number: await cluster.client(number) for number in cluster.nodes}
     await split(cluster, tables)
@@ -185,10 +181,9 @@ async def test_restart_node_drops_the_clients_of_the_minority_and_lets_the_survi
     again = await cluster.client(5)
     assert again.connected
     await cluster.settled()
-    await cluster.stop_all()
 
 
-@seeds(3)
+@nodes(seeds=3, start="in turn")
 async def test_a_heal_tells_of_rows_that_its_coordinator_never_saw_lose(sim, cluster):
     """Whoever holds a row that loses lets go of it, and then some nodes hear of the winner alone."""
     tables = await begin(cluster, "lww")

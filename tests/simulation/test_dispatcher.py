@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from gossamer.testing import seeds
-
-from .flows import Flow, doubled, in_order
+from .clusters import nodes
+from .flows import Flow, doubled, in_order, stop, subscriber
 
 
 def forwarding(cluster, mode):
@@ -21,8 +20,7 @@ def forwarding(cluster, mode):
     cluster._config = configured
 
 
-@seeds(1)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, start=False)
 @pytest.mark.parametrize("mode", ["sync", "async"])
 async def test_links_that_break_and_come_back_cost_neither_order_nor_copies(sim, cluster, mode):
     forwarding(cluster, mode)
@@ -43,8 +41,7 @@ async def test_links_that_break_and_come_back_cost_neither_order_nor_copies(sim,
         await asyncio.sleep(rng.uniform(0.1, 0.8))
         cluster.heal()
     await asyncio.sleep(1)
-    for flow in flows:
-        await flow.stop()
+    await stop(flows)
     await asyncio.sleep(20)
     for listener in listeners:
         assert not doubled(listener)
@@ -54,15 +51,13 @@ async def test_links_that_break_and_come_back_cost_neither_order_nor_copies(sim,
             assert in_order(listener, flow.topic)
 
 
-@seeds(2)
-@pytest.mark.parametrize("cluster", [2], indirect=True)
+@nodes(2, seeds=2, start=False)
 @pytest.mark.parametrize(("mode", "answered"), [("sync", False), ("async", True)])
 async def test_an_acknowledgement_waits_for_the_peer_or_for_this_node_alone(sim, cluster, mode, answered):
     forwarding(cluster, mode)
     await cluster.start()
     await cluster.settled()
-    listener = await cluster.client(2)
-    await listener.subscribe("t", qos=1)
+    listener = await subscriber(cluster, 2, "t", qos=1)
     speaker = await cluster.client(1)
     await speaker.publish("t", b"before", qos=1)
     cluster.cut(1, 2)
@@ -75,13 +70,9 @@ async def test_an_acknowledgement_waits_for_the_peer_or_for_this_node_alone(sim,
     assert listener.payloads() == [b"before", b"t 0"]
 
 
-@seeds(2)
-@pytest.mark.parametrize("cluster", [2], indirect=True)
+@nodes(2, seeds=2)
 async def test_what_a_failed_peer_did_not_get_is_counted_with_the_reason(sim, cluster):
-    await cluster.start()
-    await cluster.settled()
-    listener = await cluster.client(2)
-    await listener.subscribe("t", qos=1)
+    await subscriber(cluster, 2, "t", qos=1)
     speaker = await cluster.client(1)
     await speaker.publish("t", b"before", qos=1)
     cluster.crash(2, "silence")
@@ -91,8 +82,7 @@ async def test_what_a_failed_peer_did_not_get_is_counted_with_the_reason(sim, cl
     assert cluster.nodes[1].router.stats()["forward_dropped_peer_down"] >= 1
 
 
-@seeds(2)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=2, start=False)
 @pytest.mark.parametrize("qos", [1, 2])
 async def test_time_that_a_message_waits_at_a_cut_link_is_taken_from_its_expiry(sim, cluster, qos):
     """MQTT-3.3.2-6 and -5: what is passed on is what is left, and what has none left is not delivered."""
@@ -100,8 +90,7 @@ async def test_time_that_a_message_waits_at_a_cut_link_is_taken_from_its_expiry(
     sim.limits = replace(sim.limits, give_up_after=15.0)
     await cluster.start()
     await cluster.settled()
-    listener = await cluster.client(2, version=5)
-    await listener.subscribe("t/#", qos=2)
+    listener = await subscriber(cluster, 2, "t/#", qos=2, version=5)
     speaker = await cluster.client(1, version=5)
     await speaker.publish("t/before", qos=qos)
     # The third node reaches both, so neither is declared down: the link keeps what is for the other.

@@ -6,16 +6,13 @@ import pytest
 
 from gossamer.config import Endpoint
 from gossamer.mqtt.client import RefusedError
-from gossamer.testing import seeds
 
-from .flows import Flow
+from .clusters import nodes
+from .flows import Flow, resumed
 
 
-@seeds(2)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=2)
 async def test_a_drained_node_has_nothing_left_and_nothing_is_lost(sim, cluster):
-    await cluster.start()
-    await cluster.settled()
     flow = Flow(await cluster.client(3), "t", pause=0.01)
     movers = [await cluster.client(1, f"mover{n}", session_expiry=3000) for n in range(3)]
     away = [await cluster.client(1, f"away{n}", session_expiry=3000) for n in range(3)]
@@ -33,8 +30,7 @@ async def test_a_drained_node_has_nothing_left_and_nothing_is_lost(sim, cluster)
         await client.lost
         assert client.left == 0x9C
     for client in movers:
-        again = await cluster.client(2, client.client_id, clean_start=False, session_expiry=3000)
-        assert again.session_present
+        again = await resumed(cluster, 2, client.client_id)
         lives[client.client_id].append(again)
     said = await draining
     assert said.endswith("drained: 4 clients sent elsewhere, 6 sessions moved, 0 left")
@@ -43,8 +39,7 @@ async def test_a_drained_node_has_nothing_left_and_nothing_is_lost(sim, cluster)
     await asyncio.sleep(1)
     await flow.stop()
     for client in away:
-        again = await cluster.client(3, client.client_id, clean_start=False, session_expiry=3000)
-        assert again.session_present
+        again = await resumed(cluster, 3, client.client_id)
         lives[client.client_id].append(again)
     await asyncio.sleep(3)
     for mine in lives.values():
@@ -52,10 +47,8 @@ async def test_a_drained_node_has_nothing_left_and_nothing_is_lost(sim, cluster)
         assert not set(flow.acknowledged) - got
 
 
-@pytest.mark.parametrize("cluster", [2], indirect=True)
+@nodes(2)
 async def test_a_drained_node_takes_clients_again_once_it_joins(sim, cluster):
-    await cluster.start()
-    await cluster.settled()
     node = cluster.nodes[1]
     await asyncio.sleep(2)
     await node.view.drain()

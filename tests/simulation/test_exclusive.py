@@ -5,7 +5,9 @@ import asyncio
 import pytest
 
 from gossamer.errors import PeerError
-from gossamer.testing import seeds
+
+from .clusters import nodes
+from .flows import subscriber
 
 
 async def refused(client, topic_filter) -> int:
@@ -14,11 +16,8 @@ async def refused(client, topic_filter) -> int:
     return refusal.value.reason
 
 
-@seeds(3)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=3)
 async def test_the_second_is_refused_and_after_a_split_the_earlier_stays(sim, cluster):
-    await cluster.start()
-    await cluster.settled()
     first, second = await cluster.client(1, version=5), await cluster.client(3, version=5)
     await first.subscribe("$exclusive/work", qos=1)
     assert await refused(second, "$exclusive/work") == 0x97
@@ -30,8 +29,7 @@ async def test_the_second_is_refused_and_after_a_split_the_earlier_stays(sim, cl
     await cluster.settled(1, 2, timeout=60)
     await cluster.settled(3, timeout=60)
     # Rows of a node that is gone are kept for the grace time; the first one gave its claim back before.
-    early = await cluster.client(1, version=5)
-    await early.subscribe("$exclusive/work", qos=1)
+    early = await subscriber(cluster, 1, "$exclusive/work", qos=1, version=5)
     await asyncio.sleep(2)
     await second.subscribe("$exclusive/work", qos=1)
     cluster.heal()

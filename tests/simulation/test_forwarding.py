@@ -4,16 +4,13 @@ import asyncio
 
 import pytest
 
-from gossamer.testing import seeds
+from .clusters import nodes
 
 
-@seeds(2)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=2)
 @pytest.mark.parametrize("qos", [0, 1])
 async def test_a_message_is_forwarded_once_to_each_node_that_wants_it(sim, cluster, qos):
     """Three overlapping subscriptions of two clients on node 3 cost one forward; node 2 wants nothing."""
-    await cluster.start()
-    await cluster.settled()
     first, second = await cluster.client(3), await cluster.client(3, version=5)
     await first.subscribe("a/+", "a/#", qos=1)
     await second.subscribe("a/b", qos=1)

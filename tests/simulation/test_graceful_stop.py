@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gossamer.testing import seeds
+from .clusters import nodes
 
 NAMES = {number: f"node{number}@10.0.0.{number}" for number in (1, 2, 3)}
 
@@ -16,13 +16,9 @@ def splits(cluster):
     return [note for node in nodes for note in node.event_log.after(0) if note.kind not in quiet]
 
 
-@seeds(3)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=3, discs=True)
 @pytest.mark.parametrize("batch", [(3,), (1, 2), (2, 3), (3, 1), (3, 2, 1)], ids=str)
-async def test_who_is_stopped_is_believed_at_once_and_back_without_a_heal(sim, cluster, batch, tmp_path):
-    cluster.discs = tmp_path
-    await cluster.start()
-    await cluster.settled()
+async def test_who_is_stopped_is_believed_at_once_and_back_without_a_heal(sim, cluster, batch):
     rng = sim.rng("stops")
     for _ in range(2):
         staying = [node for number, node in cluster.nodes.items() if number not in batch]

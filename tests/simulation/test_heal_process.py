@@ -20,19 +20,11 @@ from gossamer.gossip import ForceLeave
 from gossamer.mnesia_like import InconsistentDatabase
 from gossamer.node import healing
 from gossamer.supervisor import CallFailed, call, cast, receive, self_pid
-from gossamer.testing.cluster import SimCluster
 
+from .clusters import nodes
 from .test_healing import all_healed
 
-
-@pytest.fixture
-async def cluster(sim):
-    made = SimCluster(sim, 3, cluster={"autoheal": 2.0, "autoclean": 40.0})
-    for number in (1, 2, 3):
-        await made.start(number)
-    await made.settled()
-    yield made
-    await made.stop_all()
+healing_soon = nodes(3, start="in turn", cluster={"autoheal": 2.0, "autoclean": 40.0})
 
 
 def ask(node, request):
@@ -46,7 +38,8 @@ async def cut_and_mend(cluster, length=12.0):
     await all_healed(cluster)
 
 
-async def test_a_process_that_subscribed_hears_of_splits_heals_and_removals(cluster):
+@healing_soon
+async def test_a_process_that_subscribed_hears_of_splits_heals_and_removals(sim, cluster):
     heard = []
 
     async def listener():
@@ -70,7 +63,8 @@ async def test_a_process_that_subscribed_hears_of_splits_heals_and_removals(clus
     assert heard[2].member == gone
 
 
-async def test_settings_reach_all_nodes_and_those_that_come_later(cluster):
+@healing_soon
+async def test_settings_reach_all_nodes_and_those_that_come_later(sim, cluster):
     await ask(cluster.nodes[2], SetAutoheal(None))
     await asyncio.sleep(1)
     await ask(cluster.nodes[3], SetAutoclean(77.0))
@@ -84,7 +78,8 @@ async def test_settings_reach_all_nodes_and_those_that_come_later(cluster):
         assert (node.healing.autoheal, node.healing.autoclean) == (None, 77.0)
 
 
-async def test_switched_off_a_split_is_told_and_left_then_healed_once_switched_on(cluster):
+@healing_soon
+async def test_switched_off_a_split_is_told_and_left_then_healed_once_switched_on(sim, cluster):
     await ask(cluster.nodes[1], SetAutoheal(None))
     cluster.partition([1, 2], [3])
     await asyncio.sleep(12)
@@ -98,7 +93,8 @@ async def test_switched_off_a_split_is_told_and_left_then_healed_once_switched_o
     await all_healed(cluster)
 
 
-async def test_a_rehearsal_shows_the_plan_and_changes_nothing(cluster):
+@healing_soon
+async def test_a_rehearsal_shows_the_plan_and_changes_nothing(sim, cluster):
     assert await ask(cluster.nodes[2], DryRun()) is None
     await ask(cluster.nodes[1], SetAutoheal(60.0))
     cluster.partition([1, 2], [3])
@@ -113,14 +109,16 @@ async def test_a_rehearsal_shows_the_plan_and_changes_nothing(cluster):
     await all_healed(cluster)
 
 
-async def test_a_rehearsal_answers_although_a_node_does_not(cluster):
+@healing_soon
+async def test_a_rehearsal_answers_although_a_node_does_not(sim, cluster):
     cluster.partition([1, 2], [3])
     # Its link is up still, as far as node 1 knows.
     plan = await cluster.nodes[1].runtime.call(AUTOHEAL, DryRun(), timeout=10.0)
     assert plan is None
 
 
-async def test_a_reload_that_fails_is_tried_again(cluster, monkeypatch):
+@healing_soon
+async def test_a_reload_that_fails_is_tried_again(sim, cluster, monkeypatch):
     tries = []
     restart = healing.Supervisor.restart_child
 
@@ -137,7 +135,8 @@ async def test_a_reload_that_fails_is_tried_again(cluster, monkeypatch):
     await cluster.settled()
 
 
-async def test_a_removal_that_gossip_does_not_answer_is_tried_again(cluster, monkeypatch):
+@healing_soon
+async def test_a_removal_that_gossip_does_not_answer_is_tried_again(sim, cluster, monkeypatch):
     refused = []
 
     async def deaf(destination, request, **options):
@@ -154,18 +153,16 @@ async def test_a_removal_that_gossip_does_not_answer_is_tried_again(cluster, mon
     assert [cleaned.member for cleaned in cluster.nodes[1].healing.cleaned] == [gone]
 
 
-async def test_an_unknown_request_is_the_callers_mistake_and_harms_nobody(cluster):
+@healing_soon
+async def test_an_unknown_request_is_the_callers_mistake_and_harms_nobody(sim, cluster):
     with pytest.raises(CallFailed):
         await cluster.nodes[1].runtime.call(AUTOHEAL, "what?", timeout=5.0)
     await asyncio.sleep(2)
     await cut_and_mend(cluster)
 
 
-async def test_what_was_set_outlives_every_node(sim, tmp_path):
-    cluster = SimCluster(sim, 3)
-    cluster.discs = tmp_path
-    await cluster.start()
-    await cluster.settled()
+@nodes(3, discs=True)
+async def test_what_was_set_outlives_every_node(sim, cluster):
     await ask(cluster.nodes[2], SetAutoheal(7.0))
     await ask(cluster.nodes[2], SetAutoclean(None))
     await asyncio.sleep(1)
@@ -174,10 +171,10 @@ async def test_what_was_set_outlives_every_node(sim, tmp_path):
     await cluster.start()
     healings = [node.healing for node in cluster.nodes.values()]
     assert {(healing.autoheal, healing.autoclean) for healing in healings} == {(7.0, None)}
-    await cluster.stop_all()
 
 
-async def test_what_two_sides_of_a_split_set_is_agreed_on_after_it(cluster):
+@healing_soon
+async def test_what_two_sides_of_a_split_set_is_agreed_on_after_it(sim, cluster):
     cluster.partition([1, 2], [3])
     await asyncio.sleep(15)
     await ask(cluster.nodes[1], SetAutoheal(7.0))

@@ -5,10 +5,8 @@ from collections import Counter
 
 import pytest
 
-from gossamer.testing import seeds
-from gossamer.testing.cluster import SimCluster
-
-from .flows import Flow
+from .clusters import nodes, until
+from .flows import Flow, assert_whole, listening
 
 
 def raised(cluster):
@@ -21,38 +19,12 @@ def raised(cluster):
 
 
 async def all_healed(cluster, count=1, within=120):
-    begun = cluster.sim.loop.time()
-    while not all(
-        len(node.healing.history) >= count and not node.healing.open and node.healing.phase == "idle"
-        for node in cluster.nodes.values()
-    ):
-        assert cluster.sim.loop.time() - begun < within, {
-            number: (node.healing.phase, node.healing.open, node.healing.history)
-            for number, node in cluster.nodes.items()
-        }
-        await asyncio.sleep(0.5)
+    def healed(healing):
+        return len(healing.history) >= count and not healing.open and healing.phase == "idle"
 
-
-async def begin(cluster):
-    # One after another, so that the first is the oldest.
-    for number in range(1, cluster.size + 1):
-        await cluster.start(number)
-    await cluster.settled()
-    listeners = {}
-    for number in cluster.nodes:
-        listeners[number] = await cluster.client(number)
-        await listeners[number].subscribe("heal/#", f"at/{number}", qos=1)
-    await cluster.settled()
-    return listeners
-
-
-async def everybody_hears(cluster, listeners):
-    await cluster.settled(timeout=90)
-    assert all(listener.connected for listener in listeners.values())
-    speaker = await cluster.client(2)
-    await speaker.publish("heal/done", b"healed", qos=1)
-    await asyncio.sleep(3)
-    assert [listener.payloads().count(b"healed") for listener in listeners.values()] == [1] * len(listeners)
+    await until(
+        lambda: all(healed(node.healing) for node in cluster.nodes.values()), within=within, pause=0.5
+    )
 
 
 @pytest.mark.parametrize(
@@ -60,10 +32,10 @@ async def everybody_hears(cluster, listeners):
     [([1, 2, 3], [4, 5]), ([1, 2], [3, 4], [5]), ([1, 2], [3, 4, 5])],
     ids=["3/2", "2/2/1", "leader in the minority"],
 )
-@seeds(2)
+@nodes(seeds=2, start="in turn")
 async def test_a_split_is_healed_and_no_client_is_dropped(sim, cluster, groups):
-    listeners = await begin(cluster)
-    flow = Flow(await cluster.client(groups[0][0]), "heal/flow", pause=0.5).start()
+    listeners = await listening(cluster)
+    flow = Flow(await cluster.client(groups[0][0]), "all/flow", pause=0.5).start()
     cluster.partition(*groups)
     for group in groups:
         await cluster.settled(*group)
@@ -84,15 +56,16 @@ async def test_a_split_is_healed_and_no_client_is_dropped(sim, cluster, groups):
     assert reloaded == set(range(1, 6)) - set(survivors)
     (episode,) = cluster.nodes[1].healing.history
     assert set(episode.survivors) == {cluster.nodes[number].name for number in survivors}
-    await everybody_hears(cluster, listeners)
+    await assert_whole(cluster, listeners)
     for near in groups[0]:
         assert flow.lost_by(listeners[near]) == []
 
 
+@nodes(start="in turn")
 @pytest.mark.parametrize("cuts", [[(1, 3)], [(1, 2), (1, 3), (2, 4)]], ids=["one pair", "overlapping"])
 @pytest.mark.parametrize("one_way", [False, True])
 async def test_partial_and_one_way_cuts_end_whole(sim, cluster, cuts, one_way):
-    listeners = await begin(cluster)
+    listeners = await listening(cluster)
     for one, other in cuts:
         cluster.cut(one, other, one_way=one_way)
     await asyncio.sleep(40)
@@ -100,16 +73,15 @@ async def test_partial_and_one_way_cuts_end_whole(sim, cluster, cuts, one_way):
     await asyncio.sleep(60)
     assert all(not node.healing.open for node in cluster.nodes.values())
     assert all(count == 1 for count in raised(cluster).values())
-    await everybody_hears(cluster, listeners)
+    await assert_whole(cluster, listeners)
 
 
-async def test_a_node_that_crashes_and_returns_is_no_split(sim):
-    cluster = SimCluster(sim, 3)
-    await begin(cluster)
+@nodes(3, start="in turn")
+async def test_a_node_that_crashes_and_returns_is_no_split(sim, cluster):
+    await listening(cluster)
     cluster.crash(3)
     await asyncio.sleep(20)
     await cluster.restart(3)
     await cluster.settled()
     await asyncio.sleep(10)
     assert not raised(cluster)
-    await cluster.stop_all()

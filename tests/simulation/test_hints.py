@@ -7,7 +7,9 @@ import pytest
 
 from gossamer.cli.commands.nodes import status_parts
 from gossamer.cli.render.show import show_part
-from gossamer.testing import LAN, seeds
+from gossamer.testing import LAN
+
+from .clusters import nodes
 
 EVERYBODY = range(1, 6)
 
@@ -41,7 +43,7 @@ async def settled(cluster):
     assert [kinds(node) for node in cluster.nodes.values()] == [set()] * 5
 
 
-@seeds(2)
+@nodes(seeds=2)
 @pytest.mark.parametrize("small", [[4, 5], [5]], ids=["3/2", "4/1"])
 async def test_a_split_is_told_by_the_smaller_side_and_its_end_by_both(cluster, capsys, small):
     await settled(cluster)
@@ -74,7 +76,7 @@ async def test_a_split_is_told_by_the_smaller_side_and_its_end_by_both(cluster, 
     assert "held each other for dead: the network was split and has healed" in capsys.readouterr().out
 
 
-@seeds(2)
+@nodes(seeds=2)
 @pytest.mark.parametrize("one_way", [False, True])
 async def test_a_cut_path_between_two_is_told_by_both_and_costs_nobody(cluster, capsys, one_way):
     """Both ways, and A hears B while B does not hear A."""
@@ -93,7 +95,7 @@ async def test_a_cut_path_between_two_is_told_by_both_and_costs_nobody(cluster, 
     assert f"{name(2)} answers others but not this node: the path between the two is cut" in shown[0]
 
 
-@seeds(2)
+@nodes(seeds=2)
 async def test_blocked_udp_is_told_and_costs_nobody(cluster, sim, capsys):
     await settled(cluster)
     for number in range(1, 5):
@@ -108,7 +110,7 @@ async def test_blocked_udp_is_told_and_costs_nobody(cluster, sim, capsys):
     assert f"{name(5)} answers on TCP only: UDP is blocked on the way" in capsys.readouterr().out
 
 
-@seeds(2)
+@nodes(seeds=2, start=False)
 async def test_a_path_that_drops_large_datagrams_costs_nobody(cluster, sim):
     """600 bytes where 1,400 are assumed; the third joins through it."""
     for number in (1, 2):
@@ -120,7 +122,7 @@ async def test_a_path_that_drops_large_datagrams_costs_nobody(cluster, sim):
     assert [node.members.counters["member_down"] for node in cluster.nodes.values()] == [0] * 3
 
 
-@seeds(3)
+@nodes(seeds=3)
 async def test_a_cluster_that_is_stopped_in_order_hints_at_nothing(cluster, sim):
     await settled(cluster)
     nodes = list(cluster.nodes.values())
@@ -133,7 +135,7 @@ async def test_a_cluster_that_is_stopped_in_order_hints_at_nothing(cluster, sim)
     assert [kinds(node) for node in nodes] == [set()] * 5
 
 
-@seeds(2)
+@nodes(seeds=2)
 async def test_a_crash_or_two_hint_at_nothing(cluster, sim):
     """A majority that lost members cannot tell a crash from a split, and does not cry wolf."""
     await settled(cluster)

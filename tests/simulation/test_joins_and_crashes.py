@@ -4,27 +4,25 @@ import asyncio
 
 import pytest
 
-from gossamer.testing import LOSSY, seeds
+from gossamer.testing import LOSSY
 
-from .flows import Flow, doubled, in_order, reaches
+from .clusters import nodes, until
+from .flows import Flow, doubled, in_order, reaches, subscriber
 
 
-@seeds(3)
-@pytest.mark.parametrize("cluster", [10], indirect=True)
+@nodes(10, seeds=3)
 async def test_nodes_that_start_together_become_one_cluster(sim, cluster):
-    await cluster.start()
     assert await cluster.settled() < 10
 
 
-@seeds(3)
+@nodes(seeds=3, start=False)
 async def test_nodes_that_join_one_by_one_hold_every_route(sim, cluster):
     rng = sim.rng("joins")
     order = rng.sample(range(1, 6), 5)
     listeners = []
     for number in order:
         await cluster.start(number)
-        listener = await cluster.client(number)
-        await listener.subscribe(f"own/{number}", "all/#", qos=1)
+        listener = await subscriber(cluster, number, f"own/{number}", "all/#", qos=1)
         listeners.append(listener)
         await asyncio.sleep(rng.uniform(0, 10))
     await cluster.settled()
@@ -34,11 +32,8 @@ async def test_nodes_that_join_one_by_one_hold_every_route(sim, cluster):
     assert [listener.payloads() for listener in listeners] == [[b"hello"]] * 5
 
 
-@seeds(3)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=3)
 async def test_messages_cross_nodes_once_and_in_order(sim, cluster):
-    await cluster.start()
-    await cluster.settled()
     listeners = []
     for number, version, filters in ((1, 4, ["flow/+"]), (2, 5, ["#"]), (3, 5, ["flow/#", "flow/+"])):
         listeners.append(await cluster.client(number, version=version))
@@ -56,24 +51,18 @@ async def test_messages_cross_nodes_once_and_in_order(sim, cluster):
         assert all(in_order(listener, flow.topic) for flow in flows)
 
 
-@seeds(6)
+@nodes(seeds=6)
 @pytest.mark.parametrize("how", ["kill", "reset", "silence"])
 async def test_a_crashed_node_is_noticed_its_routes_go_and_it_rejoins(sim, cluster, how):
-    await cluster.start()
-    await cluster.settled()
     victim = sim.rng("victim").randrange(1, 6)
-    there = await cluster.client(victim)
-    await there.subscribe("on/the/victim", qos=1)
+    await subscriber(cluster, victim, "on/the/victim", qos=1)
     survivor = victim % 5 + 1
-    watcher = await cluster.client(survivor)
-    await watcher.subscribe("elsewhere", qos=1)
+    watcher = await subscriber(cluster, survivor, "elsewhere", qos=1)
     name = cluster.nodes[victim].name
     cluster.crash(victim, how)
-    rest = [number for number in range(1, 6) if number != victim]
-    begun = sim.loop.time()
-    while any(name in node.distribution.nodes() for node in cluster.nodes.values()):  # noqa: ASYNC110
-        await asyncio.sleep(0.1)
-    assert sim.loop.time() - begun < 30
+    await until(
+        lambda: not any(name in node.distribution.nodes() for node in cluster.nodes.values()), pause=0.1
+    )
     speaker = await cluster.client(survivor)
     await speaker.publish("on/the/victim", b"anybody?", qos=1)  # acknowledged: nobody is there any more
     await cluster.restart(victim)
@@ -81,18 +70,12 @@ async def test_a_crashed_node_is_noticed_its_routes_go_and_it_rejoins(sim, clust
     assert await reaches(cluster, victim, survivor)
     assert await reaches(cluster, survivor, victim)
     assert watcher.connected
-    assert len(rest) == 4
 
 
-@seeds(3)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=3)
 async def test_a_flow_between_two_nodes_survives_the_death_of_a_third(sim, cluster):
-    await cluster.start()
-    await cluster.settled()
-    listener = await cluster.client(3)
-    await listener.subscribe("steady/#", qos=1)
-    bystander = await cluster.client(2)
-    await bystander.subscribe("steady/#", qos=1)
+    listener = await subscriber(cluster, 3, "steady/#", qos=1)
+    await subscriber(cluster, 2, "steady/#", qos=1)
     flow = Flow(await cluster.client(1), "steady/1", pause=0.01).start(count=1500)
     await asyncio.sleep(sim.rng("when").uniform(1, 3))
     cluster.crash(2, sim.rng("how").choice(["kill", "reset", "silence"]))
@@ -104,14 +87,11 @@ async def test_a_flow_between_two_nodes_survives_the_death_of_a_third(sim, clust
     assert listener.payloads() == flow.sent
 
 
-@seeds(3)
+@nodes(seeds=3)
 async def test_nodes_restarted_in_turn_leave_no_trace(sim, cluster):
     """In order, as an upgrade does it; clients of the others notice nothing."""
-    await cluster.start()
-    await cluster.settled()
     for number in range(2, 6):
-        steady = await cluster.client(1)
-        await steady.subscribe("steady", qos=1)
+        steady = await subscriber(cluster, 1, "steady", qos=1)
         begun = sim.loop.time()
         await cluster.stop(number)
         assert await cluster.settled(timeout=10) < 10
@@ -125,10 +105,8 @@ async def test_nodes_restarted_in_turn_leave_no_trace(sim, cluster):
     await cluster.settled()
 
 
-@seeds(3)
+@nodes(seeds=3)
 async def test_bad_weather_delays_and_loses_nothing(sim, cluster):
-    await cluster.start()
-    await cluster.settled()
     sim.weather(LOSSY)
     listeners = [await cluster.client(number, timeout=60) for number in range(1, 6)]
     for listener in listeners:

@@ -1,65 +1,46 @@
 """Messages for persistent sessions of a node that is away are kept, and come when it is back."""
 
 import asyncio
+from functools import partial
 
 import pytest
-import pytest_asyncio
-import structlog
 
-from gossamer.testing import seeds
-from gossamer.testing.cluster import SimCluster
 from gossamer.testing.links import LinkQuality
 
-from .flows import Flow, doubled, in_order
+from .clusters import nodes, until
+from .flows import SESSION, Flow, doubled, in_order, numbered, resumed, session, stop, subscriber
 from .recording import Recording
 
-SESSION = {"session_expiry": 36_000, "clean_start": False}
+three = partial(nodes, 3, discs=True, cluster={"autoclean": None})
+"""Nodes of which none is ever removed."""
 
 
-def build(sim, tmp_path, *, disc=True, sessions=None, cluster=None, size=3):
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
-    made = SimCluster(sim, size, cluster={"autoclean": None, **(cluster or {})}, sessions=sessions)
-    if disc:
-        made.discs = tmp_path
-    return made
-
-
-@pytest_asyncio.fixture
-async def made(sim, tmp_path, request):
-    town = build(sim, tmp_path, **getattr(request, "param", {}))
-    yield town
-    await town.stop_all()
-    structlog.reset_defaults()
-
-
-async def begin(town, *, qos=2):
-    """Nodes up, a session at the third that is connected, and one that is not."""
-    await town.start()
-    await town.settled()
-    here = await town.client(3, "here", **SESSION)
-    await here.subscribe("t/#", qos=qos)
-    away = await town.client(3, "away", **SESSION)
-    await away.subscribe("t/#", qos=qos)
+async def begin(cluster, *, qos=2):
+    """A session at the third node that is connected, and one that is not."""
+    here = await session(cluster, 3, "here", "t/#", qos=qos)
+    away = await session(cluster, 3, "away", "t/#", qos=qos)
     await away.disconnect()
-    passing = await town.client(3, "passing")
-    await passing.subscribe("t/#", qos=1)
-    await town.settled()
+    passing = await subscriber(cluster, 3, "t/#", qos=1, name="passing")
+    await cluster.settled()
     return here, passing
 
 
-async def flows(town, pause=0.1, count=1_000_000):
-    return [
-        Flow(await town.client(number), f"t/{number}/{qos}", qos=qos, pause=pause).start(count)
+async def under_load(cluster):
+    """As ``begin``, with flows of both QoS from the other nodes, which run for some seconds already."""
+    here, passing = await begin(cluster)
+    running = [
+        Flow(await cluster.client(number), f"t/{number}/{qos}", qos=qos, pause=0.1).start()
         for number in (1, 2)
         for qos in (1, 2)
     ]
+    await asyncio.sleep(3)
+    return here, passing, running
 
 
-async def finish(town, running):
+async def finish(cluster, running):
     await asyncio.sleep(5)
-    for flow in running:
-        await flow.stop()
-    await town.settled(timeout=90)
+    await stop(running)
+    await cluster.settled(timeout=90)
     await asyncio.sleep(5)
 
 
@@ -73,12 +54,46 @@ def judge(running, *clients, qos2=True):
             assert len(mine) == len(set(mine))
 
 
-def kept(town, number=1):
-    return town.nodes[number].broker.away.keeping
+async def whole_again(cluster, running):
+    """The client of the session that was away: it has everything, in order and once."""
+    await finish(cluster, running)
+    back = await cluster.client(3, "away", **SESSION)
+    await asyncio.sleep(5)
+    assert back.session_present
+    gets_everything_once(running, back)
+    return back
 
 
-def drops(town, reason):
-    return sum(kept(town, number).stats().get(f"away_dropped_{reason}", 0) for number in town.nodes)
+def gets_everything_once(running, client):
+    judge(running, client)
+    assert not doubled(client)
+    assert all(in_order(client, flow.topic) for flow in running)
+
+
+async def published_meanwhile(cluster, count, *, pause=10):
+    """A client of node 1 that published so much after node 3 had died, and what node 1 recorded of it."""
+    speaker = await cluster.client(1)
+    cluster.crash(3)
+    await asyncio.sleep(pause)
+    recording = Recording(cluster.nodes[1])
+    await numbered(speaker, "t/x", count, qos=1)
+    return speaker, recording
+
+
+async def roamer(cluster):
+    """A session at the third node of a client that has just gone, and is to be seen elsewhere."""
+    await begin(cluster)
+    client = await session(cluster, 3, "roams", "r", qos=2)
+    await cluster.settled()
+    client.drop()
+
+
+def kept(cluster, number=1):
+    return cluster.nodes[number].broker.away.keeping
+
+
+def drops(cluster, reason):
+    return sum(kept(cluster, number).stats().get(f"away_dropped_{reason}", 0) for number in cluster.nodes)
 
 
 def told_lost(recording, reason):
@@ -89,170 +104,136 @@ def told_lost(recording, reason):
     return sorted(sent.index(number) for number in recording.messages("dropped"))
 
 
-def nothing_left_at(town, number):
-    return kept(town, number).stats()["away_waiting"] == 0
+def nothing_left_at(cluster, number):
+    return kept(cluster, number).stats()["away_waiting"] == 0
 
 
-def nothing_left(town):
-    return all(nothing_left_at(town, number) for number in town.nodes)
+def nothing_left(cluster):
+    return all(nothing_left_at(cluster, number) for number in cluster.nodes)
 
 
-@seeds(1)
-@pytest.mark.parametrize(
-    ("made", "length"),
-    [({"disc": True}, 8), ({"disc": False}, 20), ({"disc": True}, 70)],
-    ids=["short", "in memory", "longer than the grace of rows"],
-    indirect=["made"],
-)
-async def test_between_the_sides_of_a_split(sim, made, length):
-    here, passing = await begin(made)
-    running = await flows(made)
-    await asyncio.sleep(3)
-    made.partition([1, 2], [3])
+async def split(cluster, length):
+    here, passing, running = await under_load(cluster)
+    cluster.partition([1, 2], [3])
     await asyncio.sleep(length)
-    made.heal()
-    await finish(made, running)
-    back = await made.client(3, "away", **SESSION)
-    await asyncio.sleep(5)
-    assert back.session_present
-    judge(running, here)
-    judge(running, back)
-    assert not doubled(here)
-    assert not doubled(back)
-    assert all(in_order(client, flow.topic) for client in (here, back) for flow in running)
+    cluster.heal()
+    await whole_again(cluster, running)
+    gets_everything_once(running, here)
     # Who is not there for good gets what was published while it could be reached, and that once.
     assert not doubled(passing)
-    assert nothing_left(made)
+    assert nothing_left(cluster)
 
 
-@seeds(1)
+@three()
+@pytest.mark.parametrize("length", [8, 70], ids=["short", "longer than the grace of rows"])
+async def test_between_the_sides_of_a_split(sim, cluster, length):
+    await split(cluster, length)
+
+
+@three(discs=False)
+async def test_between_the_sides_of_a_split_in_memory(sim, cluster):
+    await split(cluster, 20)
+
+
+@three()
 @pytest.mark.parametrize("how", ["kill", "silence", "stop"])
-async def test_while_a_node_is_dead_and_starts_anew(sim, made, how):
-    here, _ = await begin(made)
-    running = await flows(made)
-    await asyncio.sleep(3)
+async def test_while_a_node_is_dead_and_starts_anew(sim, cluster, how):
+    here, _, running = await under_load(cluster)
     if how == "stop":
-        await made.stop(3)
+        await cluster.stop(3)
     else:
-        made.crash(3, how)
+        cluster.crash(3, how)
     await asyncio.sleep(sim.rng("away").uniform(1, 45))
-    await made.restart(3)
-    again = await made.client(3, "here", **SESSION)
-    await finish(made, running)
-    back = await made.client(3, "away", **SESSION)
-    await asyncio.sleep(5)
+    await cluster.restart(3)
+    again = await cluster.client(3, "here", **SESSION)
+    await whole_again(cluster, running)
     assert again.session_present
-    assert back.session_present
-    judge(running, back)
-    assert not doubled(back)
-    assert all(in_order(back, flow.topic) for flow in running)
     # What the dead node had sent and was not told of comes again, as QoS 1 has it.
     judge([flow for flow in running if flow.qos == 1], here, again)
     assert not doubled(again)
     assert all(in_order(again, flow.topic) for flow in running)
-    assert nothing_left(made)
+    assert nothing_left(cluster)
 
 
-@seeds(1)
-async def test_the_node_that_keeps_may_die_too(sim, made):
+@three()
+async def test_the_node_that_keeps_may_die_too(sim, cluster):
     """What it was told to keep is on its disc, and it goes on keeping for whoever is still away."""
-    await begin(made)
-    running = await flows(made)
-    await asyncio.sleep(3)
-    made.crash(3, "silence")
+    _, _, running = await under_load(cluster)
+    cluster.crash(3, "silence")
     await asyncio.sleep(15)
-    made.crash(1)
+    cluster.crash(1)
     await asyncio.sleep(sim.rng("dead").uniform(0, 10))
-    await made.restart(1)
-    await made.settled(1, 2)
-    after = Flow(await made.client(1), "t/after", pause=0.1).start()
+    await cluster.restart(1)
+    await cluster.settled(1, 2)
+    after = Flow(await cluster.client(1), "t/after", pause=0.1).start()
     await asyncio.sleep(20)
-    await made.restart(3)
-    await finish(made, [*running, after])
-    back = await made.client(3, "away", **SESSION)
-    await asyncio.sleep(5)
-    judge([*running, after], back)
-    assert not doubled(back)
+    await cluster.restart(3)
+    await whole_again(cluster, [*running, after])
     assert len(after.acknowledged) > 100
-    assert all(in_order(back, flow.topic) for flow in [*running, after])
 
 
-@seeds(1)
-async def test_what_is_kept_passes_a_link_that_is_slow(sim, made):
+@three()
+async def test_what_is_kept_passes_a_link_that_is_slow(sim, cluster):
     """It leaves late, with less time left: entries of a journal, not a run of messages."""
-    await begin(made)
-    made.crash(3)
+    await begin(cluster)
+    cluster.crash(3)
     await asyncio.sleep(5)
-    speaker = await made.client(1, "speaker")
+    speaker = await cluster.client(1, "speaker")
     sent = [b"%d " % number + bytes(2000) for number in range(600)]
     for payload in sent:
         await speaker.publish("t/1/1", payload, qos=1, expiry=6000)
-    sim.shape(made.address(1), made.address(3), LinkQuality(bandwidth=200_000), one_way=True)
-    await made.restart(3)
-    await made.settled()
+    sim.shape(cluster.address(1), cluster.address(3), LinkQuality(bandwidth=200_000), one_way=True)
+    await cluster.restart(3)
+    await cluster.settled()
     await asyncio.sleep(20)
-    back = await made.client(3, "away", **SESSION)
+    back = await cluster.client(3, "away", **SESSION)
     await asyncio.sleep(2)
     assert back.payloads() == sent
     assert all(6000 - 60 < message.properties.message_expiry < 6000 - 5 for message in back.messages)
 
 
-@seeds(1)
-async def test_the_node_that_keeps_may_be_stopped_too(sim, made):
+@three()
+async def test_the_node_that_keeps_may_be_stopped_too(sim, cluster):
     """In order, and after the one that it keeps for: what it keeps is not thrown away with its members."""
-    await begin(made)
-    running = await flows(made)
-    await asyncio.sleep(3)
-    await made.stop(3)
+    _, _, running = await under_load(cluster)
+    await cluster.stop(3)
     await asyncio.sleep(5)
     for number in (2, 1):
-        await made.stop(number)
+        await cluster.stop(number)
     await asyncio.sleep(5)
     for number in (1, 2, 3):
-        await made.restart(number)
-    await finish(made, running)
-    back = await made.client(3, "away", **SESSION)
-    await asyncio.sleep(5)
-    judge(running, back)
-    assert not doubled(back)
+        await cluster.restart(number)
+    await whole_again(cluster, running)
 
 
-@seeds(1)
-async def test_a_split_that_comes_again_while_it_is_made_good(sim, made):
-    here, _ = await begin(made)
-    running = await flows(made)
+@three()
+async def test_a_split_that_comes_again_while_it_is_made_good(sim, cluster):
+    here, _, running = await under_load(cluster)
     rng = sim.rng("cuts")
     for _ in range(3):
         await asyncio.sleep(rng.uniform(0.5, 3))
-        made.partition([1, 2], [3])
+        cluster.partition([1, 2], [3])
         await asyncio.sleep(rng.uniform(6, 20))
-        made.heal()
+        cluster.heal()
         await asyncio.sleep(rng.uniform(0.05, 6))
-    await finish(made, running)
-    back = await made.client(3, "away", **SESSION)
-    await asyncio.sleep(5)
-    for client in (here, back):
-        judge(running, client)
-        assert not doubled(client)
-        assert all(in_order(client, flow.topic) for flow in running)
+    await whole_again(cluster, running)
+    gets_everything_once(running, here)
 
 
-@seeds(1)
-async def test_a_session_that_moved_meanwhile_gets_everything_and_nothing_twice(sim, made):
-    here, _ = await begin(made)
-    running = await flows(made)
-    await asyncio.sleep(3)
-    made.partition([1, 2], [3])
+@three()
+async def test_a_session_that_moved_meanwhile_gets_everything_and_nothing_twice(sim, cluster):
+    here, _, running = await under_load(cluster)
+    cluster.partition([1, 2], [3])
     await asyncio.sleep(12)
     # It has lost its connection as well, and finds another node.
     here.drop()
-    moved = await made.client(2, "here", **SESSION)
+    moved = await cluster.client(2, "here", **SESSION)
     before = [list(flow.acknowledged) for flow in running]
     await moved.subscribe("t/#", qos=2)
     since = [len(flow.acknowledged) for flow in running]
     await asyncio.sleep(sim.rng("length").uniform(2, 30))
-    made.heal()
-    await finish(made, running)
+    cluster.heal()
+    await finish(cluster, running)
     await asyncio.sleep(20)
     got = {*here.payloads(), *moved.payloads()}
     for flow, earlier, count in zip(running, before, since, strict=True):
@@ -263,317 +244,275 @@ async def test_a_session_that_moved_meanwhile_gets_everything_and_nothing_twice(
     twice = doubled(moved)
     assert not [payload for payload in twice if b"/2 " in payload]
     assert len(twice) <= 2 * 2.5 / 0.1
-    assert set(here.payloads()).isdisjoint(moved.payloads()) or not [
-        payload for payload in here.payloads() if payload in set(moved.payloads()) and b"/2 " in payload
-    ]
-    assert not [name for name in made.nodes[3].broker.sessions if name == "here"]
+    assert not [payload for payload in here.payloads() if payload in moved.payloads() and b"/2 " in payload]
+    assert not [name for name in cluster.nodes[3].broker.sessions if name == "here"]
 
 
-@seeds(4)
-async def test_what_comes_live_behind_it_is_there_for_a_session_that_goes_and_comes_back(sim, made):
+@three(seeds=4)
+async def test_what_comes_live_behind_it_is_there_for_a_session_that_goes_and_comes_back(sim, cluster):
     """Sent before the session had gone, it arrives while it returns, before the mark of either move."""
-    await begin(made)
-    made.crash(3)
+    await begin(cluster)
+    cluster.crash(3)
     await asyncio.sleep(5)
-    speaker = await made.client(1, "speaker")
+    speaker = await cluster.client(1, "speaker")
     kept = [b"%d " % number + bytes(2000) for number in range(600)]
     for payload in kept:
         await speaker.publish("t/1/2", payload, qos=2)
-    sim.shape(made.address(1), made.address(3), LinkQuality(bandwidth=100_000), one_way=True)
-    starting = asyncio.create_task(made.restart(3))
-    name = "node3@10.0.0.3"
-    while name not in made.nodes[1].distribution.nodes():  # noqa: ASYNC110
-        await asyncio.sleep(0.001)
+    sim.shape(cluster.address(1), cluster.address(3), LinkQuality(bandwidth=100_000), one_way=True)
+    starting = asyncio.create_task(cluster.restart(3))
+    await until(lambda: "node3@10.0.0.3" in cluster.nodes[1].distribution.nodes(), pause=0.001)
     live = [b"live %d" % number for number in range(5)]
     for payload in live:
         await speaker.publish("t/1/2", payload, qos=2)
-    there = await made.client(2, "away", **SESSION, timeout=60)
-    assert there.session_present
+    there = await resumed(cluster, 2, "away", timeout=60)
     await starting
     await there.disconnect()
     await asyncio.sleep(sim.rng("when").uniform(0, 8))
-    back = await made.client(3, "away", **SESSION, timeout=60)
+    back = await cluster.client(3, "away", **SESSION, timeout=60)
     await asyncio.sleep(60)
     got = there.payloads() + back.payloads()
     assert not [payload for payload in [*kept, *live] if payload not in got]
     assert len(got) == len(set(got))
 
 
-@seeds(1)
-async def test_expiry_goes_on_while_a_message_is_kept(sim, made):
-    await begin(made)
-    speaker = await made.client(1)
-    made.crash(3)
-    await asyncio.sleep(10)
-    recording = Recording(made.nodes[1])
+@three()
+async def test_expiry_goes_on_while_a_message_is_kept(sim, cluster):
+    await begin(cluster)
+    speaker, recording = await published_meanwhile(cluster, 0)
     await speaker.publish("t/short", b"short", qos=1, expiry=20)
     await speaker.publish("t/long", b"long", qos=1, expiry=600)
     await speaker.publish("t/ever", b"ever", qos=1)
     await asyncio.sleep(30)
-    await made.restart(3)
-    await made.settled()
+    await cluster.restart(3)
+    await cluster.settled()
     await asyncio.sleep(3)
-    back = await made.client(3, "away", **SESSION)
+    back = await cluster.client(3, "away", **SESSION)
     await asyncio.sleep(3)
     assert back.payloads() == [b"long", b"ever"]
     left = back.messages[0].properties.message_expiry
     assert 500 < left < 570
-    assert drops(made, "expired") == 1
+    assert drops(cluster, "expired") == 1
     assert told_lost(recording, "expired") == [0]
 
 
-@seeds(1)
-@pytest.mark.parametrize("made", [{"disc": False}], indirect=True)
-async def test_a_node_that_comes_back_without_its_sessions_gets_nothing_and_it_is_counted(sim, made):
-    await begin(made)
-    speaker = await made.client(1)
-    made.crash(3)
-    await asyncio.sleep(10)
-    recording = Recording(made.nodes[1])
-    for number in range(5):
-        await speaker.publish("t/x", b"%d" % number, qos=1)
-    await made.restart(3)
-    again = await made.client(3, "away", **SESSION)
-    await again.subscribe("t/#", qos=1)
-    await made.settled()
+@three(discs=False)
+async def test_a_node_that_comes_back_without_its_sessions_gets_nothing_and_it_is_counted(sim, cluster):
+    await begin(cluster)
+    speaker, recording = await published_meanwhile(cluster, 5)
+    await cluster.restart(3)
+    again = await session(cluster, 3, "away", "t/#", qos=1)
+    await cluster.settled()
     await asyncio.sleep(5)
     await speaker.publish("t/x", b"new", qos=1)
     await asyncio.sleep(3)
     assert again.payloads() == [b"new"]
-    assert drops(made, "sessions_lost") == 5
+    assert drops(cluster, "sessions_lost") == 5
     assert told_lost(recording, "away_sessions_lost") == list(range(5))
-    assert nothing_left(made)
+    assert nothing_left(cluster)
 
 
-@seeds(1)
-@pytest.mark.parametrize("made", [{"cluster": {"autoclean": 20.0}}], indirect=True)
-async def test_what_is_kept_goes_with_a_member_that_is_removed(sim, made):
-    await begin(made)
-    speaker = await made.client(1)
-    made.crash(3)
-    await asyncio.sleep(10)
-    recording = Recording(made.nodes[1])
-    for number in range(5):
-        await speaker.publish("t/x", b"%d" % number, qos=1)
-    assert kept(made).stats()["away_waiting"] == 5
+@three(cluster={"autoclean": 20.0})
+async def test_what_is_kept_goes_with_a_member_that_is_removed(sim, cluster):
+    await begin(cluster)
+    speaker, recording = await published_meanwhile(cluster, 5)
+    assert kept(cluster).stats()["away_waiting"] == 5
     await asyncio.sleep(60)
-    assert drops(made, "removed") == 5
+    assert drops(cluster, "removed") == 5
     assert told_lost(recording, "away_removed") == list(range(5))
     await speaker.publish("t/x", b"nobody", qos=1)
-    assert nothing_left(made)
-    await made.restart(3)
-    await made.settled(timeout=90)
+    assert nothing_left(cluster)
+    await cluster.restart(3)
+    await cluster.settled(timeout=90)
     await asyncio.sleep(3)
     await speaker.publish("t/x", b"new", qos=1)
-    back = await made.client(3, "away", **SESSION)
+    back = await cluster.client(3, "away", **SESSION)
     await asyncio.sleep(3)
     assert back.payloads() == [b"new"]
 
 
-@seeds(1)
-@pytest.mark.parametrize("policy", ["drop_oldest", "drop_newest"])
-async def test_more_than_is_kept_is_counted_and_raises_an_alarm(sim, tmp_path, policy):
-    made = build(sim, tmp_path, sessions={"away_messages": 10, "overflow": policy})
-    try:
-        await begin(made)
-        speaker = await made.client(1)
-        made.crash(3)
-        await asyncio.sleep(10)
-        recording = Recording(made.nodes[1])
-        for number in range(25):
-            await speaker.publish("t/x", b"%d" % number, qos=1)
-        await asyncio.sleep(2)
-        assert drops(made, "overflow") == 15
-        lost = range(15) if policy == "drop_oldest" else range(10, 25)
-        assert told_lost(recording, "away_overflow") == list(lost)
-        [(_, text)] = kept(made).alarms()
-        assert text.startswith("15 messages for sessions of node3@10.0.0.3")
-        await made.restart(3)
-        await made.settled()
-        await asyncio.sleep(5)
-        back = await made.client(3, "away", **SESSION)
-        await asyncio.sleep(3)
-        numbers = range(15, 25) if policy == "drop_oldest" else range(10)
-        assert back.payloads() == [b"%d" % number for number in numbers]
-        assert not list(kept(made).alarms())
-    finally:
-        await made.stop_all()
-        structlog.reset_defaults()
+async def overflows(cluster, lost):
+    """Of 25 messages 15 are lost: it is counted, recorded, and an alarm until the node is back."""
+    await begin(cluster)
+    _, recording = await published_meanwhile(cluster, 25)
+    await asyncio.sleep(2)
+    assert drops(cluster, "overflow") == 15
+    assert told_lost(recording, "away_overflow") == list(lost)
+    [(_, text)] = kept(cluster).alarms()
+    assert text.startswith("15 messages for sessions of node3@10.0.0.3")
+    await cluster.restart(3)
+    await cluster.settled()
+    await asyncio.sleep(5)
+    back = await cluster.client(3, "away", **SESSION)
+    await asyncio.sleep(3)
+    assert back.payloads() == [b"%d" % number for number in range(25) if number not in lost]
+    assert not list(kept(cluster).alarms())
 
 
-@seeds(1)
-async def test_a_share_group_with_members_elsewhere_goes_on_there(sim, made):
-    await made.start()
-    await made.settled()
-    far = await made.client(3, "far", **SESSION)
-    await far.subscribe("$share/g/t/#", qos=1)
-    near = await made.client(2, "near", **SESSION)
-    await near.subscribe("$share/g/t/#", qos=1)
-    made.partition([1, 2], [3])
+@three(sessions={"away_messages": 10, "overflow": "drop_oldest"})
+async def test_the_oldest_of_more_than_is_kept_are_dropped(sim, cluster):
+    await overflows(cluster, range(15))
+
+
+@three(sessions={"away_messages": 10, "overflow": "drop_newest"})
+async def test_the_newest_of_more_than_is_kept_are_dropped(sim, cluster):
+    await overflows(cluster, range(10, 25))
+
+
+@three()
+async def test_a_share_group_with_members_elsewhere_goes_on_there(sim, cluster):
+    far = await session(cluster, 3, "far", "$share/g/t/#", qos=1)
+    near = await session(cluster, 2, "near", "$share/g/t/#", qos=1)
+    cluster.partition([1, 2], [3])
     await asyncio.sleep(12)
-    speaker = await made.client(1)
-    for number in range(20):
-        await speaker.publish("t/x", b"%d" % number, qos=1)
-    made.heal()
+    speaker = await cluster.client(1)
+    await numbered(speaker, "t/x", 20, qos=1)
+    cluster.heal()
     await asyncio.sleep(30)
     assert near.payloads() == [b"%d" % number for number in range(20)]
     assert not far.payloads()
 
 
-@seeds(1)
-async def test_nothing_is_kept_where_nobody_lasting_wants_it(sim, made):
-    _, passing = await begin(made)
+@three()
+async def test_nothing_is_kept_where_nobody_lasting_wants_it(sim, cluster):
+    _, passing = await begin(cluster)
     await passing.subscribe("only/passing", qos=1)
-    await made.settled()
-    speaker = await made.client(1)
-    made.crash(3)
+    await cluster.settled()
+    speaker = await cluster.client(1)
+    cluster.crash(3)
     await asyncio.sleep(10)
     await speaker.publish("only/passing", b"x", qos=1)
     await speaker.publish("t/x", b"qos 0")
-    assert nothing_left(made)
+    assert nothing_left(cluster)
 
 
-@seeds(1)
-@pytest.mark.parametrize("made", [{"sessions": {"away_messages": 0}}], indirect=True)
-async def test_where_nothing_is_to_be_kept_nothing_waits_for_it(sim, made):
-    await begin(made)
-    speaker = await made.client(1)
-    made.partition([1, 2], [3])
+@three(sessions={"away_messages": 0})
+async def test_where_nothing_is_to_be_kept_nothing_waits_for_it(sim, cluster):
+    await begin(cluster)
+    speaker = await cluster.client(1)
+    cluster.partition([1, 2], [3])
     await asyncio.sleep(10)
     await speaker.publish("t/x", b"x", qos=1)
-    moved = await made.client(2, "away", **SESSION)
-    await moved.subscribe("t/#", qos=1)
+    moved = await session(cluster, 2, "away", "t/#", qos=1)
     await speaker.publish("t/x", b"y", qos=1)
-    made.heal()
-    await made.settled(timeout=90)
+    cluster.heal()
+    await cluster.settled(timeout=90)
     await asyncio.sleep(60)
     assert moved.payloads() == [b"y"]
-    assert "away" not in made.nodes[3].broker.sessions
-    assert nothing_left(made)
-    assert not list(kept(made).alarms())
+    assert "away" not in cluster.nodes[3].broker.sessions
+    assert nothing_left(cluster)
+    assert not list(kept(cluster).alarms())
 
 
-@seeds(3)
-async def test_what_one_side_keeps_follows_a_session_that_moved_on_the_other(sim, made):
+@three(seeds=3)
+async def test_what_one_side_keeps_follows_a_session_that_moved_on_the_other(sim, cluster):
     """The publishers' node does not see it go, and keeps for a node that has it no more after the cut."""
-    await made.start()
-    await made.settled()
-    home = await made.client(2, "moves", **SESSION)
-    await home.subscribe("t/#", qos=2)
-    running = [Flow(await made.client(1), f"t/{qos}", qos=qos, pause=0.1).start(1_000_000) for qos in (1, 2)]
+    home = await session(cluster, 2, "moves", "t/#", qos=2)
+    running = [
+        Flow(await cluster.client(1), f"t/{qos}", qos=qos, pause=0.1).start(1_000_000) for qos in (1, 2)
+    ]
     await asyncio.sleep(2)
     await home.disconnect()
-    made.partition([1], [2, 3])
+    cluster.partition([1], [2, 3])
     await asyncio.sleep(sim.rng("moves").uniform(0, 12))
-    moved = await made.client(3, "moves", **SESSION)
-    assert moved.session_present
+    moved = await resumed(cluster, 3, "moves")
     await asyncio.sleep(sim.rng("heals").uniform(8, 20))
-    made.heal()
+    cluster.heal()
     await asyncio.sleep(30)
-    for flow in running:
-        await flow.stop()
+    await stop(running)
     await asyncio.sleep(5)
     got = {*home.payloads(), *moved.payloads()}
     assert not [payload for flow in running for payload in flow.acknowledged if payload not in got]
     assert not [payload for payload in doubled(moved) if b"/2 " in payload]
-    assert not [name for name in made.nodes[2].broker.sessions if name == "moves"]
+    assert not [name for name in cluster.nodes[2].broker.sessions if name == "moves"]
 
 
-@seeds(2)
-async def test_a_node_that_dies_again_before_it_has_said_what_it_has(sim, made):
+@three(seeds=2)
+async def test_a_node_that_dies_again_before_it_has_said_what_it_has(sim, cluster):
     """Nobody knows of a session of its then; it is not elsewhere for that, and what comes is kept for it."""
-    await begin(made)
-    made.crash(3)
+    await begin(cluster)
+    cluster.crash(3)
     await asyncio.sleep(10)
-    starts = asyncio.create_task(made.restart(3))
-    node = made.nodes[1]
+    starts = asyncio.create_task(cluster.restart(3))
+    node = cluster.nodes[1]
     sessions = node.broker.takeovers.ownership._rows
     name = "node3@10.0.0.3"
     # Up, and what is known of its former life is gone.
-    while name not in node.distribution.nodes() or sessions.rows_of(name):  # noqa: ASYNC110
-        await asyncio.sleep(0.0005)
-    made.crash(3)
+    await until(lambda: name in node.distribution.nodes() and not sessions.rows_of(name), pause=0.0005)
+    cluster.crash(3)
     starts.cancel()
     await asyncio.wait([starts])
     await asyncio.sleep(10)
-    speaker = await made.client(1)
-    sent = [b"%d" % number for number in range(5)]
-    for payload in sent:
-        await speaker.publish("t/x", payload, qos=2)
-    moved = await made.client(2, "away", **SESSION)
+    speaker = await cluster.client(1)
+    sent = await numbered(speaker, "t/x", 5, qos=2)
+    moved = await cluster.client(2, "away", **SESSION)
     assert not moved.session_present
     await moved.subscribe("t/#", qos=2)
     await asyncio.sleep(5)
-    await made.restart(3)
-    await made.settled()
+    await cluster.restart(3)
+    await cluster.settled()
     await asyncio.sleep(30)
     assert moved.payloads() == sent
 
 
-@seeds(3)
-async def test_what_a_new_session_had_whose_node_dies_is_not_for_the_old_one_too(sim, made):
+@three(seeds=3)
+async def test_what_a_new_session_had_whose_node_dies_is_not_for_the_old_one_too(sim, cluster):
     """But for the seconds in which the client may not have subscribed to all that it wants."""
-    await begin(made)
-    made.crash(3)
-    moved = await made.client(1, "here", **SESSION)
+    await begin(cluster)
+    cluster.crash(3)
+    moved = await cluster.client(1, "here", **SESSION)
     assert not moved.session_present
     await moved.subscribe("t/#", qos=2)
     await asyncio.sleep(3)
-    speaker = await made.client(2)
-    for number in range(5):
-        await speaker.publish("t/x", b"%d" % number, qos=2)
+    speaker = await cluster.client(2)
+    await numbered(speaker, "t/x", 5, qos=2)
     await asyncio.sleep(5)
     had = moved.payloads()
     assert len(had) == 5
-    made.crash(1)
-    starts = asyncio.create_task(made.restart(3))
-    old = await made.client(2, "here", **SESSION, timeout=60)
-    assert old.session_present
+    cluster.crash(1)
+    starts = asyncio.create_task(cluster.restart(3))
+    old = await resumed(cluster, 2, "here", timeout=60)
     await starts
     await speaker.publish("t/x", b"later", qos=2)
     await asyncio.sleep(10)
     assert old.payloads() == [b"later"]
 
 
-@seeds(2)
+@three(seeds=2)
 @pytest.mark.parametrize("stays", ["was there", "came later"])
-async def test_a_node_that_leaves_hands_on_what_it_keeps(sim, made, stays):
+async def test_a_node_that_leaves_hands_on_what_it_keeps(sim, cluster, stays):
     """The node that is away gets it from a member that stays, though that had not been there when it went."""
-    await made.start(1, 3)
+    await cluster.start(1, 3)
     if stays == "was there":
-        await made.start(2)
-    await made.settled()
-    away = await made.client(3, "away", **SESSION)
-    await away.subscribe("t/#", qos=2)
-    goes = await made.client(3, "goes", **SESSION)
-    await goes.subscribe("t/#", qos=2)
+        await cluster.start(2)
+    await cluster.settled()
+    away = await session(cluster, 3, "away", "t/#", qos=2)
+    goes = await session(cluster, 3, "goes", "t/#", qos=2)
     await away.disconnect()
-    await made.settled()
-    running = [Flow(await made.client(1), f"t/1/{qos}", qos=qos, pause=0.1).start() for qos in (1, 2)]
+    await cluster.settled()
+    running = [Flow(await cluster.client(1), f"t/1/{qos}", qos=qos, pause=0.1).start() for qos in (1, 2)]
     await asyncio.sleep(3)
-    made.crash(3)
+    cluster.crash(3)
     await asyncio.sleep(10)
     goes.drop()
     if stays == "came later":
-        await made.start(2)
-        await made.settled(1, 2)
-    went = await made.client(2, "goes", **SESSION)
+        await cluster.start(2)
+        await cluster.settled(1, 2)
+    went = await cluster.client(2, "goes", **SESSION)
     before = [list(flow.acknowledged) for flow in running]
     await went.subscribe("t/#", qos=2)
     since = [len(flow.acknowledged) for flow in running]
     await asyncio.sleep(5)
-    for flow in running:
-        await flow.stop()
-    assert kept(made).stats()["away_waiting"] > 200
-    await made.nodes[1].view.leave()
-    assert nothing_left_at(made, 1)
-    await made.stop(1)
-    after = Flow(await made.client(2), "t/2", qos=2).start(20)
+    await stop(running)
+    assert kept(cluster).stats()["away_waiting"] > 200
+    await cluster.nodes[1].view.leave()
+    assert nothing_left_at(cluster, 1)
+    await cluster.stop(1)
+    after = Flow(await cluster.client(2), "t/2", qos=2).start(20)
     await after.finish()
-    await made.restart(3)
-    await made.settled(2, 3)
+    await cluster.restart(3)
+    await cluster.settled(2, 3)
     await asyncio.sleep(30)
-    back = await made.client(3, "away", **SESSION)
+    back = await cluster.client(3, "away", **SESSION)
     await asyncio.sleep(5)
     assert back.session_present
     judge(running if stays == "came later" else [*running, after], back)
@@ -585,63 +524,51 @@ async def test_a_node_that_leaves_hands_on_what_it_keeps(sim, made, stays):
     if stays == "was there":
         # What it had where it went is not for its old session: QoS 1 comes twice of two seconds at most.
         assert len(doubled(went)) <= 2.5 / 0.1
-    assert nothing_left(made)
+    assert nothing_left(cluster)
 
 
-@seeds(2)
-async def test_a_session_that_began_behind_a_cut_and_is_over_is_not_where_its_client_is(sim, made):
+@three(seeds=2)
+async def test_a_session_that_began_behind_a_cut_and_is_over_is_not_where_its_client_is(sim, cluster):
     """Its node has seen a later claim by the time at which its client would have subscribed to everything."""
-    await begin(made)
-    first = await made.client(3, "roams", **SESSION)
-    await first.subscribe("r", qos=2)
-    await made.settled()
-    first.drop()
-    made.partition([1], [2, 3])
+    await roamer(cluster)
+    cluster.partition([1], [2, 3])
     await asyncio.sleep(10)
-    speaker = await made.client(1, "speaker")
+    speaker = await cluster.client(1, "speaker")
     for _ in range(600):
         await speaker.publish("t/1/1", bytes(2000), qos=1)
-    anew = await made.client(1, "roams", **SESSION)
+    anew = await cluster.client(1, "roams", **SESSION)
     assert not anew.session_present
     await anew.subscribe("r", qos=2)
     anew.drop()
-    last = await made.client(3, "roams", **SESSION)
-    assert last.session_present
+    await resumed(cluster, 3, "roams")
     # What was kept is on its way for long enough, so the node is expected still when it dies.
-    sim.shape(made.address(1), made.address(3), LinkQuality(bandwidth=100_000), one_way=True)
-    made.heal()
+    sim.shape(cluster.address(1), cluster.address(3), LinkQuality(bandwidth=100_000), one_way=True)
+    cluster.heal()
     await asyncio.sleep(4)
-    assert "node3@10.0.0.3" in made.nodes[1].distribution.nodes()
-    assert kept(made).anybody_away
-    made.crash(3)
+    assert "node3@10.0.0.3" in cluster.nodes[1].distribution.nodes()
+    assert kept(cluster).anybody_away
+    cluster.crash(3)
     await asyncio.sleep(10)
-    sent = [b"%d" % number for number in range(5)]
-    for payload in sent:
-        await speaker.publish("r", payload, qos=2)
-    await made.restart(3)
-    await made.settled()
+    sent = await numbered(speaker, "r", 5, qos=2)
+    await cluster.restart(3)
+    await cluster.settled()
     await asyncio.sleep(20)
-    back = await made.client(3, "roams", **SESSION)
+    back = await cluster.client(3, "roams", **SESSION)
     await asyncio.sleep(5)
     assert back.session_present
     assert back.payloads() == sent
 
 
-@seeds(2)
+@three(seeds=2)
 @pytest.mark.parametrize("goes_on", [False, True])
-async def test_what_waits_for_a_session_on_its_way_to_a_node_that_is_back(sim, made, monkeypatch, goes_on):
+async def test_what_waits_for_a_session_on_its_way_to_a_node_that_is_back(sim, cluster, monkeypatch, goes_on):
     """It came behind the mark of the move, so it is for the session there, which was elsewhere before."""
-    await begin(made)
-    first = await made.client(3, "roams", **SESSION)
-    await first.subscribe("r", qos=2)
-    await made.settled()
-    first.drop()
-    made.partition([1, 2], [3])
+    await roamer(cluster)
+    cluster.partition([1, 2], [3])
     await asyncio.sleep(10)
-    speaker = await made.client(1, "speaker")
+    speaker = await cluster.client(1, "speaker")
     await speaker.publish("t/1/1", b"is kept", qos=1)
-    moved = await made.client(2, "roams", **SESSION)
-    await moved.subscribe("r", qos=2)
+    moved = await session(cluster, 2, "roams", "r", qos=2)
     await asyncio.sleep(3)
 
     async def busy(_peer, _turn):
@@ -650,41 +577,38 @@ async def test_what_waits_for_a_session_on_its_way_to_a_node_that_is_back(sim, m
 
     # The node that is back does not get to say what it has.
     with monkeypatch.context() as patch:
-        patch.setattr(made.nodes[1].broker.away, "_greeted", busy)
-        made.heal()
-        await made.settled()
+        patch.setattr(cluster.nodes[1].broker.away, "_greeted", busy)
+        cluster.heal()
+        await cluster.settled()
         await asyncio.sleep(3)
         moved.drop()
-        coming = asyncio.create_task(made.client(3, "roams", **SESSION))
+        coming = asyncio.create_task(cluster.client(3, "roams", **SESSION))
         await asyncio.sleep(1.5)
         await speaker.publish("r", b"on its way", qos=2)
         assert not coming.done()
-        made.partition([1], [2, 3])
+        cluster.partition([1], [2, 3])
         last = await coming
         assert last.session_present
         await asyncio.sleep(5)
     if goes_on:
         await last.disconnect()
-        last = await made.client(2, "roams", **SESSION)
+        last = await cluster.client(2, "roams", **SESSION)
     await asyncio.sleep(5)
-    made.heal()
-    await made.settled(timeout=90)
+    cluster.heal()
+    await cluster.settled(timeout=90)
     await asyncio.sleep(20)
     assert last.payloads() == [b"on its way"]
 
 
-@seeds(2)
-async def test_what_a_client_had_as_its_new_session_began_comes_from_an_older_one_no_more(sim, made):
+@three(seeds=2)
+async def test_what_a_client_had_as_its_new_session_began_comes_from_an_older_one_no_more(sim, cluster):
     """Its node kept the same for the one that had the older session, and died before that was back."""
-    await begin(made)
-    first = await made.client(3, "roams", **SESSION)
-    await first.subscribe("r", qos=2)
-    await made.settled()
-    made.crash(3)
+    await roamer(cluster)
+    cluster.crash(3)
     await asyncio.sleep(10)
-    speaker = await made.client(1, "speaker")
+    speaker = await cluster.client(1, "speaker")
     await speaker.publish("r", b"before", qos=2)
-    anew = await made.client(2, "roams", **SESSION)
+    anew = await cluster.client(2, "roams", **SESSION)
     assert not anew.session_present
     await anew.subscribe("r", qos=2)
     sent = [b"%d" % number for number in range(30)]
@@ -693,11 +617,10 @@ async def test_what_a_client_had_as_its_new_session_began_comes_from_an_older_on
         await asyncio.sleep(0.1)
     await asyncio.sleep(3)
     assert anew.payloads() == sent
-    made.crash(2)
+    cluster.crash(2)
     await asyncio.sleep(10)
-    await made.restart(3)
-    back = await made.client(3, "roams", **SESSION)
-    assert back.session_present
+    await cluster.restart(3)
+    back = await resumed(cluster, 3, "roams")
     await speaker.publish("r", b"after", qos=2)
     await asyncio.sleep(30)
     assert back.payloads() == [b"before", b"after"]

@@ -1,50 +1,37 @@
 """Persistent sessions outlive their node, whenever it dies."""
 
 import asyncio
+from functools import partial
 
 import pytest
-import pytest_asyncio
-import structlog
 
-from gossamer.testing import seeds
-from gossamer.testing.cluster import SimCluster
+from .clusters import nodes
+from .flows import SESSION, Flow, doubled, in_order
 
-from .flows import Flow, doubled, in_order
+lone = partial(nodes, 1, discs=True)
 
 
-@pytest_asyncio.fixture
-async def lone(sim, tmp_path):
-    """One node with a disc."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
-    made = SimCluster(sim, 1, seeds=1)
-    made.discs = tmp_path
-    yield made
-    await made.stop_all()
-    structlog.reset_defaults()
-
-
-@seeds(4)
-async def test_what_was_acknowledged_is_delivered_after_a_crash(sim, lone):
-    await lone.start()
-    client = await lone.client(1, "sleeper", session_expiry=3600)
+@lone(seeds=4)
+async def test_what_was_acknowledged_is_delivered_after_a_crash(sim, cluster):
+    client = await cluster.client(1, "sleeper", **SESSION)
     await client.subscribe("t/#", qos=2)
     lives = [client]
     rng = sim.rng("lives")
     flows = []
     for life in range(3):
         flows += [
-            Flow(await lone.client(1), f"t/{life}/{qos}", qos=qos, pause=0.002).start() for qos in (1, 2)
+            Flow(await cluster.client(1), f"t/{life}/{qos}", qos=qos, pause=0.002).start() for qos in (1, 2)
         ]
         await asyncio.sleep(rng.uniform(0.1, 0.4))
         if rng.random() < 0.5:
             lives[-1].drop()
             await asyncio.sleep(rng.uniform(0.1, 0.4))
-        lone.crash(1)
+        cluster.crash(1)
         await asyncio.sleep(1)
         for flow in flows[-2:]:
             await flow.stop()
-        await lone.restart(1)
-        lives.append(await lone.client(1, "sleeper", clean_start=False, session_expiry=3600))
+        await cluster.restart(1)
+        lives.append(await cluster.client(1, "sleeper", **SESSION))
         assert lives[-1].session_present
     await asyncio.sleep(2)
     got = [m for life in lives for m in life.messages]
@@ -54,119 +41,114 @@ async def test_what_was_acknowledged_is_delivered_after_a_crash(sim, lone):
         assert not set(flow.acknowledged) - set(mine)
 
 
-@seeds(2)
-async def test_subscriptions_come_back_with_their_options(sim, lone):
-    await lone.start()
-    client = await lone.client(1, "c", session_expiry=3600)
+@lone(seeds=2)
+async def test_subscriptions_come_back_with_their_options(sim, cluster):
+    client = await cluster.client(1, "c", **SESSION)
     await client.subscribe("a/+", "b/#", qos=1)
     await client.unsubscribe("b/#")
-    lone.crash(1)
-    await lone.restart(1)
-    speaker = await lone.client(1)
+    cluster.crash(1)
+    await cluster.restart(1)
+    speaker = await cluster.client(1)
     await speaker.publish("a/x", b"1", qos=1)
     await speaker.publish("b/x", b"2", qos=1)
-    client = await lone.client(1, "c", clean_start=False, session_expiry=3600)
+    client = await cluster.client(1, "c", **SESSION)
     await asyncio.sleep(1)
     assert client.session_present
     assert client.payloads() == [b"1"]
 
 
-@seeds(6)
-async def test_what_a_client_is_told_is_on_disc(sim, lone):
+@lone(seeds=6)
+async def test_what_a_client_is_told_is_on_disc(sim, cluster):
     """The node dies in the very moment in which CONNACK, SUBACK or UNSUBACK came."""
-    await lone.start()
     for life in range(3):
-        client = await lone.client(1, f"c{life}", session_expiry=3600)
+        client = await cluster.client(1, f"c{life}", **SESSION)
         if life:
             await client.subscribe("t", qos=1)
         if life == 2:
             await client.unsubscribe("t")
-        lone.crash(1, "kill")
-        await lone.restart(1)
-        again = await lone.client(1, f"c{life}", clean_start=False, session_expiry=3600)
+        cluster.crash(1, "kill")
+        await cluster.restart(1)
+        again = await cluster.client(1, f"c{life}", **SESSION)
         assert again.session_present
-        assert set(lone.nodes[1].broker.sessions[f"c{life}"].subscriptions) == ({"t"} if life == 1 else set())
+        assert set(cluster.nodes[1].broker.sessions[f"c{life}"].subscriptions) == (
+            {"t"} if life == 1 else set()
+        )
 
 
-@seeds(6)
+@lone(seeds=6)
 @pytest.mark.parametrize("expiry", [0, 3600])
-async def test_a_clean_start_is_on_disc_once_it_is_told(sim, lone, expiry):
-    await lone.start()
-    old = await lone.client(1, "c", session_expiry=3600)
+async def test_a_clean_start_is_on_disc_once_it_is_told(sim, cluster, expiry):
+    old = await cluster.client(1, "c", **SESSION)
     await old.subscribe("t", qos=1)
     await asyncio.sleep(1)
-    new = await lone.client(1, "c", clean_start=True, session_expiry=expiry)
+    new = await cluster.client(1, "c", clean_start=True, session_expiry=expiry)
     assert not new.session_present
-    lone.crash(1, "kill")
-    await lone.restart(1)
-    again = await lone.client(1, "c", clean_start=False, session_expiry=3600)
+    cluster.crash(1, "kill")
+    await cluster.restart(1)
+    again = await cluster.client(1, "c", **SESSION)
     assert again.session_present == bool(expiry)
-    assert not lone.nodes[1].broker.sessions["c"].subscriptions
+    assert not cluster.nodes[1].broker.sessions["c"].subscriptions
 
 
-@seeds(1)
-async def test_expiry_goes_on_while_the_node_is_down(sim, lone):
-    await lone.start()
+@lone()
+async def test_expiry_goes_on_while_the_node_is_down(sim, cluster):
     for name, expiry in (("short", 100), ("long", 10_000)):
-        client = await lone.client(1, name, session_expiry=expiry)
+        client = await cluster.client(1, name, session_expiry=expiry)
         await client.subscribe("t", qos=1)
         client.drop()
     await asyncio.sleep(50)
-    lone.crash(1)
+    cluster.crash(1)
     await asyncio.sleep(60)
-    await lone.restart(1)
-    assert set(lone.nodes[1].broker.sessions) == {"long"}
+    await cluster.restart(1)
+    assert set(cluster.nodes[1].broker.sessions) == {"long"}
     await asyncio.sleep(10_000)
-    assert not lone.nodes[1].broker.sessions
+    assert not cluster.nodes[1].broker.sessions
 
 
-@seeds(1)
-async def test_a_clean_start_leaves_nothing_on_disc(sim, lone):
-    await lone.start()
-    client = await lone.client(1, "c", session_expiry=3600)
+@lone()
+async def test_a_clean_start_leaves_nothing_on_disc(sim, cluster):
+    client = await cluster.client(1, "c", **SESSION)
     await client.subscribe("t", qos=1)
-    speaker = await lone.client(1)
+    speaker = await cluster.client(1)
     client.drop()
     await asyncio.sleep(1)
     await speaker.publish("t", b"x", qos=1)
-    client = await lone.client(1, "c", clean_start=True)
+    client = await cluster.client(1, "c", clean_start=True)
     await client.disconnect()
     await asyncio.sleep(1)
-    lone.crash(1)
-    await lone.restart(1)
-    client = await lone.client(1, "c", clean_start=False, session_expiry=3600)
+    cluster.crash(1)
+    await cluster.restart(1)
+    client = await cluster.client(1, "c", **SESSION)
     await asyncio.sleep(1)
     assert (client.session_present, client.payloads()) == (False, [])
 
 
-@seeds(2)
-async def test_order_is_kept_across_an_orderly_restart(sim, lone):
-    await lone.start()
-    client = await lone.client(1, "c", session_expiry=3600)
+@lone(seeds=2)
+async def test_order_is_kept_across_an_orderly_restart(sim, cluster):
+    client = await cluster.client(1, "c", **SESSION)
     await client.subscribe("t", qos=1)
     client.drop()
     await asyncio.sleep(1)
-    flow = Flow(await lone.client(1), "t", pause=0.001)
+    flow = Flow(await cluster.client(1), "t", pause=0.001)
     flow.start(100)
     await flow.finish()
-    await lone.stop(1)
-    await lone.restart(1)
-    client = await lone.client(1, "c", clean_start=False, session_expiry=3600)
+    await cluster.stop(1)
+    await cluster.restart(1)
+    client = await cluster.client(1, "c", **SESSION)
     await asyncio.sleep(2)
     assert client.payloads() == flow.sent
     assert not doubled(client)
     assert in_order(client, "t")
 
 
-@seeds(2)
-async def test_any_process_may_be_killed_and_what_was_acknowledged_survives_the_node(sim, lone):
+@lone(seeds=2)
+async def test_any_process_may_be_killed_and_what_was_acknowledged_survives_the_node(sim, cluster):
     """Clients of a killed listener are dropped and come back; of the rest they notice nothing but a delay."""
-    await lone.start()
-    client = await lone.client(1, "c", session_expiry=3600)
+    client = await cluster.client(1, "c", **SESSION)
     await client.subscribe("t", qos=1)
     client.drop()
-    flow = Flow(await lone.client(1), "t", pause=0.01).start()
-    node = lone.nodes[1]
+    flow = Flow(await cluster.client(1), "t", pause=0.01).start()
+    node = cluster.nodes[1]
     rng = sim.rng("which")
     for label in ("disc", "mqtt_cluster", "replicator", "tables", "routes", "mqtt_ticker", "disc"):
         pids = [pid for pid in node.runtime.processes() if node.runtime.find(pid).label == label]
@@ -177,9 +159,9 @@ async def test_any_process_may_be_killed_and_what_was_acknowledged_survives_the_
         assert node.state == "running"
         assert len(flow.acknowledged) > before, f"nothing is acknowledged after {label} was killed"
     await flow.stop()
-    lone.crash(1)
-    await lone.restart(1)
-    client = await lone.client(1, "c", clean_start=False, session_expiry=3600)
+    cluster.crash(1)
+    await cluster.restart(1)
+    client = await cluster.client(1, "c", **SESSION)
     await asyncio.sleep(5)
     assert client.session_present
     assert not flow.lost_by(client)

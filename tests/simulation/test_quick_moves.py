@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from gossamer.testing import seeds
+from .clusters import nodes
+from .flows import SESSION
 
 
 async def hop(cluster, number, how, **options):
@@ -24,13 +25,10 @@ async def hop(cluster, number, how, **options):
     return coming
 
 
-@seeds(6)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=6)
 @pytest.mark.parametrize("kept", [True, False], ids=["lasting", "clean"])
 @pytest.mark.parametrize("how", ["told, goodbye", "told, gone", "told, stays", "gone"])
 async def test_the_last_connection_is_served_and_no_other(sim, cluster, kept, how):
-    await cluster.start()
-    await cluster.settled()
     # Until then a session that is left behind waits for what others may have kept for it.
     await asyncio.sleep(10)
     rng = sim.rng("moves")
@@ -66,12 +64,9 @@ class Ahead:
         self.wall = lambda: clock.wall() + 3600
 
 
-@seeds(6)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=6)
 async def test_a_clock_that_is_ahead_keeps_nobody(sim, cluster):
     """A node whose clock is an hour ahead has had the client; the others serve it all the same, at once."""
-    await cluster.start()
-    await cluster.settled()
     rng = sim.rng("moves")
     ahead = rng.choice([1, 2, 3])
     broker = cluster.nodes[ahead].broker
@@ -79,7 +74,7 @@ async def test_a_clock_that_is_ahead_keeps_nobody(sim, cluster):
         part._clock = Ahead(cluster.nodes[ahead].clock)
     lives = []
     for number in (ahead, ahead, *rng.sample([1, 2, 3], 3)):
-        lives.append(await cluster.client(number, "c", clean_start=False, session_expiry=300, timeout=30))
+        lives.append(await cluster.client(number, "c", **SESSION, timeout=30))
         assert lives[-1].session_present == (len(lives) > 1)
         await asyncio.sleep(rng.uniform(0, 0.03))
     await asyncio.sleep(3)

@@ -6,7 +6,9 @@ import pytest
 
 from gossamer.distribution import Distribution
 from gossamer.node.views.readiness import ALARM_AFTER, NEWCOMER
-from gossamer.testing import seeds
+
+from .clusters import nodes
+from .flows import fill_disc
 
 
 def ready(cluster):
@@ -29,11 +31,8 @@ def stranger(monkeypatch):
     return numbers
 
 
-@seeds(2)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=2)
 async def test_a_release_that_does_not_fit_makes_its_own_node_unready_and_no_other(sim, cluster, stranger):
-    await cluster.start()
-    await cluster.settled()
     assert ready(cluster) == {1: True, 2: True, 3: True}
     stranger.add(3)
     await cluster.stop(3)
@@ -65,11 +64,8 @@ async def test_a_release_that_does_not_fit_makes_its_own_node_unready_and_no_oth
     assert not [alarm for alarm in first.healing.alarms() if alarm.name == "peer_apart"]
 
 
-@seeds(2)
-@pytest.mark.parametrize("cluster", [2], indirect=True)
+@nodes(2, seeds=2)
 async def test_of_two_the_one_that_was_there_first_stays_in_service(sim, cluster, stranger):
-    await cluster.start()
-    await cluster.settled()
     # Wall clocks differ by seconds.
     await asyncio.sleep(30)
     stranger.add(2)
@@ -79,18 +75,14 @@ async def test_of_two_the_one_that_was_there_first_stays_in_service(sim, cluster
     assert ready(cluster) == {1: True, 2: False}
 
 
-@seeds(2)
-@pytest.mark.parametrize("cluster", [5], indirect=True)
+@nodes(seeds=2)
 async def test_both_sides_of_a_split_serve_their_clients(sim, cluster):
-    await cluster.start()
-    await cluster.settled()
     cluster.partition([1, 2, 3], [4, 5])
     await asyncio.sleep(60)
     assert all(ready(cluster).values())
 
 
-@seeds(2)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=2, start=False)
 async def test_a_node_that_starts_is_not_ready_before_it_has_the_others_tables(sim, cluster):
     await cluster.start(1, 2)
     await cluster.settled()
@@ -105,11 +97,8 @@ async def test_a_node_that_starts_is_not_ready_before_it_has_the_others_tables(s
     assert ready(cluster) == {1: True, 2: True, 3: True}
 
 
-@seeds(2)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=2)
 async def test_one_that_was_drained_or_has_left_is_not_ready_and_the_rest_is(sim, cluster):
-    await cluster.start()
-    await cluster.settled()
     await asyncio.sleep(1)
     node = cluster.nodes[3]
     await node.view.drain()
@@ -120,11 +109,8 @@ async def test_one_that_was_drained_or_has_left_is_not_ready_and_the_rest_is(sim
     assert ready(cluster) == {1: True, 2: True, 3: False}
 
 
-@seeds(1)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3)
 async def test_a_member_that_is_down_is_an_alarm_until_it_is_back_or_removed(sim, cluster):
-    await cluster.start()
-    await cluster.settled()
     name = cluster.nodes[3].name
     seers = [cluster.nodes[number].view for number in (1, 2)]
 
@@ -152,19 +138,10 @@ async def test_a_member_that_is_down_is_an_alarm_until_it_is_back_or_removed(sim
     assert alarms() == [[], []]
 
 
-@seeds(1)
-@pytest.mark.parametrize("cluster", [2], indirect=True)
-async def test_a_full_disc_is_an_alarm_and_the_node_not_ready_until_it_takes_writes(sim, cluster, tmp_path):
-    cluster.discs = tmp_path
-    await cluster.start()
-    await cluster.settled()
+@nodes(2, discs=True)
+async def test_a_full_disc_is_an_alarm_and_the_node_not_ready_until_it_takes_writes(sim, cluster):
     node = cluster.nodes[1]
-    disc = node.store._disc.file
-    disc.limit_pages(disc.pages())
-    publisher = await cluster.client(1)
-    while node.store.queue.failed is None:
-        await publisher.publish("fill", b"x" * 60_000, retain=True)
-        await asyncio.sleep(1)
+    disc = await fill_disc(cluster, 1)
     readiness = node.view.readiness()
     assert not readiness.ready
     assert any("the disc takes no writes" in line and "free some space" in line for line in readiness.waiting)

@@ -23,7 +23,8 @@ from gossamer.supervisor import (
     trap_exit,
 )
 from gossamer.supervisor.process.signals import ExitSignal, SendSignal
-from gossamer.testing import seeds
+
+from .clusters import nodes
 
 
 class Ledger(GenServer):
@@ -62,11 +63,8 @@ def unknown():
     _by_name.pop(name, None)
 
 
-@seeds(2)
-@pytest.mark.parametrize("cluster", [2], indirect=True)
+@nodes(2, seeds=2)
 async def test_a_message_of_an_unknown_type_is_refused_by_name(sim, cluster, unknown):
-    await cluster.start()
-    await cluster.settled()
     here, there = cluster.nodes[1], cluster.nodes[2]
     ledger = await there.runtime.start(Ledger, name="ledger")
     with warnings() as logs:
@@ -90,11 +88,8 @@ async def test_a_message_of_an_unknown_type_is_refused_by_name(sim, cluster, unk
     assert there.runtime.alive(ledger)
 
 
-@seeds(2)
-@pytest.mark.parametrize("cluster", [2], indirect=True)
+@nodes(2, seeds=2)
 async def test_a_pid_of_an_earlier_life_of_a_node_is_nobody(sim, cluster):
-    await cluster.start()
-    await cluster.settled()
     here = cluster.nodes[1]
     old = await cluster.nodes[2].runtime.start(Ledger, name="ledger")
     assert await here.runtime.call(old, "ping") == "ping"
@@ -127,11 +122,8 @@ async def test_a_pid_of_an_earlier_life_of_a_node_is_nobody(sim, cluster):
     assert await here.runtime.call(("ledger", there.name), "ping") == "ping"
 
 
-@seeds(2)
-@pytest.mark.parametrize("cluster", [2], indirect=True)
+@nodes(2, seeds=2)
 async def test_a_peer_that_speaks_for_an_earlier_life_is_not_obeyed(sim, cluster):
-    await cluster.start()
-    await cluster.settled()
     here, there = cluster.nodes[1], cluster.nodes[2]
     target = await here.runtime.start(Ledger, name="target")
     stale = Pid(there.name, there.runtime.creation - 1, 7)

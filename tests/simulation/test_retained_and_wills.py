@@ -6,26 +6,24 @@ import pytest
 
 from gossamer.mqtt.codec.packets import Will
 from gossamer.mqtt.codec.properties import Properties
-from gossamer.testing import seeds
+
+from .clusters import nodes
+from .flows import SESSION, fill_disc, session, subscriber
 
 LARGE = bytes(range(256)) * 20
 
 
 async def retained(cluster, number, topic_filter="#", *, within=5.0):
     """What a new subscriber at a node is sent."""
-    client = await cluster.client(number)
-    await client.subscribe(topic_filter, qos=1)
+    client = await subscriber(cluster, number, topic_filter, qos=1)
     await asyncio.sleep(within)
     await client.disconnect()
     assert all(message.retain for message in client.messages)
     return {message.topic: message.payload for message in client.messages}
 
 
-@seeds(2)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=2)
 async def test_a_retained_message_is_there_on_every_node_once_it_is_acknowledged(sim, cluster):
-    await cluster.start()
-    await cluster.settled()
     publisher = await cluster.client(1)
     await publisher.publish("small", b"1", qos=1, retain=True)
     await publisher.publish("large", LARGE, qos=1, retain=True)
@@ -40,11 +38,8 @@ async def test_a_retained_message_is_there_on_every_node_once_it_is_acknowledged
     assert not any(node.retained.bodies.held for node in cluster.nodes.values())
 
 
-@seeds(2)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=2)
 async def test_crossing_the_threshold_never_shows_a_stale_message(sim, cluster):
-    await cluster.start()
-    await cluster.settled()
     writers = [await cluster.client(number) for number in (1, 2, 3)]
     rng = sim.rng("sizes")
     for number in range(12):
@@ -54,11 +49,8 @@ async def test_crossing_the_threshold_never_shows_a_stale_message(sim, cluster):
             assert await retained(cluster, reader, "t", within=1.0) == {b"t": payload}
 
 
-@seeds(3)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=3)
 async def test_concurrent_writers_leave_one_message_everywhere(sim, cluster):
-    await cluster.start()
-    await cluster.settled()
     writers = [await cluster.client(number) for number in (1, 2, 3)]
     await asyncio.gather(
         *(w.publish("t", b"%d" % n * (1, 3000, 1)[n], qos=1, retain=True) for n, w in enumerate(writers))
@@ -69,12 +61,9 @@ async def test_concurrent_writers_leave_one_message_everywhere(sim, cluster):
     assert len(seen[0]) == 1
 
 
-@seeds(4)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=4)
 async def test_writers_at_the_same_time_never_show_a_stale_message(sim, cluster):
     """Whoever subscribes, wherever, gets a message that none had replaced before, small or large."""
-    await cluster.start()
-    await cluster.settled()
     loop = asyncio.get_running_loop()
     writes = {}
     rng = sim.rng("writers")
@@ -108,11 +97,8 @@ async def test_writers_at_the_same_time_never_show_a_stale_message(sim, cluster)
         assert not later, (asked, found, later)
 
 
-@seeds(2)
-@pytest.mark.parametrize("cluster", [4], indirect=True)
+@nodes(4, seeds=2)
 async def test_a_large_message_is_held_by_as_many_nodes_as_told_and_fetched_by_the_others(sim, cluster):
-    await cluster.start()
-    await cluster.settled()
     publisher = await cluster.client(1)
     await publisher.publish("large", LARGE, qos=1, retain=True)
     await publisher.publish("small", b"s", qos=1, retain=True)
@@ -132,11 +118,8 @@ async def test_a_large_message_is_held_by_as_many_nodes_as_told_and_fetched_by_t
     assert holders() == before
 
 
-@seeds(3)
-@pytest.mark.parametrize("cluster", [4], indirect=True)
+@nodes(4, seeds=3)
 async def test_the_death_of_its_node_loses_no_acknowledged_retained_message(sim, cluster):
-    await cluster.start()
-    await cluster.settled()
     publisher = await cluster.client(1)
     for number in range(20):
         await publisher.publish(f"t/{number}", LARGE + b"%d" % number, qos=1, retain=True)
@@ -154,11 +137,8 @@ async def test_the_death_of_its_node_loses_no_acknowledged_retained_message(sim,
     assert await retained(cluster, 4) == expected
 
 
-@seeds(2)
-@pytest.mark.parametrize("cluster", [2], indirect=True)
+@nodes(2, seeds=2)
 async def test_thousands_of_retained_messages_all_arrive(sim, cluster):
-    await cluster.start()
-    await cluster.settled()
     publisher = await cluster.client(1)
     for number in range(3000):
         await publisher.publish(f"t/{number}", b"%d" % number, qos=0, retain=True)
@@ -182,23 +162,17 @@ async def wills(cluster, number, delay=None):
     return watchers, client
 
 
-@seeds(4)
-@pytest.mark.parametrize("cluster", [4], indirect=True)
+@nodes(4, seeds=4)
 @pytest.mark.parametrize("number", [1, 3])
 async def test_a_will_is_published_once_when_its_node_dies(sim, cluster, number):
-    await cluster.start()
-    await cluster.settled()
     watchers, _ = await wills(cluster, number)
     cluster.crash(number, sim.rng("how").choice(["kill", "reset", "silence"]))
     await asyncio.sleep(120)
     assert [watcher.payloads() for watcher in watchers] == [[b"gone"]] * 3
 
 
-@seeds(3)
-@pytest.mark.parametrize("cluster", [4], indirect=True)
+@nodes(4, seeds=3)
 async def test_a_will_outlives_the_survivor_that_was_to_publish_it(sim, cluster):
-    await cluster.start()
-    await cluster.settled()
     watchers, _ = await wills(cluster, 4, delay=60)
     cluster.crash(4, "kill")
     await asyncio.sleep(sim.rng("when").uniform(2, 30))
@@ -207,11 +181,8 @@ async def test_a_will_outlives_the_survivor_that_was_to_publish_it(sim, cluster)
     assert [watcher.payloads() for watcher in watchers[1:]] == [[b"gone"]] * 2
 
 
-@seeds(2)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=2)
 async def test_a_will_waits_for_its_delay_after_its_node_died(sim, cluster):
-    await cluster.start()
-    await cluster.settled()
     watchers, _ = await wills(cluster, 3, delay=100)
     cluster.crash(3, "kill")
     await asyncio.sleep(90)
@@ -220,11 +191,8 @@ async def test_a_will_waits_for_its_delay_after_its_node_died(sim, cluster):
     assert [watcher.payloads() for watcher in watchers] == [[b"gone"]] * 2
 
 
-@seeds(2)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=2)
 async def test_the_smaller_side_of_a_split_publishes_no_wills(sim, cluster):
-    await cluster.start()
-    await cluster.settled()
     watchers, _ = await wills(cluster, 1)
     cluster.partition([1, 2], [3])
     await asyncio.sleep(60)
@@ -233,11 +201,8 @@ async def test_the_smaller_side_of_a_split_publishes_no_wills(sim, cluster):
     assert [watcher.payloads() for watcher in watchers] == [[], []]
 
 
-@seeds(2)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=2)
 async def test_a_goodbye_leaves_no_will_behind(sim, cluster):
-    await cluster.start()
-    await cluster.settled()
     watchers, client = await wills(cluster, 3)
     await client.disconnect()
     await asyncio.sleep(1)
@@ -246,29 +211,22 @@ async def test_a_goodbye_leaves_no_will_behind(sim, cluster):
     assert [watcher.payloads() for watcher in watchers] == [[], []]
 
 
-@seeds(3)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=3)
 @pytest.mark.parametrize("soon", [True, False])
 async def test_a_delayed_will_is_void_when_its_client_is_back_on_a_third_node(sim, cluster, soon):
-    await cluster.start()
-    await cluster.settled()
     watchers, _ = await wills(cluster, 3, delay=60)
     cluster.crash(3, "kill")
     await asyncio.sleep(0.1 if soon else 30)
-    back = await cluster.client(2, "mortal", clean_start=False, session_expiry=300, timeout=30)
+    back = await cluster.client(2, "mortal", **SESSION, timeout=30)
     await asyncio.sleep(20)
     back.drop()
     await asyncio.sleep(200)
     assert [watcher.payloads() for watcher in watchers] == [[], []]
 
 
-@seeds(3)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=3, discs=True)
 @pytest.mark.parametrize("pause", [0.5, 40])
-async def test_a_node_that_comes_back_leaves_its_wills_to_those_who_saw_it_die(sim, cluster, pause, tmp_path):
-    cluster.discs = tmp_path
-    await cluster.start()
-    await cluster.settled()
+async def test_a_node_that_comes_back_leaves_its_wills_to_those_who_saw_it_die(sim, cluster, pause):
     watchers, _ = await wills(cluster, 3)
     cluster.crash(3, "kill")
     await asyncio.sleep(pause)
@@ -277,37 +235,25 @@ async def test_a_node_that_comes_back_leaves_its_wills_to_those_who_saw_it_die(s
     assert [watcher.payloads() for watcher in watchers] == [[b"gone"]] * 2
 
 
-@seeds(2)
-@pytest.mark.parametrize("cluster", [2], indirect=True)
-async def test_wills_are_published_after_all_nodes_died_at_once(sim, cluster, tmp_path):
-    cluster.discs = tmp_path
-    await cluster.start()
-    await cluster.settled()
+@nodes(2, seeds=2, discs=True)
+async def test_wills_are_published_after_all_nodes_died_at_once(sim, cluster):
     _, _ = await wills(cluster, 2)
-    watcher = await cluster.client(1, "watcher", session_expiry=3000)
-    await watcher.subscribe("will/#", qos=1)
+    watcher = await session(cluster, 1, "watcher", "will/#", qos=1)
     cluster.crash(1)
     cluster.crash(2)
     await cluster.start()
     await asyncio.sleep(60)
-    watcher = await cluster.client(1, "watcher", clean_start=False, session_expiry=3000)
+    watcher = await cluster.client(1, "watcher", **SESSION)
     await asyncio.sleep(1)
     assert watcher.payloads() == [b"gone"]
 
 
-@seeds(3)
-@pytest.mark.parametrize("cluster", [2], indirect=True)
+@nodes(2, seeds=3, discs=True)
 @pytest.mark.parametrize("pause", [0.1, 3])
-async def test_a_node_that_dies_again_soon_publishes_its_wills_in_its_third_life(
-    sim, cluster, pause, tmp_path
-):
+async def test_a_node_that_dies_again_soon_publishes_its_wills_in_its_third_life(sim, cluster, pause):
     """Before it knew whether somebody had seen it die; now nobody has, or its neighbour has."""
-    cluster.discs = tmp_path
-    await cluster.start()
-    await cluster.settled()
     _, _ = await wills(cluster, 2)
-    watcher = await cluster.client(1, "watcher", session_expiry=3000)
-    await watcher.subscribe("will/#", qos=1)
+    watcher = await session(cluster, 1, "watcher", "will/#", qos=1)
     cluster.crash(1, "kill")
     cluster.crash(2, "kill")
     for _ in range(2):
@@ -317,19 +263,13 @@ async def test_a_node_that_dies_again_soon_publishes_its_wills_in_its_third_life
     await cluster.restart(1)
     await cluster.restart(2)
     await asyncio.sleep(60)
-    watcher = await cluster.client(1, "watcher", clean_start=False, session_expiry=3000)
+    watcher = await cluster.client(1, "watcher", **SESSION)
     await asyncio.sleep(1)
     assert watcher.payloads() == [b"gone"]
 
 
-@seeds(2)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
-async def test_those_who_saw_it_die_have_published_its_wills_however_often_it_dies_again(
-    sim, cluster, tmp_path
-):
-    cluster.discs = tmp_path
-    await cluster.start()
-    await cluster.settled()
+@nodes(3, seeds=2, discs=True)
+async def test_those_who_saw_it_die_have_published_its_wills_however_often_it_dies_again(sim, cluster):
     watchers, _ = await wills(cluster, 3)
     for pause in (30, 3, 3):
         cluster.crash(3, "kill")
@@ -348,13 +288,10 @@ async def mortal(cluster, number, **options):
 
 async def watching(cluster, number):
     """A session that is there throughout, at a node."""
-    watcher = await cluster.client(number, "watcher", clean_start=False, session_expiry=3000, timeout=30)
-    await watcher.subscribe("will/#", qos=2)
-    return watcher
+    return await session(cluster, number, "watcher", "will/#", qos=2, timeout=30)
 
 
-@seeds(4)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=4, start=False)
 @pytest.mark.parametrize("pause", [0.0, 40.0])
 async def test_a_will_without_session_survives_the_death_of_all_nodes(sim, cluster, tmp_path, pause):
     """Also where its node has been back for a moment only, and discs take their time."""
@@ -381,15 +318,11 @@ async def test_a_will_without_session_survives_the_death_of_all_nodes(sim, clust
     assert watcher.payloads() == [b"gone"]
 
 
-@seeds(3)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=3, discs=True)
 @pytest.mark.parametrize("seconds", [2, 25, 100])
 @pytest.mark.parametrize("end", ["goodbye", "behind", "after"])
-async def test_a_cut_publishes_a_will_once_and_none_after_a_goodbye(sim, cluster, tmp_path, seconds, end):
+async def test_a_cut_publishes_a_will_once_and_none_after_a_goodbye(sim, cluster, seconds, end):
     """A goodbye that nobody has heard for longer than a minute cannot be told from a death."""
-    cluster.discs = tmp_path
-    await cluster.start()
-    await cluster.settled()
     watcher = await watching(cluster, 1)
     client = await mortal(cluster, 3)
     await asyncio.sleep(1)
@@ -414,10 +347,8 @@ async def test_a_cut_publishes_a_will_once_and_none_after_a_goodbye(sim, cluster
     assert watcher.payloads() == expected
 
 
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3)
 async def test_a_will_is_published_whichever_way_its_node_ends_the_client(sim, cluster):
-    await cluster.start()
-    await cluster.settled()
     watcher = await watching(cluster, 1)
     for count, end in enumerate(("keep alive", "protocol", "takeover", "kick", "stop"), 1):
         client = await mortal(cluster, 3)
@@ -438,8 +369,7 @@ async def test_a_will_is_published_whichever_way_its_node_ends_the_client(sim, c
         assert watcher.payloads() == [b"gone"] * count, end
 
 
-@seeds(4)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=4, start=False)
 @pytest.mark.parametrize("disc", [False, True])
 async def test_a_will_that_is_due_when_its_node_stops_is_published(sim, cluster, tmp_path, disc):
     """While others are asked for it, or on its way to them. Without a disc the node leaves for good."""
@@ -457,10 +387,9 @@ async def test_a_will_that_is_due_when_its_node_stops_is_published(sim, cluster,
     assert watcher.payloads() == [b"gone"]
 
 
-@pytest.mark.parametrize("cluster", [1], indirect=True)
+@nodes(1)
 async def test_a_delayed_will_of_a_session_that_ends_with_its_connection_comes_with_its_end(sim, cluster):
     """Somebody else takes the name: that is another session, so nothing has come back."""
-    await cluster.start()
     watcher = await watching(cluster, 1)
     will = Will(topic=b"will/x", payload=b"gone", properties=Properties(will_delay=60))
     await cluster.client(1, "mortal", will=will)
@@ -469,13 +398,9 @@ async def test_a_delayed_will_of_a_session_that_ends_with_its_connection_comes_w
     assert watcher.payloads() == [b"gone"]
 
 
-@seeds(2)
-@pytest.mark.parametrize("cluster", [2], indirect=True)
-async def test_retained_messages_survive_the_death_of_all_nodes(sim, cluster, tmp_path):
+@nodes(2, seeds=2, discs=True)
+async def test_retained_messages_survive_the_death_of_all_nodes(sim, cluster):
     """Small and large, once they are acknowledged; one that has expired meanwhile does not."""
-    cluster.discs = tmp_path
-    await cluster.start()
-    await cluster.settled()
     publisher = await cluster.client(1)
     await publisher.publish("small", b"1", qos=1, retain=True)
     await publisher.publish("large", LARGE, qos=1, retain=True)
@@ -489,8 +414,7 @@ async def test_retained_messages_survive_the_death_of_all_nodes(sim, cluster, tm
         assert await retained(cluster, number) == {b"small": b"1", b"large": LARGE}
 
 
-@seeds(6)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=6, start=False)
 async def test_no_read_goes_back_behind_what_was_acknowledged_before_all_nodes_died(sim, cluster, tmp_path):
     """Whichever node is back first. Each disc takes its time; what it has not taken dies with its node."""
     rng = sim.rng("discs")
@@ -510,19 +434,11 @@ async def test_no_read_goes_back_behind_what_was_acknowledged_before_all_nodes_d
         assert shown == {b"t": b"%d" % last}
 
 
-@pytest.mark.parametrize("cluster", [2], indirect=True)
-async def test_what_a_full_disc_refused_is_retained_before_it_is_acknowledged(sim, cluster, tmp_path):
-    cluster.discs = tmp_path
-    await cluster.start()
-    await cluster.settled()
+@nodes(2, discs=True)
+async def test_what_a_full_disc_refused_is_retained_before_it_is_acknowledged(sim, cluster):
     publisher = await cluster.client(1)
-    store = cluster.nodes[1].store
-    disc = store._disc.file
-    disc.limit_pages(disc.pages())
+    disc = await fill_disc(cluster, 1)
     sending = []
-    while store.queue.failed is None:
-        await publisher.publish("fill", LARGE, retain=True)
-        await asyncio.sleep(1)
     for topic, payload in (("small", b"1" * 900), ("large", LARGE), ("twice", b"a" * 900), ("twice", b"b")):
         sending.append(asyncio.create_task(publisher.publish(topic, payload, qos=1, retain=True, timeout=60)))
         await asyncio.sleep(5)
@@ -533,26 +449,18 @@ async def test_what_a_full_disc_refused_is_retained_before_it_is_acknowledged(si
     cluster.crash(2)
     await cluster.restart(1)
     found = await retained(cluster, 1)
-    assert found == {b"fill": LARGE, b"small": b"1" * 900, b"large": LARGE, b"twice": b"b"}
+    assert found == {b"fill": b"x" * 60_000, b"small": b"1" * 900, b"large": LARGE, b"twice": b"b"}
 
 
+@nodes(2, discs=True)
 @pytest.mark.parametrize("later", [b"new", b""], ids=["replaced", "removed"])
-@pytest.mark.parametrize("cluster", [2], indirect=True)
 async def test_what_a_full_disc_refused_does_not_replace_what_was_published_elsewhere_since(
-    sim, cluster, tmp_path, later
+    sim, cluster, later
 ):
     """The publisher has sent it again at another node meanwhile, and gone on there."""
-    cluster.discs = tmp_path
-    await cluster.start()
-    await cluster.settled()
     publisher = await cluster.client(1)
     await publisher.publish("t", b"older", qos=1, retain=True)
-    store = cluster.nodes[1].store
-    disc = store._disc.file
-    disc.limit_pages(disc.pages())
-    while store.queue.failed is None:
-        await publisher.publish("fill", LARGE, retain=True)
-        await asyncio.sleep(1)
+    disc = await fill_disc(cluster, 1)
     sending = asyncio.create_task(publisher.publish("t", b"old", qos=1, retain=True, timeout=60))
     await asyncio.sleep(5)
     elsewhere = await cluster.client(2)
@@ -564,11 +472,9 @@ async def test_what_a_full_disc_refused_does_not_replace_what_was_published_else
         assert await retained(cluster, number, "t") == ({b"t": later} if later else {})
 
 
-@pytest.mark.parametrize("cluster", [2], indirect=True)
+@nodes(2)
 async def test_removing_an_expired_message_spares_one_that_was_published_elsewhere(sim, cluster):
     """The side that knows only the old one removes it later than the new one was written."""
-    await cluster.start()
-    await cluster.settled()
     publish = cluster.nodes[2].broker.publish
     publish("t", b"old", qos=1, retain=True, properties=Properties(message_expiry=5))
     publish("u", b"old", qos=1, retain=True, properties=Properties(message_expiry=5))

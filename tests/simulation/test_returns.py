@@ -5,9 +5,10 @@ import asyncio
 import pytest
 
 from gossamer.config import GossipConfig
-from gossamer.testing import seeds
 from gossamer.testing.cluster import BEFORE_CREATIONS, GOSSIP_PORT, SimCluster
 from gossamer.testing.names import SimZone
+
+from .clusters import nodes
 
 NAME = "gossamer.example"
 FORGETFUL = {"gossip": GossipConfig(down_retention=60)}
@@ -30,13 +31,13 @@ async def assert_found_again(cluster, sim, side):
     await cluster.stop_all()
 
 
+@nodes()
 @pytest.mark.parametrize("side", [[1, 2], [1, 3], [4, 5]], ids=["both seeds", "one seed", "no seed"])
-@seeds(1)
 async def test_seeds_are_tried_for_ever(cluster, sim, side):
     await assert_found_again(SimCluster(sim, 5, cluster=FORGETFUL), sim, side)
 
 
-@seeds(1)
+@nodes()
 async def test_names_are_resolved_for_ever(cluster, sim):
     zone = SimZone()
     made = SimCluster(sim, 5, cluster=FORGETFUL, strategy=lambda _number: zone.strategy(NAME))
@@ -45,11 +46,9 @@ async def test_names_are_resolved_for_ever(cluster, sim):
     await assert_found_again(made, sim, [2, 5])
 
 
-@seeds(2)
+@nodes(seeds=2)
 async def test_a_new_life_at_the_same_address_takes_the_place_of_the_zombie(cluster):
     """Before anybody has noticed that the old one died: no moment with both, and none with neither."""
-    await cluster.start()
-    await cluster.settled()
     name = cluster.nodes[3].name
     cluster.crash(3, "silence")
     await cluster.restart(3)

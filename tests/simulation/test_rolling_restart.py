@@ -9,7 +9,7 @@ from gossamer.testing import seeds
 from gossamer.testing.cluster import GOSSIP_PORT, SimCluster, address_of
 from gossamer.testing.names import SimZone
 
-from .flows import reaches
+from .flows import reaches, subscriber
 
 NAME = "gossamer.example"
 ORDERS = {"one by one": [(1,), (2,), (3,), (4,), (5,)], "two at a time": [(1, 2), (3, 4), (5, 1)]}
@@ -63,8 +63,7 @@ async def test_a_rolling_restart_ends_in_one_cluster_of_five_each_time(rollout, 
     cluster = rollout.cluster
     for batch in order:
         staying = min(set(cluster.nodes) - set(batch))
-        listener = await cluster.client(staying)
-        await listener.subscribe("steady/#", qos=1)
+        listener = await subscriber(cluster, staying, "steady/#", qos=1)
         before = {number: node.creation for number, node in cluster.nodes.items()}
         await asyncio.gather(*(rollout.replace(number) for number in batch))
         await cluster.settled(timeout=60)

@@ -2,10 +2,10 @@
 
 import asyncio
 
-import pytest
-
 from gossamer.routes import Findings
-from gossamer.testing import seeds
+
+from .clusters import nodes
+from .flows import subscriber
 
 HERE, THERE = "node1@10.0.0.1", "node3@10.0.0.3"
 
@@ -22,11 +22,8 @@ def forget(node, topic_filter):
     node.router._routes.clear()
 
 
-@seeds(2)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=2)
 async def test_routes_lost_and_invented_are_found_and_repaired(sim, cluster):
-    await cluster.start()
-    await cluster.settled()
     listener, speaker = await cluster.client(3), await cluster.client(1)
     await listener.subscribe(*(f"a/{n}/+" for n in range(20)), "$share/g/b", qos=1)
     await asyncio.sleep(1)
@@ -56,13 +53,9 @@ async def test_routes_lost_and_invented_are_found_and_repaired(sim, cluster):
     assert node.router.stats()["peers_compared"] >= 8
 
 
-@seeds(1)
-@pytest.mark.parametrize("cluster", [2], indirect=True)
+@nodes(2)
 async def test_the_audit_runs_by_itself_and_a_peer_that_is_gone_does_not_stop_it(sim, cluster):
-    await cluster.start()
-    await cluster.settled()
-    speaker = await cluster.client(1)
-    await speaker.subscribe("x")
+    await subscriber(cluster, 1, "x")
     await asyncio.sleep(70)
     counts = cluster.nodes[1].router.stats()
     assert counts["peers_compared"] >= 1
@@ -73,12 +66,9 @@ async def test_the_audit_runs_by_itself_and_a_peer_that_is_gone_does_not_stop_it
     assert found.peers == 0
 
 
-@seeds(2)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=2)
 async def test_churn_is_no_difference(sim, cluster):
     """While clients come and go, what is on its way is not taken for wrong."""
-    await cluster.start()
-    await cluster.settled()
     stop = asyncio.Event()
 
     async def churn(number):

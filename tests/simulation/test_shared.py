@@ -1,25 +1,15 @@
 """Share groups over the life of a message: whoever is there gets it, whoever dies passes it on."""
 
 import asyncio
+from functools import partial
 
 import pytest
-import pytest_asyncio
 
-from gossamer.testing import seeds
-from gossamer.testing.cluster import SimCluster
+from .clusters import nodes
+from .flows import SESSION
 
-SESSION = {"session_expiry": 36_000, "clean_start": False}
 GROUP = "$share/g/t/#"
-
-
-@pytest_asyncio.fixture
-async def trio(sim, tmp_path):
-    made = SimCluster(sim, 3, cluster={"autoclean": None})
-    made.discs = tmp_path
-    await made.start()
-    await made.settled()
-    yield made
-    await made.stop_all()
+trio = partial(nodes, 3, discs=True, cluster={"autoclean": None})
 
 
 async def member(cluster, number, name, **options):
@@ -37,23 +27,23 @@ async def publish(cluster, number, count, *, qos=1, start=0):
     return sent
 
 
-@seeds(1)
-async def test_a_member_whose_client_is_away_gets_nothing_while_another_is_there(sim, trio):
-    gone = [await member(trio, number, f"gone{number}") for number in (1, 2, 3)]
-    here = await member(trio, 2, "here")
+@trio()
+async def test_a_member_whose_client_is_away_gets_nothing_while_another_is_there(sim, cluster):
+    gone = [await member(cluster, number, f"gone{number}") for number in (1, 2, 3)]
+    here = await member(cluster, 2, "here")
     for one in gone:
         await one.disconnect()
     await asyncio.sleep(1)
     sent = []
     for number in (1, 2, 3):
-        sent += await publish(trio, number, 20, start=100 * number)
+        sent += await publish(cluster, number, 20, start=100 * number)
     await asyncio.sleep(1)
     assert sorted(here.payloads()) == sorted(sent)
     await here.disconnect()
     await asyncio.sleep(1)
-    more = await publish(trio, 1, 20, start=1000)
-    back = [await trio.client(n, f"gone{n}", **SESSION) for n in (1, 2, 3)]
-    back.append(await trio.client(2, "here", **SESSION))
+    more = await publish(cluster, 1, 20, start=1000)
+    back = [await cluster.client(n, f"gone{n}", **SESSION) for n in (1, 2, 3)]
+    back.append(await cluster.client(2, "here", **SESSION))
     await asyncio.sleep(2)
     assert sorted(payload for one in back for payload in one.payloads()) == sorted(more)
 
@@ -63,97 +53,99 @@ def mute(client):
     client._deliver = client.messages.append
 
 
-@seeds(1)
+@trio()
 @pytest.mark.parametrize("killed", [(3,), (1, 2, 3)], ids=["its node", "all nodes"])
 @pytest.mark.parametrize("at", [1, 3], ids=["published elsewhere", "published there"])
-async def test_what_a_member_had_not_acknowledged_when_its_node_died_goes_to_another(sim, trio, at, killed):
+async def test_what_a_member_had_not_acknowledged_when_its_node_died_goes_to_another(
+    sim, cluster, at, killed
+):
     """Its session ends with its node, so nobody else would ever send it again."""
-    faithless = await member(trio, 3, "faithless", session_expiry=0, clean_start=True)
+    faithless = await member(cluster, 3, "faithless", session_expiry=0, clean_start=True)
     mute(faithless)
-    sent = await publish(trio, at, 30)
+    sent = await publish(cluster, at, 30)
     await asyncio.sleep(0.1)
     assert len(faithless.messages) == 30
     await asyncio.sleep(1)
     for number in killed:
-        trio.crash(number)
+        cluster.crash(number)
     for number in killed:
-        await trio.restart(number)
-    await trio.settled()
-    other = await member(trio, 2, "other")
+        await cluster.restart(number)
+    await cluster.settled()
+    other = await member(cluster, 2, "other")
     await asyncio.sleep(20)
     assert sorted(other.payloads()) == sorted(sent)
-    await publish(trio, at, 5, start=100)
+    await publish(cluster, at, 5, start=100)
     await asyncio.sleep(5)
     # What was acknowledged does not come again.
-    trio.crash(2)
-    await trio.restart(2)
-    await trio.settled()
-    other = await trio.client(2, "other", **SESSION)
+    cluster.crash(2)
+    await cluster.restart(2)
+    await cluster.settled()
+    other = await cluster.client(2, "other", **SESSION)
     await asyncio.sleep(20)
     assert other.payloads() == []
-    assert all(node.broker.owed.waiting == 0 for node in trio.nodes.values())
+    assert all(node.broker.owed.waiting == 0 for node in cluster.nodes.values())
 
 
-@seeds(1)
-async def test_what_is_on_its_way_to_another_member_when_the_node_dies_comes_to_it(sim, trio):
+@trio()
+async def test_what_is_on_its_way_to_another_member_when_the_node_dies_comes_to_it(sim, cluster):
     """Its first member has gone, and the way to the second is cut without anybody knowing."""
-    faithless = await member(trio, 3, "faithless", session_expiry=0, clean_start=True)
+    faithless = await member(cluster, 3, "faithless", session_expiry=0, clean_start=True)
     mute(faithless)
-    sent = await publish(trio, 3, 30)
-    other = await member(trio, 2, "other")
+    sent = await publish(cluster, 3, 30)
+    other = await member(cluster, 2, "other")
     await asyncio.sleep(1)
-    trio.cut(2, 3)
+    cluster.cut(2, 3)
     faithless.drop()
     await asyncio.sleep(1)
-    trio.crash(3)
-    trio.heal()
-    await trio.restart(3)
-    await trio.settled()
+    cluster.crash(3)
+    cluster.heal()
+    await cluster.restart(3)
+    await cluster.settled()
     await asyncio.sleep(20)
     assert sorted(other.payloads()) == sorted(sent)
-    assert all(node.broker.owed.waiting == 0 for node in trio.nodes.values())
+    assert all(node.broker.owed.waiting == 0 for node in cluster.nodes.values())
 
 
-@seeds(1)
+@trio()
 @pytest.mark.parametrize("qos", [1, 2])
 @pytest.mark.parametrize(
     ("length", "chooser_dies"), [(15, False), (150, False), (40, True)], ids=["short", "long", "and chooser"]
 )
 async def test_what_comes_while_all_members_are_on_a_dead_node_waits_for_it(
-    sim, trio, qos, length, chooser_dies
+    sim, cluster, qos, length, chooser_dies
 ):
-    away = await member(trio, 3, "away")
+    away = await member(cluster, 3, "away")
     await away.disconnect()
-    before = await publish(trio, 1, 10, qos=qos)
+    before = await publish(cluster, 1, 10, qos=qos)
     await asyncio.sleep(1)
-    trio.crash(3)
-    during = await publish(trio, 1, 10, qos=qos, start=100)
+    cluster.crash(3)
+    during = await publish(cluster, 1, 10, qos=qos, start=100)
     await asyncio.sleep(length)
     if chooser_dies:
-        trio.crash(1)
-        await trio.restart(1)
+        cluster.crash(1)
+        await cluster.restart(1)
         await asyncio.sleep(15)
-    late = await publish(trio, 1, 10, qos=qos, start=200)
-    await trio.restart(3)
-    await trio.settled()
+    late = await publish(cluster, 1, 10, qos=qos, start=200)
+    await cluster.restart(3)
+    await cluster.settled()
     await asyncio.sleep(5)
-    back = await trio.client(3, "away", **SESSION)
+    back = await cluster.client(3, "away", **SESSION)
     await asyncio.sleep(5)
     assert back.session_present
     assert back.payloads() == [*before, *during, *late]
-    assert all(node.broker.owed.waiting == 0 for node in trio.nodes.values())
+    assert all(node.broker.owed.waiting == 0 for node in cluster.nodes.values())
 
 
-@seeds(1)
+@trio()
 @pytest.mark.parametrize("qos", [1, 2])
 @pytest.mark.parametrize("others", [(1,), (1, 2)], ids=["at the publisher", "there and elsewhere"])
-async def test_what_was_sent_to_a_member_that_has_just_left_goes_to_another(sim, trio, others, qos):
+async def test_what_was_sent_to_a_member_that_has_just_left_goes_to_another(sim, cluster, others, qos):
     """The publisher's node does not know yet, and may itself have the only members that are left."""
-    members = [await member(trio, number, f"other{number}") for number in others]
-    speaker = await trio.client(1, "speaker")
+    members = [await member(cluster, number, f"other{number}") for number in others]
+    speaker = await cluster.client(1, "speaker")
     sent = [b"%d" % n for n in range(100)]
     for first in range(0, len(sent), 10):
-        brief = await member(trio, 3, f"brief{first}")
+        brief = await member(cluster, 3, f"brief{first}")
         members.append(brief)
         # It is counted by the publisher's node as one that has room.
         await asyncio.sleep(0.6)
@@ -161,4 +153,4 @@ async def test_what_was_sent_to_a_member_that_has_just_left_goes_to_another(sim,
         await asyncio.gather(brief.unsubscribe(GROUP), *turn)
     await asyncio.sleep(5)
     assert sorted(payload for one in members for payload in one.payloads()) == sorted(sent)
-    assert all(node.broker.owed.waiting == 0 for node in trio.nodes.values())
+    assert all(node.broker.owed.waiting == 0 for node in cluster.nodes.values())

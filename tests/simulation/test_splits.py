@@ -4,44 +4,20 @@ import asyncio
 
 import pytest
 
-from gossamer.testing import SLOW, seeds
+from gossamer.testing import SLOW
 
-from .flows import Flow, doubled, reaches
-
-
-async def start_with_listeners(cluster):
-    """Every node with a client that listens to everything."""
-    await cluster.start()
-    await cluster.settled()
-    listeners = {}
-    for number in cluster.nodes:
-        listeners[number] = await cluster.client(number)
-        await listeners[number].subscribe("split/#", f"only/{number}", qos=1)
-    await cluster.settled()
-    return listeners
+from .clusters import nodes
+from .flows import SESSION, Flow, assert_whole, listening, reaches, session, stop
 
 
-async def assert_whole(cluster, listeners):
-    """One cluster, equal tables, nobody dropped, and everybody reaches everybody."""
-    await cluster.settled(timeout=90)
-    assert all(listener.connected for listener in listeners.values())
-    speaker = await cluster.client(min(cluster.nodes))
-    marker = b"after %f" % cluster.sim.loop.time()
-    await speaker.publish("split/after", marker, qos=1)
-    await asyncio.sleep(3)
-    assert [marker in listener.payloads() for listener in listeners.values()] == [True] * len(listeners)
-    for listener in listeners.values():
-        assert not doubled(listener)
-
-
-@seeds(4)
+@nodes(seeds=4)
 @pytest.mark.parametrize(
     "groups",
     [([1, 2, 3], [4, 5]), ([1], [2, 3, 4, 5]), ([1, 2], [3, 4], [5]), ([1], [2], [3], [4], [5])],
     ids=["3/2", "1/4", "2/2/1", "total"],
 )
 async def test_a_split_heals_and_each_side_serves_meanwhile(sim, cluster, groups):
-    listeners = await start_with_listeners(cluster)
+    listeners = await listening(cluster)
     cluster.partition(*groups)
     for group in groups:
         await cluster.settled(*group, timeout=60)
@@ -55,19 +31,18 @@ async def test_a_split_heals_and_each_side_serves_meanwhile(sim, cluster, groups
     await assert_whole(cluster, listeners)
 
 
-@seeds(4)
+@nodes(seeds=4)
 async def test_same_side_flows_lose_nothing_during_a_split(sim, cluster):
-    listeners = await start_with_listeners(cluster)
+    listeners = await listening(cluster)
     flows = {
-        number: Flow(await cluster.client(number), f"split/{number}", pause=0.2).start() for number in (1, 4)
+        number: Flow(await cluster.client(number), f"all/{number}", pause=0.2).start() for number in (1, 4)
     }
     await asyncio.sleep(2)
     cluster.partition([1, 2, 3], [4, 5])
     await asyncio.sleep(20)
     cluster.heal()
     await asyncio.sleep(30)
-    for flow in flows.values():
-        await flow.stop()
+    await stop(flows.values())
     await assert_whole(cluster, listeners)
     for number, flow in flows.items():
         assert len(flow.acknowledged) > 100
@@ -75,29 +50,20 @@ async def test_same_side_flows_lose_nothing_during_a_split(sim, cluster):
             assert flow.lost_by(listeners[near]) == []
 
 
-@seeds(4)
-async def test_a_one_way_cut_heals(sim, cluster):
-    listeners = await start_with_listeners(cluster)
-    deaf, other = sim.rng("cut").sample(range(1, 6), 2)
-    cluster.cut(other, deaf, one_way=True)
-    await asyncio.sleep(30)
-    cluster.heal()
-    await assert_whole(cluster, listeners)
-
-
-@seeds(4)
-async def test_a_cut_between_two_nodes_that_others_bridge_heals(sim, cluster):
-    listeners = await start_with_listeners(cluster)
+@nodes(seeds=4)
+@pytest.mark.parametrize("one_way", [True, False])
+async def test_a_cut_between_two_nodes_that_others_bridge_heals(sim, cluster, one_way):
+    listeners = await listening(cluster)
     one, other = sim.rng("cut").sample(range(1, 6), 2)
-    cluster.cut(one, other)
+    cluster.cut(one, other, one_way=one_way)
     await asyncio.sleep(30)
     cluster.heal()
     await assert_whole(cluster, listeners)
 
 
-@seeds(4)
+@nodes(seeds=4)
 async def test_a_flapping_network_ends_whole(sim, cluster):
-    listeners = await start_with_listeners(cluster)
+    listeners = await listening(cluster)
     rng = sim.rng("flaps")
     for _ in range(8):
         side = rng.sample(range(1, 6), rng.randrange(1, 4))
@@ -108,9 +74,9 @@ async def test_a_flapping_network_ends_whole(sim, cluster):
     await assert_whole(cluster, listeners)
 
 
-@seeds(3)
+@nodes(seeds=3)
 async def test_a_slow_link_is_no_split(sim, cluster):
-    listeners = await start_with_listeners(cluster)
+    listeners = await listening(cluster)
     sim.shape("10.0.0.1", "10.0.0.2", SLOW)
     await asyncio.sleep(60)
     assert not list(cluster.differences())
@@ -118,9 +84,9 @@ async def test_a_slow_link_is_no_split(sim, cluster):
     await assert_whole(cluster, listeners)
 
 
-@seeds(3)
+@nodes(seeds=3)
 async def test_a_split_with_a_crash_on_either_side_heals(sim, cluster):
-    listeners = await start_with_listeners(cluster)
+    listeners = await listening(cluster)
     cluster.partition([1, 2, 3], [4, 5])
     await asyncio.sleep(sim.rng("when").uniform(0, 20))
     for number in (1, 5):
@@ -133,49 +99,10 @@ async def test_a_split_with_a_crash_on_either_side_heals(sim, cluster):
     await assert_whole(cluster, listeners)
 
 
-# SUBACK would be held for as long as two nodes are cut from each other, and a third reaches both.
-@pytest.mark.parametrize("cluster", [{"mqtt": {"unconfirmed_subscriptions": "accept"}}], indirect=True)
-@seeds(6)
-async def test_whatever_happens_ends_in_one_cluster(sim, cluster):
-    """Cuts, crashes, restarts, subscriptions and bad links at random, then quiet."""
-    listeners = await start_with_listeners(cluster)
-    rng = sim.rng("chaos")
-    for _ in range(12):
-        match rng.randrange(6):
-            case 0:
-                side = rng.sample(range(1, 6), rng.randrange(1, 4))
-                cluster.partition(side, [number for number in range(1, 6) if number not in side])
-            case 1:
-                cluster.cut(*rng.sample(range(1, 6), 2), one_way=rng.random() < 0.5)
-            case 2:
-                cluster.heal()
-            case 3 if len(cluster.nodes) > 2:
-                victim = rng.choice(sorted(cluster.nodes))
-                cluster.crash(victim, rng.choice(["kill", "reset", "silence"]))
-                listeners.pop(victim, None)
-            case 4 if len(cluster.nodes) < 5:
-                await cluster.restart(rng.choice([n for n in range(1, 6) if n not in cluster.nodes]))
-            case _:
-                number = rng.choice(sorted(cluster.nodes))
-                if number in listeners:
-                    await listeners[number].subscribe(f"chaos/{rng.randrange(20)}", qos=1)
-        await asyncio.sleep(rng.uniform(0, 6))
-    cluster.heal()
-    for number in range(1, 6):
-        if number not in cluster.nodes:
-            await cluster.restart(number)
-    await assert_whole(cluster, listeners)
-
-
-@seeds(6)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
-async def test_what_was_unsubscribed_behind_a_cut_is_not_routed_after_it(sim, cluster, tmp_path):
+@nodes(3, seeds=6, discs=True)
+async def test_what_was_unsubscribed_behind_a_cut_is_not_routed_after_it(sim, cluster):
     """Nor what the other side kept for the session, which knew of no unsubscribing."""
-    cluster.discs = tmp_path
-    await cluster.start()
-    await cluster.settled()
-    listener = await cluster.client(3, "c", session_expiry=3000)
-    await listener.subscribe("gone", "stays", qos=1)
+    listener = await session(cluster, 3, "c", "gone", "stays", qos=1)
     speaker = await cluster.client(1)
     cluster.partition([1, 2], [3])
     await asyncio.sleep(sim.rng("when").uniform(0.5, 20))
@@ -196,15 +123,12 @@ async def test_what_was_unsubscribed_behind_a_cut_is_not_routed_after_it(sim, cl
     )
 
 
-@seeds(6)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=6)
 async def test_of_two_connections_on_both_sides_of_a_cut_the_later_stays(sim, cluster):
-    await cluster.start()
-    await cluster.settled()
-    earlier = await cluster.client(3, "c", session_expiry=3000)
+    earlier = await cluster.client(3, "c", **SESSION)
     cluster.partition([1, 2], [3])
     await asyncio.sleep(sim.rng("when").uniform(1, 20))
-    later = await cluster.client(1, "c", clean_start=False, session_expiry=3000, timeout=60)
+    later = await cluster.client(1, "c", **SESSION, timeout=60)
     assert earlier.connected
     cluster.heal()
     await cluster.settled(timeout=90)

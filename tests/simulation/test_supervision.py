@@ -2,11 +2,8 @@
 
 import asyncio
 
-import pytest
-
-from gossamer.testing import seeds
-
-from .flows import Flow, doubled, reaches
+from .clusters import nodes
+from .flows import Flow, doubled, reaches, subscriber
 
 
 async def processes(node):
@@ -27,13 +24,9 @@ async def whole_again(cluster):
     assert await reaches(cluster, 3, 1, within=2)
 
 
-@seeds(2)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=2)
 async def test_any_process_of_a_node_may_be_killed(sim, cluster):
-    await cluster.start()
-    await cluster.settled()
-    listener = await cluster.client(3)
-    await listener.subscribe("steady/#", qos=1)
+    listener = await subscriber(cluster, 3, "steady/#", qos=1)
     flow = Flow(await cluster.client(2), "steady/1", pause=0.1).start()
     node = cluster.nodes[1]
     paths = [path for path, _ in await processes(node)]
@@ -58,13 +51,9 @@ async def test_any_process_of_a_node_may_be_killed(sim, cluster):
     assert listener.connected
 
 
-@seeds(2)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=2)
 async def test_clients_outlive_what_is_not_theirs(sim, cluster):
-    await cluster.start()
-    await cluster.settled()
-    client = await cluster.client(1)
-    await client.subscribe("mine/#", qos=1)
+    client = await subscriber(cluster, 1, "mine/#", qos=1)
     node = cluster.nodes[1]
     for name in ("gossip", "routes", "membership", "discovery", "distribution"):
         pid = dict(await processes(node))[(name,)]
@@ -79,11 +68,8 @@ async def test_clients_outlive_what_is_not_theirs(sim, cluster):
     assert client.payloads() == [b"here"]
 
 
-@seeds(1)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3)
 async def test_too_many_deaths_end_the_node_and_the_cluster_goes_on(sim, cluster):
-    await cluster.start()
-    await cluster.settled()
     node = cluster.nodes[1]
     for _ in range(50):
         pid = node.runtime.whereis("discovery")

@@ -12,21 +12,17 @@ from gossamer.mqtt.messages.message_ids import NO_IDENT
 from gossamer.mqtt.migration import superseded
 from gossamer.mqtt.migration.superseded import Remains
 from gossamer.mqtt.migration.target import Taking
-from gossamer.testing import seeds
 from gossamer.testing.links import LinkQuality
 
-from .flows import Flow, doubled, in_order
+from .clusters import nodes, until
+from .flows import SESSION, Flow, doubled, fill_disc, in_order, numbered, resumed, session, stop, subscriber
 from .recording import Recording
 
 
-@seeds(4)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=4)
 async def test_a_session_follows_its_client_and_nothing_is_lost_or_doubled(sim, cluster):
-    await cluster.start()
-    await cluster.settled()
     flows = [Flow(await cluster.client(n), f"t/{n}", pause=0.003) for n in (1, 2, 3)]
-    client = await cluster.client(1, "mover", session_expiry=300)
-    await client.subscribe("t/#", qos=1)
+    client = await session(cluster, 1, "mover", "t/#", qos=1)
     for flow in flows:
         flow.start()
     lives = [client]
@@ -35,11 +31,9 @@ async def test_a_session_follows_its_client_and_nothing_is_lost_or_doubled(sim, 
         await asyncio.sleep(rng.uniform(0.1, 1))
         if rng.random() < 0.5:
             lives[-1].drop()
-        lives.append(await cluster.client(number, "mover", clean_start=False, session_expiry=300))
-        assert lives[-1].session_present
+        lives.append(await resumed(cluster, number, "mover"))
     await asyncio.sleep(0.5)
-    for flow in flows:
-        await flow.stop()
+    await stop(flows)
     await asyncio.sleep(3)
     got = [m for life in lives for m in life.messages]
     for flow in flows:
@@ -52,13 +46,9 @@ async def test_a_session_follows_its_client_and_nothing_is_lost_or_doubled(sim, 
     assert sum("mover" in node.broker.sessions for node in cluster.nodes.values()) == 1
 
 
-@seeds(2)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=2)
 async def test_clean_start_ends_the_session_on_the_other_node(sim, cluster):
-    await cluster.start()
-    await cluster.settled()
-    old = await cluster.client(1, "c", session_expiry=300)
-    await old.subscribe("t", qos=1)
+    old = await session(cluster, 1, "c", "t", qos=1)
     await asyncio.sleep(1)
     new = await cluster.client(2, "c")
     await asyncio.sleep(1)
@@ -75,23 +65,18 @@ def delivered(lives, flow):
     return [m.payload for life in lives for m in life.messages if m.topic == flow.topic.encode()]
 
 
-@seeds(5)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=5, discs=True)
 @pytest.mark.parametrize("victim", [1, 2])
-async def test_a_node_that_dies_in_the_middle_loses_no_session_of_its_disc(sim, cluster, victim, tmp_path):
+async def test_a_node_that_dies_in_the_middle_loses_no_session_of_its_disc(sim, cluster, victim):
     """It is killed at a random point of the move and comes back; whatever was acknowledged is delivered."""
-    cluster.discs = tmp_path
-    await cluster.start()
-    await cluster.settled()
     rng = sim.rng("when")
-    old = await cluster.client(1, "c", session_expiry=3000)
-    await old.subscribe("t", qos=1)
+    old = await session(cluster, 1, "c", "t", qos=1)
     flow = Flow(await cluster.client(3), "t", pause=0.002).start()
     await asyncio.sleep(0.3)
     lives = [old]
     old.drop()
     await asyncio.sleep(0.1)
-    moving = asyncio.create_task(cluster.client(2, "c", clean_start=False, session_expiry=3000, timeout=40))
+    moving = asyncio.create_task(cluster.client(2, "c", **SESSION, timeout=40))
     await asyncio.sleep(rng.uniform(0, 0.02))
     # Publishers are told what is safe by nodes that live: what comes while one is down is another matter.
     await flow.stop()
@@ -105,32 +90,26 @@ async def test_a_node_that_dies_in_the_middle_loses_no_session_of_its_disc(sim, 
     await cluster.restart(victim)
     await cluster.settled(timeout=90)
     await asyncio.sleep(10)
-    lives.append(await cluster.client(3, "c", clean_start=False, session_expiry=3000, timeout=40))
+    lives.append(await cluster.client(3, "c", **SESSION, timeout=40))
     await asyncio.sleep(5)
     assert lives[-1].session_present
     assert not set(flow.acknowledged) - set(delivered(lives, flow))
     assert [n for n, node in cluster.nodes.items() if "c" in node.broker.sessions] == [3]
 
 
-@seeds(8)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=8, discs=True)
 @pytest.mark.parametrize("when", ["moving", "told"])
-async def test_nothing_is_delivered_by_both_where_the_new_node_dies(sim, cluster, when, tmp_path):
+async def test_nothing_is_delivered_by_both_where_the_new_node_dies(sim, cluster, when):
     """In the middle of the move, or once the client has been told: everything arrives, and in one session
     once, however often they come and go."""
-    cluster.discs = tmp_path
-    await cluster.start()
-    await cluster.settled()
     rng = sim.rng("when")
-    lives = [await cluster.client(1, "c", session_expiry=3000)]
+    lives = [await cluster.client(1, "c", **SESSION)]
     await lives[0].subscribe("t", qos=2)
     lives[0].drop()
     speaker = await cluster.client(3)
     await asyncio.sleep(0.1)
-    sent = [b"%d" % number for number in range(20)]
-    for payload in sent:
-        await speaker.publish("t", payload, qos=2)
-    moving = asyncio.create_task(cluster.client(2, "c", clean_start=False, session_expiry=3000, timeout=40))
+    sent = await numbered(speaker, "t", 20, qos=2)
+    moving = asyncio.create_task(cluster.client(2, "c", **SESSION, timeout=40))
     if when == "moving":
         await asyncio.sleep(rng.uniform(0, 0.02))
     else:
@@ -141,13 +120,13 @@ async def test_nothing_is_delivered_by_both_where_the_new_node_dies(sim, cluster
     if moving.exception() is None:
         lives.append(moving.result())
     await asyncio.sleep(rng.choice([5, 30]))
-    lives.append(await cluster.client(1, "c", clean_start=False, session_expiry=3000, timeout=40))
+    lives.append(await cluster.client(1, "c", **SESSION, timeout=40))
     await lives[-1].subscribe("t", qos=2)
     await asyncio.sleep(2)
     await cluster.restart(2)
     await cluster.settled(timeout=90)
     await asyncio.sleep(10)
-    lives.append(await cluster.client(3, "c", clean_start=False, session_expiry=3000, timeout=40))
+    lives.append(await cluster.client(3, "c", **SESSION, timeout=40))
     await asyncio.sleep(5)
     sessions = [[]]
     for life in lives:
@@ -159,18 +138,14 @@ async def test_nothing_is_delivered_by_both_where_the_new_node_dies(sim, cluster
     assert sum("c" in node.broker.sessions for node in cluster.nodes.values()) == 1
 
 
-@seeds(4)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=4)
 async def test_a_cut_in_the_middle_leaves_one_owner_after_it(sim, cluster):
-    await cluster.start()
-    await cluster.settled()
     rng = sim.rng("when")
-    old = await cluster.client(1, "c", session_expiry=3000)
-    await old.subscribe("t", qos=1)
+    old = await session(cluster, 1, "c", "t", qos=1)
     old.drop()
     flow = Flow(await cluster.client(3), "t", pause=0.01).start()
     await asyncio.sleep(0.3)
-    moving = asyncio.create_task(cluster.client(2, "c", clean_start=False, session_expiry=3000, timeout=40))
+    moving = asyncio.create_task(cluster.client(2, "c", **SESSION, timeout=40))
     await asyncio.sleep(rng.uniform(0, 0.02))
     cluster.cut(1, 2)
     await asyncio.wait([moving])
@@ -184,21 +159,16 @@ async def test_a_cut_in_the_middle_leaves_one_owner_after_it(sim, cluster):
     await asyncio.gather(*subscribing, return_exceptions=True)
     await asyncio.sleep(20)
     assert sum("c" in node.broker.sessions for node in cluster.nodes.values()) == 1
-    lives.append(await cluster.client(3, "c", clean_start=False, session_expiry=3000, timeout=40))
+    lives.append(await cluster.client(3, "c", **SESSION, timeout=40))
     await asyncio.sleep(5)
     assert not set(flow.acknowledged) - set(delivered(lives, flow))
 
 
-@seeds(3)
-@pytest.mark.parametrize("cluster", [2], indirect=True)
+@nodes(2, seeds=3, discs=True)
 @pytest.mark.parametrize("clean", [False, True])
-async def test_what_waits_on_a_node_that_was_down_follows_the_client(sim, cluster, clean, tmp_path):
+async def test_what_waits_on_a_node_that_was_down_follows_the_client(sim, cluster, clean):
     """To its new session, if it wants that topic still and did not want a clean one; else it is counted."""
-    cluster.discs = tmp_path
-    await cluster.start()
-    await cluster.settled()
-    old = await cluster.client(1, "c", session_expiry=3000)
-    await old.subscribe("kept/+", "gone/+", qos=2)
+    old = await session(cluster, 1, "c", "kept/+", "gone/+", qos=2)
     old.drop()
     speaker = await cluster.client(1)
     await asyncio.sleep(0.1)
@@ -227,14 +197,11 @@ async def test_what_waits_on_a_node_that_was_down_follows_the_client(sim, cluste
     assert "c" not in cluster.nodes[1].broker.sessions
 
 
-@pytest.mark.parametrize("cluster", [2], indirect=True)
+@nodes(2)
 @pytest.mark.parametrize("connected", [True, False])
 async def test_the_state_moves_whole(sim, cluster, connected):
-    await cluster.start()
-    await cluster.settled()
     will = Will(topic=b"w", payload=b"gone", qos=1, properties=Properties(will_delay=600))
-    old = await cluster.client(1, "c", session_expiry=3000, will=will)
-    await old.subscribe("t", qos=2)
+    old = await subscriber(cluster, 1, "t", qos=2, name="c", session_expiry=3000, will=will)
     node = cluster.nodes[1].broker
     session = node.sessions["c"]
     wanted = Subscription("opt/+", 1, no_local=True, retain_as_published=True, retain_handling=2)
@@ -273,23 +240,18 @@ async def test_the_state_moves_whole(sim, cluster, connected):
     assert 480 <= message.properties.message_expiry <= 490
     assert moved.expiry == 4000
     # The client is back: its will is void, and stays so.
-    watcher = await cluster.client(1)
-    await watcher.subscribe("w", qos=1)
+    watcher = await subscriber(cluster, 1, "w", qos=1)
     await asyncio.sleep(700)
     assert watcher.messages == []
 
 
-@pytest.mark.parametrize("cluster", [2], indirect=True)
+@nodes(2)
 async def test_the_will_and_the_end_of_a_session_move_with_it(sim, cluster):
     """The client asks for its session and goes before it gets it; what was to happen to it still does."""
-    await cluster.start()
-    await cluster.settled()
     will = Will(topic=b"w", payload=b"gone", qos=1, properties=Properties(will_delay=300))
-    old = await cluster.client(1, "c", session_expiry=1000, will=will)
-    await old.subscribe("t", qos=1)
+    old = await subscriber(cluster, 1, "t", qos=1, name="c", session_expiry=1000, will=will)
     old.drop()
-    watcher = await cluster.client(1)
-    await watcher.subscribe("w", qos=1)
+    watcher = await subscriber(cluster, 1, "w", qos=1)
     await asyncio.sleep(100)
     await cluster.nodes[2].runtime.run(cluster.nodes[2].broker.takeovers.fetch, "c", clean=False)
     assert "c" in cluster.nodes[2].broker.sessions
@@ -302,28 +264,23 @@ async def test_the_will_and_the_end_of_a_session_move_with_it(sim, cluster):
     assert not any("c" in node.broker.sessions for node in cluster.nodes.values())
 
 
-@pytest.mark.parametrize("cluster", [2], indirect=True)
+@nodes(2)
 async def test_a_large_queue_moves_in_parts(sim, cluster):
-    await cluster.start()
-    await cluster.settled()
-    old = await cluster.client(1, "c", session_expiry=3000)
-    await old.subscribe("t", qos=1)
+    old = await session(cluster, 1, "c", "t", qos=1)
     old.drop()
     speaker = await cluster.client(1)
     await asyncio.sleep(0.1)
     payloads = [b"%d " % n * 50_000 for n in range(20)]
     for payload in payloads:
         await speaker.publish("t", payload, qos=1)
-    client = await cluster.client(2, "c", clean_start=False, session_expiry=3000)
+    client = await cluster.client(2, "c", **SESSION)
     await asyncio.sleep(10)
     assert client.payloads() == payloads
 
 
-@pytest.mark.parametrize("cluster", [2], indirect=True)
+@nodes(2)
 async def test_a_kick_reaches_the_node_that_has_the_client(sim, cluster):
-    await cluster.start()
-    await cluster.settled()
-    client = await cluster.client(1, "c", session_expiry=3000)
+    client = await cluster.client(1, "c", **SESSION)
     await asyncio.sleep(1)
     node = cluster.nodes[2]
     assert await node.runtime.run(node.broker.takeovers.kick, "c") is True
@@ -337,13 +294,10 @@ async def test_a_kick_reaches_the_node_that_has_the_client(sim, cluster):
         await node.runtime.run(node.broker.takeovers.kick, "nobody")
 
 
-@seeds(3)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=3)
 async def test_a_share_group_loses_nothing_while_a_member_moves(sim, cluster):
-    await cluster.start()
-    await cluster.settled()
-    mover = await cluster.client(1, "mover", session_expiry=3000)
-    stayer = await cluster.client(3, "stayer", session_expiry=3000)
+    mover = await cluster.client(1, "mover", **SESSION)
+    stayer = await cluster.client(3, "stayer", **SESSION)
     for member in (mover, stayer):
         await member.subscribe("$share/g/t", qos=1)
     await asyncio.sleep(1)
@@ -351,8 +305,7 @@ async def test_a_share_group_loses_nothing_while_a_member_moves(sim, cluster):
     lives = [mover]
     for number in (2, 3, 1):
         await asyncio.sleep(sim.rng("when").uniform(0.1, 0.4))
-        lives.append(await cluster.client(number, "mover", clean_start=False, session_expiry=3000))
-        assert lives[-1].session_present
+        lives.append(await resumed(cluster, number, "mover"))
     await asyncio.sleep(0.3)
     await flow.stop()
     await asyncio.sleep(3)
@@ -363,34 +316,25 @@ async def test_a_share_group_loses_nothing_while_a_member_moves(sim, cluster):
     assert sum(len(life.messages) for life in lives) > 20
 
 
-@seeds(1)
-@pytest.mark.parametrize("cluster", [2], indirect=True)
+@nodes(2)
 async def test_a_storm_of_takeovers_ends_with_every_session_in_one_place(sim, cluster):
-    await cluster.start()
-    await cluster.settled()
     names = [f"c{number}" for number in range(1000)]
     for name in names:
         client = await cluster.client(1, name, session_expiry=300)
         await client.subscribe(f"t/{name}", qos=1)
-    moved = await asyncio.gather(
-        *(cluster.client(2, name, clean_start=False, session_expiry=300, timeout=60) for name in names)
-    )
+    moved = await asyncio.gather(*(cluster.client(2, name, **SESSION, timeout=60) for name in names))
     assert all(client.session_present for client in moved)
     await asyncio.sleep(5)
     assert set(names) <= set(cluster.nodes[2].broker.sessions)
     assert not set(names) & set(cluster.nodes[1].broker.sessions)
 
 
-@seeds(4)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=4)
 async def test_a_client_that_gives_up_waiting_finds_its_session_later(sim, cluster):
-    await cluster.start()
-    await cluster.settled()
-    old = await cluster.client(1, "c", session_expiry=300)
-    await old.subscribe("t", qos=1)
+    old = await session(cluster, 1, "c", "t", qos=1)
     old.drop()
     await asyncio.sleep(1)
-    moving = asyncio.create_task(cluster.client(2, "c", clean_start=False, session_expiry=300))
+    moving = asyncio.create_task(cluster.client(2, "c", **SESSION))
     await asyncio.sleep(sim.rng("when").uniform(0, 0.02))
     if moving.done():
         moving.result().drop()
@@ -399,30 +343,22 @@ async def test_a_client_that_gives_up_waiting_finds_its_session_later(sim, clust
     await speaker.publish("t", b"x", qos=1)
     await asyncio.sleep(20)
     await speaker.publish("t", b"y", qos=1)
-    client = await cluster.client(3, "c", clean_start=False, session_expiry=300)
+    client = await cluster.client(3, "c", **SESSION)
     await asyncio.sleep(1)
     assert client.session_present
     assert client.payloads() == [b"x", b"y"]
 
 
-@seeds(2)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=2)
 async def test_a_node_that_hears_late_who_has_a_session_does_not_say_that_there_is_none(sim, cluster):
     """The giver's claim is gone as soon as it has seen the taker's; not so where that is not known yet."""
-    await cluster.start()
-    await cluster.settled()
-    old = await cluster.client(1, "c", session_expiry=300)
-    await old.subscribe("t", qos=1)
+    await session(cluster, 1, "c", "t", qos=1)
     sim.shape(cluster.address(2), cluster.address(3), LinkQuality(latency=1.5), one_way=True)
-    moving = asyncio.create_task(cluster.client(2, "c", clean_start=False, session_expiry=300, timeout=60))
-    for _ in range(3000):
-        if "c" not in cluster.nodes[1].broker.sessions:
-            break
-        await asyncio.sleep(0.01)
+    moving = asyncio.create_task(cluster.client(2, "c", **SESSION, timeout=60))
+    await until(lambda: "c" not in cluster.nodes[1].broker.sessions)
     assert not moving.done()
     moving.cancel()
-    client = await cluster.client(3, "c", clean_start=False, session_expiry=300, timeout=60)
-    assert client.session_present
+    await resumed(cluster, 3, "c", timeout=60)
     sim.shape(cluster.address(2), cluster.address(3), None)
     await asyncio.sleep(5)
     # Only who has it claims it at last.
@@ -431,8 +367,7 @@ async def test_a_node_that_hears_late_who_has_a_session_does_not_say_that_there_
     ] * 3
 
 
-@seeds(8)
-@pytest.mark.parametrize("cluster", [2], indirect=True)
+@nodes(2, seeds=8, start=False)
 async def test_two_that_wait_for_a_session_do_not_both_take_it(sim, cluster, monkeypatch):
     """Both connections find that it is on its way elsewhere, and are there when it is over."""
     run, running, most = Taking.run, [], []
@@ -449,18 +384,14 @@ async def test_two_that_wait_for_a_session_do_not_both_take_it(sim, cluster, mon
     await cluster.start()
     await cluster.settled()
     sim.shape(cluster.address(1), cluster.address(2), LinkQuality(latency=0.1, jitter=0.1))
-    old = await cluster.client(1, "c", session_expiry=300)
-    await old.subscribe("t", qos=2)
+    old = await session(cluster, 1, "c", "t", qos=2)
     old.drop()
     flow = Flow(await cluster.client(2), "t", qos=2, pause=0.02).start()
-    there = asyncio.create_task(cluster.client(2, "c", clean_start=False, session_expiry=300))
-    for _ in range(1000):
-        if cluster.nodes[1].broker.takeovers.is_moving("c"):
-            break
-        await asyncio.sleep(0.001)
-    first = asyncio.create_task(cluster.client(1, "c", clean_start=False, session_expiry=300))
+    there = asyncio.create_task(cluster.client(2, "c", **SESSION))
+    await until(lambda: cluster.nodes[1].broker.takeovers.is_moving("c"), pause=0.001)
+    first = asyncio.create_task(cluster.client(1, "c", **SESSION))
     await asyncio.sleep(0.01)
-    second = asyncio.create_task(cluster.client(1, "c", clean_start=False, session_expiry=300))
+    second = asyncio.create_task(cluster.client(1, "c", **SESSION))
     await asyncio.wait([there, first, second])
     assert second.result().session_present
     await asyncio.sleep(1)
@@ -471,85 +402,62 @@ async def test_two_that_wait_for_a_session_do_not_both_take_it(sim, cluster, mon
     assert max(most) == 1
 
 
-@seeds(2)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=2)
 async def test_what_waits_only_for_late_messages_is_no_session_once_its_successor_is_gone(sim, cluster):
     """Its client had more from the successor, and knows of identifiers that are not known here."""
-    await cluster.start()
-    await cluster.settled()
-    client = await cluster.client(3, "c", session_expiry=300)
-    await client.subscribe("t", qos=2)
+    client = await session(cluster, 3, "c", "t", qos=2)
     client.drop()
     cluster.crash(1)
     await asyncio.sleep(10)
-    client = await cluster.client(2, "c", clean_start=False, session_expiry=300)
-    assert client.session_present
+    client = await resumed(cluster, 2, "c")
     await asyncio.sleep(0.5)
     # Node 1 may have kept something for it.
     assert cluster.nodes[3].broker.takeovers.remains.has("c")
     cluster.crash(2)
     await cluster.restart(2)
     await asyncio.sleep(2)
-    client = await cluster.client(3, "c", clean_start=False, session_expiry=300)
+    client = await cluster.client(3, "c", **SESSION)
     assert not client.session_present
 
 
-@seeds(2)
-@pytest.mark.parametrize("cluster", [2], indirect=True)
+@nodes(2, seeds=2)
 async def test_a_session_that_began_behind_a_cut_has_the_subscriptions_of_the_one_it_meets(sim, cluster):
     """Its client has subscribed once, and was told at each later CONNACK that it has a session."""
-    await cluster.start()
-    await cluster.settled()
-    client = await cluster.client(2, "c", session_expiry=300)
-    await client.subscribe("t", qos=1)
+    client = await session(cluster, 2, "c", "t", qos=1)
     client.drop()
     cluster.cut(1, 2)
     await asyncio.sleep(40)
     # It gives up before it has heard that it has no session there.
-    (await cluster.client(1, "c", clean_start=False, session_expiry=300)).drop()
+    (await cluster.client(1, "c", **SESSION)).drop()
     cluster.heal()
-    for _ in range(1000):
-        if len(cluster.nodes[2].broker.takeovers.claims("c")) > 1:
-            break
-        await asyncio.sleep(0.01)
-    client = await cluster.client(2, "c", clean_start=False, session_expiry=300)
-    assert client.session_present
+    await until(lambda: len(cluster.nodes[2].broker.takeovers.claims("c")) > 1)
+    client = await resumed(cluster, 2, "c")
     speaker = await cluster.client(1)
     await speaker.publish("t", b"x", qos=1)
     await asyncio.sleep(1)
     assert client.payloads() == [b"x"]
 
 
-@seeds(2)
+@nodes(2, seeds=2)
 @pytest.mark.parametrize("there_again", [True, False], ids=["where it began", "where it went"])
-@pytest.mark.parametrize("cluster", [2], indirect=True)
 async def test_a_publisher_of_two_sessions_is_known_by_what_it_began_in_either(sim, cluster, there_again):
     """One began behind a cut, and the other is what is gone on with: a half sent message is in the first."""
-    await cluster.start()
-    await cluster.settled()
-    options = {"session_expiry": 300, "clean_start": False}
-    hearer = await cluster.client(1, session_expiry=300)
-    await hearer.subscribe("t", qos=2)
-    (await cluster.client(2, "c", **options)).drop()
+    hearer = await subscriber(cluster, 1, "t", qos=2, session_expiry=300)
+    (await cluster.client(2, "c", **SESSION)).drop()
     cluster.cut(1, 2)
     await asyncio.sleep(40)
-    publisher = await cluster.client(1, "c", **options)
+    publisher = await cluster.client(1, "c", **SESSION)
     assert not publisher.session_present
     message = Publish(topic=b"t", payload=b"x", qos=2, packet_id=7)
     await publisher.ask(message, Pubrec, 7)
     publisher.drop()
     await asyncio.sleep(1)
-    publisher = await cluster.client(2, "c", **options)
-    assert publisher.session_present
+    publisher = await resumed(cluster, 2, "c")
     cluster.heal()
-    for _ in range(1000):
-        if len(cluster.nodes[2].broker.takeovers.claims("c")) > 1:
-            break
-        await asyncio.sleep(0.01)
+    await until(lambda: len(cluster.nodes[2].broker.takeovers.claims("c")) > 1)
     if there_again:
         publisher.drop()
-        publisher = await cluster.client(1, "c", **options)
-        assert publisher.session_present
+        publisher = await resumed(cluster, 1, "c")
     else:
         # Until the node has been told what is left of the other session, nobody there knows.
         await asyncio.sleep(3)
@@ -563,17 +471,13 @@ async def test_a_publisher_of_two_sessions_is_known_by_what_it_began_in_either(s
 async def in_two_copies(sim, cluster):
     """The session of "c", subscribed to "stays" and "gone", moves from node 1 to node 2, and they are cut off
     from each other before node 1 knows that it has; its client's first connection on node 2."""
-    client = await cluster.client(1, "c", **LASTS)
-    await client.subscribe("stays", "gone", qos=1)
+    client = await session(cluster, 1, "c", "stays", "gone", qos=1)
     client.drop()
     await asyncio.sleep(1)
     sim.shape(cluster.address(1), cluster.address(2), LinkQuality(latency=0.1))
-    moving = asyncio.create_task(cluster.client(2, "c", timeout=40, **LASTS))
+    moving = asyncio.create_task(cluster.client(2, "c", **SESSION, timeout=40))
     taker = cluster.nodes[2]
-    for _ in range(1000):
-        if taker.name in taker.broker.takeovers.claims("c"):
-            break
-        await asyncio.sleep(0.01)
+    await until(lambda: taker.name in taker.broker.takeovers.claims("c"))
     cluster.cut(1, 2)
     client = await moving
     sim.shape(cluster.address(1), cluster.address(2), None)
@@ -581,9 +485,6 @@ async def in_two_copies(sim, cluster):
     await asyncio.sleep(40)
     assert all("c" in node.broker.sessions for node in cluster.nodes.values())
     return client
-
-
-LASTS = {"session_expiry": 3000, "clean_start": False}
 
 
 async def meet(cluster, client, monkeypatch, *, there_again):
@@ -597,25 +498,20 @@ async def meet(cluster, client, monkeypatch, *, there_again):
         if there_again:
             patch.setattr(Remains, "_was_given", not_yet)
         cluster.heal()
-        for _ in range(1000):
-            if cluster.nodes[2].broker.takeovers.ownership.better("c"):
-                break
-            await asyncio.sleep(0.01)
+        await until(lambda: cluster.nodes[2].broker.takeovers.ownership.better("c"))
         if there_again:
             client.drop()
-            client = await cluster.client(2, "c", **LASTS)
-            assert client.session_present
+            client = await resumed(cluster, 2, "c")
     await cluster.settled(timeout=90)
     await asyncio.sleep(20)
     assert sum("c" in node.broker.sessions for node in cluster.nodes.values()) == 1
     return client
 
 
-@seeds(2)
+@nodes(2, seeds=2, start=False)
 @pytest.mark.parametrize("there_again", [True, False], ids=["back", "stays"])
 @pytest.mark.parametrize("changed", [1, 2])
 @pytest.mark.parametrize("disc", [True, False], ids=["disc", "memory"])
-@pytest.mark.parametrize("cluster", [2], indirect=True)
 async def test_of_two_copies_of_a_session_the_subscriptions_changed_last_count(
     sim, cluster, monkeypatch, tmp_path, disc, changed, there_again
 ):
@@ -630,8 +526,7 @@ async def test_of_two_copies_of_a_session_the_subscriptions_changed_last_count(
             await client.subscribe(topic, qos=1)
         await client.unsubscribe("stays")
         client.drop()
-        client = await cluster.client(1, "c", **LASTS)
-        assert client.session_present
+        client = await resumed(cluster, 1, "c")
     await client.subscribe("new", qos=1)
     await client.unsubscribe("gone")
     client.drop()
@@ -639,8 +534,7 @@ async def test_of_two_copies_of_a_session_the_subscriptions_changed_last_count(
         cluster.crash(changed)
         await cluster.restart(changed)
         await asyncio.sleep(5)
-    client = await cluster.client(1, "c", **LASTS)
-    assert client.session_present
+    client = await resumed(cluster, 1, "c")
     client = await meet(cluster, client, monkeypatch, there_again=there_again)
     for number in (1, 2):
         speaker = await cluster.client(number)
@@ -654,22 +548,18 @@ async def test_of_two_copies_of_a_session_the_subscriptions_changed_last_count(
     )
 
 
-@seeds(2)
+@nodes(2, seeds=2)
 @pytest.mark.parametrize("there_again", [True, False], ids=["back", "stays"])
-@pytest.mark.parametrize("cluster", [2], indirect=True)
 async def test_what_one_copy_of_a_session_alone_was_subscribed_to_is_delivered(
     sim, cluster, monkeypatch, there_again
 ):
     """It waits there, and is offered to the copy that is gone on with, or comes while that moves."""
-    await cluster.start()
-    await cluster.settled()
     client = await in_two_copies(sim, cluster)
     await client.subscribe("new", qos=1)
     client.drop()
     flow = Flow(await cluster.client(2), "new", pause=0.01).start()
     await asyncio.sleep(1)
-    client = await cluster.client(1, "c", **LASTS)
-    assert client.session_present
+    client = await resumed(cluster, 1, "c")
     sim.shape(cluster.address(1), cluster.address(2), LinkQuality(latency=0.1))
     lives = [client, await meet(cluster, client, monkeypatch, there_again=there_again)]
     await flow.stop()
@@ -678,58 +568,50 @@ async def test_what_one_copy_of_a_session_alone_was_subscribed_to_is_delivered(
     assert not set(flow.acknowledged) - set(delivered(lives, flow))
 
 
-@seeds(2)
+@nodes(2, seeds=2)
 @pytest.mark.parametrize("there_again", [True, False], ids=["back", "stays"])
-@pytest.mark.parametrize("cluster", [2], indirect=True)
 async def test_what_was_unsubscribed_where_it_was_not_known_does_not_come_back(
     sim, cluster, monkeypatch, there_again
 ):
     """Nor does anything of a session whose client has unsubscribed all."""
-    await cluster.start()
-    await cluster.settled()
     client = await in_two_copies(sim, cluster)
     await client.subscribe("new", qos=1)
     client.drop()
-    client = await cluster.client(1, "c", **LASTS)
-    assert client.session_present
+    client = await resumed(cluster, 1, "c")
     await client.unsubscribe("new")
     if there_again:
         client.drop()
-        client = await cluster.client(2, "c", **LASTS)
+        client = await cluster.client(2, "c", **SESSION)
         await client.unsubscribe("stays", "gone", "new")
         client.drop()
-        client = await cluster.client(1, "c", **LASTS)
+        client = await cluster.client(1, "c", **SESSION)
     client = await meet(cluster, client, monkeypatch, there_again=False)
     subscriptions = cluster.nodes[1].broker.sessions["c"].subscriptions
     assert list(subscriptions) == ([] if there_again else ["stays", "gone"])
 
 
-@pytest.mark.parametrize("cluster", [2], indirect=True)
+@nodes(2)
 async def test_a_copy_subscribed_to_more_than_fits_between_nodes_is_not_followed_and_let_go(
     sim, cluster, monkeypatch
 ):
     monkeypatch.setattr(superseded, "MAX_LISTED", 10)
-    await cluster.start()
-    await cluster.settled()
     client = await in_two_copies(sim, cluster)
     await client.subscribe("new", qos=1)
     client.drop()
-    client = await cluster.client(1, "c", **LASTS)
+    client = await cluster.client(1, "c", **SESSION)
     await meet(cluster, client, monkeypatch, there_again=False)
     assert list(cluster.nodes[1].broker.sessions["c"].subscriptions) == ["stays", "gone"]
 
 
-@pytest.mark.parametrize("cluster", [2], indirect=True)
+@nodes(2)
 async def test_a_subscription_that_waits_for_its_suback_is_not_taken_for_one_that_was_left(
     sim, cluster, monkeypatch
 ):
     """The other copy was changed later than this one's last SUBACK, and is met before the next."""
-    await cluster.start()
-    await cluster.settled()
     client = await in_two_copies(sim, cluster)
     await client.subscribe("new", qos=1)
     client.drop()
-    client = await cluster.client(1, "c", **LASTS)
+    client = await cluster.client(1, "c", **SESSION)
     router = cluster.nodes[1].broker.router
     visible = type(router).visible
 
@@ -747,12 +629,10 @@ async def test_a_subscription_that_waits_for_its_suback_is_not_taken_for_one_tha
     assert "late" in cluster.nodes[1].broker.sessions["c"].subscriptions
 
 
-@pytest.mark.parametrize("cluster", [2], indirect=True)
+@nodes(2)
 async def test_of_two_copies_that_are_met_at_once_the_one_changed_last_is_followed(sim, cluster, monkeypatch):
     """The earlier one is told while the later one's routes are still on their way."""
-    await cluster.start()
-    await cluster.settled()
-    client = await cluster.client(1, "c", **LASTS)
+    client = await cluster.client(1, "c", **SESSION)
     await client.subscribe("own", qos=1)
     successors = cluster.nodes[1].broker.takeovers.successors
     session = cluster.nodes[1].broker.sessions["c"]
@@ -772,16 +652,15 @@ async def test_of_two_copies_that_are_met_at_once_the_one_changed_last_is_follow
     assert list(session.subscriptions) == ["later"]
 
 
+@nodes(2, start=False)
 @pytest.mark.parametrize("disc", [True, False])
-@pytest.mark.parametrize("cluster", [2], indirect=True)
 async def test_what_is_recorded_is_delivered_once_though_its_session_moves(sim, cluster, disc, tmp_path):
     """In flight on one node and acknowledged on the other, or queued on one and delivered by the other."""
     cluster.discs = tmp_path if disc else None
     await cluster.start()
     await cluster.settled()
     recordings = {number: Recording(cluster.nodes[number]) for number in (1, 2)}
-    old = await cluster.client(1, "c", session_expiry=3000)
-    await old.subscribe("t", qos=1)
+    old = await session(cluster, 1, "c", "t", qos=1)
     speaker = await cluster.client(2)
     old.data_received = lambda data: None
     for payload in (b"0", b"1", b"2"):
@@ -792,7 +671,7 @@ async def test_what_is_recorded_is_delivered_once_though_its_session_moves(sim, 
     for payload, expiry in ((b"3", None), (b"4", 500), (b"5", None)):
         await speaker.publish("t", payload, qos=1, expiry=expiry)
     await asyncio.sleep(1)
-    new = await cluster.client(2, "c", clean_start=False, session_expiry=3000)
+    new = await cluster.client(2, "c", **SESSION)
     await asyncio.sleep(1)
     assert new.payloads() == [b"%d" % number for number in range(6)]
     sent = recordings[2].messages("published")
@@ -808,23 +687,12 @@ async def test_what_is_recorded_is_delivered_once_though_its_session_moves(sim, 
     assert not any(recording.told("dropped") for recording in recordings.values())
 
 
-@seeds(2)
-@pytest.mark.parametrize("cluster", [2], indirect=True)
-async def test_a_session_moves_whole_from_a_node_whose_disc_is_full(sim, cluster, tmp_path):
-    cluster.discs = tmp_path
-    await cluster.start()
-    await cluster.settled()
-    options = {"session_expiry": 300, "clean_start": False}
-    first = await cluster.client(1, "moves", **options)
-    await first.subscribe("t", qos=2)
+@nodes(2, seeds=2, discs=True)
+async def test_a_session_moves_whole_from_a_node_whose_disc_is_full(sim, cluster):
+    first = await session(cluster, 1, "moves", "t", qos=2)
     await first.disconnect()
-    filler, speaker = await cluster.client(1, "filler"), await cluster.client(2, "speaker")
-    store = cluster.nodes[1].store
-    disc = store._disc.file
-    disc.limit_pages(disc.pages())
-    while store.queue.failed is None:
-        await filler.publish("fill", b"x" * 60_000, retain=True)
-        await asyncio.sleep(1)
+    speaker = await cluster.client(2, "speaker")
+    disc = await fill_disc(cluster, 1)
     sent = [b"%d" % number for number in range(30)]
 
     async def publish():
@@ -836,8 +704,7 @@ async def test_a_session_moves_whole_from_a_node_whose_disc_is_full(sim, cluster
     publishing = asyncio.create_task(publish())
     await asyncio.sleep(0.5)
     async with asyncio.timeout(5):
-        moved = await cluster.client(2, "moves", **options)
-    assert moved.session_present
+        moved = await resumed(cluster, 2, "moves")
     await publishing
     await asyncio.sleep(2)
     assert moved.payloads() == sent
@@ -849,15 +716,10 @@ async def test_a_session_moves_whole_from_a_node_whose_disc_is_full(sim, cluster
     assert "moves" not in cluster.nodes[1].broker.sessions
 
 
-@seeds(2)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=2)
 async def test_nothing_is_lost_where_a_mark_reaches_one_side_of_a_move_alone(sim, cluster, monkeypatch):
     """As where the link to the other had just been made again."""
-    await cluster.start()
-    await cluster.settled()
-    options = {"session_expiry": 300, "clean_start": False}
-    first = await cluster.client(2, "moves", **options)
-    await first.subscribe("t/#", qos=2)
+    first = await session(cluster, 2, "moves", "t/#", qos=2)
     flows = [Flow(await cluster.client(1), f"t/{qos}", qos=qos, pause=0.02).start() for qos in (1, 2)]
     await asyncio.sleep(1)
     first.drop()
@@ -865,11 +727,9 @@ async def test_nothing_is_lost_where_a_mark_reaches_one_side_of_a_move_alone(sim
     source = {name: way for name, way in router.forwarders().items() if name == cluster.nodes[2].name}
     with monkeypatch.context() as patch:
         patch.setattr(router, "forwarders", lambda: source)
-        moved = await cluster.client(3, "moves", **options)
-    assert moved.session_present
+        moved = await resumed(cluster, 3, "moves")
     await asyncio.sleep(1)
-    for flow in flows:
-        await flow.stop()
+    await stop(flows)
     await asyncio.sleep(3)
     got = {*first.payloads(), *moved.payloads()}
     assert not [payload for flow in flows for payload in flow.acknowledged if payload not in got]
@@ -877,18 +737,13 @@ async def test_nothing_is_lost_where_a_mark_reaches_one_side_of_a_move_alone(sim
     assert all(in_order(moved, flow.topic) for flow in flows)
 
 
-@seeds(4)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=4)
 async def test_a_node_that_is_away_for_one_side_of_a_move_alone_marks_once_it_is_back(
     sim, cluster, monkeypatch
 ):
     """Without its mark the session goes on listening where it was, and is served again with what it has."""
-    await cluster.start()
-    await cluster.settled()
     here, there = cluster.nodes[2].distribution, cluster.nodes[3].distribution
-    options = {"session_expiry": 300, "clean_start": False}
-    first = await cluster.client(2, "moves", **options)
-    await first.subscribe("t", qos=2)
+    first = await session(cluster, 2, "moves", "t", qos=2)
     speaker = await cluster.client(1)
     await cluster.settled()
     first.drop()
@@ -898,7 +753,7 @@ async def test_a_node_that_is_away_for_one_side_of_a_move_alone_marks_once_it_is
         cluster.freeze(1)
         await asyncio.sleep(5)
         assert (len(here.nodes()), len(there.nodes())) == (2, 1)
-        moving = asyncio.create_task(cluster.client(3, "moves", **options))
+        moving = asyncio.create_task(cluster.client(3, "moves", **SESSION))
         await asyncio.sleep(0.1)
         cluster.thaw(1)
         moved = await moving
@@ -907,11 +762,10 @@ async def test_a_node_that_is_away_for_one_side_of_a_move_alone_marks_once_it_is
     await asyncio.sleep(1)
     publishing = asyncio.create_task(speaker.publish("t", b"once", qos=2))
     async with asyncio.timeout(5):
-        while not moved.messages:  # noqa: ASYNC110 - at once, before the other nodes hear of it
-            await asyncio.sleep(0.001)
+        await until(lambda: moved.messages, pause=0.001)
     cluster.freeze(3)
     moved.drop()
-    again = await cluster.client(2, "moves", timeout=40, **options)
+    again = await cluster.client(2, "moves", **SESSION, timeout=40)
     await asyncio.sleep(5)
     cluster.thaw(3)
     await publishing

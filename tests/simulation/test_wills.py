@@ -8,7 +8,9 @@ import pytest
 from gossamer.config import Endpoint
 from gossamer.mqtt.codec.packets import Will
 from gossamer.mqtt.codec.properties import Properties
-from gossamer.testing import seeds
+
+from .clusters import nodes
+from .flows import SESSION
 
 ALL = (1, 2, 3)
 
@@ -35,21 +37,18 @@ def payloads(watching):
     return [watcher.payloads() for watcher in watching]
 
 
-@seeds(3)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=3)
 @pytest.mark.parametrize("seconds", [12, 80])
 async def test_a_delayed_will_is_void_at_a_node_that_slept_while_its_client_came_and_went(
     sim, cluster, seconds
 ):
-    await cluster.start()
-    await cluster.settled()
     watching = await watchers(cluster)
     await mortal(cluster, 2, delay=8)
     await asyncio.sleep(1)
     cluster.freeze(2)
     # Until it is taken for dead, and is not asked for the session: that would be the first that it reads.
     await asyncio.sleep(5)
-    back = await cluster.client(3, "mortal", clean_start=False, session_expiry=300)
+    back = await cluster.client(3, "mortal", **SESSION)
     await back.disconnect()
     await asyncio.sleep(seconds - 5)
     cluster.thaw(2)
@@ -58,13 +57,10 @@ async def test_a_delayed_will_is_void_at_a_node_that_slept_while_its_client_came
     assert payloads(watching) == [[], [], []]
 
 
-@seeds(2)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, seeds=2)
 @pytest.mark.parametrize("alone", [1, 3])
 async def test_a_delayed_will_of_a_session_that_a_cut_leaves_with_two_nodes_comes_once(sim, cluster, alone):
     """The session moves from 3 to 1, has just come there, and 3 is not told so before the cut ends."""
-    await cluster.start()
-    await cluster.settled()
     watching = await watchers(cluster)
     broker = cluster.nodes[1].broker
     revive = broker.table.revive
@@ -83,15 +79,11 @@ async def test_a_delayed_will_of_a_session_that_a_cut_leaves_with_two_nodes_come
     assert payloads(watching) == [[b"gone"]] * 3
 
 
-@seeds(1)
-@pytest.mark.parametrize("cluster", [3], indirect=True)
+@nodes(3, discs=True)
 @pytest.mark.parametrize("dies", [True, False])
 @pytest.mark.parametrize("stops", [True, False])
-async def test_a_node_that_leaves_publishes_no_will_of_the_others(sim, cluster, tmp_path, dies, stops):
+async def test_a_node_that_leaves_publishes_no_will_of_the_others(sim, cluster, dies, stops):
     """Neither one that counts down at a node that stays, nor one that it held for a node that is silent."""
-    cluster.discs = tmp_path
-    await cluster.start()
-    await cluster.settled()
     watching = await watchers(cluster)
     await mortal(cluster, 3, delay=20)
     if dies:
@@ -108,7 +100,7 @@ async def test_a_node_that_leaves_publishes_no_will_of_the_others(sim, cluster, 
     await cluster.nodes[1].view.join([Endpoint(host="10.0.0.2", port=7946)])
     await asyncio.sleep(60)
     if stops:
-        watching[0] = await cluster.client(1, "watcher1", clean_start=False, session_expiry=3000)
+        watching[0] = await cluster.client(1, "watcher1", **SESSION)
         await asyncio.sleep(5)
     # What was published while its node was no member is not for the other.
     assert payloads(watching[:2]) == [[], [b"gone"]]
