@@ -15,11 +15,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import httpx
-import paho.mqtt.client as paho
 import psutil
 import pytest
 
+from real.clients import Mqtt
 from real.harness import Cluster, eventually
 
 pytest.importorskip("pyarrow")
@@ -27,47 +26,20 @@ pytest.importorskip("pyarrow")
 TOPIC = "truth/of/all"
 
 
-class Counting:
-    """A client that counts what it gets, by payload."""
+class Counting(Mqtt):
+    """A client that counts what it gets, by payload; it stays away once its connection is lost."""
 
-    def __init__(
-        self, cluster: Cluster, number: int, name: str, qos: int | None = None, port: str = ""
-    ) -> None:
-        self.name = name
-        self.got: Counter[str] = Counter()
-        self.client = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id=name)
-        ready: list[object] = []
-        self.client.on_message = lambda _client, _data, message: self.got.update([message.payload.decode()])
-        self.client.on_connect = lambda *_: ready.append(True)
-        self.client.on_subscribe = lambda *_: ready.append(True)
-        # Who loses its connection stays away: nodes come back on their ports.
-        self.client.reconnect_delay_set(3600, 3600)
-        self.client.connect("127.0.0.1", int(port or cluster.port(number)))
-        self.client.loop_start()
-        eventually(lambda: ready, says="CONNACK")
-        if qos is not None:
-            ready.clear()
-            self.client.subscribe("truth/#", qos=qos)
-            eventually(lambda: ready, says="SUBACK")
-
-    def end(self) -> None:
-        self.client.disconnect()
-        self.client.loop_stop()
-
-
-def gate(cluster: Cluster, number: int, *peers: int) -> None:
-    """Cut node ``number`` off from ``peers``, and from nobody else."""
-    faults = [{"peer": cluster.nodes[peer - 1]["name"], "cut": True} for peer in peers]
-    answer = httpx.put(
-        cluster.api(number) + "/api/v1/drill/faults", json={"faults": faults}, trust_env=False, timeout=30
-    )
-    assert answer.status_code == 200, answer.text
-
-
-def status_of(cluster: Cluster, number: int, other: int) -> str:
-    name = cluster.nodes[other - 1]["name"]
-    members = cluster.get(number, "/api/v1/members")
-    return next(str(m["status"]) for m in members if m["name"] == name)
+    def __init__(self, port: str, name: str, *filters: str, qos: int = 1) -> None:
+        self.counts: Counter[str] = Counter()
+        # Nodes come back on their ports.
+        super().__init__(
+            port,
+            name,
+            *filters,
+            qos=qos,
+            come_back=3600,
+            take=lambda m: self.counts.update([m.payload.decode()]),
+        )
 
 
 @dataclass
@@ -87,20 +59,12 @@ class Story:
 
 def kill(cluster: Cluster, number: int) -> int:
     """``kill -9`` of a node and of all its processes, the one that writes the recording among them."""
-    name = cluster.nodes[number - 1]["name"]
-    process = next(int(m["pid"]) for m in cluster.get(1, "/api/v1/members") if m["name"] == name)
+    process = int(cluster.member(number)["pid"])
     family = [psutil.Process(process), *psutil.Process(process).children(recursive=True)]
     assert any("gossamer.audit.writer" in one.cmdline() for one in family[1:]), "no writer"
     for one in family:
         one.kill()
     return process
-
-
-def port_of_next_life(cluster: Cluster, number: int, killed: int) -> str:
-    name = cluster.nodes[number - 1]["name"]
-    (found,) = (m for m in cluster.get(1, "/api/v1/members") if m["name"] == name)
-    back = found["status"] == "online" and found["pid"] != killed and "mqtt" in found["services"]
-    return str(found["ports"]["mqtt"]) if back else ""
 
 
 @pytest.fixture(scope="module")
@@ -115,12 +79,12 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
         patch.setenv("GOSSAMER_AUDIT__ROTATE_AFTER", "5s")
         with Cluster(directory) as cluster:
             subscribers = [
-                Counting(cluster, 1, "s1", qos=1),
-                Counting(cluster, 2, "s2", qos=0),
-                Counting(cluster, 3, "s3", qos=0),
-                Counting(cluster, 3, "s3again", qos=1),
+                Counting(cluster.port(1), "s1", "truth/#", qos=1),
+                Counting(cluster.port(2), "s2", "truth/#", qos=0),
+                Counting(cluster.port(3), "s3", "truth/#", qos=0),
+                Counting(cluster.port(3), "s3again", "truth/#", qos=1),
             ]
-            speakers = [Counting(cluster, 1, "p1"), Counting(cluster, 2, "p2")]
+            speakers = [Counting(cluster.port(1), "p1"), Counting(cluster.port(2), "p2")]
             sent: list[str] = []
 
             def speak(count: int, qos: int) -> None:
@@ -134,24 +98,19 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
                     time.sleep(0.005)
 
             def everywhere() -> bool:
-                return all(subscriber.got[sent[-1]] for subscriber in subscribers)
+                return all(subscriber.counts[sent[-1]] for subscriber in subscribers)
 
             # Around a change nothing is owed; what is published now is.
             time.sleep(1.5)
             speak(60, 0)
             speak(40, 1)
             eventually(everywhere, says="before the cut everybody gets everything")
-            for number, peers in ((1, (3,)), (2, (3,)), (3, (1, 2))):
-                gate(cluster, number, *peers)
-            while any(status_of(cluster, *pair) != "offline" for pair in ((1, 3), (2, 3), (3, 1), (3, 2))):
+            cluster.cut((1, 2), (3,))
+            while [cluster.online(number) for number in (1, 2, 3)] != [{1, 2}, {1, 2}, {3}]:
                 speak(20, 0)
             speak(20, 0)
-            for number in (1, 2, 3):
-                gate(cluster, number)
-            for number in (1, 2, 3):
-                eventually(
-                    lambda n=number: len(cluster.get(n, "/ready").get("members", ())) == 3, says="whole again"
-                )
+            cluster.cut()
+            cluster.wait_until_whole()
             eventually(lambda: speak(1, 0) or everywhere(), says="messages cross again")
             eventually(lambda: cluster.get(1, "/api/v1/autoheal/history"), says="the split is healed")
             speak(50, 1)
@@ -164,20 +123,22 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
             told.killed = cluster.nodes[2]["name"]
             killed = kill(cluster, 3)
             eventually(
-                lambda: speak(4, 0) or port_of_next_life(cluster, 3, killed), says="it is back, under load"
+                lambda: speak(4, 0) or cluster.port_of_next_life(3, killed), says="it is back, under load"
             )
             # One of its clients is back, the other one stays away.
-            again = Counting(cluster, 3, "s3", qos=0, port=port_of_next_life(cluster, 3, killed))
+            again = Counting(cluster.port_of_next_life(3, killed), "s3", "truth/#", qos=0)
             time.sleep(1.5)
             speak(40, 1)
-            eventually(lambda: again.got[sent[-1]] and subscribers[0].got[sent[-1]], says="the rest comes")
+            eventually(
+                lambda: again.counts[sent[-1]] and subscribers[0].counts[sent[-1]], says="the rest comes"
+            )
             time.sleep(1.5)
             for client in (*subscribers, again, *speakers):
                 client.end()
     # The writers outlive their nodes, to finish what they were given.
     eventually(lambda: not list(recording.glob(".journals/*/*.journal")), says="finished files")
-    told.got = {client.name: client.got for client in subscribers}
-    told.got["s3"] = subscribers[2].got + again.got
+    told.got = {client.name: client.counts for client in subscribers}
+    told.got["s3"] = subscribers[2].counts + again.counts
     return told
 
 

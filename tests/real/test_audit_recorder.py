@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import paho.mqtt.client as paho
 import psutil
 import pytest
 
 from gossamer.mqtt import encode
 from gossamer.mqtt.codec import packets as p
+from real.clients import Mqtt
 from real.harness import Cluster, eventually, run
 
 pq = pytest.importorskip("pyarrow.parquet")
@@ -53,32 +53,23 @@ class Speaker:
     """Sends as fast as a socket takes it, each message of a turn to a topic of its own; hears of the end."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.heard: list[str] = []
         self.socket = socket.create_connection(("127.0.0.1", int(cluster.port(1))), timeout=120)
         self.socket.sendall(encode(p.Connect(client_id="speaker"), p.V4))
         assert self.socket.recv(4)[0] == 0x20
-        self.listener = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id="listener")
-        ready: list[object] = []
-        self.listener.on_subscribe = lambda *_: ready.append(True)
-        self.listener.on_message = lambda _client, _data, m: self.heard.append(m.payload.decode())
-        self.listener.connect("127.0.0.1", int(cluster.port(1)))
-        self.listener.subscribe("over", qos=0)
-        self.listener.loop_start()
-        eventually(lambda: ready, says="SUBACK")
+        self.listener = Mqtt(cluster.port(1), "listener", "over", qos=0)
 
     def say(self, turns: int) -> None:
         """So many messages to every topic, until the node has taken all of them."""
         turn = b"".join(encode(p.Publish(topic=f"t/{n}".encode(), payload=b"x"), p.V4) for n in range(TOPICS))
         for _ in range(turns):
             self.socket.sendall(turn)
-        end = str(len(self.heard))
+        end = str(len(self.listener.got))
         self.socket.sendall(encode(p.Publish(topic=b"over", payload=end.encode()), p.V4))
-        eventually(lambda: end in self.heard, seconds=120, says="the node serves")
+        eventually(lambda: end in self.listener.payloads, seconds=120, says="the node serves")
 
     def leave(self) -> None:
         self.socket.close()
-        self.listener.disconnect()
-        self.listener.loop_stop()
+        self.listener.end()
 
 
 def test_recording_is_switched_set_and_shown_while_the_node_runs(node: Cluster) -> None:

@@ -6,12 +6,10 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import paho.mqtt.client as paho
 import pytest
 
+from real.clients import Mqtt
 from real.harness import Cluster, eventually, run
-from real.test_faults import online, order
-from real.test_kept import connect, leave
 
 
 @pytest.fixture(scope="module")
@@ -32,20 +30,15 @@ def ask(cluster: Cluster, number: int, *words: str) -> Any:
 
 
 def keep(port: str, payload: str) -> None:
-    client = connect(f"keeper of {payload}", port)
-    client.publish("both/sides", payload, qos=1, retain=True).wait_for_publish(30)
-    leave(client)
+    with Mqtt(port, f"keeper of {payload}") as client:
+        client.publish("both/sides", payload, retain=True)
 
 
 def kept(port: str) -> list[str]:
     """What is retained there."""
-    got: list[str] = []
-    client = connect("reader", port)
-    client.on_message = lambda _client, _data, message: got.append(message.payload.decode())
-    client.subscribe("both/sides", qos=1)
-    eventually(lambda: got, says="the retained message")
-    leave(client)
-    return got
+    with Mqtt(port, "reader", "both/sides") as client:
+        eventually(lambda: client.got, says="the retained message")
+        return client.payloads
 
 
 @pytest.mark.timeout(170)
@@ -53,24 +46,16 @@ def test_a_split_seen_healed_and_told_by_the_command(split: Cluster) -> None:
     name = {number: split.nodes[number - 1]["name"] for number in (1, 2, 3)}
     assert ask(split, 2, "history") == {"items": []}
     assert ask(split, 1, "plan", "--dry-run")["split"] is False
-    subscribed: list[object] = []
-    sleeper = connect("sleeper", split.port(3), clean=False)
-    sleeper.on_subscribe = lambda *_: subscribed.append(True)
-    sleeper.subscribe("across", qos=1)
-    eventually(lambda: subscribed, says="SUBACK")
-    leave(sleeper)
+    Mqtt(split.port(3), "sleeper", "across", clean=False).end()
 
-    for number, peers in ((1, (3,)), (2, (3,)), (3, (1, 2))):
-        order(split, number, *peers)
-    eventually(lambda: online(split, 1) == online(split, 2) == {1, 2}, says="two see each other")
-    eventually(lambda: online(split, 3) == {3}, says="the third is alone")
+    split.cut((1, 2), (3,))
+    eventually(lambda: split.online(1) == split.online(2) == {1, 2}, says="two see each other")
+    eventually(lambda: split.online(3) == {3}, says="the third is alone")
     keep(split.port(1), "of two")
-    speaker = connect("speaker", split.port(1))
-    speaker.publish("across", "kept", qos=1).wait_for_publish(30)
-    leave(speaker)
+    with Mqtt(split.port(1), "speaker") as speaker:
+        speaker.publish("across", "kept")
     keep(split.port(3), "of one")
-    for number in (1, 2, 3):
-        order(split, number)
+    split.cut()
 
     [episode] = eventually(lambda: ask(split, 3, "history")["items"], says="healed")
     assert sorted(episode["survivors"]) == [name[1], name[2]]
@@ -81,13 +66,8 @@ def test_a_split_seen_healed_and_told_by_the_command(split: Cluster) -> None:
     )
     assert status["leader"] in name.values()
 
-    got: list[bytes] = []
-    sleeper = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id="sleeper", clean_session=False)
-    sleeper.on_message = lambda _client, _data, message: got.append(message.payload)
-    sleeper.connect("127.0.0.1", int(split.port(3)))
-    sleeper.loop_start()
-    eventually(lambda: got == [b"kept"], says="what was kept for the session on the other side")
-    leave(sleeper)
+    with Mqtt(split.port(3), "sleeper", clean=False) as sleeper:
+        eventually(lambda: sleeper.payloads == ["kept"], says="what was kept for the session")
 
     # The later of the two stands everywhere; the other is in the quarantine, whoever is asked.
     eventually(lambda: all(kept(split.port(number)) == ["of one"] for number in (1, 2, 3)), says="one of two")

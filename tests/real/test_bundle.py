@@ -6,7 +6,7 @@ import tarfile
 
 import paho.mqtt.client as mqtt
 
-from real.harness import Program, eventually, run
+from real.harness import Node, eventually, run
 
 COOKIE, SECRET, PASSWORD, PAYLOAD = (
     "cookie-k7w2",
@@ -21,36 +21,28 @@ def test_no_secret_of_a_node_gets_into_it(tmp_path):
     made = run("passwd", users, "ada", "--stdin", input=PASSWORD)
     assert made.returncode == 0, made.stderr
     hashed = users.read_text().partition(":")[2].strip()
-    tree = {
-        "node": {"name": "one@127.0.0.1", "data_dir": str(tmp_path / "data"), "cookie": COOKIE},
-        "cluster": {"port": 0, "discovery": "manual"},
-        "distribution": {"port": 0},
-        "mqtt": {
-            "server": {"listeners": [{"port": 0}]},
-            "auth": {"password_file": str(users), "jwt": {"secret": SECRET}},
-        },
-        "api": {"port": 0},
-        "log": {"level": "debug", "format": "json"},
-    }
-    config = tmp_path / "node.yaml"
-    config.write_text(json.dumps(tree))
-    node = Program(tmp_path / "node", "start", "-c", config, "--json")
-    log = node.err_file
+    node = Node(
+        tmp_path / "node",
+        "one@127.0.0.1",
+        node={"cookie": COOKIE},
+        cluster={"discovery": "manual"},
+        mqtt={"auth": {"password_file": str(users), "jwt": {"secret": SECRET}}},
+        log={"level": "debug", "format": "json"},
+    )
     try:
-        ports = node.wait_for_ready()["ports"]
-        api = f"http://127.0.0.1:{ports['api']}"
+        api = node.api
         token = json.loads(
             run("tokens", "create", "helper", "--role", "admin", "--json", "--api", api).stdout
         )["token"]
         environ = {**os.environ, "GOSSAMER_TOKEN": token}
         client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, "meter-1")
         client.username_pw_set("ada", PASSWORD)
-        client.connect("127.0.0.1", ports["mqtt"])
+        client.connect("127.0.0.1", node.ports["mqtt"])
         client.loop_start()
         client.publish("plant/1", PAYLOAD, qos=1, retain=True).wait_for_publish(30)
         client.loop_stop()
         client.disconnect()
-        eventually(lambda: "client_gone" in log.read_text())
+        eventually(lambda: "client_gone" in node.err)
         bundle = tmp_path / "bundle.tar.gz"
         done = run("support-bundle", bundle, "--clients", "--api", api, env=environ)
         assert done.returncode == 0, done.stderr

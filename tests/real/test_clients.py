@@ -1,14 +1,12 @@
 """The clients people have, across the nodes of a real cluster."""
 
 import asyncio
-import os
-import signal
 import subprocess
 
 import aiomqtt
-import paho.mqtt.client as paho
 import pytest
 
+from real.clients import Mqtt
 from real.harness import Cluster, eventually
 
 VERSIONS = ["311", "5"]
@@ -51,36 +49,18 @@ def test_nothing_is_lost_or_doubled_while_a_third_node_is_killed_and_restarted(c
     """QoS 1 by paho from node 1 to node 2; node 3 gets kill -9 in the middle and comes back."""
     count = 5000
     got: list[int] = []
-    listener = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id="listener")
-    subscribed: list[object] = []
-    listener.on_subscribe = lambda *_: subscribed.append(True)
-    listener.on_message = lambda _client, _data, message: got.append(int(message.payload))
-    listener.connect("127.0.0.1", int(cluster.port(2)))
-    listener.loop_start()
-    listener.subscribe("flow/one", qos=1)
-    eventually(lambda: subscribed, says="SUBACK")
-    speaker = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id="speaker")
-    speaker.max_queued_messages_set(0)
-    speaker.connect("127.0.0.1", int(cluster.port(1)))
-    speaker.loop_start()
-    try:
+    with (
+        Mqtt(cluster.port(2), "listener", "flow/one", take=lambda m: got.append(int(m.payload))),
+        Mqtt(cluster.port(1), "speaker") as speaker,
+    ):
         sent = []
         for number in range(count):
-            sent.append(speaker.publish("flow/one", str(number), qos=1))
+            sent.append(speaker.client.publish("flow/one", str(number), qos=1))
             if number == count // 3:
                 eventually(lambda: len(got) > 10, says="the flow runs")
-                os.kill(next(m["pid"] for m in cluster.get(1, "/api/v1/members") if third(m)), signal.SIGKILL)
+                cluster.kill(3)
         for message in sent:
             message.wait_for_publish(60)
         eventually(lambda: len(got) >= count, says="everything arrives")
-        eventually(lambda: len(cluster.get(1, "/ready").get("members", ())) == 3, says="the third is back")
-    finally:
-        for client in (speaker, listener):
-            client.disconnect()
-            client.loop_stop()
+        cluster.wait_until_whole()
     assert got == list(range(count))
-
-
-def third(member: dict[str, object]) -> bool:
-    """Is this the member that dies?"""
-    return str(member["name"]).startswith("node3@")

@@ -1,18 +1,15 @@
 """The examples of docs/deploy run: each container a process, an address of loopback in place of its own."""
 
-import asyncio
 import os
 import random
-import subprocess
-import threading
 
 import httpx
-import pytest
 import yaml
 from discovery.deployments import DEPLOY, compose, environment
 from discovery.names import NameServer
 
-from real.harness import Program, eventually
+from real.clients import assert_crosses
+from real.harness import InThread, Program, ask, eventually
 
 
 class Network:
@@ -51,7 +48,7 @@ class Container(Program):
     def ready(self):
         """What the health check asks."""
         try:
-            return httpx.get(f"http://{self.address}:8091/ready", trust_env=False, timeout=10).json()
+            return ask(f"http://{self.address}:8091/ready")
         except httpx.TransportError:
             assert self.process.poll() is None, self.err
             return {"ready": False}
@@ -68,13 +65,8 @@ def meet(containers):
             says="one cluster of all containers",
         )
         first, last = containers[0].address, containers[-1].address
-        wait = ["mosquitto_sub", "-h", last, "-t", "a/b", "-q", "1", "-C", "1", "-W", "30"]
-        with subprocess.Popen(wait, stdout=subprocess.PIPE, text=True) as subscriber:
-            topics = f"http://{first}:8091/api/v1/topics"
-            eventually(lambda: httpx.get(topics, trust_env=False).json()["items"])
-            publish = ["mosquitto_pub", "-h", first, "-t", "a/b", "-q", "1", "-m", "hello"]
-            subprocess.run(publish, check=True, timeout=30)
-            assert subscriber.communicate(timeout=30)[0] == "hello\n"
+        topics = f"http://{first}:8091/api/v1/topics"
+        assert_crosses(("-h", last), ("-h", first), "a/b", "a/b", lambda: ask(topics)["items"])
     finally:
         for container in containers:
             container.process.terminate()
@@ -87,41 +79,17 @@ def test_the_example_of_static_becomes_one_cluster(tmp_path):
     services = compose("static")["services"]
     for service in services.values():
         network.address(service["hostname"])
-    meet(
-        [
-            Container(tmp_path, "static", service, service["hostname"], network)
-            for service in services.values()
-        ]
-    )
+    meet([Container(tmp_path, "static", one, one["hostname"], network) for one in services.values()])
 
 
-@pytest.fixture
-def dns():
-    """A name server in a loop of its own, as Docker runs one beside its containers."""
-    server, up, over = NameServer(), threading.Event(), asyncio.Event()
-
-    async def serve():
-        nonlocal loop
-        loop = asyncio.get_running_loop()
-        async with server:
-            up.set()
-            await over.wait()
-
-    loop = None
-    thread = threading.Thread(target=lambda: asyncio.run(serve()))
-    thread.start()
-    assert up.wait(10)
-    yield server
-    loop.call_soon_threadsafe(over.set)
-    thread.join(10)
-
-
-def test_the_example_of_dns_becomes_one_cluster(tmp_path, dns):
+def test_the_example_of_dns_becomes_one_cluster(tmp_path):
+    """A name server answers beside the containers, as Docker's does."""
     network = Network()
     ((name, service),) = compose("dns")["services"].items()
     hosts = [f"3f2a9c0d1e4{number}" for number in range(service["deploy"]["replicas"])]
-    dns.zone[name, "A"] = (600, [network.address(host) for host in hosts])
-    # In a container, /etc/resolv.conf names Docker's server.
-    nameserver = {"GOSSAMER_CLUSTER__DISCOVERY__DNS__NAMESERVERS": f"127.0.0.1:{dns.port}"}
-    meet([Container(tmp_path, "dns", service, host, network, **nameserver) for host in hosts])
+    with InThread(dns := NameServer()):
+        dns.zone[name, "A"] = (600, [network.address(host) for host in hosts])
+        # In a container, /etc/resolv.conf names Docker's server.
+        nameserver = {"GOSSAMER_CLUSTER__DISCOVERY__DNS__NAMESERVERS": f"127.0.0.1:{dns.port}"}
+        meet([Container(tmp_path, "dns", service, host, network, **nameserver) for host in hosts])
     assert (name, "A") in dns.asked

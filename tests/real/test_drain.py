@@ -8,25 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from gossamer.mqtt.client import MqttClient
-from gossamer.network import SystemNetwork
+from real.clients import enter
 from real.harness import Cluster, run
-
-
-async def enter(port: int, name: str, *, clean: bool = False) -> MqttClient:
-    address = ("127.0.0.1", port)
-    return await MqttClient.connect(
-        SystemNetwork(), address, name, clean_start=clean, session_expiry=600, timeout=60
-    )
 
 
 @pytest.mark.timeout(200)
 async def test_a_node_is_drained_and_leaves(tmp_path: Path) -> None:
     cluster = await asyncio.to_thread(Cluster(tmp_path, nodes=2).__enter__)
     try:
-        first, second = (int(cluster.port(number)) for number in (1, 2))
-        here = await enter(first, "here", clean=True)
-        away = await enter(first, "away", clean=True)
+        first, second = cluster.port(1), cluster.port(2)
+        here = await enter(first, "here")
+        away = await enter(first, "away")
         for client in (here, away):
             await client.subscribe("t", qos=1)
         await away.disconnect()

@@ -3,11 +3,10 @@
 import signal
 from pathlib import Path
 
-import psutil
 import pytest
 
 from gossamer.cli import ExitCode
-from real.harness import Program, eventually
+from real.harness import Program, alive, eventually
 
 
 def begun(tmp_path: Path, until: str) -> Program:
@@ -18,10 +17,6 @@ def begun(tmp_path: Path, until: str) -> Program:
     eventually(lambda: until in drill.out or drill.process.poll() is not None, says=until)
     assert drill.process.poll() is None, drill.err
     return drill
-
-
-def gone(family: list[psutil.Process]) -> bool:
-    return not [p for p in family if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
 
 
 @pytest.mark.parametrize(
@@ -44,9 +39,9 @@ def test_a_drill_that_is_ended_leaves_nothing(tmp_path: Path, number: int, until
     else:
         assert code == ExitCode.UNAVAILABLE
         assert "interrupted" in drill.err
-        assert gone(family)
+        assert not alive(family)
         assert not directory.exists()
-    eventually(lambda: gone(family), seconds=30, says="all processes are gone")
+    eventually(lambda: not alive(family), seconds=30, says="all processes are gone")
     eventually(lambda: not list((tmp_path / "made").iterdir()), seconds=30, says="the directory is gone")
 
 

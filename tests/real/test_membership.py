@@ -1,6 +1,5 @@
 """Join, leave and force-leave, by command and by HTTP, with real processes of strategy manual."""
 
-import json
 import signal
 
 import httpx
@@ -8,34 +7,18 @@ import pytest
 from cli.conftest import run as run
 
 from gossamer.cli import ExitCode
-from real.harness import Program, eventually
+from real.harness import Node, eventually
 
 COOKIE = "membership-cookie"
 
 
-class Node(Program):
-    """``gossamer start`` with a configuration of its own."""
+class Member(Node):
+    """A node that is told to join and leave, by command and over HTTP."""
 
     def __init__(self, directory, name, run):
         self.run = run
-        self.directory = directory / name
-        self.directory.mkdir(parents=True, exist_ok=True)
-        self.name = f"{name}@127.0.0.1"
-        tree = {
-            "node": {"name": self.name, "data_dir": str(self.directory / "data"), "cookie": COOKIE},
-            "cluster": {"port": 0, "discovery": "manual"},
-            "distribution": {"port": 0},
-            "mqtt": {"server": {"listeners": [{"port": 0}]}},
-            "api": {"port": 0},
-        }
-        config = self.directory / "node.yaml"
-        config.write_text(json.dumps(tree))
-        super().__init__(self.directory, "start", "-c", config, "--json")
-        self.ports = {}
-
-    @property
-    def api(self):
-        return f"http://127.0.0.1:{self.ports['api']}"
+        name = f"{name}@127.0.0.1"
+        super().__init__(directory / name, name, node={"cookie": COOKIE}, cluster={"discovery": "manual"})
 
     @property
     def gossip(self):
@@ -48,8 +31,7 @@ class Node(Program):
         return httpx.post(f"{self.api}/api/v1/cluster/{order}", json=body, trust_env=False, timeout=30)
 
     def status_of(self):
-        members = httpx.get(f"{self.api}/api/v1/members", trust_env=False, timeout=10).json()
-        return {row["name"]: row["status"] for row in members}
+        return {row["name"]: row["status"] for row in self.get("/api/v1/members")}
 
     def online(self):
         """The others that it sees, and itself unless it has left."""
@@ -67,17 +49,15 @@ class Node(Program):
 
 @pytest.fixture
 def nodes(tmp_path, run):
-    started = [Node(tmp_path, name, run) for name in ("one", "two")]
+    started = [Member(tmp_path, name, run) for name in ("one", "two")]
     try:
-        for node in started:
-            node.ports = node.wait_for_ready()["ports"]
         yield started
     finally:
         for node in started:
             node.end()
 
 
-def whole(*nodes):
+def joined(*nodes):
     names = {node.name for node in nodes}
     return lambda: all(node.online() == names for node in nodes)
 
@@ -106,7 +86,7 @@ def test_join_leave_and_force_leave_by_hand_each_with_its_exact_errors(nodes):
     assert one.online() == {one.name}
 
     assert two.cluster_command("join", one.gossip).code == ExitCode.DONE
-    eventually(whole(one, two))
+    eventually(joined(one, two))
     two.refuses("join", "already in this cluster; nothing to join", one.gossip, endpoints=[one.gossip])
     one.refuses("force-leave", "one@127.0.0.1: is this node; use leave", one.name, name=one.name)
     one.refuses("force-leave", "two@127.0.0.1: is alive; run leave on that node", two.name, name=two.name)
@@ -118,7 +98,7 @@ def test_join_leave_and_force_leave_by_hand_each_with_its_exact_errors(nodes):
     two.refuses("leave", "two@127.0.0.1: is alone, there is no cluster to leave")
     # A name is as good as an address.
     assert two.cluster_command("join", one.gossip.replace("127.0.0.1", "localhost")).code == ExitCode.DONE
-    eventually(whole(one, two))
+    eventually(joined(one, two))
 
     two.end(signal.SIGKILL)
     eventually(lambda: one.status_of()[two.name] == "offline")

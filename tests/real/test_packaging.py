@@ -16,7 +16,8 @@ import httpx
 import pytest
 
 from gossamer import __version__
-from real.harness import Cluster, eventually
+from real.clients import assert_crosses
+from real.harness import Cluster
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "gossamer"
@@ -112,12 +113,8 @@ def serves(environment, directory, *, nodes=2):
         assert page.content == (PACKAGE / "api" / "console" / "index.html").read_bytes()
         for name in re.findall(r'(?:src|href)="(/[^"]+)"', page.text):
             assert httpx.get(cluster.api(nodes) + name, trust_env=False, timeout=30).status_code == 200
-        wait = ["mosquitto_sub", "-p", cluster.port(nodes), "-t", "a/+", "-q", "1", "-C", "1", "-W", "30"]
-        with subprocess.Popen(wait, stdout=subprocess.PIPE, text=True) as subscriber:
-            eventually(lambda: cluster.get(1, "/api/v1/topics")["items"])
-            publish = ["mosquitto_pub", "-p", cluster.port(1), "-t", "a/b", "-q", "1", "-m", "hello"]
-            subprocess.run(publish, check=True, timeout=30)
-            assert subscriber.communicate(timeout=40)[0] == "hello\n"
+        ports = (("-p", cluster.port(nodes)), ("-p", cluster.port(1)))
+        assert_crosses(*ports, "a/+", "a/b", lambda: cluster.get(1, "/api/v1/topics")["items"])
         assert cluster.end() == 0, cluster.err
 
 

@@ -12,35 +12,31 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-import paho.mqtt.client as paho
 import pytest
 from msgspec import structs
 
 from gossamer.mqtt import Framer, decode, encode
 from gossamer.mqtt.codec import packets as p
-from real.harness import Program, run
+from real.clients import Mqtt
+from real.harness import Node, run
 
 KILLS = 2
 
 
-def start(directory: Path, port: int, *, api: bool = False) -> tuple[Program, int]:
-    tree = {
-        "node": {"name": "solo@127.0.0.1", "data_dir": str(directory / "data"), "cookie": "c" * 20},
-        "cluster": {"port": 0, "discovery": {"strategy": "manual"}},
-        "distribution": {"port": 0},
-        "mqtt": {
+def start(directory: Path, port: int, *, api: bool = False) -> tuple[Node, int]:
+    node = Node(
+        directory,
+        node={"cookie": "c" * 20},
+        cluster={"discovery": {"strategy": "manual"}},
+        mqtt={
             "server": {"listeners": [{"port": port}]},
             "auth": {"allow_anonymous": True},
             "limits": {"max_queued": 1_000_000},
         },
-        "api": {"enable": api, "port": 0},
-        "log": {"level": "warning"},
-    }
-    directory.mkdir(exist_ok=True)
-    file = directory / "node.yaml"
-    file.write_text(json.dumps(tree))
-    program = Program(directory, "start", "-c", file, "--json")
-    return program, program.wait_for_ready()["ports"]["mqtt"]
+        api={"enable": api, "port": 0},
+        log={"level": "warning"},
+    )
+    return node, node.ports["mqtt"]
 
 
 class Speaker:
@@ -114,17 +110,11 @@ async def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
     rng = random.Random(seed)
     program, port = await asyncio.to_thread(start, tmp_path, 0)
     got: dict[str, list[int]] = {"t/1": [], "t/2": []}
-    subscribed: list[object] = []
-    listener = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id="listener", clean_session=False)
-    listener.reconnect_delay_set(1, 1)
-    listener.on_subscribe = lambda *_: subscribed.append(True)
-    listener.on_message = lambda _client, _data, m: got[m.topic].append(int(m.payload))
-    listener.connect("127.0.0.1", port)
-    listener.loop_start()
-    listener.subscribe("t/#", qos=2)
+    listener = Mqtt(
+        port, "listener", "t/#", qos=2, clean=False, take=lambda m: got[m.topic].append(int(m.payload))
+    )
     speakers = []
     try:
-        await until(lambda: bool(subscribed), "SUBACK")
         speakers = [Speaker(port, 1), Speaker(port, 2)]
         for _ in range(KILLS):
             before = [s.acknowledged for s in speakers]
@@ -146,8 +136,7 @@ async def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
         for speaker in speakers:
             speaker.task.cancel()
         await asyncio.gather(*(speaker.task for speaker in speakers), return_exceptions=True)
-        listener.disconnect()
-        listener.loop_stop()
+        listener.end()
         await asyncio.to_thread(program.end)
     first, second = speakers
     assert set(got["t/1"]) == set(range(first.sent)), f"seed {seed}"
@@ -159,32 +148,16 @@ async def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
 async def test_a_session_goes_on_from_a_backup_taken_under_load(tmp_path: Path) -> None:
     program, port = await asyncio.to_thread(start, tmp_path / "old", 0, api=True)
     got: list[int] = []
-    present: list[bool] = []
-    subscribed: list[object] = []
-
-    def listen() -> paho.Client:
-        listener = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id="listener", clean_session=False)
-        listener.on_connect = lambda _client, _data, flags, *_: present.append(flags.session_present)
-        listener.on_subscribe = lambda *_: subscribed.append(True)
-        listener.on_message = lambda _client, _data, m: got.append(int(m.payload))
-        listener.connect("127.0.0.1", port)
-        listener.loop_start()
-        return listener
-
-    listener = listen()
     speaker = None
+    listener = Mqtt(port, "listener", "t/#", clean=False)
     try:
-        listener.subscribe("t/#", qos=1)
-        await until(lambda: bool(subscribed), "SUBACK")
-        listener.disconnect()
-        listener.loop_stop()
-        before = len(got)
+        listener.end()
+        before, present = len(listener.got), listener.present
         speaker = Speaker(port, 1)
         await until(lambda: speaker.acknowledged > 300, "messages are queued")
         waiting = {int(packet.payload) for packet in speaker.unsettled.values()}
         promised = set(range(speaker.sent)) - waiting
-        url = f"http://127.0.0.1:{json.loads(program.out)['ports']['api']}"
-        done = await asyncio.to_thread(run, "backup", "--api", url, "--json")
+        done = await asyncio.to_thread(run, "backup", "--api", program.api, "--json")
         assert done.returncode == 0, done.stderr
         made = json.loads(done.stdout)
         after = speaker.acknowledged
@@ -197,15 +170,14 @@ async def test_a_session_goes_on_from_a_backup_taken_under_load(tmp_path: Path) 
         shutil.copy(backup, data / "tables.db")
         speaker.task.cancel()
         program, port = await asyncio.to_thread(start, tmp_path / "new", 0)
-        listener = listen()
+        listener = Mqtt(port, "listener", clean=False, take=lambda m: got.append(int(m.payload)))
         await until(lambda: promised <= set(got), "all that was acknowledged before arrives")
     finally:
         if speaker is not None:
             speaker.task.cancel()
             await asyncio.gather(speaker.task, return_exceptions=True)
-        listener.disconnect()
-        listener.loop_stop()
+        listener.end()
         await asyncio.to_thread(program.end)
-    assert present == [False, True]
+    assert present + listener.present == [False, True]
     assert (before, len(promised) > 300) == (0, True)
     assert got == sorted(set(got))

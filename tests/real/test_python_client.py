@@ -1,18 +1,11 @@
 """Python clients of a real cluster, found by its ``cluster.json``, when their node is killed."""
 
 import asyncio
-import os
-import signal
 from typing import Any
 
 from gossamer import BlockingClient, Client
 from gossamer.supervisor import CallFailed
 from real.harness import Cluster
-
-
-def kill(cluster: Cluster, name: str | None) -> None:
-    """``kill -9`` of the node with this name."""
-    os.kill(next(m["pid"] for m in cluster.get(2, "/api/v1/members") if m["name"] == name), signal.SIGKILL)
 
 
 async def test_clients_survive_kill_9_of_their_node(cluster: Cluster) -> None:
@@ -67,7 +60,7 @@ def use(cluster: Cluster, name: str, killed: asyncio.Event, loop: asyncio.Abstra
         subscription = client.subscribe("blocking/#", qos=1)
         client.publish("blocking/x", "1", qos=1)
         got = [subscription.get(30)]
-        kill(cluster, name)
+        cluster.kill(1, seen_by=2)
         loop.call_soon_threadsafe(killed.set)
         try:
             client.call(("gossip", name), "anything", timeout=30)

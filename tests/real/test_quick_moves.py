@@ -8,30 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from gossamer.mqtt.client import MqttClient
-from gossamer.network import SystemNetwork
+from real.clients import enter
 from real.harness import Cluster
 
 TRIES = 15
 
 
-async def enter(port: int, name: str, *, kept: bool) -> MqttClient:
-    expiry = 300 if kept else 0
-    address = ("127.0.0.1", port)
-    return await MqttClient.connect(
-        SystemNetwork(), address, name, clean_start=not kept, session_expiry=expiry, timeout=60
-    )
-
-
-async def hop(ports: tuple[int, int], name: str, how: str, pause: float, *, kept: bool) -> str:
+async def hop(ports: tuple[str, str], name: str, how: str, pause: float, *, kept: bool) -> str:
     """What is wrong, if anything."""
-    old = await enter(ports[0], name, kept=kept)
+    old = await enter(ports[0], name, clean=not kept)
     if how == "goodbye":
         await old.disconnect()
     elif how == "gone":
         old.drop()
     await asyncio.sleep(pause)
-    new = await enter(ports[1], name, kept=kept)
+    new = await enter(ports[1], name, clean=not kept)
     if how == "stays":
         async with asyncio.timeout(60):
             await old.lost
@@ -49,7 +40,7 @@ async def test_a_client_that_moves_within_milliseconds_is_served_where_it_came_l
     cluster = await asyncio.to_thread(Cluster(tmp_path).__enter__)
     rng = random.Random(1)
     try:
-        one, three = int(cluster.port(1)), int(cluster.port(3))
+        one, three = cluster.port(1), cluster.port(3)
         for ports in ((three, one), (one, three)):
             for how in ("goodbye", "gone", "stays"):
                 for kept in (True, False):

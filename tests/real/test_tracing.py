@@ -1,6 +1,5 @@
 """A real cluster, a real collector: one trace of one message over two nodes, and none of it in the way."""
 
-import threading
 from pathlib import Path
 
 import paho.mqtt.client as paho
@@ -8,6 +7,7 @@ import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
+from real.clients import Mqtt
 from real.harness import Cluster, eventually
 
 pytest.importorskip("opentelemetry.sdk")
@@ -18,34 +18,11 @@ TRACEPARENT = f"00-{TRACE}-00f067aa0ba902b7-01"
 SECOND = 10**9
 
 
-class Client:
-    """MQTT 5, and what it got."""
-
-    def __init__(self, cluster: Cluster, number: int, name: str) -> None:
-        self.got: list[paho.MQTTMessage] = []
-        ready = threading.Event()
-        self.client = paho.Client(paho.CallbackAPIVersion.VERSION2, client_id=name, protocol=paho.MQTTv5)
-        self.client.on_message = lambda _client, _data, message: self.got.append(message)
-        self.client.on_connect = lambda *_: ready.set()
-        self.client.connect("127.0.0.1", int(cluster.port(number)))
-        self.client.loop_start()
-        assert ready.wait(60)
-
-    def subscribe(self, topic: str, qos: int) -> None:
-        done = threading.Event()
-        self.client.on_subscribe = lambda *_: done.set()
-        self.client.subscribe(topic, qos=qos)
-        assert done.wait(60)
-
-    def publish(self, topic: str, qos: int, traceparent: str | None = None) -> None:
-        properties = Properties(PacketTypes.PUBLISH)
-        if traceparent is not None:
-            properties.UserProperty = [("traceparent", traceparent)]
-        self.client.publish(topic, b"hello", qos=qos, properties=properties).wait_for_publish(60)
-
-    def end(self) -> None:
-        self.client.disconnect()
-        self.client.loop_stop()
+def publish(client: Mqtt, topic: str, traceparent: str = "") -> None:
+    properties = Properties(PacketTypes.PUBLISH)
+    if traceparent:
+        properties.UserProperty = [("traceparent", traceparent)]
+    client.publish(topic, "hello", properties=properties)
 
 
 def metric(cluster: Cluster, number: int, name: str, label: str) -> float:
@@ -55,21 +32,8 @@ def metric(cluster: Cluster, number: int, name: str, label: str) -> float:
     return next(float(line.split()[-1]) for line in text.splitlines() if line.startswith(f"{name}{{{label}"))
 
 
-@pytest.fixture
-def clients():
-    made: list[Client] = []
-
-    def make(*arguments) -> Client:
-        made.append(Client(*arguments))
-        return made[-1]
-
-    yield make
-    for client in made:
-        client.end()
-
-
 @pytest.mark.real
-def test_one_message_over_two_nodes_is_one_trace(tmp_path: Path, monkeypatch, clients) -> None:
+def test_one_message_over_two_nodes_is_one_trace(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("GOSSAMER_TRACING__ENABLE", "true")
     monkeypatch.setenv("GOSSAMER_TRACING__SAMPLE", "0")
     monkeypatch.setenv("GOSSAMER_TRACING__HEADERS__X_TOKEN", "not-for-the-log")
@@ -77,12 +41,12 @@ def test_one_message_over_two_nodes_is_one_trace(tmp_path: Path, monkeypatch, cl
         monkeypatch.setenv("GOSSAMER_TRACING__ENDPOINT", collector.endpoint)
         with Cluster(tmp_path) as cluster:
             one, other = (cluster.nodes[number]["name"] for number in (0, 1))
-            subscriber = clients(cluster, 2, "sub")
-            subscriber.subscribe("traced/#", 1)
-            publisher = clients(cluster, 1, "pub")
-            publisher.publish("traced/not", 1)
-            publisher.publish("traced/it", 1, TRACEPARENT)
+            subscriber = Mqtt(cluster.port(2), "sub", "traced/#", version=paho.MQTTv5)
+            with Mqtt(cluster.port(1), "pub", version=paho.MQTTv5) as publisher:
+                publish(publisher, "traced/not")
+                publish(publisher, "traced/it", TRACEPARENT)
             eventually(lambda: len(subscriber.got) == 2, says="both messages")
+            subscriber.end()
 
             def names() -> set[str]:
                 return {f"{span['name']} {span['node']}" for span in collector.spans}
@@ -123,7 +87,7 @@ def test_one_message_over_two_nodes_is_one_trace(tmp_path: Path, monkeypatch, cl
 
 
 @pytest.mark.real
-def test_a_collector_that_is_not_there_harms_nobody(tmp_path: Path, monkeypatch, clients) -> None:
+def test_a_collector_that_is_not_there_harms_nobody(tmp_path: Path, monkeypatch) -> None:
     gone = Collector()
     gone._server.server_close()
     monkeypatch.setenv("GOSSAMER_TRACING__ENABLE", "true")
@@ -131,12 +95,10 @@ def test_a_collector_that_is_not_there_harms_nobody(tmp_path: Path, monkeypatch,
     monkeypatch.setenv("GOSSAMER_TRACING__TIMEOUT", "200ms")
     monkeypatch.setenv("GOSSAMER_TRACING__ENDPOINT", gone.endpoint)
     with Cluster(tmp_path, nodes=1) as cluster:
-        subscriber = clients(cluster, 1, "sub")
-        subscriber.subscribe("a", 1)
-        publisher = clients(cluster, 1, "pub")
-        for _ in range(200):
-            publisher.publish("a", 1)
-        eventually(lambda: len(subscriber.got) == 200, says="all messages")
+        with Mqtt(cluster.port(1), "sub", "a") as subscriber, Mqtt(cluster.port(1), "pub") as publisher:
+            for _ in range(200):
+                publisher.publish("a", "hello")
+            eventually(lambda: len(subscriber.got) == 200, says="all messages")
         eventually(lambda: metric(cluster, 1, "gossamer_tracing_spans_total", 'outcome="failed"') > 0)
         assert cluster.get(1, "/ready")["ready"] is True
         (log,) = cluster.data_dir.rglob("node.log")

@@ -4,13 +4,13 @@ import json
 import os
 import signal
 import socket
-import subprocess
 
 import psutil
 import pytest
 
 from gossamer.cli import ExitCode
-from real.harness import FREE_PORTS, Cluster, Program, eventually, run
+from real.clients import assert_crosses
+from real.harness import FREE_PORTS, Cluster, Node, alive, eventually, node_file, run
 
 
 def is_free(port, kind=socket.SOCK_STREAM):
@@ -47,13 +47,8 @@ class TestReady:
         assert len(locals_) == 3
 
     def test_a_message_crosses_nodes(self, cluster):
-        sub = ["mosquitto_sub", "-p", cluster.port(3), "-t", "a/+/c", "-q", "1", "-C", "1", "-W", "20", "-v"]
-        with subprocess.Popen(sub, stdout=subprocess.PIPE, text=True) as subscriber:
-            eventually(lambda: cluster.get(1, "/api/v1/topics")["items"])
-            pub = ["mosquitto_pub", "-p", cluster.port(1), "-t", "a/b/c", "-q", "1", "-m", "hello"]
-            subprocess.run(pub, check=True, timeout=20)
-            out, _ = subscriber.communicate(timeout=30)
-        assert out == "a/b/c hello\n"
+        ports = (("-p", cluster.port(3)), ("-p", cluster.port(1)))
+        assert_crosses(*ports, "a/+/c", "a/b/c", lambda: cluster.get(1, "/api/v1/topics")["items"])
         eventually(lambda: not cluster.get(1, "/api/v1/topics")["items"], says="the route is gone")
 
     @pytest.mark.parametrize(
@@ -136,34 +131,17 @@ def test_a_killed_launcher_takes_its_nodes_along(tmp_path):
     with Cluster(tmp_path, nodes=2) as cluster:
         family = cluster.family()
         cluster.end(signal.SIGKILL)
-        gone = lambda: not [p for p in family if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]  # noqa: E731
-        eventually(gone, seconds=20, says="all nodes are gone")
+        eventually(lambda: not alive(family), seconds=20, says="all nodes are gone")
 
 
 class TestStart:
     """One node by itself."""
 
-    @staticmethod
-    def config(directory, **changes):
-        tree = {
-            "node": {"name": "solo@127.0.0.1", "data_dir": str(directory / "data")},
-            "cluster": {"port": 0},
-            "distribution": {"port": 0},
-            "mqtt": {"server": {"listeners": [{"port": 0}]}},
-            "api": {"port": 0},
-            **changes,
-        }
-        directory.mkdir(parents=True, exist_ok=True)
-        file = directory / "node.yaml"
-        file.write_text(json.dumps(tree))
-        return file
-
     def test_it_runs_until_told_to_stop(self, tmp_path):
-        node = Program(tmp_path, "start", "-c", self.config(tmp_path), "--json")
+        node = Node(tmp_path)
         try:
-            facts = node.wait_for_ready()
-            assert facts["name"] == "solo@127.0.0.1"
-            assert set(facts["ports"]) >= {"mqtt", "api", "gossip", "distribution"}
+            assert node.wait_for_ready()["name"] == "solo@127.0.0.1"
+            assert set(node.ports) >= {"mqtt", "api", "gossip", "distribution"}
         finally:
             code = node.end()
         assert code == ExitCode.DONE
@@ -183,20 +161,18 @@ class TestStart:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
             text = json.dumps(section).replace('"port": 0', f'"port": {port}')
-            outcome = run("start", "-c", self.config(tmp_path, **json.loads(text)))
+            outcome = run("start", "-c", node_file(tmp_path, **json.loads(text)))
         assert outcome.returncode == ExitCode.UNAVAILABLE
         error = outcome.stderr.splitlines()[-1]
         assert str(port) in error
         assert key in error
 
     def test_a_second_node_with_the_same_name_ends_and_says_why(self, tmp_path):
-        first = Program(tmp_path / "1", "start", "-c", self.config(tmp_path / "1"), "--json")
+        first = Node(tmp_path / "1")
         try:
-            facts = first.wait_for_ready()
-            seeds = {"cluster": {"port": 0, "seed_endpoints": [f"127.0.0.1:{facts['ports']['gossip']}"]}}
-            file = self.config(tmp_path / "2", **seeds)
+            seeds = [f"127.0.0.1:{first.ports['gossip']}"]
             cookie = (tmp_path / "1" / "data" / ".cookie").read_text()
-            second = Program(tmp_path / "2", "start", "-c", file, GOSSAMER_NODE__COOKIE=cookie)
+            second = Node(tmp_path / "2", node={"cookie": cookie}, cluster={"seed_endpoints": seeds})
             try:
                 eventually(lambda: second.process.poll() is not None, seconds=40, says="it has ended")
                 assert "solo@127.0.0.1" in second.err.splitlines()[-1]
@@ -205,16 +181,15 @@ class TestStart:
             finally:
                 second.end()
             # The first one is not affected.
-            assert run("nodes", "--api", f"127.0.0.1:{facts['ports']['api']}").returncode == 0
+            assert run("nodes", "--api", first.api).returncode == 0
         finally:
             first.end()
 
     def test_a_second_node_on_the_same_directory_is_refused(self, tmp_path):
-        file = self.config(tmp_path)
-        first = Program(tmp_path, "start", "-c", file, "--json")
+        first = Node(tmp_path)
         try:
             first.wait_for_ready()
-            outcome = run("start", "-c", file)
+            outcome = run("start", "-c", tmp_path / "node.yaml")
         finally:
             first.end()
         assert outcome.returncode == ExitCode.UNAVAILABLE
