@@ -3,8 +3,6 @@
 import asyncio
 from collections import Counter
 
-from gossamer.errors import GossamerError
-
 SESSION = {"clean_start": False, "session_expiry": 36_000}
 """What a client with a persistent session asks for."""
 
@@ -36,48 +34,6 @@ async def numbered(speaker, topic, count, *, qos=1, first=0):
     return sent
 
 
-class Flow:
-    """One publisher that numbers its messages, and subscribers that must get them."""
-
-    def __init__(self, publisher, topic, *, qos=1, pause=0.05):
-        self.publisher = publisher
-        self.topic = topic
-        self.qos = qos
-        self.pause = pause
-        self.sent = []
-        self.acknowledged = []
-        self._task = None
-
-    def start(self, count=1_000_000):
-        self._task = asyncio.create_task(self._run(count), name=f"flow {self.topic}")
-        return self
-
-    async def _run(self, count):
-        for number in range(count):
-            payload = b"%s %d" % (self.topic.encode(), number)
-            self.sent.append(payload)
-            try:
-                await self.publisher.publish(self.topic, payload, qos=self.qos)
-            except (GossamerError, TimeoutError):
-                if not self.publisher.connected:
-                    return
-            else:
-                self.acknowledged.append(payload)
-            await asyncio.sleep(self.pause)
-
-    async def finish(self):
-        await self._task
-
-    async def stop(self):
-        self._task.cancel()
-        await asyncio.wait([self._task])
-
-    def lost_by(self, subscriber):
-        """Acknowledged to the publisher, never delivered to the subscriber."""
-        got = set(subscriber.payloads())
-        return [payload for payload in self.acknowledged if payload not in got]
-
-
 async def fill_disc(cluster, number):
     """Publish to a node until its disc is full; the disc, which is not after ``limit_pages(0)``."""
     filler = await cluster.client(number, "filler")
@@ -88,6 +44,12 @@ async def fill_disc(cluster, number):
         await filler.publish("fill", b"x" * 60_000, retain=True)
         await asyncio.sleep(1)
     return disc
+
+
+def lost(flow, *subscribers):
+    """Acknowledged to the publisher, never delivered to a subscriber."""
+    got = {payload for subscriber in subscribers for payload in subscriber.payloads()}
+    return [payload for payload in flow.acknowledged if payload not in got]
 
 
 async def stop(flows):

@@ -5,8 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from gossamer.testing.traffic import Flow
+
 from .clusters import nodes
-from .flows import Flow, doubled, in_order, stop, subscriber
+from .flows import doubled, in_order, lost, stop, subscriber
 
 
 def forwarding(cluster, mode):
@@ -47,7 +49,7 @@ async def test_links_that_break_and_come_back_cost_neither_order_nor_copies(sim,
         assert not doubled(listener)
         for flow in flows:
             assert len(flow.acknowledged) > 20
-            assert not flow.lost_by(listener)
+            assert not lost(flow, listener)
             assert in_order(listener, flow.topic)
 
 

@@ -6,9 +6,10 @@ import pytest
 
 from gossamer.config import Endpoint
 from gossamer.mqtt.client import RefusedError
+from gossamer.testing.traffic import Flow
 
 from .clusters import nodes
-from .flows import Flow, resumed
+from .flows import resumed
 
 
 @nodes(3, seeds=2)

@@ -5,8 +5,10 @@ from collections import Counter
 
 import pytest
 
+from gossamer.testing.traffic import Flow
+
 from .clusters import nodes, until
-from .flows import Flow, assert_whole, listening
+from .flows import assert_whole, listening, lost
 
 
 def raised(cluster):
@@ -58,7 +60,7 @@ async def test_a_split_is_healed_and_no_client_is_dropped(sim, cluster, groups):
     assert set(episode.survivors) == {cluster.nodes[number].name for number in survivors}
     await assert_whole(cluster, listeners)
     for near in groups[0]:
-        assert flow.lost_by(listeners[near]) == []
+        assert lost(flow, listeners[near]) == []
 
 
 @nodes(start="in turn")

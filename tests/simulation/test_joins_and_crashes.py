@@ -5,9 +5,10 @@ import asyncio
 import pytest
 
 from gossamer.testing import LOSSY
+from gossamer.testing.traffic import Flow
 
 from .clusters import nodes, until
-from .flows import Flow, doubled, in_order, reaches, subscriber
+from .flows import doubled, in_order, lost, reaches, subscriber
 
 
 @nodes(10, seeds=3)
@@ -123,6 +124,6 @@ async def test_bad_weather_delays_and_loses_nothing(sim, cluster):
     await cluster.settled(timeout=60)
     for listener in listeners:
         for flow in flows:
-            assert flow.lost_by(listener) == []
+            assert lost(flow, listener) == []
             assert in_order(listener, flow.topic)
         assert not doubled(listener)

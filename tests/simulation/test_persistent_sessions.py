@@ -5,8 +5,10 @@ from functools import partial
 
 import pytest
 
+from gossamer.testing.traffic import Flow
+
 from .clusters import nodes
-from .flows import SESSION, Flow, doubled, in_order
+from .flows import SESSION, doubled, in_order, lost
 
 lone = partial(nodes, 1, discs=True)
 
@@ -164,5 +166,5 @@ async def test_any_process_may_be_killed_and_what_was_acknowledged_survives_the_
     client = await cluster.client(1, "c", **SESSION)
     await asyncio.sleep(5)
     assert client.session_present
-    assert not flow.lost_by(client)
+    assert not lost(flow, client)
     assert in_order(client, "t")

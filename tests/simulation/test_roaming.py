@@ -2,7 +2,7 @@
 
 import pytest
 
-from gossamer.testing.roaming.runner import run_seed
+from gossamer.testing.roaming import ROAMING
 
 LIVES = [
     ("kill", 1),
@@ -24,5 +24,5 @@ LIVES = [
 
 @pytest.mark.parametrize(("fault", "seed"), LIVES)
 def test_roaming_clients_get_what_was_acknowledged(fault, seed):
-    outcome = run_seed(seed, fault)
+    outcome = ROAMING.run_seed(seed, fault)
     assert not outcome.problems, str(outcome)

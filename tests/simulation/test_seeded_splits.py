@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from gossamer.testing.splits import SCENARIOS, World, run_seed, run_seeds
+from gossamer.testing.splits import SCENARIOS, SPLITS, SplitWorld
+from gossamer.testing.splits.campaign import scenario_of
 from gossamer.testing.splits.invariants import violations
-from gossamer.testing.splits.runner import scenario_of
 
 LIVES = [
     "overlapping",
@@ -22,7 +22,7 @@ LIVES = [
 
 @pytest.mark.parametrize("scenario", LIVES)
 def test_what_must_hold_holds(scenario):
-    outcome = run_seed(1, scenario)
+    outcome = SPLITS.run_seed(1, scenario)
     assert outcome.ok, str(outcome)
 
 
@@ -32,12 +32,12 @@ def test_a_hundred_seeds_have_every_scenario_several_times():
 
 
 def test_a_seed_is_the_same_life_again():
-    first, second = run_seeds([3, 3], "two nodes")
+    first, second = SPLITS.run_seeds([3, 3], "two nodes")
     assert (first.digest, first.virtual, first.notes) == (second.digest, second.virtual, second.notes)
 
 
 async def test_what_does_not_hold_is_said(sim):
-    world = World(sim, 2)
+    world = SplitWorld(sim, 2)
     await world.begin()
     await world.calm()
     assert list(violations(world)) == []
@@ -54,9 +54,9 @@ async def test_what_does_not_hold_is_said(sim):
 
 def test_a_failing_seed_prints_how_to_replay_it():
     program = (
-        "from gossamer.testing.splits import runner\n"
-        "runner.violations = lambda world: iter(['something'])\n"
-        "print(runner.run_seed(7, 'two nodes'))\n"
+        "from gossamer.testing.splits import campaign\n"
+        "campaign.violations = lambda world: iter(['something'])\n"
+        "print(campaign.SPLITS.run_seed(7, 'two nodes'))\n"
     )
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert "seed 7 (two nodes): FAILED" in told

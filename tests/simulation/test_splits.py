@@ -5,9 +5,10 @@ import asyncio
 import pytest
 
 from gossamer.testing import SLOW
+from gossamer.testing.traffic import Flow
 
 from .clusters import nodes
-from .flows import SESSION, Flow, assert_whole, listening, reaches, session, stop
+from .flows import SESSION, assert_whole, listening, lost, reaches, session, stop
 
 
 @nodes(seeds=4)
@@ -47,7 +48,7 @@ async def test_same_side_flows_lose_nothing_during_a_split(sim, cluster):
     for number, flow in flows.items():
         assert len(flow.acknowledged) > 100
         for near in [1, 2, 3] if number == 1 else [4, 5]:
-            assert flow.lost_by(listeners[near]) == []
+            assert lost(flow, listeners[near]) == []
 
 
 @nodes(seeds=4)

@@ -2,8 +2,10 @@
 
 import asyncio
 
+from gossamer.testing.traffic import Flow
+
 from .clusters import nodes
-from .flows import Flow, doubled, reaches, subscriber
+from .flows import doubled, lost, reaches, subscriber
 
 
 async def processes(node):
@@ -46,7 +48,7 @@ async def test_any_process_of_a_node_may_be_killed(sim, cluster):
     await flow.stop()
     await asyncio.sleep(1)
     # The other two nodes' clients noticed nothing of all this.
-    assert flow.lost_by(listener) == []
+    assert lost(flow, listener) == []
     assert not doubled(listener)
     assert listener.connected
 

@@ -13,9 +13,10 @@ from gossamer.mqtt.migration import superseded
 from gossamer.mqtt.migration.superseded import Remains
 from gossamer.mqtt.migration.target import Taking
 from gossamer.testing.links import LinkQuality
+from gossamer.testing.traffic import Flow
 
 from .clusters import nodes, until
-from .flows import SESSION, Flow, doubled, fill_disc, in_order, numbered, resumed, session, stop, subscriber
+from .flows import SESSION, doubled, fill_disc, in_order, numbered, resumed, session, stop, subscriber
 from .recording import Recording
 
 

@@ -5,6 +5,7 @@
 session moves is seen here.
 """
 
-from gossamer.testing.roaming.world import FAULTS, RoamingWorld
+from gossamer.testing.roaming.faults import FAULTS, ROAMING
+from gossamer.testing.roaming.world import RoamingWorld
 
-__all__ = ["FAULTS", "RoamingWorld"]
+__all__ = ["FAULTS", "ROAMING", "RoamingWorld"]

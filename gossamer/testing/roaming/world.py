@@ -1,4 +1,4 @@
-"""One seed: three nodes with discs, travellers, and one kind of fault again and again; then what must hold.
+"""The world of one seed: three nodes with discs, travellers, what is done to them, and what must hold.
 
 A publisher that was told that its message is safe must see it delivered to every subscriber that had SUBACK
 before the message was begun: at least once for QoS 1, once in a session for QoS 2. Who is served on both
@@ -8,18 +8,18 @@ sides of one cut may get on both what its session had before (``docs/design/guar
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from itertools import combinations
 from math import inf
 from pathlib import Path
-from random import Random
 
+from gossamer.testing.campaign import World
 from gossamer.testing.cluster import SimCluster
 from gossamer.testing.loop import VirtualTimeLoop
 from gossamer.testing.network import SimNetwork
 from gossamer.testing.roaming.travellers import Publisher, Reception, Subscriber, Traveller
 
-__all__ = ["FAULTS", "RoamingWorld"]
+__all__ = ["SIZE", "RoamingWorld"]
 
 SIZE = 3
 SETTLE = 90.0
@@ -28,19 +28,14 @@ SLOW_COMMIT = 0.5
 QUIET = 30.0
 """Seconds after the last fault in which everything must have arrived."""
 
-Fault = Callable[["RoamingWorld"], Awaitable[None]]
 
-FAULTS: dict[str, Fault] = {}
-
-
-class RoamingWorld:
+class RoamingWorld(World):
     """Cluster of one seed, its travelling clients, the faults done to it, and the final check."""
 
     def __init__(self, sim: SimNetwork, discs: Path) -> None:
-        self.sim = sim
-        self.rng: Random = sim.rng("roaming")
-        self.cluster = SimCluster(sim, SIZE, cluster={"autoheal": 4.0, "autoclean": None})
-        self.cluster.discs = discs
+        cluster = SimCluster(sim, SIZE, cluster={"autoheal": 4.0, "autoclean": None})
+        cluster.discs = discs
+        super().__init__(sim, cluster, sim.rng("roaming"))
         commits = sim.rng("commits")
         assert isinstance(sim.loop, VirtualTimeLoop)  # noqa: S101 - simulated nodes run on no other
         # What waits for a commit meets what does not.
@@ -48,7 +43,6 @@ class RoamingWorld:
         self.frozen: set[int] = set()
         self._cuts: list[tuple[int, float, float]] = []
         """Which node was cut off, and from when to when."""
-        self.notes: list[str] = []
         self.publishers: list[Publisher] = []
         self.subscribers: list[Subscriber] = []
 
@@ -158,17 +152,9 @@ class RoamingWorld:
         self._cuts = [(number, begun, min(end, now)) for number, begun, end in self._cuts]
         self.cluster.heal()
 
-    async def pause(self, least: float, most: float) -> None:
-        """Let a random time pass."""
-        await asyncio.sleep(self.rng.uniform(least, most))
-
     def any_node(self) -> int:
         """One of those that run."""
         return self.rng.choice(sorted(self.cluster.nodes))
-
-    def note(self, *what: object) -> None:
-        """For the report of a seed that fails."""
-        self.notes.append(f"{self.sim.loop.time():9.3f} {' '.join(map(str, what))}")
 
     # -- what must hold
 
@@ -208,101 +194,3 @@ class RoamingWorld:
             for number, begun, end in self._cuts
         )
         return one.session == other.session and not parted
-
-
-def fault(name: str) -> Callable[[Fault], Fault]:
-    """Name a fault."""
-
-    def add(script: Fault) -> Fault:
-        FAULTS[name] = script
-        return script
-
-    return add
-
-
-@fault("none")
-async def _none(world: RoamingWorld) -> None:
-    await world.pause(20, 30)
-
-
-@fault("kill")
-async def _kill(world: RoamingWorld) -> None:
-    for _ in range(3):
-        await world.pause(2, 8)
-        number = world.any_node()
-        world.kill(number)
-        await world.pause(0.2, 10)
-        await world.restart(number)
-    await world.pause(2, 8)
-
-
-@fault("kill two")
-async def _kill_two(world: RoamingWorld) -> None:
-    await world.pause(2, 8)
-    down = [world.any_node()]
-    world.kill(down[0])
-    await world.pause(0, 4)
-    down.append(world.any_node())
-    world.kill(down[1])
-    for number in world.rng.sample(down, 2):
-        await world.pause(0.5, 6)
-        await world.restart(number)
-    await world.pause(2, 8)
-
-
-@fault("kill all")
-async def _kill_all(world: RoamingWorld) -> None:
-    await world.pause(4, 10)
-    for number in sorted(world.cluster.nodes):
-        world.kill(number)
-    await world.pause(0.5, 3)
-    await asyncio.gather(*(world.restart(number) for number in range(1, SIZE + 1)))
-    await world.pause(2, 8)
-
-
-@fault("pause")
-async def _pause(world: RoamingWorld) -> None:
-    for _ in range(3):
-        await world.pause(2, 6)
-        number = world.any_node()
-        world.freeze(number)
-        await world.pause(1, 15)
-        world.thaw(number)
-    await world.pause(2, 8)
-
-
-@fault("cut")
-async def _cut(world: RoamingWorld) -> None:
-    for _ in range(2):
-        await world.pause(2, 6)
-        world.cut(world.any_node())
-        await world.pause(1, 15)
-        world.heal()
-    await world.pause(2, 8)
-
-
-@fault("cut and kill")
-async def _cut_and_kill(world: RoamingWorld) -> None:
-    await world.pause(2, 6)
-    world.cut(world.any_node())
-    await world.pause(1, 10)
-    number = world.any_node()
-    world.kill(number)
-    await world.pause(1, 6)
-    if world.rng.random() < 0.5:
-        world.heal()
-    await world.restart(number)
-    await world.pause(1, 6)
-    world.heal()
-    await world.pause(2, 8)
-
-
-@fault("rolling restart")
-async def _rolling(world: RoamingWorld) -> None:
-    for number in range(1, SIZE + 1):
-        await world.pause(2, 5)
-        world.note("stop", number)
-        await world.cluster.stop(number)
-        await world.pause(0.5, 3)
-        await world.restart(number)
-    await world.pause(2, 8)

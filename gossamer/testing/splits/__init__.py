@@ -3,8 +3,8 @@
 ``python -m gossamer.testing.splits --seeds 100`` runs a hundred seeds, ``--seed 17`` replays one.
 """
 
-from gossamer.testing.splits.runner import Outcome, run_seed, run_seeds
+from gossamer.testing.splits.campaign import SPLITS
 from gossamer.testing.splits.scenarios import SCENARIOS, Scenario
-from gossamer.testing.splits.world import World
+from gossamer.testing.splits.world import SplitWorld
 
-__all__ = ["SCENARIOS", "Outcome", "Scenario", "World", "run_seed", "run_seeds"]
+__all__ = ["SCENARIOS", "SPLITS", "Scenario", "SplitWorld"]

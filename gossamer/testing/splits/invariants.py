@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from gossamer.mnesia_like import OwnedTable, SharedTable
-from gossamer.testing.splits.world import TABLES, World
+from gossamer.testing.splits.world import TABLES, SplitWorld
 
 __all__ = ["violations"]
 
 
-def violations(world: World) -> Iterator[str]:
+def violations(world: SplitWorld) -> Iterator[str]:
     """One line for each that does not hold."""
     # One cluster, and every live subscriber routed from every node.
     yield from world.cluster.differences()
@@ -25,7 +25,7 @@ def violations(world: World) -> Iterator[str]:
     yield from _kept(world)
 
 
-def _tables_differ(world: World) -> Iterator[str]:
+def _tables_differ(world: SplitWorld) -> Iterator[str]:
     nodes = sorted(world.cluster.nodes.items())
     number, first = nodes[0]
     for name in first.store.tables():
@@ -48,7 +48,7 @@ def _contents(mine: Any, theirs: Any) -> Iterator[tuple[str, dict[Any, Any], dic
             yield f"of {owner}", dict(mine.rows_of(owner)), dict(theirs.rows_of(owner))
 
 
-def _rows_came_back(world: World) -> Iterator[str]:
+def _rows_came_back(world: SplitWorld) -> Iterator[str]:
     """By latest write: the last that a node which lived throughout took is not undone by an older one."""
     unsure = world.died | world.removed()
     for (name, key), writes in sorted(world.writes.items(), key=repr):
@@ -68,7 +68,7 @@ def _rows_came_back(world: World) -> Iterator[str]:
                 yield f"table {name} {key!r}: {what}; node {number} holds {version}, last was {last.version}"
 
 
-def _sides(world: World) -> Iterator[str]:
+def _sides(world: SplitWorld) -> Iterator[str]:
     for number, episode in world.episodes():
         victims = {*episode.reloaded, *episode.skipped}
         if not episode.survivors:
@@ -79,7 +79,7 @@ def _sides(world: World) -> Iterator[str]:
             yield f"node {number}: {episode.plan} leaves out {sorted(missing)}"
 
 
-def _restarts(world: World) -> Iterator[str]:
+def _restarts(world: SplitWorld) -> Iterator[str]:
     names = {number: world.cluster.nodes[number].name for number in world.stores}
     reloaded = {name for _, episode in world.episodes() for name in (*episode.reloaded, *episode.skipped)}
     for number in sorted(world.restarted_stores()):
@@ -92,7 +92,7 @@ def _restarts(world: World) -> Iterator[str]:
             yield f"the client of node {number} was dropped"
 
 
-def _raised_once(world: World) -> Iterator[str]:
+def _raised_once(world: SplitWorld) -> Iterator[str]:
     """A split is an event once at each of a pair."""
     for number, node in sorted(world.cluster.nodes.items()):
         seen = Counter((raised.peer, raised.down_at) for raised in node.healing.raised)
@@ -101,7 +101,7 @@ def _raised_once(world: World) -> Iterator[str]:
                 yield f"node {number} raised its split from {peer} at {at:.3f} {count} times"
 
 
-def _messages(world: World) -> Iterator[str]:
+def _messages(world: SplitWorld) -> Iterator[str]:
     """Nothing acknowledged is lost to who was there throughout, or whose session was; nothing of QoS 2 comes
     twice."""
     lasting = {number for number in world.nodes if world.lasts(number)}
@@ -128,7 +128,7 @@ def _messages(world: World) -> Iterator[str]:
                         )
 
 
-def _kept(world: World) -> Iterator[str]:
+def _kept(world: SplitWorld) -> Iterator[str]:
     """Nothing is kept for a node that is there."""
     for number, node in sorted(world.cluster.nodes.items()):
         if node.broker.away is None:

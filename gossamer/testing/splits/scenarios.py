@@ -1,6 +1,6 @@
 """What can happen to a cluster: the shapes of splits that are known to hurt, and whatever comes to mind.
 
-A scenario is a coroutine over a :class:`World` that has begun; when it returns the world is calmed and
+A scenario is a coroutine over a :class:`SplitWorld` that has begun; when it returns the world is calmed and
 judged.
 """
 
@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gossamer.testing.splits.world import World
+from gossamer.testing.splits.world import SplitWorld
 
 __all__ = ["SCENARIOS", "Scenario"]
 
-Script = Callable[[World], Awaitable[None]]
+Script = Callable[[SplitWorld], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Scenario:
     size: int = 5
     disc: bool = False
     options: dict[str, Any] = field(default_factory=dict)
-    check: Callable[[World], str] | None = None
+    check: Callable[[SplitWorld], str] | None = None
     """What must hold besides; a text where it does not."""
 
 
@@ -41,10 +41,10 @@ def _scenario(name: str, **about: Any) -> Callable[[Script], Script]:
     return add
 
 
-def _survived(*numbers: int) -> Callable[[World], str]:
+def _survived(*numbers: int) -> Callable[[SplitWorld], str]:
     """The first heal had these survivors, and only the others reloaded."""
 
-    def check(world: World) -> str:
+    def check(world: SplitWorld) -> str:
         history = world.cluster.nodes[numbers[0]].healing.history
         wanted = {world.cluster.nodes[number].name for number in numbers}
         if not history:
@@ -58,7 +58,7 @@ def _survived(*numbers: int) -> Callable[[World], str]:
     return check
 
 
-async def _apart(world: World, *groups: list[int]) -> None:
+async def _apart(world: SplitWorld, *groups: list[int]) -> None:
     world.split(*groups)
     # Long enough for the smallest side, which is the slowest to believe it, to declare all others dead.
     await world.pause(10, 45)
@@ -66,50 +66,50 @@ async def _apart(world: World, *groups: list[int]) -> None:
 
 
 @_scenario("3/2", check=_survived(1, 2, 3))
-async def _two_way(world: World) -> None:
+async def _two_way(world: SplitWorld) -> None:
     await _apart(world, [1, 2, 3], [4, 5])
 
 
 @_scenario("2/2/1", check=_survived(1, 2))
-async def _three_way(world: World) -> None:
+async def _three_way(world: SplitWorld) -> None:
     await _apart(world, [1, 2], [3, 4], [5])
 
 
 @_scenario("total", size=3, check=_survived(1))
-async def _total(world: World) -> None:
+async def _total(world: SplitWorld) -> None:
     await _apart(world, [1], [2], [3])
 
 
 @_scenario("all nodes minority", check=_survived(1))
-async def _all_minority(world: World) -> None:
+async def _all_minority(world: SplitWorld) -> None:
     await _apart(world, [1], [2], [3], [4], [5])
 
 
 @_scenario("leader in the minority", check=_survived(3, 4, 5))
-async def _leader_in_minority(world: World) -> None:
+async def _leader_in_minority(world: SplitWorld) -> None:
     await _apart(world, [1, 2], [3, 4, 5])
 
 
 @_scenario("two nodes", size=2, check=_survived(1))
-async def _two_nodes(world: World) -> None:
+async def _two_nodes(world: SplitWorld) -> None:
     await _apart(world, [1], [2])
 
 
 @_scenario("asymmetric")
-async def _asymmetric(world: World) -> None:
+async def _asymmetric(world: SplitWorld) -> None:
     one, other = world.rng.sample(world.nodes, 2)
     world.cut(one, other, one_way=True)
     await world.pause(15, 45)
 
 
 @_scenario("partial")
-async def _partial(world: World) -> None:
+async def _partial(world: SplitWorld) -> None:
     world.cut(*world.rng.sample(world.nodes, 2))
     await world.pause(15, 45)
 
 
 @_scenario("overlapping", size=4)
-async def _overlapping(world: World) -> None:
+async def _overlapping(world: SplitWorld) -> None:
     """1-2, 2-3 and 3-4 hold."""
     for one, other in ((1, 3), (1, 4), (2, 4)):
         world.cut(one, other)
@@ -117,7 +117,7 @@ async def _overlapping(world: World) -> None:
 
 
 @_scenario("flapping")
-async def _flapping(world: World) -> None:
+async def _flapping(world: SplitWorld) -> None:
     for _ in range(world.rng.randrange(3, 8)):
         side = world.rng.sample(world.nodes, world.rng.randrange(1, 3))
         world.split(side, [number for number in world.nodes if number not in side])
@@ -127,7 +127,7 @@ async def _flapping(world: World) -> None:
 
 
 @_scenario("rolling")
-async def _rolling(world: World) -> None:
+async def _rolling(world: SplitWorld) -> None:
     for number in world.nodes:
         world.split([number], [other for other in world.nodes if other != number])
         await world.pause(6, 12)
@@ -136,7 +136,7 @@ async def _rolling(world: World) -> None:
 
 
 @_scenario("dead leader")
-async def _dead_leader(world: World) -> None:
+async def _dead_leader(world: SplitWorld) -> None:
     await _apart(world, [1, 2, 3], [4, 5])
     await world.pause(0, 12)
     world.crash(1, world.rng.choice(("kill", "reset", "silence")))
@@ -144,7 +144,7 @@ async def _dead_leader(world: World) -> None:
 
 
 @_scenario("coordinator killed mid-heal", disc=True)
-async def _dead_coordinator(world: World) -> None:
+async def _dead_coordinator(world: SplitWorld) -> None:
     await _apart(world, [1, 2], [3, 4, 5])
     for _ in range(400):
         await asyncio.sleep(0.1)
@@ -158,14 +158,14 @@ async def _dead_coordinator(world: World) -> None:
 
 
 @_scenario("second split during a heal")
-async def _second_split(world: World) -> None:
+async def _second_split(world: SplitWorld) -> None:
     await _apart(world, [1, 2, 3], [4, 5])
     await world.pause(5, 12)
     await _apart(world, *world.rng.choice((([1, 2, 3, 4], [5]), ([1, 2], [3, 4, 5]), ([1, 4, 5], [2, 3]))))
 
 
 @_scenario("autoclean and autoheal at once", options={"autoclean": 20.0})
-async def _autoclean(world: World) -> None:
+async def _autoclean(world: SplitWorld) -> None:
     world.split([1, 2, 3], [4, 5])
     await world.pause(10, 60)
     if world.rng.random() < 0.5:
@@ -176,7 +176,7 @@ async def _autoclean(world: World) -> None:
 
 
 @_scenario("back with an old disc", disc=True)
-async def _old_disc(world: World) -> None:
+async def _old_disc(world: SplitWorld) -> None:
     """A node is away while rows are written and deleted, and half of the time comes back into a split."""
     world.crash(world.rng.choice((2, 4)))
     await world.pause(20, 60)
@@ -190,7 +190,7 @@ async def _old_disc(world: World) -> None:
 
 
 @_scenario("corrupted plan file", disc=True)
-async def _corrupted(world: World) -> None:
+async def _corrupted(world: SplitWorld) -> None:
     await _apart(world, [1, 2, 3], [4, 5])
     await world.pause(3, 12)
     number = world.rng.choice((1, 4))
@@ -207,7 +207,7 @@ async def _corrupted(world: World) -> None:
 
 
 @_scenario("random")
-async def _random(world: World) -> None:
+async def _random(world: SplitWorld) -> None:
     for _ in range(10):
         match world.rng.randrange(6):
             case 0 | 1:

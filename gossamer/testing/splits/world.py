@@ -10,19 +10,19 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from itertools import combinations
 from pathlib import Path
-from random import Random
 from typing import Any
 
 from gossamer.autoheal import register_merge
 from gossamer.errors import GossamerError
 from gossamer.mnesia_like import SharedTable
 from gossamer.mqtt.client import MqttClient
+from gossamer.testing.campaign import World
 from gossamer.testing.cluster import SimCluster
 from gossamer.testing.host import Crash
 from gossamer.testing.network import SimNetwork
-from gossamer.testing.splits.traffic import Flow
+from gossamer.testing.traffic import Flow
 
-__all__ = ["TABLES", "World", "Written"]
+__all__ = ["TABLES", "SplitWorld", "Written"]
 
 TABLES = {"latest": "lww", "larger": "survivors", "sums": "splits.sum"}
 """A shared table for each way to heal."""
@@ -51,15 +51,14 @@ class Written:
         self.value = value
 
 
-class World:
+class SplitWorld(World):
     """Cluster of ``size`` nodes with clients and writers; ``options`` are settings of section ``cluster``."""
 
     def __init__(self, sim: SimNetwork, size: int, *, discs: Path | None = None, **options: Any) -> None:
-        self.sim = sim
+        cluster = SimCluster(sim, size, cluster={"autoheal": 4.0, **options})
+        cluster.discs = discs
+        super().__init__(sim, cluster, sim.rng("scenario"))
         self.size = size
-        self.rng: Random = sim.rng("scenario")
-        self.cluster = SimCluster(sim, size, cluster={"autoheal": 4.0, **options})
-        self.cluster.discs = discs
         self.listeners: dict[int, MqttClient] = {}
         """Connected throughout, in the life of their node; their sessions last."""
         self.sleepers: dict[int, MqttClient] = {}
@@ -70,7 +69,6 @@ class World:
         self.died: set[int] = set()
         self.writes: dict[tuple[str, Any], list[Written]] = {}
         self.stores: dict[int, Any] = {}
-        self.notes: list[str] = []
         self._writer: asyncio.Task[None] | None = None
 
     @property
@@ -99,9 +97,9 @@ class World:
         for number in self.nodes:
             for qos in (1, 2):
                 publisher = await self.cluster.client(number, f"publisher{number}/{qos}")
-                flow = Flow(publisher, number, f"flow/{qos}/{number}", qos, self.sim.loop.time)
-                self.flows.append(flow)
-                flow.start(pause=self.rng.uniform(0.3, 0.7))
+                pause = self.rng.uniform(0.3, 0.7)
+                flow = Flow(publisher, f"flow/{qos}/{number}", qos=qos, pause=pause, node=number)
+                self.flows.append(flow.start())
         self._writer = asyncio.create_task(self._write_on(), name="table writer")
 
     async def calm(self, *, heals: bool = True) -> None:
@@ -183,14 +181,6 @@ class World:
         await self.cluster.restart(number)
         await self._tables(number)
         self.stores.pop(number, None)
-
-    async def pause(self, least: float, most: float) -> None:
-        """Let a random time pass."""
-        await asyncio.sleep(self.rng.uniform(least, most))
-
-    def note(self, *what: object) -> None:
-        """For the report of a seed that fails."""
-        self.notes.append(f"{self.sim.loop.time():9.3f} {' '.join(map(str, what))}")
 
     # -- tables
 

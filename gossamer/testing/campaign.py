@@ -1,0 +1,176 @@
+"""Seed after seed, each one life of a simulated cluster: lived through, judged, and told how to replay it.
+
+A :class:`Campaign` has scenarios by name. Many seeds run side by side, each in a process of a pool.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import multiprocessing
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from random import Random
+
+import structlog
+
+from gossamer.testing.cluster import SimCluster
+from gossamer.testing.network import SimNetwork
+from gossamer.testing.seeds import fix_hashes, run_simulation
+
+__all__ = ["Campaign", "Life", "Outcome", "World"]
+
+_SHOWN = 12
+_SILENT, _INFO = 50, 20
+_EACH = 100
+"""Up to so many seeds, each is told, though all held; of more, each hundred is."""
+
+
+class World:
+    """What a life is about: a cluster, luck, and notes of what happened to it."""
+
+    def __init__(self, sim: SimNetwork, cluster: SimCluster, rng: Random) -> None:
+        self.sim = sim
+        self.cluster = cluster
+        self.rng = rng
+        self.notes: list[str] = []
+
+    async def pause(self, least: float, most: float) -> None:
+        """Let a random time pass."""
+        await asyncio.sleep(self.rng.uniform(least, most))
+
+    def note(self, *what: object) -> None:
+        """For the report of a seed that fails."""
+        self.notes.append(f"{self.sim.loop.time():9.3f} {' '.join(map(str, what))}")
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """What one seed lives through, with a directory for discs; what is found goes into the lists."""
+
+    sim: SimNetwork
+    scenario: str
+    directory: Path
+    notes: list[str]
+    problems: list[str]
+    verbose: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a seed: what did not hold, what happened, seconds of a processor, virtual seconds."""
+
+    seed: int
+    scenario: str
+    problems: tuple[str, ...]
+    notes: tuple[str, ...]
+    digest: str
+    seconds: float
+    virtual: float
+    replay: str
+    """The command that lives through it again."""
+
+    @property
+    def ok(self) -> bool:
+        """All held."""
+        return not self.problems
+
+    def __str__(self) -> str:
+        head = f"seed {self.seed} ({self.scenario}): {'ok' if self.ok else 'FAILED'}"
+        head += f", {self.virtual:.0f} s in {self.seconds:.1f} s, digest {self.digest}"
+        if self.ok:
+            return head
+        more = len(self.problems) - _SHOWN
+        lines = [*self.problems[:_SHOWN], *([f"and {more} more"] if more > 0 else [])]
+        lines += ["what happened:", *self.notes, f"replay: {self.replay}"]
+        return "\n  ".join([head, *lines])
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """Run as ``python -m module``, with ``--option`` for one scenario; ``live`` goes through a life."""
+
+    module: str
+    option: str
+    scenarios: tuple[str, ...]
+    scenario_of: Callable[[int], str]
+    live: Callable[[Life], Awaitable[None]]
+
+    def run_seed(self, seed: int, scenario: str = "", *, verbose: bool = False) -> Outcome:
+        """Live through one seed, and judge it. ``scenario`` blank: the seed's own."""
+        structlog.configure(
+            wrapper_class=structlog.make_filtering_bound_logger(_INFO if verbose else _SILENT)
+        )
+        name = scenario or self.scenario_of(seed)
+        notes: list[str] = []
+        problems: list[str] = []
+        begun = time.process_time()
+        virtual, digest = 0.0, ""
+
+        async def life(sim: SimNetwork) -> None:
+            nonlocal virtual
+            with tempfile.TemporaryDirectory(prefix="gossamer-life-") as directory:
+                try:
+                    await self.live(Life(sim, name, Path(directory), notes, problems, verbose))
+                finally:
+                    virtual = sim.loop.time()
+
+        try:
+            _, digest = run_simulation(life, seed=seed)
+        except Exception as error:  # noqa: BLE001  whatever it is, it is this seed's outcome
+            problems.append(f"{type(error).__name__}: {error}")
+        seconds = time.process_time() - begun
+        replay = f"python -m {self.module} --seed {seed} --{self.option} '{name}'"
+        return Outcome(seed, name, tuple(problems), tuple(sorted(notes)), digest, seconds, virtual, replay)
+
+    def run_seeds(self, seeds: Iterable[int], scenario: str = "", jobs: int = 1) -> Iterator[Outcome]:
+        """Live through many, ``jobs`` at a time; outcomes in the order of the seeds."""
+        run = partial(self.run_seed, scenario=scenario)
+        if jobs == 1:
+            yield from map(run, seeds)
+            return
+        # A fresh interpreter for each: what a fork of a running loop would carry along is nobody's guess.
+        with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+            yield from pool.map(run, list(seeds))
+
+    def main(self, *, seeds: int) -> None:
+        """The command, which lives through so many unless told otherwise; exit code 0 where all held."""
+        fix_hashes()
+        parser = argparse.ArgumentParser(
+            prog=f"python -m {self.module}",
+            description="Seed after seed is lived through; a failing one says how to replay it.",
+        )
+        parser.add_argument("--seeds", type=int, default=seeds, help="how many (10000 for a night)")
+        parser.add_argument("--first", type=int, default=0, help="the first of them")
+        parser.add_argument("--seed", type=int, help="only this one, with all that it says")
+        parser.add_argument(
+            f"--{self.option}", dest="scenario", choices=self.scenarios, default="", help="always this one"
+        )
+        parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
+        given = parser.parse_args()
+        if given.seed is not None:
+            outcome = self.run_seed(given.seed, given.scenario, verbose=True)
+            _say(outcome)
+            sys.exit(not outcome.ok)
+        bad = 0
+        begun = time.monotonic()
+        numbers = range(given.first, given.first + given.seeds)
+        for count, outcome in enumerate(self.run_seeds(numbers, given.scenario, given.jobs), 1):
+            bad += not outcome.ok
+            if not outcome.ok or given.seeds <= _EACH:
+                _say(outcome)
+            if count % _EACH == 0 or count == given.seeds:
+                _say(f"{count} seeds, {bad} failed, {time.monotonic() - begun:.0f} s")
+        sys.exit(bool(bad))
+
+
+def _say(what: object) -> None:
+    sys.stdout.write(f"{what}\n")
+    sys.stdout.flush()
