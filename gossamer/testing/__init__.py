@@ -13,7 +13,7 @@ A failure prints its seed; ``GOSSAMER_SEED=<seed>`` replays it, ``GOSSAMER_SEEDS
 """
 
 from gossamer.testing.clock import SIMULATED_EPOCH, SimClock
-from gossamer.testing.host import Crash, SimHost, SimListener, SimulatedTLSError
+from gossamer.testing.host import SimHost, SimListener, SimulatedTLSError
 from gossamer.testing.links import LAN, LOSSY, PERFECT, SLOW, WAN, LinkQuality, PartitionError
 from gossamer.testing.loop import (
     DeadlockError,
@@ -22,6 +22,7 @@ from gossamer.testing.loop import (
     RunawayError,
     VirtualTimeLoop,
 )
+from gossamer.testing.medium import Crash
 from gossamer.testing.network import SimNetwork, StillAliveError
 from gossamer.testing.seeds import run_simulation, seeds
 from gossamer.testing.trace import Trace, TraceEvent

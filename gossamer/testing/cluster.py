@@ -32,8 +32,8 @@ from gossamer.distribution import StreamTransport
 from gossamer.errors import UnavailableError
 from gossamer.mqtt.client import MqttClient
 from gossamer.node import Node
-from gossamer.testing.host import Crash
 from gossamer.testing.loop import PROCESS
+from gossamer.testing.medium import Crash
 from gossamer.testing.network import SimNetwork
 
 __all__ = ["GOSSIP_PORT", "NotSettledError", "SimCluster", "address_of"]

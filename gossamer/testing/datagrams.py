@@ -9,12 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import errno
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from gossamer.network import Address
-
-if TYPE_CHECKING:
-    from gossamer.testing.host import SimHost
+from gossamer.testing.medium import Boot
 
 __all__ = ["LARGEST_DATAGRAM", "SimDatagramTransport"]
 
@@ -24,7 +22,7 @@ LARGEST_DATAGRAM = 65_507
 class SimDatagramTransport(asyncio.DatagramTransport):
     """A bound socket on one boot of one host."""
 
-    def __init__(self, host: SimHost, local: Address, context: contextvars.Context) -> None:
+    def __init__(self, host: Boot, local: Address, context: contextvars.Context) -> None:
         super().__init__({"sockname": local, "socket": None})
         self._host = host
         self._context = context
@@ -33,11 +31,12 @@ class SimDatagramTransport(asyncio.DatagramTransport):
         self.local = local
 
     def open(self, protocol: asyncio.BaseProtocol) -> None:
-        self._protocol = cast("asyncio.DatagramProtocol", protocol)
+        self.set_protocol(protocol)
+        self._host.sockets[self.local] = self.deliver
         self._context.run(protocol.connection_made, self)
 
     def sendto(self, data: bytes | bytearray | memoryview, addr: Any = None) -> None:
-        if self._closing or self._protocol is None:
+        if self._closing or self._protocol is None or not self._host.alive:
             return
         if addr is None:
             raise ValueError("sendto() of an unconnected datagram socket needs an address")
@@ -49,38 +48,29 @@ class SimDatagramTransport(asyncio.DatagramTransport):
 
     def deliver(self, data: bytes, sender: Address) -> None:
         protocol = self._protocol
-        if self._closing or protocol is None or self._host.postpones(lambda: self.deliver(data, sender)):
+        gone = self._closing or protocol is None or not self._host.alive
+        if gone or self._host.postpones(lambda: self.deliver(data, sender)):
             return
         try:
             self._context.run(protocol.datagram_received, data, sender)
-        except Exception as error:  # noqa: BLE001  handed to the loop's handler, as by a real transport
-            self._host.sim.loop.call_exception_handler(
-                {
-                    "message": "Exception in a datagram protocol's datagram_received().",
-                    "exception": error,
-                    "transport": self,
-                    "protocol": protocol,
-                }
-            )
+        except Exception as error:  # noqa: BLE001
+            message = "Exception in a datagram protocol's datagram_received()."
+            self._host.sim.report(message, error, transport=self, protocol=protocol)
 
     def is_closing(self) -> bool:
-        return self._closing
+        return self._closing or not self._host.alive
 
     def close(self) -> None:
-        if self._closing:
+        if self.is_closing():
             return
         self._closing = True
-        self._host.release(self)
+        self._host.sockets.pop(self.local, None)
         protocol = self._protocol
-        if protocol is not None and self._host.alive:
+        if protocol is not None:
             self._host.sim.loop.call_soon(protocol.connection_lost, None, context=self._context)
 
     def abort(self) -> None:
         self.close()
-
-    def process_died(self) -> None:
-        self._protocol = None
-        self._closing = True
 
     def get_write_buffer_size(self) -> int:
         return 0

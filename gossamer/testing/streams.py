@@ -15,18 +15,15 @@ import contextvars
 import errno
 import math
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from gossamer.network import Address
+from gossamer.testing.medium import HEADERS, Boot, Crash
 from gossamer.testing.window import ReceiveSide, Segment, SendSide
-
-if TYPE_CHECKING:
-    from gossamer.testing.host import SimHost
 
 __all__ = ["SimTransport"]
 
 _HIGH_WATER = 64 << 10
-_HEADERS = 40
 
 
 class SimTransport(asyncio.Transport):
@@ -34,7 +31,7 @@ class SimTransport(asyncio.Transport):
 
     def __init__(
         self,
-        host: SimHost,
+        host: Boot,
         *,
         local: Address,
         remote: Address,
@@ -54,8 +51,7 @@ class SimTransport(asyncio.Transport):
         self._protocol: asyncio.BaseProtocol | None = None
         self._send = SendSide(self._limits, greets=accepts is None)
         self._receive = ReceiveSide(self._limits)
-        self._high = _HIGH_WATER
-        self._low = _HIGH_WATER // 4
+        self._high, self._low = _HIGH_WATER, _HIGH_WATER // 4
         self._writer_paused = False
         self._reading = True
         self._eof_told = False
@@ -67,6 +63,7 @@ class SimTransport(asyncio.Transport):
         self._at_rest = False  # ... after both directions had ended in order
         self._last_arrival = 0.0
         self._resend_timer: asyncio.TimerHandle | None = None
+        host.connections[self.die] = None
 
     # -- opening --------------------------------------------------------------------------------------
 
@@ -166,38 +163,24 @@ class SimTransport(asyncio.Transport):
 
     # -- the host's side ------------------------------------------------------------------------------
 
-    def process_died(self, *, reset: bool) -> None:
-        """The process is gone and its kernel is not: what was written is still sent, then the end."""
-        if self._gone:
-            return
+    def die(self, how: Crash) -> None:
+        """The process is gone. Where its kernel is not, what was written is still sent, then the end."""
         self._protocol = None
         self._lost = self._closing = True
-        if reset or self._receive.unread:
+        if how == "silence":
+            self._forget()
+        elif how == "reset" or self._receive.unread:
             self.reset_peer()
         else:
             self._send.finish(self._loop.time())
             self._schedule_sending()
-
-    def machine_died(self) -> None:
-        """Nothing is sent any more."""
-        self._protocol = None
-        self._lost = self._closing = True
-        self._forget()
 
     def reset_peer(self) -> None:
         """Forget the connection and tell the other end that it is gone."""
         if self._gone:
             return
         self._forget()
-        if self.peer is not None:
-            self._carry_reset(self._host)
-
-    def _carry_reset(self, sender: SimHost) -> None:
-        peer = self.peer
-        if peer is not None:
-            self._last_arrival = sender.sim.carry_stream(
-                "reset", sender, peer._host, _HEADERS, self._last_arrival, peer._on_reset
-            )
+        self._carry("reset", lambda peer: peer._on_reset())
 
     # -- sending --------------------------------------------------------------------------------------
 
@@ -213,7 +196,7 @@ class SimTransport(asyncio.Transport):
             return
         now = self._loop.time()
         while segment := self._send.take(self._segment_size(), now):
-            self._carry(segment)
+            self._carry_segment(segment)
         self._lose_if_flushed()
         self._arm_resend_timer()
 
@@ -224,13 +207,23 @@ class SimTransport(asyncio.Transport):
             return int(math.exp(self._luck.uniform(0, math.log(most))))
         return most
 
-    def _carry(self, segment: Segment) -> None:
+    def _carry_segment(self, segment: Segment) -> None:
+        kind = "end" if segment.end else "segment"
+        self._carry(kind, lambda peer: peer._on_segment(segment), size=len(segment.data))
+
+    def _carry(
+        self, kind: str, arrive: Callable[[SimTransport], None], *, size: int = 0, sender: Boot | None = None
+    ) -> None:
+        """Send one packet to the other end, behind those that were sent before."""
         peer = self.peer
         if peer is not None:
-            kind = "end" if segment.end else "segment"
-            size = len(segment.data) + _HEADERS
             self._last_arrival = self._host.sim.carry_stream(
-                kind, self._host, peer._host, size, self._last_arrival, peer._on_segment, segment
+                kind,
+                sender or self._host,
+                peer._host,
+                size + HEADERS,
+                self._last_arrival,
+                lambda: arrive(peer),
             )
 
     def _arm_resend_timer(self) -> None:
@@ -256,7 +249,7 @@ class SimTransport(asyncio.Transport):
             return
         probe = self._send.rewind()
         if probe is not None:
-            self._carry(probe)
+            self._carry_segment(probe)
         self._transmit()
 
     def _on_acknowledgement(self, offset: int, window: int) -> None:
@@ -310,21 +303,11 @@ class SimTransport(asyncio.Transport):
             self._receive.accept(segment)
             self._acknowledge()
         elif kernel is not None:
-            self._carry_reset(kernel)
+            self._carry("reset", lambda peer: peer._on_reset(), sender=kernel)
 
     def _acknowledge(self) -> None:
-        peer = self.peer
-        if peer is not None:
-            self._last_arrival = self._host.sim.carry_stream(
-                "ack",
-                self._host,
-                peer._host,
-                _HEADERS,
-                self._last_arrival,
-                peer._on_acknowledgement,
-                self._receive.expected,
-                self._receive.window,
-            )
+        expected, window = self._receive.expected, self._receive.window
+        self._carry("ack", lambda peer: peer._on_acknowledgement(expected, window))
 
     def _schedule_reading(self) -> None:
         if not self._reading_scheduled:
@@ -378,15 +361,9 @@ class SimTransport(asyncio.Transport):
         """Call the protocol in its own context; an exception in it ends the connection, as asyncio has it."""
         try:
             return self._context.run(callback, *args)
-        except Exception as error:  # noqa: BLE001  handed to the loop's handler, as by a real transport
-            self._loop.call_exception_handler(
-                {
-                    "message": f"Fatal error: {getattr(callback, '__qualname__', callback)}() call failed.",
-                    "exception": error,
-                    "transport": self,
-                    "protocol": self._protocol,
-                }
-            )
+        except Exception as error:  # noqa: BLE001
+            message = f"Fatal error: {getattr(callback, '__qualname__', callback)}() call failed."
+            self._host.sim.report(message, error, transport=self, protocol=self._protocol)
             self._fail(error)
             return None
 
@@ -420,4 +397,4 @@ class SimTransport(asyncio.Transport):
         self._gone = True
         self._closing = True
         self._cancel_resend_timer()
-        self._host.forget(self)
+        self._host.connections.pop(self.die, None)

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from gossamer.testing.campaign import World
 from gossamer.testing.cluster import SimCluster
-from gossamer.testing.loop import VirtualTimeLoop
 from gossamer.testing.network import SimNetwork
 from gossamer.testing.roaming.travellers import Publisher, Reception, Subscriber, Traveller
 
@@ -37,7 +36,6 @@ class RoamingWorld(World):
         cluster.discs = discs
         super().__init__(sim, cluster, sim.rng("roaming"))
         commits = sim.rng("commits")
-        assert isinstance(sim.loop, VirtualTimeLoop)  # noqa: S101 - simulated nodes run on no other
         # What waits for a commit meets what does not.
         sim.loop.executor_delay = lambda: min(commits.expovariate(1 / MEAN_COMMIT), SLOW_COMMIT)
         self.frozen: set[int] = set()

@@ -18,7 +18,7 @@ from gossamer.mnesia_like import SharedTable
 from gossamer.mqtt.client import MqttClient
 from gossamer.testing.campaign import World
 from gossamer.testing.cluster import SimCluster
-from gossamer.testing.host import Crash
+from gossamer.testing.medium import Crash
 from gossamer.testing.network import SimNetwork
 from gossamer.testing.traffic import Flow
 

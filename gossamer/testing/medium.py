@@ -1,0 +1,183 @@
+"""What simulated hosts share: one loop, one seed, the links between them; and one boot of a host upon it.
+
+The medium decides when each packet arrives and which never does, and keeps a trace whose digest is the same
+for the same seed and program. Rules: 1. A packet is judged twice: a link cut when it is sent, or cut when it
+would arrive, swallows it.  2. Everything the medium itself schedules runs in an empty context; protocols run
+in their own.  3. Bounded: at most ``IN_FLIGHT`` datagrams are on their way at once, more are dropped and
+noted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import math
+from collections.abc import Callable
+from random import Random
+from typing import Literal
+
+from gossamer.network import Address
+from gossamer.testing.clock import SimClock
+from gossamer.testing.links import LinkQuality, Links
+from gossamer.testing.loop import VirtualTimeLoop
+from gossamer.testing.trace import Trace
+from gossamer.testing.window import StreamLimits
+
+__all__ = ["ANY", "HEADERS", "LOOPBACK", "Boot", "Crash", "Medium", "binds"]
+
+Crash = Literal["kill", "reset", "silence"]
+"""How a host dies. ``kill``: the process dies, its kernel ends its connections in order and refuses new
+ones. ``reset``: as before, but connections are reset. ``silence``: the machine dies and says nothing."""
+
+ANY = ("", "0.0.0.0", "::")  # noqa: S104  what a simulated socket may bind
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+HEADERS = 40
+IN_FLIGHT = 100_000
+
+
+def binds(bound: str, host: str) -> bool:
+    """Does what is bound there hear what is sent to ``host``, as the sender names it?"""
+    return bound in ANY or bound == host or (bound in LOOPBACK and host in LOOPBACK)
+
+
+class Medium:
+    """The seeded world between the hosts. ``chop``: how likely a segment of a stream is cut short."""
+
+    chop = 0.05
+
+    def __init__(self, *, seed: int, quality: LinkQuality, limits: StreamLimits | None) -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualTimeLoop)  # noqa: S101 - time would not jump on another
+        self.loop = loop
+        self.seed = seed
+        self.links = Links(seed, quality)
+        self.limits = limits if limits is not None else StreamLimits()
+        self.trace = Trace()
+        self.context = contextvars.Context()
+        self.boots: dict[str, Boot] = {}
+        """The last boot of each host, by address."""
+        self._in_flight = 0
+
+    def rng(self, name: str) -> Random:
+        """A generator for one purpose, a function of the seed and the name."""
+        return Random(f"{self.seed}/{name}")
+
+    def note(self, kind: str, source: str = "", target: str = "", size: int = 0) -> None:
+        """Record an event; what a test records takes part in the digest too."""
+        self.trace.record(self.loop.time(), kind, source, target, size)
+
+    def digest(self) -> str:
+        return self.trace.digest()
+
+    def report(self, message: str, error: Exception, **about: object) -> None:
+        """Hand an exception of a protocol to the loop's handler, as real transports do."""
+        self.loop.call_exception_handler({"message": message, "exception": error, **about})
+
+    def kernel(self, address: str) -> Boot | None:
+        """The boot that answers packets at an address now."""
+        boot = self.boots.get(address)
+        return boot if boot is not None and boot.answers else None
+
+    def carry_datagram(self, source: Boot, sender: Address, to: Address, data: bytes) -> None:
+        """Carry a datagram of the socket bound to ``sender``, perhaps, and perhaps twice."""
+        loopback = to[0] in LOOPBACK
+        target = source.address if loopback else to[0]
+        seen_as = to[0] if loopback else source.address
+        if self._in_flight >= IN_FLIGHT:
+            self.note("drop:full", source.address, target, len(data))
+            return
+        delays = self.links.datagram(source.address, target, len(data) + HEADERS, self.loop.time())
+        self.note("datagram" if delays else "drop", source.address, target, len(data))
+
+        def arrive() -> None:
+            self._in_flight -= 1
+            boot = self.boots.get(target)
+            if self.links.is_cut(source.address, target) or boot is None:
+                self.note("drop:cut", source.address, target, len(data))
+            elif (deliver := boot.socket_for(to)) is not None:
+                self.note("arrive", source.address, target, len(data))
+                deliver(data, (seen_as, sender[1]))
+
+        for delay in delays:
+            self._in_flight += 1
+            self.loop.call_later(delay, arrive, context=self.context)
+
+    def carry_stream(
+        self,
+        kind: str,
+        source: Boot,
+        target: Boot,
+        size: int,
+        not_before: float,
+        arrive: Callable[[], object],
+    ) -> float:
+        """Carry one packet of a stream behind the one that arrives at ``not_before``; when it arrives."""
+        now = self.loop.time()
+        here, there = source.address, target.address
+        delay = self.links.segment(here, there, size, now, self.limits.resend_first)
+        if delay is None:
+            self.note(f"cut:{kind}", here, there, size)
+            return not_before
+        self.note(kind, here, there, size)
+
+        def arrives() -> None:
+            if self.links.is_cut(here, there):
+                self.note("cut:late", here, there)
+            elif self.kernel(there) is not None:
+                # A boot that is gone knows nothing of the connection: its end answers for who is there now.
+                arrive()
+
+        when = max(now + delay, math.nextafter(not_before, math.inf))
+        self.loop.call_at(when, arrives, context=self.context)
+        return when
+
+
+class Boot:
+    """One boot of one host, as its sockets see it: alive or not, frozen or not, and what it keeps of them."""
+
+    def __init__(self, sim: Medium, address: str, number: int, *, skew: float, drift: float) -> None:
+        self.sim = sim
+        self.address = address
+        self.boot = number
+        self.alive = True
+        self.answers = True
+        """A kernel listens to packets for it."""
+        self.clock = SimClock(sim.loop, skew=skew, drift=drift)
+        self.rng = Random(f"{sim.seed}/{address}/{number}")
+        self.sockets: dict[Address, Callable[[bytes, Address], None]] = {}
+        """How each bound datagram socket is given a datagram and its sender."""
+        # A dict, because the order in which connections die is part of what a seed decides.
+        self.connections: dict[Callable[[Crash], None], None] = {}
+        """How each connection that its kernel still keeps dies."""
+        self._waiting: list[Callable[[], None]] | None = None  # while its process is frozen
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.address} boot {self.boot} {'alive' if self.alive else 'dead'}>"
+
+    def socket_for(self, address: Address) -> Callable[[bytes, Address], None] | None:
+        """How to deliver to the socket that hears an address."""
+        for (host, port), deliver in self.sockets.items():
+            if port == address[1] and binds(host, address[0]):
+                return deliver
+        return None
+
+    def freeze(self) -> None:
+        """Stop the process as SIGSTOP does: the kernel goes on taking packets, nobody reads them."""
+        if self._waiting is None:
+            self._waiting = []
+            self.sim.loop.freeze(self.address)
+
+    def thaw(self) -> None:
+        """Let the process go on, and read what came meanwhile."""
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None:
+            self.sim.loop.thaw(self.address)
+            for read in waiting:
+                self.sim.loop.call_soon(read, context=self.sim.context)
+
+    def postpones(self, read: Callable[[], None]) -> bool:
+        """Whether nobody here reads now; then ``read`` is called later."""
+        if self._waiting is None:
+            return False
+        self._waiting.append(read)
+        return True
