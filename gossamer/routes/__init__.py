@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gossamer.routes.forwarding.forwarder import Forwarder
     from gossamer.routes.index.filters import FilterIndex
     from gossamer.routes.kernel import KERNEL_REASON, filter_index, kernel_name
-    from gossamer.routes.owner import RouteOwner, routes_child
+    from gossamer.routes.owner import RouteOwner
     from gossamer.routes.resolver import Route
     from gossamer.routes.router import Router
     from gossamer.routes.shared import Group
@@ -67,7 +67,6 @@ __all__ = [
     "matches",
     "parse_filter",
     "parse_name",
-    "routes_child",
     "split_shared",
 ]
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-__all__ = ["Delivery", "Options", "Subscriber", "SubscriptionOptions", "delivery_of", "merge"]
+__all__ = ["Delivery", "Subscriber", "SubscriptionOptions", "delivery_of", "merge"]
 
 
 class Subscriber(Protocol):
@@ -25,26 +25,8 @@ class Subscriber(Protocol):
         """Take a message. Must not block, raise or change subscriptions."""
 
 
-class Options(Protocol):
-    """What a subscription asks for."""
-
-    @property
-    def qos(self) -> int: ...
-
-    @property
-    def no_local(self) -> bool: ...
-
-    @property
-    def retain_as_published(self) -> bool: ...
-
-    @property
-    def identifier(self) -> int | None: ...
-    @property
-    def lasting(self) -> bool: ...
-
-
 class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a subscription asks for; anything with these attributes will do."""
+    """What a subscription asks for."""
 
     qos: int = 0
     no_local: bool = False
@@ -52,6 +34,11 @@ class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
     identifier: int | None = None
     lasting: bool = False
     """The subscriber outlives its connection and its node: what comes while that is away is kept for it."""
+
+    @property
+    def identifiers(self) -> tuple[int, ...]:
+        """None or one, as a delivery has them."""
+        return () if self.identifier is None else (self.identifier,)
 
 
 class Delivery(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -67,25 +54,25 @@ class Delivery(msgspec.Struct, frozen=True, eq=False, gc=False):
     own: Delivery | None = None
     """How it takes messages of its own, where only some of the subscriptions say no local."""
 
-    def asks(self, options: Options) -> bool:
+    def asks(self, options: SubscriptionOptions) -> bool:
         """Whether these options are what this delivery stands for."""
         return (
             self.qos == options.qos
             and self.no_local == options.no_local
             and self.retain_as_published == options.retain_as_published
             and self.lasting == options.lasting
-            and self.identifiers == (() if options.identifier is None else (options.identifier,))
+            and self.identifiers == options.identifiers
         )
 
 
-def delivery_of(subscriber: Subscriber, options: Options) -> Delivery:
+def delivery_of(subscriber: Subscriber, options: SubscriptionOptions) -> Delivery:
     """The delivery of one subscription."""
     return Delivery(
         subscriber,
         options.qos,
         options.no_local,
         options.retain_as_published,
-        _identifiers(options),
+        options.identifiers,
         options.lasting,
     )
 
@@ -115,7 +102,3 @@ def _together(several: list[Delivery]) -> Delivery:
         any(delivery.lasting for delivery in several),
         _together(own) if 0 < len(own) < len(several) else None,
     )
-
-
-def _identifiers(options: Options) -> tuple[int, ...]:
-    return () if options.identifier is None else (options.identifier,)

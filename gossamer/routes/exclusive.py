@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from gossamer.errors import UnavailableError
-from gossamer.routes.ports import RouteTable
+from gossamer.mnesia_like import OwnedTable
 from gossamer.routes.topics import EXCLUSIVE, InvalidTopicFilter
 
 __all__ = ["ExclusiveClaims", "ExclusiveTakenError", "is_exclusive"]
@@ -52,7 +52,7 @@ class ExclusiveClaims:
     def __len__(self) -> int:
         return len(self._mine)
 
-    def claim(self, body: str, subscriber: Any, table: RouteTable | None) -> list[Any]:
+    def claim(self, body: str, subscriber: Any, table: OwnedTable | None) -> list[Any]:
         """Claim a filter; the value of its row.
 
         Raises:
@@ -116,7 +116,7 @@ class ExclusiveClaims:
                 found.append((key[len(EXCLUSIVE) :], subscriber))
         return found
 
-    def _shown(self, body: str, table: RouteTable | None) -> Iterator[tuple[str, list[Any]]]:
+    def _shown(self, body: str, table: OwnedTable | None) -> Iterator[tuple[str, list[Any]]]:
         if table is None:
             return
         for owner in table.owners():

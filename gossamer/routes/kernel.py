@@ -47,16 +47,18 @@ class KernelUnavailableError(UsageError):
 
 
 try:
-    from gossamer.routes import _kernel
+    from gossamer.routes._kernel import VERSION as _BUILT
+    from gossamer.routes._kernel import Book, Index
+    from gossamer.routes._kernel import is_filter as _is_filter
 except ImportError as _error:
     _missing = f"not built here: {_error}"
 else:
-    _missing = "" if _kernel.VERSION == VERSION else "built for another version of gossamer"
+    _missing = "" if _BUILT == VERSION else "built for another version of gossamer"
 
 
 if not _missing:
 
-    class _CompiledIndex(_kernel.Index):
+    class _CompiledIndex(Index):
         """The kernel, and what is simpler said in Python; see :class:`FilterIndex`."""
 
         __slots__ = ("_trie",)
@@ -99,7 +101,7 @@ def compiled_book(shape_limit: int, filed_limit: int) -> TopicBook:
     """
     if _missing:
         raise KernelUnavailableError(_missing)
-    return cast("TopicBook", _kernel.Book(shape_limit, filed_limit))
+    return cast("TopicBook", Book(shape_limit, filed_limit))
 
 
 def _choose(choice: str) -> str:
@@ -124,7 +126,7 @@ def _parse_it(text: str, max_bytes: int, max_levels: int, /) -> bool:
     return False
 
 
-is_filter: Callable[[str, int, int], bool] = _parse_it if KERNEL_REASON else _kernel.is_filter
+is_filter: Callable[[str, int, int], bool] = _parse_it if KERNEL_REASON else _is_filter
 """Whether a text is plainly a filter within limits, and of no share group; False: parse it to know."""
 
 

@@ -14,19 +14,17 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import structlog
 
-from gossamer.distribution import rpc
+from gossamer.distribution import Distribution, rpc
+from gossamer.mnesia_like import OwnedTable
 from gossamer.routes.audit.peers import PeerAudit
 from gossamer.routes.audit.verify import Findings
-from gossamer.routes.ports import DataLinks, RouteTable
 from gossamer.routes.router import Router
 from gossamer.supervisor import (
     Caller,
-    ChildSpec,
     Continue,
     GenServer,
     NoReply,
@@ -39,7 +37,7 @@ from gossamer.supervisor import (
     spawn_link,
 )
 
-__all__ = ["RouteOwner", "routes_child"]
+__all__ = ["RouteOwner"]
 
 log = structlog.get_logger(__name__)
 
@@ -59,8 +57,8 @@ class RouteOwner(GenServer):
     async def init(
         self,
         router: Router,
-        table: RouteTable,
-        links: DataLinks | None = None,
+        table: OwnedTable,
+        links: Distribution | None = None,
         *,
         pause: float = 60.0,
         functions: dict[str, Callable[..., Any]] | None = None,
@@ -164,11 +162,3 @@ class RouteOwner(GenServer):
 async def _ask(peer: str, function: str, *args: Any) -> Any:
     result = await rpc.call(peer, function, *args, timeout=ASK_WAIT)
     return result.value if isinstance(result, rpc.Returned) else None
-
-
-def routes_child(
-    router: Router, table: RouteTable, links: DataLinks | None = None, *, pause: float = 60.0
-) -> ChildSpec:
-    """The route owner as a child of a supervisor."""
-    start = partial(RouteOwner.start_link, router, table, links, pause=pause, name="routes")
-    return ChildSpec("routes", start)

@@ -27,15 +27,16 @@ from typing import Any
 import structlog
 
 from gossamer.config import MqttConfig
+from gossamer.distribution import Distribution
+from gossamer.mnesia_like import Change, OwnedTable
 from gossamer.routes.audit.peers import Ask, PeerAudit
 from gossamer.routes.audit.verify import Findings, Verifier
 from gossamer.routes.delivery import Delivery
 from gossamer.routes.exclusive import ExclusiveClaims, is_exclusive
-from gossamer.routes.forwarding.forwarder import Dropped, Forwarder
-from gossamer.routes.forwarding.forwarding import Forwarding, Fresh
+from gossamer.routes.forwarding.forwarder import Forwarder
+from gossamer.routes.forwarding.forwarding import Forwarding, Held
 from gossamer.routes.forwarding.nodes import NodeSlot
 from gossamer.routes.index.index import mask_of
-from gossamer.routes.ports import DataLinks, Keeper, RouteTable
 from gossamer.routes.resolver import Resolver, Route
 from gossamer.routes.shared import Count, Group, is_shared
 from gossamer.routes.subscriptions import LASTING, SubscriptionTable
@@ -93,8 +94,19 @@ class Router:
             lost_is_safe=lost_is_safe,
             sync=config.forwarding == "sync",
         )
-        self.latency = self._forwarding.latency
-        self._nodes = self._forwarding.nodes
+        # Other nodes, as :class:`Forwarding` explains it.
+        forwarding = self._forwarding
+        self.latency = forwarding.latency
+        self.node_up, self.node_down = forwarding.node_up, forwarding.node_down
+        self.on_forward = forwarding.on_forward
+        self.on_group_lost = forwarding.on_group_lost
+        self.on_congestion = forwarding.on_congestion
+        self.on_dropped = forwarding.on_dropped
+        self.refresh_with = forwarding.refresh_with
+        self.keep_with, self.gone = forwarding.keep_with, forwarding.gone
+        self.on_kept, self.to_kept = forwarding.on_kept, forwarding.to_kept
+        self.arrived = forwarding.last_frames
+        self._nodes = forwarding.nodes
         self._resolver = Resolver(
             limits=limits,
             cache_limit=cache_limit,
@@ -110,10 +122,8 @@ class Router:
         """Topic to route; the same dictionary for the life of the router."""
         self.resolve = self._resolver.resolve
         """The route of a topic that is not in the cache, from now on it is: :meth:`Resolver.resolve`."""
-        self._exclusive = ExclusiveClaims(node, limit=config.limits.max_exclusive, wall=wall)
-        self._local = local = SubscriptionTable(
-            self._resolver, self._exclusive, limits=limits, counts=self.counts
-        )
+        exclusive = ExclusiveClaims(node, limit=config.limits.max_exclusive, wall=wall)
+        self._local = local = SubscriptionTable(self._resolver, exclusive, limits=limits, counts=self.counts)
         # Subscribing, as :class:`SubscriptionTable` explains it.
         self.subscribe = local.subscribe
         self.unsubscribe = local.unsubscribe
@@ -121,7 +131,7 @@ class Router:
         self.subscriptions = local.subscriptions
         self.on_evicted = local.on_evicted
         self.refresh_groups = local.refresh_groups
-        self._table: RouteTable | None = None
+        self._table: OwnedTable | None = None
 
     # The publish path.
 
@@ -187,28 +197,21 @@ class Router:
 
     # Other nodes.
 
-    def attach(self, table: RouteTable, links: DataLinks | None = None) -> None:
+    def attach(self, table: OwnedTable, links: Distribution | None = None) -> None:
         """Write rows to ``table``, whose events are given to :meth:`apply`, and forward over ``links``;
         called whenever the route owner starts."""
         self._table = self._local.table = table
         if links is not None:
             self._forwarding.attach(links)
 
-    def on_forward(self, callback: Callable[[str, bytes], Any]) -> None:
-        """Call ``callback(peer, records)`` with what other nodes forward: their records, joined, in order.
-
-        What it returns, unless None, has ``then``: see :class:`gossamer.routes.ports.Held`.
-        """
-        self._forwarding.on_forward(callback)
-
-    def on_group_forward(self, callback: Callable[[str, Group, bytes], Any]) -> None:
+    def on_group_forward(self, callback: Callable[[str, Group, bytes], Held | None]) -> None:
         """Call ``callback(peer, group, records)`` with what other nodes forward to a share group here.
 
         Each record is for one member: ``group.pick_here(publisher, topic)``; none left: :meth:`pick`, with
         ``besides`` the peer, who may not know yet.
         """
 
-        def take(peer: str, name: str, records: bytes) -> Any:
+        def take(peer: str, name: str, records: bytes) -> Held | None:
             group = self._shared.get(name)
             if group is None:
                 self.counts["group_frames_dropped"] += 1
@@ -226,27 +229,9 @@ class Router:
         group = self._shared.get(name)
         return group is not None and group.expects()
 
-    def on_group_lost(self, callback: Callable[[str, bytes, Callable[[bool], None]], Any]) -> None:
-        """Call ``callback(group, record, on_safe)`` with what a node that went down has not acknowledged of a
-        share group's: it is to choose another member, and to answer. Without it, such records are dropped."""
-        self._forwarding.on_group_lost(callback)
-
-    def on_congestion(self, callback: Callable[[str, bool], Any]) -> None:
-        """Call ``callback(peer, congested)`` when a peer falls behind and when it has caught up."""
-        self._forwarding.on_congestion(callback)
-
-    def refresh_with(self, fresh: Fresh, fresh_kept: Fresh) -> None:
-        """Records that a link could not carry for so many seconds go on as ``fresh`` makes them, what goes to
-        :meth:`to_kept` as ``fresh_kept`` does."""
-        self._forwarding.refresh_with(fresh, fresh_kept)
-
-    def on_dropped(self, callback: Dropped) -> None:
-        """Call ``callback(peer, records, reason, kept)`` with what does not arrive at a node."""
-        self._forwarding.on_dropped(callback)
-
-    def apply(self, change: Any) -> None:
+    def apply(self, change: Change) -> None:
         """Rows of the ``routes`` table changed."""
-        owner: str = change.owner
+        owner = change.owner
         if owner == self.node:
             return
         slot = self._nodes.slot(owner)
@@ -275,10 +260,6 @@ class Router:
         self._nodes.release(slot)
 
     # Nodes that are away.
-
-    def keep_with(self, keeper: Keeper) -> None:
-        """Give ``keeper`` what lasting sessions of nodes that are away want; once, before any is known."""
-        self._forwarding.keep_with(keeper)
 
     def awaits(self, peer: str, topic: bytes) -> bool:
         """Whether a lasting session of ``peer`` wants a topic."""
@@ -316,34 +297,6 @@ class Router:
         slot = self._forwarding.live(peer)
         self._node_changed(slot.bit | slot.lasting)
 
-    def gone(self, peer: str) -> None:
-        """``peer``, which was down, is a member no more."""
-        self._forwarding.gone(peer)
-
-    def to_kept(self, peer: str) -> Forwarder:
-        """The way to the lasting sessions of ``peer`` alone, for what was kept."""
-        return self._forwarding.to_kept(peer)
-
-    def on_kept(self, callback: Callable[[str, bytes], Any]) -> None:
-        """Call ``callback(peer, records)`` with what ``peer`` has kept for lasting sessions here."""
-        self._forwarding.on_kept(callback)
-
-    def arrived(self, peer: str) -> dict[int, int]:
-        """By session the number of the last frame that ``peer`` sent, this and the latest few."""
-        found = dict(self._forwarding.arrived.get(peer, ()))
-        last = self._forwarding.arriving.get(peer)
-        if last is not None:
-            found[last[0]] = last[1]
-        return found
-
-    def node_up(self, name: str) -> None:
-        """Forward to ``name``."""
-        self._forwarding.node_up(name)
-
-    def node_down(self, name: str) -> None:
-        """``name`` is declared down: forward nothing to it, and answer for what was."""
-        self._forwarding.node_down(name)
-
     # Looking in, and after.
 
     def verify(self, *, repair: bool = True) -> Findings:
@@ -359,32 +312,13 @@ class Router:
         for owner in () if self._table is None else self._table.owners():
             if self._table is not None and owner != self.node:
                 self._local.losers(owner, self._table.rows_of(owner))
-        verifier = Verifier(
-            findings,
-            node=self.node,
-            index=self._index,
-            shared=self._shared,
-            cache=self._routes,
-            nodes=self._nodes,
-            subscriptions=self._local.subscribers,
-            exclusive=self._exclusive,
-            row=self._local.row,
-            table=self._table,
-            repair=repair,
-        )
-        return verifier.steps()
+        return Verifier(
+            findings, node=self.node, resolver=self._resolver, local=self._local, repair=repair
+        ).steps()
 
-    def peer_audit(self, table: RouteTable, ask: Ask) -> PeerAudit:
+    def peer_audit(self, table: OwnedTable, ask: Ask) -> PeerAudit:
         """What compares this node's routes with its peers'; see :mod:`gossamer.routes.audit.peers`."""
-        return PeerAudit(
-            self.node,
-            index=self._index,
-            shared=self._shared,
-            nodes=self._nodes,
-            row=self._local.row,
-            table=table,
-            ask=ask,
-        )
+        return PeerAudit(self.node, resolver=self._resolver, row=self._local.row, table=table, ask=ask)
 
     def routes(self) -> Iterator[tuple[str, list[str], int]]:
         """Every filter, the other nodes that want it, and the number of its subscribers here."""
@@ -405,7 +339,7 @@ class Router:
         return {
             "filters": len(self._index),
             "groups": len(self._shared),
-            "exclusive": len(self._exclusive),
+            "exclusive": len(self._local.exclusive),
             "subscribers": len(self._local.subscribers),
             "subscriptions": sum(map(len, self._local.subscribers.values())),
             "nodes": len(self._nodes),

@@ -17,10 +17,10 @@ from typing import Any
 import msgspec
 import structlog
 
-from gossamer.routes.delivery import Delivery, Options, Subscriber, delivery_of
+from gossamer.mnesia_like import OwnedTable
+from gossamer.routes.delivery import Delivery, Subscriber, SubscriptionOptions, delivery_of
 from gossamer.routes.exclusive import ExclusiveClaims, is_exclusive
 from gossamer.routes.kernel import is_filter
-from gossamer.routes.ports import RouteTable
 from gossamer.routes.resolver import Resolver
 from gossamer.routes.shared import is_shared
 from gossamer.routes.topics import EXCLUSIVE, TopicLimits, parse_filter, split_shared
@@ -62,12 +62,12 @@ class SubscriptionTable:
         limits: TopicLimits,
         counts: Counter[str],
     ) -> None:
-        self.table: RouteTable | None = None
+        self.table: OwnedTable | None = None
         self.subscribers: dict[Any, Filters] = {}
         self._index = resolver.index
         self._shared = resolver.shared
         self._routes = resolver.cache
-        self._exclusive = exclusive
+        self.exclusive = exclusive
         self._limits = limits
         self._counts = counts
         self.latest = 0
@@ -76,7 +76,9 @@ class SubscriptionTable:
         """How many lasting subscribers a filter has, of filters that have one."""
         self._evicted: list[Callable[[Any, str], Any]] = []
 
-    def subscribe(self, topic_filter: str, subscriber: Subscriber, options: Options) -> Subscribed:
+    def subscribe(
+        self, topic_filter: str, subscriber: Subscriber, options: SubscriptionOptions
+    ) -> Subscribed:
         """Subscribe, or change the options of a subscription.
 
         Raises:
@@ -124,7 +126,7 @@ class SubscriptionTable:
 
     def unsubscribe(self, topic_filter: str, subscriber: Subscriber) -> bool:
         """End a subscription; False if there was none."""
-        if self._exclusive:
+        if self.exclusive:
             body = topic_filter[len(EXCLUSIVE) :] if is_exclusive(topic_filter) else topic_filter
             self._release(body, subscriber)
             topic_filter = body
@@ -142,7 +144,7 @@ class SubscriptionTable:
         mine = self.subscribers.pop(subscriber, None)
         if mine is None:
             return 0
-        for body in self._exclusive.held_by(subscriber):
+        for body in self.exclusive.held_by(subscriber):
             self._release(body, subscriber)
         for topic_filter, known in mine.items():
             self._leave(topic_filter, known)
@@ -162,15 +164,17 @@ class SubscriptionTable:
 
     def losers(self, owner: str, rows: Any) -> None:
         """Give up the claims that lose against these rows of another node."""
-        for body, subscriber in self._exclusive.beaten(owner, rows, rows):
+        for body, subscriber in self.exclusive.beaten(owner, rows, rows):
             self._evict(body, subscriber, owner)
 
     # Inside.
 
-    def _subscribe_exclusive(self, text: str, subscriber: Subscriber, options: Options) -> Subscribed:
+    def _subscribe_exclusive(
+        self, text: str, subscriber: Subscriber, options: SubscriptionOptions
+    ) -> Subscribed:
         body = parse_filter(text, self._limits)[len(EXCLUSIVE) :]
-        held = body in self._exclusive.held_by(subscriber)
-        value = self._exclusive.claim(body, subscriber, self.table)
+        held = body in self.exclusive.held_by(subscriber)
+        value = self.exclusive.claim(body, subscriber, self.table)
         if held:
             return self.subscribe(body, subscriber, options)
         try:
@@ -183,7 +187,7 @@ class SubscriptionTable:
         return Subscribed(done.existing, self._unseen())
 
     def _release(self, body: str, subscriber: Any) -> None:
-        if self._exclusive.release(body, subscriber) and self.table is not None:
+        if self.exclusive.release(body, subscriber) and self.table is not None:
             self.latest = self.table.delete(EXCLUSIVE + body)
 
     def _evict(self, body: str, subscriber: Any, owner: str) -> None:

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from gossamer.distribution import Frame, NodeDown, NodeUp, PeerGoneError
+from gossamer.routes import RouteOwner
+from gossamer.supervisor import ChildSpec
+
+
+def routes_child(router: Any, table: Any, links: Any) -> ChildSpec:
+    """The route owner as a child of a supervisor."""
+    return ChildSpec("routes", partial(RouteOwner.start_link, router, table, links, name="routes"))
 
 
 class Client:

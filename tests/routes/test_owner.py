@@ -3,9 +3,9 @@
 import asyncio
 from functools import partial
 
-from gossamer.routes import RouteOwner, Router, SubscriptionOptions, routes_child
+from gossamer.routes import RouteOwner, Router, SubscriptionOptions
 from gossamer.supervisor import ChildSpec, Supervisor, call, exit, guarded, whereis  # noqa: A004
-from tests.routes.fakes import Client, Links, Table, Turn
+from tests.routes.fakes import Client, Links, Table, Turn, routes_child
 from tests.supervisor.harness import settle
 
 

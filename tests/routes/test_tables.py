@@ -2,10 +2,10 @@
 
 from contextlib import AsyncExitStack
 
-from gossamer.routes import Router, SubscriptionOptions, routes_child
+from gossamer.routes import Router, SubscriptionOptions
 from gossamer.supervisor import Supervisor
 from tests.mnesia_like.hub import Host, Hub, host, until
-from tests.routes.fakes import Client, Links
+from tests.routes.fakes import Client, Links, routes_child
 
 
 class Place:

@@ -15,17 +15,18 @@ walked in steps.  3. What a peer is asked is bounded, and so is what it answers.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 from zlib import crc32
 
 import structlog
 
+from gossamer.mnesia_like import OwnedTable
 from gossamer.routes.audit.verify import Findings
-from gossamer.routes.forwarding.nodes import NodeSlot, NodeTable
-from gossamer.routes.index.index import RouteIndex, local_of, mask_of
-from gossamer.routes.ports import RouteTable
-from gossamer.routes.shared import SharedIndex, is_shared
+from gossamer.routes.forwarding.nodes import NodeSlot
+from gossamer.routes.index.index import local_of, mask_of
+from gossamer.routes.resolver import Resolver
+from gossamer.routes.shared import is_shared
 from gossamer.routes.subscriptions import LASTING, PRESENT
 
 __all__ = ["Ask", "PeerAudit"]
@@ -41,38 +42,31 @@ BUCKETS = 256
 MOST_ROWS = 20_000
 """Rows told at once, and filters asked for at once."""
 SETTLE = 1.0
-"""Seconds that a row may be on its way."""
+"""Seconds that a row may be on its way: after them a difference is looked at again."""
 FRESH = 5.0
 """Seconds for which a digest is given again."""
 _STEP = 500
 
 
 class PeerAudit:
-    """Comparison of this node's index with the subscriptions of each peer.
-
-    ``settle`` in seconds: after how long a difference is looked at again.
-    """
+    """Comparison of this node's index with the subscriptions of each peer."""
 
     def __init__(
         self,
         node: str,
         *,
-        index: RouteIndex,
-        shared: SharedIndex,
-        nodes: NodeTable,
+        resolver: Resolver,
         row: Callable[[str], int],
-        table: RouteTable,
+        table: OwnedTable,
         ask: Ask,
-        settle: float = SETTLE,
     ) -> None:
         self._node = node
-        self._index = index
-        self._shared = shared
-        self._nodes = nodes
+        self._index = resolver.index
+        self._shared = resolver.shared
+        self._nodes = resolver.nodes
         self._row = row
         self._table = table
         self._ask = ask
-        self._settle = settle
         self._digest: tuple[float, list[int]] | None = None
 
     def functions(self) -> dict[str, Callable[..., Any]]:
@@ -105,7 +99,7 @@ class PeerAudit:
         first = await self._differences(peer, buckets)
         if not first:
             return
-        await asyncio.sleep(self._settle)
+        await asyncio.sleep(SETTLE)
         asked = list(first)
         values = await self._ask(peer, VALUES, asked)
         if not isinstance(values, list) or len(values) != len(asked):
@@ -124,7 +118,7 @@ class PeerAudit:
         log.warning("routes_differ_from_peer", peer=peer, unheard=wanted, unwanted=len(wrong) - wanted)
         if repair:
             await self._ask(peer, ANNOUNCE, wrong)
-            await asyncio.sleep(self._settle)
+            await asyncio.sleep(SETTLE)
 
     async def _differences(self, peer: str, buckets: list[int]) -> dict[str, tuple[int, int]]:
         """Filters of these buckets of which the peer says something else than is known here: both values."""
@@ -224,13 +218,13 @@ class PeerAudit:
                 value = 0 if slot is None else _value(slot, mask_of(found))
             if value:
                 yield topic_filter, value
-        for group in _names(self._shared):
+        for group in self._shared:
             number += 1
             if number % _STEP == 0:
                 await asyncio.sleep(0)
-            count = self._here(group) if mine else self._at(node, group)
+            count = self._here(group.name) if mine else self._at(node, group.name)
             if count:
-                yield group, count
+                yield group.name, count
 
 
 def _value(slot: NodeSlot, mask: int) -> int:
@@ -238,10 +232,6 @@ def _value(slot: NodeSlot, mask: int) -> int:
     if not mask & slot.bit:
         return 0
     return LASTING if mask & slot.lasting else PRESENT
-
-
-def _names(shared: SharedIndex) -> Iterable[str]:
-    return [group.name for group in shared]
 
 
 def _sum(topic_filter: str, value: int) -> int:

@@ -12,16 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from gossamer.routes.delivery import Delivery
-from gossamer.routes.exclusive import ExclusiveClaims, is_exclusive
-from gossamer.routes.forwarding.nodes import NodeTable
-from gossamer.routes.index.cache import RouteCache
-from gossamer.routes.index.index import RouteIndex, local_of, mask_of
-from gossamer.routes.ports import RouteTable
-from gossamer.routes.shared import Count, SharedIndex, is_shared
-from gossamer.routes.subscriptions import LASTING
+from gossamer.routes.exclusive import is_exclusive
+from gossamer.routes.index.index import local_of, mask_of
+from gossamer.routes.resolver import Resolver
+from gossamer.routes.shared import Count, Group, is_shared
+from gossamer.routes.subscriptions import LASTING, SubscriptionTable
 from gossamer.routes.topics import InvalidTopicFilter, split_shared
 
 __all__ = ["Findings", "Verifier"]
@@ -77,117 +76,92 @@ class Verifier:
         findings: Findings,
         *,
         node: str,
-        index: RouteIndex,
-        shared: SharedIndex,
-        cache: RouteCache,
-        nodes: NodeTable,
-        subscriptions: Mapping[Any, Mapping[str, Delivery]],
-        exclusive: ExclusiveClaims,
-        row: Callable[[str], int],
-        table: RouteTable | None,
+        resolver: Resolver,
+        local: SubscriptionTable,
         repair: bool,
     ) -> None:
         self._findings = findings
-        self._row = row
         self._node = node
-        self._index = index
-        self._shared = shared
-        self._cache = cache
-        self._nodes = nodes
-        self._subscriptions = subscriptions
-        self._exclusive = exclusive
-        self._table = table
+        self._index = resolver.index
+        self._shared = resolver.shared
+        self._cache = resolver.cache
+        self._nodes = resolver.nodes
+        self._subscriptions = local.subscribers
+        self._exclusive = local.exclusive
+        self._row = local.row
+        self._table = local.table
         self._repair = repair
 
     def steps(self) -> Iterator[None]:
         """Run; gives way after every few hundred checks."""
-        yield from self._subscribers()
-        yield from self._filters()
-        yield from self._groups()
-        if self._table is not None:
-            yield from self._own_rows(self._table)
-            yield from self._other_rows(self._table)
-        yield from self._cached()
-
-    def _paced(self, items: Any) -> Iterator[Any]:
-        # None in between says: a step is over.
-        for number, item in enumerate(items, 1):
-            self._findings.checked += 1
-            yield item
-            if number % _STEP == 0:
-                yield None
-
-    def _subscribers(self) -> Iterator[None]:
-        for subscriber in list(self._subscriptions):
-            for topic_filter in self._paced(list(self._subscriptions.get(subscriber, ()))):
-                if topic_filter is None:
+        for check, items in self._checks():
+            for item in items:
+                self._findings.checked += 1
+                check(item)
+                if self._findings.checked % _STEP == 0:
                     yield
-                    continue
-                delivery = self._subscriptions.get(subscriber, {}).get(topic_filter)
-                if delivery is None or delivery in self._local(topic_filter):
-                    continue
-                self._findings.unindexed += 1
-                if self._repair:
-                    if is_shared(topic_filter):
-                        self._shared.join(topic_filter, delivery)
-                    else:
-                        self._index.add(topic_filter, delivery)
-                    self._changed(topic_filter)
-        yield
 
-    def _filters(self) -> Iterator[None]:
-        for topic_filter in self._paced(self._index.filters()):
-            if topic_filter is None:
-                yield
-                continue
-            value = self._index.get(topic_filter)
-            for delivery in tuple(local_of(value)):
-                if self._subscriptions.get(delivery.subscriber, {}).get(topic_filter) is not delivery:
-                    self._findings.orphans += 1
-                    if self._repair:
-                        self._index.discard(topic_filter, delivery.subscriber)
-                        self._cache.changed(topic_filter)
-            self._own(topic_filter)
-            mask = mask_of(value)
-            for slot in self._nodes if mask and self._table is not None else ():
-                row = self._rows(slot.name).get(topic_filter, 0)
-                wanted = slot.bit if row else 0
-                if row == LASTING or topic_filter in slot.expected:
-                    wanted |= slot.lasting
-                bits = slot.bit | slot.lasting
-                if mask & bits & ~wanted:
-                    self._findings.stale_routes += 1
-                    before = mask & slot.bit
-                    if self._repair and self._index.set_bits(topic_filter, bits, mask & wanted) is not None:
-                        slot.routes -= bool(before & ~wanted)
-                        self._cache.changed(topic_filter)
-        yield
+    def _checks(self) -> Iterator[tuple[Callable[[Any], None], Iterable[Any]]]:
+        # One after another, so that each is of what there is by then.
+        for subscriber in list(self._subscriptions):
+            filters = list(self._subscriptions.get(subscriber, ()))
+            yield partial(self._subscription, subscriber), filters
+        yield self._filter, self._index.filters()
+        yield self._group, list(self._shared)
+        if self._table is not None:
+            yield self._own, [*self._table.rows_of(self._node), *self._exclusive.keys()]
+            for owner in self._table.owners():
+                if owner != self._node:
+                    yield partial(self._other_row, owner), list(self._table.rows_of(owner))
+        yield self._cached, list(self._cache.routes)
 
-    def _groups(self) -> Iterator[None]:
-        for group in self._paced(list(self._shared)):
-            if group is None:
-                yield
-                continue
-            for subscriber, delivery in list(group.members.items()):
-                if self._subscriptions.get(subscriber, {}).get(group.name) is not delivery:
-                    self._findings.orphans += 1
-                    if self._repair and self._shared.leave(group.name, subscriber):
-                        self._changed(group.name)
-            self._own(group.name)
-            for node, count in list(group.others.items()) if self._table is not None else ():
-                if self._rows(node).get(group.name) != count:
-                    self._findings.stale_routes += 1
-                    if self._repair:
-                        self._set_group(node, group.name, self._rows(node).get(group.name, 0))
-        yield
-
-    def _own_rows(self, table: RouteTable) -> Iterator[None]:
-        for topic_filter in self._paced([*table.rows_of(self._node), *self._exclusive.keys()]):
-            if topic_filter is None:
-                yield
+    def _subscription(self, subscriber: Any, topic_filter: str) -> None:
+        delivery = self._subscriptions.get(subscriber, {}).get(topic_filter)
+        if delivery is None or delivery in self._local(topic_filter):
+            return
+        self._findings.unindexed += 1
+        if self._repair:
+            if is_shared(topic_filter):
+                self._shared.join(topic_filter, delivery)
             else:
-                self._own(topic_filter)
-        yield
+                self._index.add(topic_filter, delivery)
+            self._changed(topic_filter)
+
+    def _filter(self, topic_filter: str) -> None:
+        value = self._index.get(topic_filter)
+        for delivery in tuple(local_of(value)):
+            if self._subscriptions.get(delivery.subscriber, {}).get(topic_filter) is not delivery:
+                self._findings.orphans += 1
+                if self._repair:
+                    self._index.discard(topic_filter, delivery.subscriber)
+                    self._cache.changed(topic_filter)
+        self._own(topic_filter)
+        mask = mask_of(value)
+        for slot in self._nodes if mask and self._table is not None else ():
+            row = self._rows(slot.name).get(topic_filter, 0)
+            wanted = slot.bit if row else 0
+            if row == LASTING or topic_filter in slot.expected:
+                wanted |= slot.lasting
+            bits = slot.bit | slot.lasting
+            if mask & bits & ~wanted:
+                self._findings.stale_routes += 1
+                before = mask & slot.bit
+                if self._repair and self._index.set_bits(topic_filter, bits, mask & wanted) is not None:
+                    slot.routes -= bool(before & ~wanted)
+                    self._cache.changed(topic_filter)
+
+    def _group(self, group: Group) -> None:
+        for subscriber, delivery in list(group.members.items()):
+            if self._subscriptions.get(subscriber, {}).get(group.name) is not delivery:
+                self._findings.orphans += 1
+                if self._repair and self._shared.leave(group.name, subscriber):
+                    self._changed(group.name)
+        self._own(group.name)
+        for node, count in list(group.others.items()) if self._table is not None else ():
+            if self._rows(node).get(group.name) != count:
+                self._findings.stale_routes += 1
+                if self._repair:
+                    self._set_group(node, group.name, self._rows(node).get(group.name, 0))
 
     def _own(self, topic_filter: Any) -> None:
         """This node's row of a filter is there exactly if it has a subscriber."""
@@ -215,59 +189,45 @@ class Verifier:
             if self._repair:
                 table.delete(topic_filter)
 
-    def _other_rows(self, table: RouteTable) -> Iterator[None]:
-        for owner in table.owners():
-            if owner == self._node:
-                continue
-            for topic_filter in self._paced(list(table.rows_of(owner))):
-                if topic_filter is None:
-                    yield
-                    continue
-                if topic_filter not in self._rows(owner) or type(topic_filter) is not str or not topic_filter:
-                    continue
-                if is_exclusive(topic_filter):
-                    continue
-                if is_shared(topic_filter):
-                    self._other_group(owner, topic_filter)
-                    continue
-                slot = self._nodes.get(owner)
-                mask = mask_of(self._index.get(topic_filter))
-                lasts = self._rows(owner).get(topic_filter) == LASTING
-                if slot is not None and mask & slot.bit and (not lasts or mask & slot.lasting):
-                    continue
-                self._findings.missing_routes += 1
-                if self._repair:
-                    slot = self._nodes.slot(owner)
-                    bits = slot.bit | (self._nodes.lasting(slot) if lasts else 0)
-                    self._index.set_bits(topic_filter, bits, bits)
-                    slot.routes += not mask & slot.bit
-                    self._cache.changed(topic_filter)
-        yield
+    def _other_row(self, owner: str, topic_filter: Any) -> None:
+        if topic_filter not in self._rows(owner) or type(topic_filter) is not str or not topic_filter:
+            return
+        if is_exclusive(topic_filter):
+            return
+        if is_shared(topic_filter):
+            self._other_group(owner, topic_filter)
+            return
+        slot = self._nodes.get(owner)
+        mask = mask_of(self._index.get(topic_filter))
+        lasts = self._rows(owner).get(topic_filter) == LASTING
+        if slot is not None and mask & slot.bit and (not lasts or mask & slot.lasting):
+            return
+        self._findings.missing_routes += 1
+        if self._repair:
+            slot = self._nodes.slot(owner)
+            bits = slot.bit | (self._nodes.lasting(slot) if lasts else 0)
+            self._index.set_bits(topic_filter, bits, bits)
+            slot.routes += not mask & slot.bit
+            self._cache.changed(topic_filter)
 
-    def _cached(self) -> Iterator[None]:
-        for topic in self._paced(list(self._cache.routes)):
-            if topic is None:
-                yield
-                continue
-            route = self._cache.routes.get(topic)
-            if route is None:
-                continue
-            mask = 0
-            subscribers: set[Any] = set()
-            for value in self._index.match(topic.decode()):
-                mask |= mask_of(value)
-                subscribers.update(delivery.subscriber for delivery in local_of(value))
-            groups = self._shared.match(topic.decode())
-            same = (
-                mask == route.mask
-                and route.groups == groups
-                and subscribers == {d.subscriber for d in route.deliveries}
-            )
-            if not same or route.peers != self._nodes.forwarders(mask):
-                self._findings.stale_cache += 1
-                if self._repair:
-                    self._cache.forget([topic])
-        yield
+    def _cached(self, topic: bytes) -> None:
+        route = self._cache.routes.get(topic)
+        if route is None:
+            return
+        mask = 0
+        subscribers: set[Any] = set()
+        for value in self._index.match(topic.decode()):
+            mask |= mask_of(value)
+            subscribers.update(delivery.subscriber for delivery in local_of(value))
+        same = (
+            mask == route.mask
+            and route.groups == self._shared.match(topic.decode())
+            and subscribers == {d.subscriber for d in route.deliveries}
+        )
+        if not same or route.peers != self._nodes.forwarders(mask):
+            self._findings.stale_cache += 1
+            if self._repair:
+                self._cache.forget([topic])
 
     def _other_group(self, owner: str, name: str) -> None:
         group = self._shared.get(name)

@@ -22,18 +22,17 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
-from gossamer.distribution import NodeDown, NodeUp, PeerGoneError
+from gossamer.distribution import Distribution, Frame, NodeDown, NodeUp, PeerGoneError
 from gossamer.errors import GossamerError
 from gossamer.histogram import Histogram
 from gossamer.routes.forwarding.forwarder import Dropped, Forwarder
-from gossamer.routes.forwarding.nodes import NodeSlot, NodeTable
-from gossamer.routes.ports import DataLinks, Held, Keeper
+from gossamer.routes.forwarding.nodes import Keeper, NodeSlot, NodeTable
 
-__all__ = ["GROUP_MARK", "KEPT_MARK", "Forwarding", "Fresh"]
+__all__ = ["GROUP_MARK", "KEPT_MARK", "Forwarding", "Fresh", "Held"]
 
 log = structlog.get_logger(__name__)
 
@@ -47,6 +46,13 @@ _TIMED = 4096
 """Frames to a node that are timed at once."""
 _SESSIONS = 4
 """Sessions with a node that are remembered."""
+
+
+class Held(Protocol):
+    """Records that were taken but whose effect is not complete yet."""
+
+    def then(self, callback: Callable[[], object], /) -> None:
+        """Call ``callback`` when it is, in the order of these calls."""
 
 
 class Forwarding:
@@ -69,7 +75,7 @@ class Forwarding:
         sync: bool,
     ) -> None:
         self.nodes = NodeTable(self._make)
-        self.links: DataLinks | None = None
+        self.links: Distribution | None = None
         self.keeper: Keeper | None = None
         self.arriving: dict[str, tuple[int, int]] = {}
         """Session and number of the frame that each node sent last."""
@@ -87,16 +93,16 @@ class Forwarding:
         self._high_water = high_water
         self._lost_is_safe = lost_is_safe
         self._sync = sync
-        self._everybody: Callable[[str, bytes], Any] | None = None
-        self._group: Callable[[str, str, bytes], Any] | None = None
+        self._everybody: Callable[[str, bytes], Held | None] | None = None
+        self._group: Callable[[str, str, bytes], Held | None] | None = None
         self._group_lost: Callable[[str, bytes, Callable[[bool], None]], Any] | None = None
-        self._kept: Callable[[str, bytes], Any] | None = None
+        self._kept: Callable[[str, bytes], Held | None] | None = None
         self._congestion: list[Callable[[str, bool], Any]] = []
         self._dropped: Dropped | None = None
         self._fresh: Fresh | None = None
         self._fresh_kept: Fresh | None = None
 
-    def attach(self, links: DataLinks) -> None:
+    def attach(self, links: Distribution) -> None:
         """Forward over ``links`` from now on; once for each."""
         if self.links is links:
             return
@@ -107,19 +113,22 @@ class Forwarding:
         if self._everybody is not None:
             links.on_frame(DATA, self._receive)
 
-    def on_forward(self, callback: Callable[[str, bytes], Any]) -> None:
-        """Who takes records for everybody here; nothing is taken off the links before there is one."""
+    def on_forward(self, callback: Callable[[str, bytes], Held | None]) -> None:
+        """Call ``callback(peer, records)`` with what other nodes forward: their records, joined, in order.
+
+        Nothing is taken off the links before there is one. What it returns, unless None, has ``then``.
+        """
         first = self._everybody is None
         self._everybody = callback
         if first and self.links is not None:
             self.links.on_frame(DATA, self._receive)
 
-    def on_group_forward(self, callback: Callable[[str, str, bytes], Any]) -> None:
+    def on_group_forward(self, callback: Callable[[str, str, bytes], Held | None]) -> None:
         """Who takes records for one group."""
         self._group = callback
 
-    def on_kept(self, callback: Callable[[str, bytes], Any]) -> None:
-        """Who takes what was kept elsewhere for lasting sessions here."""
+    def on_kept(self, callback: Callable[[str, bytes], Held | None]) -> None:
+        """Call ``callback(peer, records)`` with what ``peer`` has kept for lasting sessions here."""
         self._kept = callback
 
     def refresh_with(self, fresh: Fresh, fresh_kept: Fresh) -> None:
@@ -143,18 +152,27 @@ class Forwarding:
             return frame
 
     def keep_with(self, keeper: Keeper) -> None:
-        """From now on what the lasting sessions of nodes that are away want goes to ``keeper``."""
+        """Give ``keeper`` what lasting sessions of nodes that are away want; once, before any is known."""
         self.keeper = keeper
         for slot in self.nodes:
             self._kept_for(slot, keeper)
 
     def to_kept(self, peer: str) -> Forwarder:
-        """The forwarder to the lasting sessions of a node; what it does not get there is answered False."""
+        """The way to the lasting sessions of a node alone, for what was kept; what it does not get there is
+        answered False."""
         slot = self.nodes.slot(peer)
         if slot.kept is None:
             slot.kept = self._make(peer, bytes([KEPT_MARK]), lost_is_safe=False)
             slot.kept.up = slot.up
         return slot.kept
+
+    def last_frames(self, peer: str) -> dict[int, int]:
+        """By session the number of the last frame that ``peer`` sent, this and the latest few."""
+        found = dict(self.arrived.get(peer, ()))
+        last = self.arriving.get(peer)
+        if last is not None:
+            found[last[0]] = last[1]
+        return found
 
     def live(self, peer: str) -> NodeSlot:
         """A node that was away has all that was kept for it: it gets what comes itself again."""
@@ -175,11 +193,11 @@ class Forwarding:
         return slot
 
     def on_congestion(self, callback: Callable[[str, bool], Any]) -> None:
-        """Who is told when a peer falls behind and when it has caught up."""
+        """Call ``callback(peer, congested)`` when a peer falls behind and when it has caught up."""
         self._congestion.append(callback)
 
     def on_dropped(self, callback: Dropped) -> None:
-        """Who is told of records that do not arrive."""
+        """Call ``callback(peer, records, reason, kept)`` with what does not arrive at a node."""
         self._dropped = callback
         for slot in self.nodes:
             for forwarder in (slot.forwarder, *slot.groups.values()):
@@ -234,7 +252,7 @@ class Forwarding:
             self._changed(slot.bit | slot.lasting)
 
     def gone(self, name: str) -> None:
-        """A node that is down will not come back: nothing is kept for it."""
+        """A node that is down is a member no more: nothing is kept for it."""
         if self.keeper is not None:
             self.keeper.gone(name)
         slot = self.nodes.get(name)
@@ -253,7 +271,8 @@ class Forwarding:
         return slot is not None and slot.up
 
     def on_group_lost(self, callback: Callable[[str, bytes, Callable[[bool], None]], Any]) -> None:
-        """Who finds another member for what was on its way to a group of a node that went down."""
+        """Call ``callback(group, record, on_safe)`` with what a node that went down has not acknowledged of a
+        share group's: it is to choose another member, and to answer. Without it, such records are dropped."""
         self._group_lost = callback
 
     def _make(
@@ -323,8 +342,8 @@ class Forwarding:
             for forwarder in slot.forwarders():
                 forwarder.acked(number)
 
-    def _receive(self, frame: Any) -> None:
-        payload: bytes = frame.payload
+    def _receive(self, frame: Frame) -> None:
+        payload = frame.payload
         self._counts["frames_in"] += 1
         self._counts["bytes_in"] += len(payload)
         if frame.number:

@@ -10,10 +10,34 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 from gossamer.routes.forwarding.forwarder import Forwarder
 
-__all__ = ["NodeSlot", "NodeTable"]
+__all__ = ["Keeper", "NodeSlot", "NodeTable"]
+
+
+class Keeper(Protocol):
+    """What keeps what the lasting sessions of a node that is away want; see ``Router.keep_with``."""
+
+    def up(self, peer: str, /) -> bool:
+        """``peer`` is back, or new; True: nothing is kept for it, and nothing that comes now need be."""
+
+    def down(self, peer: str, life: int, /) -> None:
+        """``peer`` went down in that life of its: from now on :meth:`take` is told what comes for it."""
+
+    def gone(self, peer: str, /) -> None:
+        """``peer`` is permanently removed: nothing is kept for it any more."""
+
+    def take(self, peer: str, record: bytes, on_safe: Callable[[bool], None], /) -> None:
+        """Keep acknowledged records, and say when they are safe; never within this call."""
+
+    def left(self, peer: str, number: int, records: bytes, waiting: list[Callable[[bool], None]], /) -> int:
+        """What ``peer`` had not acknowledged of the frame of that number (0: it was never sent); how many of
+        the messages are not kept, for nobody lasting there wants them."""
+
+    def wanted(self, peer: str, topic_filter: str, lasting: bool, /) -> None:
+        """A lasting session of ``peer`` has come to want a filter, or none does so any more."""
 
 
 class NodeSlot:
