@@ -27,7 +27,7 @@ from gossamer.config import SharedStrategy
 from gossamer.routes.delivery import Delivery
 from gossamer.routes.index.filters import FilterIndex
 from gossamer.routes.kernel import filter_index
-from gossamer.routes.strategies import STRATEGIES, Candidates, GroupStrategy
+from gossamer.routes.strategies import STRATEGIES, Candidates, Strategy
 from gossamer.routes.topics import split_shared
 
 __all__ = ["Count", "Group", "SharedIndex", "is_shared"]
@@ -90,18 +90,17 @@ class Group:
     """
 
     __slots__ = (
-        "_strategy",
-        "_up",
-        "expected",
-        "filter",
-        "members",
-        "name",
-        "others",
-        "row",
+        *("_one_of", "_strategy", "_up"),
+        *("expected", "filter", "members", "name", "others", "row"),
     )
 
     def __init__(
-        self, name: str, topic_filter: str, strategy: GroupStrategy, up: Callable[[str], bool]
+        self,
+        name: str,
+        topic_filter: str,
+        strategy: Strategy,
+        rng: random.Random,
+        up: Callable[[str], bool],
     ) -> None:
         self.name = name
         """``$share/group/filter``."""
@@ -114,6 +113,7 @@ class Group:
         self.row = 0
         """What this node's row is to be: :meth:`count` when it was last looked at."""
         self._strategy = strategy
+        self._one_of = strategy.make(rng)
         self._up = up
 
     def pick(
@@ -164,7 +164,7 @@ class Group:
                         total += there
             if total:
                 candidates = Candidates(members, fits, local=local, others=others, total=total)
-                return strategy.choose(candidates, publisher, topic)
+                return self._one_of(candidates, publisher, topic)
         return None
 
 
@@ -241,7 +241,7 @@ class SharedIndex:
         if group is not None:
             return group, False
         topic_filter = split_shared(name).filter
-        group = self.groups[name] = Group(name, topic_filter, self._strategy(self._rng), self._up)
+        group = self.groups[name] = Group(name, topic_filter, self._strategy, self._rng, self._up)
         groups = self._filters.get(topic_filter)
         if groups is None:
             self._filters.put(topic_filter, {name: group})

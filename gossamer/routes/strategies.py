@@ -1,4 +1,4 @@
-"""Strategies by which a member of a ``$share`` group is chosen, one class each, and the table of them.
+"""Strategies by which a member of a ``$share`` group is chosen, one function each, and the table of them.
 
 EMQX's: ``random``; ``round_robin`` (each publisher goes round the members); ``round_robin_per_group`` (all
 publishers together do); ``sticky`` (a publisher stays with its choice while that lasts); ``local`` (random
@@ -12,16 +12,18 @@ bounded.
 from __future__ import annotations
 
 import random
-import zlib
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from itertools import chain, islice
-from typing import Any
+from dataclasses import dataclass
+from itertools import chain, count, islice
+from typing import Any, TypeVar
+from zlib import crc32
 
 from gossamer.config import SharedStrategy
 from gossamer.routes.delivery import Delivery
 
-__all__ = ["STRATEGIES", "Candidates", "GroupStrategy"]
+__all__ = ["STRATEGIES", "Candidates", "Strategy"]
+
+T = TypeVar("T")
 
 _REMEMBERED = 4096
 
@@ -58,10 +60,10 @@ class Candidates:
                 if self._fits(subscriber):
                     return here[subscriber]
         place -= self._local
-        for node, count in self._others:
-            if place < count:
+        for node, members in self._others:
+            if place < members:
                 return node
-            place -= count
+            place -= members
         return None
 
     def find(self, chosen: Any) -> Delivery | str | None:
@@ -73,115 +75,78 @@ class Candidates:
         return self._here[chosen]
 
 
-class GroupStrategy(ABC):
-    """The choice for one group."""
+Choose = Callable[[Candidates, str, str], Delivery | str | None]
+"""``choose(candidates, publisher, topic)``: one of the candidates, of which there is at least one."""
 
-    __slots__ = ("_rng",)
 
-    ignores_room = False
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """``make`` gives what one group chooses by."""
+
+    make: Callable[[random.Random], Choose]
+    ignores_room: bool = False
     """Whether members that have no room now are chosen like the others, as long as they are connected."""
-    prefers_local = False
+    prefers_local: bool = False
     """Whether members elsewhere are chosen only where there is none here."""
 
-    def __init__(self, rng: random.Random) -> None:
-        self._rng = rng
 
-    @abstractmethod
-    def choose(self, candidates: Candidates, publisher: str, topic: str) -> Delivery | str | None:
-        """Return one of ``candidates``, of which there is at least one."""
+def _random(rng: random.Random) -> Choose:
+    return lambda candidates, _publisher, _topic: candidates.at(rng.randrange(candidates.total))
 
 
-class _Random(GroupStrategy):
-    __slots__ = ()
+def _round_robin(rng: random.Random) -> Choose:
+    turns: dict[str, int] = {}
 
-    def choose(self, candidates: Candidates, publisher: str, topic: str) -> Delivery | str | None:
-        return candidates.at(self._rng.randrange(candidates.total))
-
-
-class _Local(_Random):
-    __slots__ = ()
-
-    prefers_local = True
-
-
-class _RoundRobinPerGroup(GroupStrategy):
-    __slots__ = ("_turn",)
-
-    def __init__(self, rng: random.Random) -> None:
-        super().__init__(rng)
-        self._turn = 0
-
-    def choose(self, candidates: Candidates, publisher: str, topic: str) -> Delivery | str | None:
-        turn = self._turn
-        self._turn += 1
-        return candidates.at(turn % candidates.total)
-
-
-class _HashClientId(GroupStrategy):
-    __slots__ = ()
-
-    ignores_room = True
-
-    def choose(self, candidates: Candidates, publisher: str, topic: str) -> Delivery | str | None:
-        return candidates.at(zlib.crc32(publisher.encode()) % candidates.total)
-
-
-class _HashTopic(GroupStrategy):
-    __slots__ = ()
-
-    ignores_room = True
-
-    def choose(self, candidates: Candidates, publisher: str, topic: str) -> Delivery | str | None:
-        return candidates.at(zlib.crc32(topic.encode()) % candidates.total)
-
-
-class _PerPublisher(GroupStrategy):
-    """Remembers something of each publisher, of the latest :data:`_REMEMBERED` ones."""
-
-    __slots__ = ("_of",)
-
-    def __init__(self, rng: random.Random) -> None:
-        super().__init__(rng)
-        self._of: dict[str, Any] = {}
-
-    def _remember(self, publisher: str, what: Any) -> None:
-        if len(self._of) >= _REMEMBERED:
-            del self._of[next(iter(self._of))]
-        self._of[publisher] = what
-
-
-class _RoundRobin(_PerPublisher):
-    __slots__ = ()
-
-    def choose(self, candidates: Candidates, publisher: str, topic: str) -> Delivery | str | None:
-        turn = self._of.pop(publisher, None)
+    def choose(candidates: Candidates, publisher: str, _topic: str) -> Delivery | str | None:
+        turn = turns.pop(publisher, None)
         if turn is None:
             # Publishers begin at different members, or many short ones would all use the first.
-            turn = self._rng.randrange(candidates.total)
-        self._remember(publisher, turn + 1)
+            turn = rng.randrange(candidates.total)
+        _remember(turns, publisher, turn + 1)
         return candidates.at(turn % candidates.total)
 
+    return choose
 
-class _Sticky(_PerPublisher):
-    __slots__ = ()
 
-    ignores_room = True
+def _round_robin_per_group(_rng: random.Random) -> Choose:
+    turns = count()
+    return lambda candidates, _publisher, _topic: candidates.at(next(turns) % candidates.total)
 
-    def choose(self, candidates: Candidates, publisher: str, topic: str) -> Delivery | str | None:
-        found = candidates.find(self._of.pop(publisher, None))
+
+def _sticky(rng: random.Random) -> Choose:
+    chosen: dict[str, Any] = {}
+
+    def choose(candidates: Candidates, publisher: str, _topic: str) -> Delivery | str | None:
+        found = candidates.find(chosen.pop(publisher, None))
         if found is None:
-            found = candidates.at(self._rng.randrange(candidates.total))
-        self._remember(publisher, found.subscriber if isinstance(found, Delivery) else found)
+            found = candidates.at(rng.randrange(candidates.total))
+        _remember(chosen, publisher, found.subscriber if isinstance(found, Delivery) else found)
         return found
 
+    return choose
 
-STRATEGIES: Mapping[SharedStrategy, type[GroupStrategy]] = {
-    "random": _Random,
-    "round_robin": _RoundRobin,
-    "round_robin_per_group": _RoundRobinPerGroup,
-    "sticky": _Sticky,
-    "local": _Local,
-    "hash_clientid": _HashClientId,
-    "hash_topic": _HashTopic,
+
+def _hash_clientid(_rng: random.Random) -> Choose:
+    return lambda candidates, publisher, _topic: candidates.at(crc32(publisher.encode()) % candidates.total)
+
+
+def _hash_topic(_rng: random.Random) -> Choose:
+    return lambda candidates, _publisher, topic: candidates.at(crc32(topic.encode()) % candidates.total)
+
+
+def _remember(of: dict[str, T], publisher: str, what: T) -> None:
+    if len(of) >= _REMEMBERED:
+        del of[next(iter(of))]
+    of[publisher] = what
+
+
+STRATEGIES: Mapping[SharedStrategy, Strategy] = {
+    "random": Strategy(_random),
+    "round_robin": Strategy(_round_robin),
+    "round_robin_per_group": Strategy(_round_robin_per_group),
+    "sticky": Strategy(_sticky, ignores_room=True),
+    "local": Strategy(_random, prefers_local=True),
+    "hash_clientid": Strategy(_hash_clientid, ignores_room=True),
+    "hash_topic": Strategy(_hash_topic, ignores_room=True),
 }
-"""The implementation of each choice of ``mqtt.shared_subscription_strategy``."""
+"""Each choice of ``mqtt.shared_subscription_strategy``."""

@@ -37,7 +37,7 @@ def test_a_length_beyond_the_protocol_is_refused():
 def test_every_strategy_may_be_configured(strategy):
     router = router_of(shared_subscription_strategy=strategy)
     router.subscribe("$share/g/t", Client("anna"), SubscriptionOptions())
-    assert type(router.resolve(b"t").groups[0]._strategy) is STRATEGIES[strategy]
+    assert router.resolve(b"t").groups[0]._strategy is STRATEGIES[strategy]
 
 
 def test_forwarding_is_sync_unless_said_otherwise():

@@ -1,6 +1,6 @@
 """Keeping what the lasting sessions of other nodes want while those are away: a spool for each, and the disc.
 
-The router gives what comes (:class:`gossamer.routes.ports.Keeper`), a
+The router gives what comes (:class:`gossamer.routes.forwarding.nodes.Keeper`), a
 :class:`~gossamer.mqtt.handoff.hint_log.Spool` decides, and here it is carried out: entries go to the journal
 and publishers hear once they are there; a node that is back is asked, and gets its entries by the router's
 way to its lasting sessions. Which of these it is not for any more, since they moved, ``departures`` knows.

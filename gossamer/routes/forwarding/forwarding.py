@@ -22,7 +22,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import structlog
 
@@ -36,7 +36,7 @@ __all__ = ["GROUP_MARK", "KEPT_MARK", "Forwarding", "Fresh", "Held"]
 
 log = structlog.get_logger(__name__)
 
-DATA = "data"
+DATA: Final = "data"
 Fresh = Callable[[bytes, float], tuple[bytes, int]]
 """``fresh(records, seconds)``: the records with so much less time left, and how many have expired."""
 GROUP_MARK = 0xFF
