@@ -14,13 +14,14 @@ import shutil
 import sys
 import textwrap
 import traceback
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Annotated, Any, NoReturn
 
 import typer
 
 from gossamer.errors import GossamerError, UsageError, WrongValueError
-from gossamer.spark.analyses.completeness import VERDICTS, Terms
+from gossamer.spark.analyses.verdict import VERDICTS, Terms
 from gossamer.spark.engine.chosen import AUTO, engine_for, open_engine
 from gossamer.spark.engine.session import check_files, is_little, open_session
 from gossamer.spark.errors import SparkFailedError
@@ -88,11 +89,10 @@ def run(
     trace: Trace = False,
 ) -> None:
     """Audit what the nodes recorded: every job, a table; report, one page of all."""
-    promises = promises_of(fail_on)
+    promises = _names("--fail-on", fail_on, PROMISES)
     wanted = list(JOBS) if REPORT in jobs else jobs
-    for name in wanted:
-        if name not in JOBS:
-            raise WrongValueError(f"no job {name!r}; expected {REPORT} or any of {', '.join(JOBS)}")
+    if unknown := [name for name in wanted if name not in JOBS]:
+        raise WrongValueError(f"no job {unknown[0]!r}; expected {REPORT} or any of {', '.join(JOBS)}")
     low, high = span_of(begin, end, now=datetime.now(tz=UTC))
     settings = settings_of(conf or [])
     # Before Spark starts, which takes seconds; of another file system only Spark knows.
@@ -108,7 +108,7 @@ def run(
         with step("recording", quiet=quiet):
             recording = load(asked, directory, begin=low, end=high)
         asked.fit(recording.size)
-        terms = Terms(settle=int(settle * 1e6), late_after=int(late_after * 1e6))
+        terms = Terms.of_seconds(settle, late_after)
         outcome = run_jobs(recording, wanted, out=out, terms=terms, quiet=quiet)
         broken = broken_promises(outcome, promises)
         if REPORT in jobs:
@@ -148,17 +148,14 @@ def stream(
     trace: Trace = False,
 ) -> None:
     """Audit as it happens: judge what recorders finish, go on where it stopped, raise alarms."""
-    kinds = [name.strip() for name in alarm_on.split(",") if name.strip()]
-    for name in kinds:
-        if name not in VERDICTS:
-            raise WrongValueError(f"--alarm-on: got {name!r}; expected any of {', '.join(VERDICTS)}")
+    kinds = _names("--alarm-on", alarm_on, VERDICTS)
     # One that goes on for days becomes fast; one that looks once at little is done before.
     brief = once and is_little(directory)
     session = open_session(master=master, memory=memory, brief=brief, settings=settings_of(conf or []))
     auditor = Auditor(
         out=out.rstrip("/"),
         checkpoint=(checkpoint or f"{out.rstrip('/')}/checkpoint").rstrip("/"),
-        terms=Terms(settle=int(settle * 1e6), late_after=int(late_after * 1e6)),
+        terms=Terms.of_seconds(settle, late_after),
         patience=int(patience * 1e6),
         api=api,
         alarm_on=kinds,
@@ -182,17 +179,12 @@ def _say_batch(batch: Batch) -> None:
         typer.echo(line, err=True)
 
 
-def promises_of(text: str) -> list[str]:
-    """The promises that ``--fail-on`` names.
-
-    Raises:
-        WrongValueError: it names one that there is not.
-    """
-    promises = [name.strip() for name in text.split(",") if name.strip()]
-    for name in promises:
-        if name not in PROMISES:
-            raise WrongValueError(f"--fail-on: got {name!r}; expected any of {', '.join(PROMISES)}")
-    return promises
+def _names(option: str, text: str, known: Collection[str]) -> list[str]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in known:
+            raise WrongValueError(f"{option}: got {name!r}; expected any of {', '.join(known)}")
+    return names
 
 
 def settings_of(given: list[str]) -> dict[str, str]:

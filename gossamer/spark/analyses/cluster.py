@@ -9,7 +9,6 @@ missed.
 from __future__ import annotations
 
 import gossamer.audit.schema as schema
-from gossamer.spark.analyses.completeness import VERDICTS, Terms
 from gossamer.spark.analyses.histories import (
     FOREVER,
     MESSAGE_KEY,
@@ -20,6 +19,7 @@ from gossamer.spark.analyses.histories import (
 )
 from gossamer.spark.analyses.splits import Change, Split, splits_of
 from gossamer.spark.analyses.topics import match
+from gossamer.spark.analyses.verdict import VERDICTS, Terms
 from gossamer.spark.engine.engine import one_of
 from gossamer.spark.source.holes import in_hole
 from gossamer.spark.source.source import Recording

@@ -31,25 +31,14 @@ owed = delivered + late + doubled + lost + queued, and the undecidable beside th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import gossamer.audit.schema as schema
 from gossamer.spark.analyses.explain import explain
 from gossamer.spark.analyses.histories import MESSAGE_KEY, RECEIVER, each_message, of_sessions
 from gossamer.spark.analyses.owed import SALTED_FROM, owed, published
+from gossamer.spark.analyses.verdict import DELIVERED, DOUBLED, LATE, LOST, MISROUTED, QUEUED, Terms
 from gossamer.spark.source.source import Recording
 
-__all__ = ["VERDICTS", "Terms", "verdicts"]
-
-DELIVERED, LATE, DOUBLED, LOST, QUEUED, MISROUTED, UNDECIDABLE = VERDICTS = (
-    "delivered",
-    "late",
-    "doubled",
-    "lost",
-    "queued",
-    "misrouted",
-    "undecidable",
-)
+__all__ = ["verdicts"]
 
 BROADCAST_UP_TO = 1_000_000
 """Doubts whose messages are few enough to be known to every task."""
@@ -64,15 +53,7 @@ COLUMNS = (
 """Of the table. Times are microseconds since 1970."""
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """What counts as what; microseconds."""
-
-    settle: int = 1_000_000
-    late_after: int = 5_000_000
-
-
-def verdicts(recording: Recording, terms: Terms = Terms(), *, salted_from: int = SALTED_FROM) -> str:
+def verdicts(recording: Recording, terms: Terms = Terms(), *, salted_from: int = SALTED_FROM) -> str:  # noqa: B008 - a frozen value
     """One row per (message, receiver): ``COLUMNS``.
 
     ``salted_from``: messages of one topic in a quarter of an hour from which on several tasks share them.

@@ -5,20 +5,15 @@ Only what seems lost or misrouted comes here, which is little: everything else w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import gossamer.audit.schema as schema
 from gossamer.spark.analyses.histories import MESSAGE_KEY, each_message, stretches
+from gossamer.spark.analyses.verdict import LOST, MISROUTED, UNDECIDABLE, Terms
 from gossamer.spark.engine.engine import one_of
 from gossamer.spark.source.holes import in_hole
-
-if TYPE_CHECKING:
-    from gossamer.spark.analyses.completeness import Terms
-    from gossamer.spark.source.source import Recording
+from gossamer.spark.source.source import Recording
 
 __all__ = ["explain"]
 
-LOST, MISROUTED, UNDECIDABLE = "lost", "misrouted", "undecidable"
 _SAME = "d.message = w.message AND d.origin = w.origin AND d.origin_creation = w.origin_creation"
 
 

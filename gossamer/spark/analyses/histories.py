@@ -13,13 +13,9 @@ comparing numbers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import gossamer.audit.schema as schema
 from gossamer.spark.engine.engine import one_of
-
-if TYPE_CHECKING:
-    from gossamer.spark.source.source import Recording
+from gossamer.spark.source.source import Recording
 
 __all__ = [
     "FOREVER",

@@ -11,15 +11,11 @@ stand under each.  3. Nothing is multiplied with everything: all joins are on eq
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import gossamer.audit.schema as schema
 from gossamer.spark.analyses.histories import FOREVER, RECEIVER, each_message, stretches, subscriptions
 from gossamer.spark.analyses.topics import match
-
-if TYPE_CHECKING:
-    from gossamer.spark.analyses.completeness import Terms
-    from gossamer.spark.source.source import Recording
+from gossamer.spark.analyses.verdict import Terms
+from gossamer.spark.source.source import Recording
 
 __all__ = ["SALTED_FROM", "SLOT", "hot_topics", "owed", "published", "salted"]
 
