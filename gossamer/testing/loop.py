@@ -25,7 +25,7 @@ import socket
 import types
 from asyncio.base_events import BaseEventLoop
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, NoReturn, TypeVar
 
 from gossamer.errors import UsageError
@@ -108,6 +108,13 @@ class _VirtualSelector:
     def select(self, timeout: float | None) -> list[Any]:
         self._loop._advance(timeout)
         return []
+
+
+def _refused(call: str) -> Callable[..., Coroutine[Any, Any, NoReturn]]:
+    async def refuse(*_: Any, **__: Any) -> NoReturn:
+        raise RealInputOutputError(f"{call}()")
+
+    return refuse
 
 
 class VirtualTimeLoop(BaseEventLoop):
@@ -246,29 +253,13 @@ class VirtualTimeLoop(BaseEventLoop):
             return [(family, options.get("type") or socket.SOCK_STREAM, 0, "", (host, port))]
         raise RealInputOutputError(f"getaddrinfo({host!r})")
 
-    def _refuse(self, call: str) -> NoReturn:
-        raise RealInputOutputError(call)
-
-    async def create_connection(self, *_: Any, **__: Any) -> NoReturn:
-        self._refuse("create_connection()")
-
-    async def create_server(self, *_: Any, **__: Any) -> NoReturn:
-        self._refuse("create_server()")
-
-    async def create_datagram_endpoint(self, *_: Any, **__: Any) -> NoReturn:
-        self._refuse("create_datagram_endpoint()")
-
-    async def create_unix_connection(self, *_: Any, **__: Any) -> NoReturn:
-        self._refuse("create_unix_connection()")
-
-    async def create_unix_server(self, *_: Any, **__: Any) -> NoReturn:
-        self._refuse("create_unix_server()")
-
-    async def subprocess_exec(self, *_: Any, **__: Any) -> NoReturn:
-        self._refuse("subprocess_exec()")
-
-    async def subprocess_shell(self, *_: Any, **__: Any) -> NoReturn:
-        self._refuse("subprocess_shell()")
+    create_connection = _refused("create_connection")
+    create_server = _refused("create_server")
+    create_datagram_endpoint = _refused("create_datagram_endpoint")
+    create_unix_connection = _refused("create_unix_connection")
+    create_unix_server = _refused("create_unix_server")
+    subprocess_exec = _refused("subprocess_exec")
+    subprocess_shell = _refused("subprocess_shell")
 
 
 def _runs_in(handle: asyncio.Handle, process: str) -> bool:

@@ -63,21 +63,6 @@ async def test_a_split_is_healed_and_no_client_is_dropped(sim, cluster, groups):
         assert lost(flow, listeners[near]) == []
 
 
-@nodes(start="in turn")
-@pytest.mark.parametrize("cuts", [[(1, 3)], [(1, 2), (1, 3), (2, 4)]], ids=["one pair", "overlapping"])
-@pytest.mark.parametrize("one_way", [False, True])
-async def test_partial_and_one_way_cuts_end_whole(sim, cluster, cuts, one_way):
-    listeners = await listening(cluster)
-    for one, other in cuts:
-        cluster.cut(one, other, one_way=one_way)
-    await asyncio.sleep(40)
-    cluster.heal()
-    await asyncio.sleep(60)
-    assert all(not node.healing.open for node in cluster.nodes.values())
-    assert all(count == 1 for count in raised(cluster).values())
-    await assert_whole(cluster, listeners)
-
-
 @nodes(3, start="in turn")
 async def test_a_node_that_crashes_and_returns_is_no_split(sim, cluster):
     await listening(cluster)

@@ -1,4 +1,4 @@
-"""A few lives of clusters that are cut and healed under load; ``gossamer.testing.splits`` runs many."""
+"""A life of each kind of a cluster that is cut and heals under load; ``testing.splits`` runs many."""
 
 import subprocess
 import sys
@@ -9,18 +9,8 @@ from gossamer.testing.splits import SCENARIOS, SPLITS, SplitWorld
 from gossamer.testing.splits.campaign import scenario_of
 from gossamer.testing.splits.invariants import violations
 
-LIVES = [
-    "overlapping",
-    "coordinator killed mid-heal",
-    "two nodes",
-    "autoclean and autoheal at once",
-    "back with an old disc",
-    "corrupted plan file",
-    "random",
-]
 
-
-@pytest.mark.parametrize("scenario", LIVES)
+@pytest.mark.parametrize("scenario", SCENARIOS)
 def test_what_must_hold_holds(scenario):
     outcome = SPLITS.run_seed(1, scenario)
     assert outcome.ok, str(outcome)
