@@ -30,17 +30,6 @@ class Scenario:
     """What must hold besides; a text where it does not."""
 
 
-SCENARIOS: dict[str, Scenario] = {}
-
-
-def _scenario(name: str, **about: Any) -> Callable[[Script], Script]:
-    def add(script: Script) -> Script:
-        SCENARIOS[name] = Scenario(script, **about)
-        return script
-
-    return add
-
-
 def _survived(*numbers: int) -> Callable[[SplitWorld], str]:
     """The first heal had these survivors, and only the others reloaded."""
 
@@ -65,34 +54,31 @@ async def _apart(world: SplitWorld, *groups: list[int]) -> None:
     world.heal()
 
 
-@_scenario("3/2", check=_survived(1, 2, 3))
-async def _two_way(world: SplitWorld) -> None:
-    await _apart(world, [1, 2, 3], [4, 5])
+def _split(*groups: list[int], survivors: int = 0) -> Scenario:
+    """Cut into these groups, the one of that place surviving."""
+
+    async def script(world: SplitWorld) -> None:
+        await _apart(world, *groups)
+
+    return Scenario(script, sum(map(len, groups)), check=_survived(*groups[survivors]))
 
 
-@_scenario("2/2/1", check=_survived(1, 2))
-async def _three_way(world: SplitWorld) -> None:
-    await _apart(world, [1, 2], [3, 4], [5])
+SCENARIOS = {
+    "3/2": _split([1, 2, 3], [4, 5]),
+    "2/2/1": _split([1, 2], [3, 4], [5]),
+    "total": _split([1], [2], [3]),
+    "all nodes minority": _split([1], [2], [3], [4], [5]),
+    "leader in the minority": _split([1, 2], [3, 4, 5], survivors=1),
+    "two nodes": _split([1], [2]),
+}
 
 
-@_scenario("total", size=3, check=_survived(1))
-async def _total(world: SplitWorld) -> None:
-    await _apart(world, [1], [2], [3])
+def _scenario(name: str, **about: Any) -> Callable[[Script], Script]:
+    def add(script: Script) -> Script:
+        SCENARIOS[name] = Scenario(script, **about)
+        return script
 
-
-@_scenario("all nodes minority", check=_survived(1))
-async def _all_minority(world: SplitWorld) -> None:
-    await _apart(world, [1], [2], [3], [4], [5])
-
-
-@_scenario("leader in the minority", check=_survived(3, 4, 5))
-async def _leader_in_minority(world: SplitWorld) -> None:
-    await _apart(world, [1, 2], [3, 4, 5])
-
-
-@_scenario("two nodes", size=2, check=_survived(1))
-async def _two_nodes(world: SplitWorld) -> None:
-    await _apart(world, [1], [2])
+    return add
 
 
 @_scenario("asymmetric")
