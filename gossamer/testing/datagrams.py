@@ -48,8 +48,9 @@ class SimDatagramTransport(asyncio.DatagramTransport):
 
     def deliver(self, data: bytes, sender: Address) -> None:
         protocol = self._protocol
-        gone = self._closing or protocol is None or not self._host.alive
-        if gone or self._host.postpones(lambda: self.deliver(data, sender)):
+        if self._closing or protocol is None or not self._host.alive:
+            return
+        if self._host.postpones(lambda: self.deliver(data, sender)):
             return
         try:
             self._context.run(protocol.datagram_received, data, sender)

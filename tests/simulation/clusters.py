@@ -27,7 +27,7 @@ class Shape:
 
 
 def nodes(size=5, *, seeds=1, start=True, discs=False, **options):
-    """Run a test on so many nodes, settled unless ``start`` is false, once for each of ``seeds``.
+    """Run a test on so many nodes, settled unless ``start`` is false, with so many seeds, or those of a list.
 
     ``discs``: nodes keep what must survive. The rest are options of ``SimCluster``.
     """
@@ -35,7 +35,8 @@ def nodes(size=5, *, seeds=1, start=True, discs=False, **options):
         "cluster", [Shape(size, start, discs, options)], indirect=True, ids=[f"{size} nodes"]
     )
 
-    return lambda test: seeded(seeds)(cluster(test))
+    seed = seeded(seeds) if isinstance(seeds, int) else pytest.mark.parametrize("seed", seeds)
+    return lambda test: seed(cluster(test))
 
 
 async def until(holds, *, within=30.0, pause=0.01):

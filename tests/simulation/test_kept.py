@@ -476,7 +476,7 @@ async def test_what_a_new_session_had_whose_node_dies_is_not_for_the_old_one_too
     assert old.payloads() == [b"later"]
 
 
-@three(seeds=2)
+@three(seeds=2, start=False)
 @pytest.mark.parametrize("stays", ["was there", "came later"])
 async def test_a_node_that_leaves_hands_on_what_it_keeps(sim, cluster, stays):
     """The node that is away gets it from a member that stays, though that had not been there when it went."""

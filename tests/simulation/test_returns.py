@@ -31,13 +31,13 @@ async def assert_found_again(cluster, sim, side):
     await cluster.stop_all()
 
 
-@nodes()
+@nodes(start=False)
 @pytest.mark.parametrize("side", [[1, 2], [1, 3], [4, 5]], ids=["both seeds", "one seed", "no seed"])
 async def test_seeds_are_tried_for_ever(cluster, sim, side):
     await assert_found_again(SimCluster(sim, 5, cluster=FORGETFUL), sim, side)
 
 
-@nodes()
+@nodes(start=False)
 async def test_names_are_resolved_for_ever(cluster, sim):
     zone = SimZone()
     made = SimCluster(sim, 5, cluster=FORGETFUL, strategy=lambda _number: zone.strategy(NAME))

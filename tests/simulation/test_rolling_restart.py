@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 import pytest_asyncio
+import structlog
 
 from gossamer.testing import seeds
 from gossamer.testing.cluster import GOSSIP_PORT, SimCluster, address_of
@@ -49,8 +50,8 @@ class Rollout:
 
 
 @pytest_asyncio.fixture
-async def rollout(cluster, sim):
-    # The cluster of the fixture stays empty; it is here to keep the log quiet.
+async def rollout(sim):
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
     made = Rollout(sim)
     await made.begin()
     yield made

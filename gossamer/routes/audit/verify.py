@@ -86,7 +86,7 @@ class Verifier:
         self._shared = resolver.shared
         self._cache = resolver.cache
         self._nodes = resolver.nodes
-        self._subscriptions = local.subscribers
+        self._subscriptions: Mapping[Any, Mapping[str, Delivery]] = local.subscribers
         self._exclusive = local.exclusive
         self._row = local.row
         self._table = local.table
