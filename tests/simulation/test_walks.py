@@ -10,6 +10,8 @@ import pytest
 
 import gossamer
 
+from .clusters import nodes
+
 HERE = Path(__file__).resolve()
 PACKAGE = str(Path(gossamer.__file__).parent) + "/"
 PAGE = HERE.parents[2] / "docs/design/architecture.md"
@@ -63,11 +65,9 @@ async def quietest(act, times=8):
     return min(found)
 
 
-@pytest.mark.parametrize("cluster", [2], indirect=True)
+@nodes(2)
 @pytest.mark.parametrize("version", [4, 5])
 async def test_the_page_says_which_files_a_message_and_a_subscription_go_through(sim, cluster, version):
-    await cluster.start()
-    await cluster.settled()
     speaker, listener = [await cluster.client(number, version=version) for number in (1, 2)]
     await listener.subscribe("t", qos=1)
     await speaker.publish("t", b"once, so that the route is known", qos=1)
