@@ -627,71 +627,63 @@ async def test_what_a_client_had_as_its_new_session_began_comes_from_an_older_on
     assert back.payloads() == [b"before", b"after"]
 
 
-@seeds(2)
+@three(seeds=2)
 @pytest.mark.parametrize("moves", [True, False], ids=["moves", "begins"])
-async def test_a_node_that_starts_keeps_for_one_that_is_away_what_it_never_knew_of(sim, made, moves):
+async def test_a_node_that_starts_keeps_for_one_that_is_away_what_it_never_knew_of(sim, cluster, moves):
     """The session came to the node that is away while the other was down, too."""
-    await made.start()
-    await made.settled()
-    first = await made.client(2, "late", **SESSION)
-    await first.subscribe("t/#", qos=2)
-    await made.settled()
+    first = await session(cluster, 2, "late", "t/#", qos=2)
+    await cluster.settled()
     first.drop()
-    made.crash(1)
+    cluster.crash(1)
     await asyncio.sleep(5)
     if moves:
-        late = await made.client(3, "late", **SESSION)
+        late = await cluster.client(3, "late", **SESSION)
     else:
-        late = await made.client(3, "another", **SESSION)
-        await late.subscribe("t/#", qos=2)
+        late = await session(cluster, 3, "another", "t/#", qos=2)
     await asyncio.sleep(3)
-    made.crash(3)
+    cluster.crash(3)
     late.drop()
     await asyncio.sleep(10)
-    await made.restart(1)
-    speaker = await made.client(1)
+    await cluster.restart(1)
+    speaker = await cluster.client(1)
     sent = [b"%d" % number for number in range(5)]
     for payload in sent:
         await speaker.publish("t/x", payload, qos=2)
-    await made.restart(3)
-    await made.settled()
-    back = await made.client(3, "late" if moves else "another", timeout=40, **SESSION)
+    await cluster.restart(3)
+    await cluster.settled()
+    back = await cluster.client(3, "late" if moves else "another", timeout=40, **SESSION)
     await asyncio.sleep(20)
     assert [*late.payloads(), *back.payloads()] == sent
 
 
-@seeds(2)
-async def test_a_node_that_starts_keeps_for_a_session_that_has_gone_back_meanwhile(sim, made):
+@three(seeds=2)
+async def test_a_node_that_starts_keeps_for_a_session_that_has_gone_back_meanwhile(sim, cluster):
     """Its disc says that the client has left the node that is away; it was there again when that went."""
-    await made.start()
-    await made.settled()
-    client = await made.client(3, "late", **SESSION)
-    await client.subscribe("t/#", qos=2)
-    await made.settled()
+    client = await session(cluster, 3, "late", "t/#", qos=2)
+    await cluster.settled()
     client.drop()
-    made.partition([3], [1, 2])
+    cluster.partition([3], [1, 2])
     await asyncio.sleep(40)
-    client = await made.client(2, "late", **SESSION)
-    await client.subscribe("t/#", qos=2)
+    client = await session(cluster, 2, "late", "t/#", qos=2)
     await asyncio.sleep(5)
     client.drop()
-    made.crash(1)
-    made.heal()
-    await made.settled(2, 3, timeout=90)
+    cluster.crash(1)
+    cluster.heal()
+    await cluster.settled(2, 3, timeout=90)
     await asyncio.sleep(15)
-    client = await made.client(3, "late", timeout=40, **SESSION)
+    client = await cluster.client(3, "late", timeout=40, **SESSION)
     assert client.session_present
     await asyncio.sleep(5)
-    made.crash(3)
+    cluster.crash(3)
     client.drop()
     await asyncio.sleep(10)
-    await made.restart(1)
-    speaker = await made.client(1)
+    await cluster.restart(1)
+    speaker = await cluster.client(1)
     sent = [b"%d" % number for number in range(5)]
     for payload in sent:
         await speaker.publish("t/x", payload, qos=2)
-    await made.restart(3)
-    await made.settled()
-    back = await made.client(3, "late", timeout=40, **SESSION)
+    await cluster.restart(3)
+    await cluster.settled()
+    back = await cluster.client(3, "late", timeout=40, **SESSION)
     await asyncio.sleep(20)
     assert back.payloads() == sent
