@@ -16,7 +16,7 @@ quarantine had to drop something of a table, its rows stay as the latest write l
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -156,6 +156,27 @@ class Discards:
         # Where a loser was let go by its holder in time, some nodes have never seen it.
         quarantined = max(await self.settle(plan.id), plan.lost)
         return SortedOut(restored, merged, quarantined, left)
+
+    @property
+    def merges(self) -> bool:
+        """Whether merge functions decide about the rows of a table."""
+        return any(self._policy(table) in _MERGES for table in self._tables())
+
+    def lost_of(self, victims: Iterable[str]) -> list[list[Any]]:
+        """Rows by these that lost here and wait for a merge function, as :meth:`told` takes them."""
+        authors = set(victims)
+        return [
+            [row.table, row.key, row.value, row.version, row.winner, row.peer, row.policy]
+            for row in self.quarantine
+            if not row.plan and row.policy in _MERGES and row.real and row.version[1] in authors
+        ]
+
+    def told(self, rows: Iterable[list[Any]]) -> None:
+        """Keep rows that lost at another node where this one has not seen them."""
+        for table, key, value, version, winner, peer, policy in rows:
+            kept = Kept(table, key, value, tuple(version), tuple(winner), peer, self._clock.wall(), policy)
+            if kept.id not in self.quarantine.rows:
+                self.quarantine.keep(kept)
 
     async def settle(self, plan: str) -> int:
         """A heal is done: what still differs from its table belongs to that heal; how many rows."""

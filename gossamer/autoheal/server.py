@@ -148,6 +148,8 @@ class Autoheal(GenServer):
                 return await self._set("autoheal", delay)
             case values.AskView():
                 return Reply(self._own_view())
+            case values.AskLost(victims):
+                return Reply(self._discards.lost_of(victims))
             case values.DryRun():
                 spawn(self._dry_run, caller, label="autoheal dry run")
                 return NoReply()
@@ -265,7 +267,19 @@ class Autoheal(GenServer):
         if self._loading() and now - self._sorting[1] < _LOADING:
             # What the others held comes in still. The coordinator asks again.
             return
+        if self._discards.merges:
+            await self._ask_lost(plan)
         self._healer.sorted_out(plan.id, await self._discards.sort_out(plan))
+
+    async def _ask_lost(self, plan: values.HealPlan) -> None:
+        """Have here what a merge function decides about, also of what this node has not seen itself."""
+        for name in sorted(self._cluster().online.keys() - {self._node}):
+            try:
+                rows = await call((AUTOHEAL, name), values.AskLost(plan.victims), timeout=_VIEW_TIMEOUT)
+            except GossamerError as error:
+                log.warning("lost_rows_not_told", peer=name, plan=plan.id, error=str(error))
+            else:
+                self._discards.told(rows)
 
     async def _remove(self) -> None:
         down = {

@@ -15,6 +15,7 @@ from gossamer.supervisor import Pid
 
 __all__ = [
     "MESSAGES",
+    "AskLost",
     "AskView",
     "Cluster",
     "Confirmed",
@@ -182,6 +183,13 @@ class AskView(Struct, frozen=True):
     round: int
 
 
+class AskLost(Struct, frozen=True):
+    """The coordinator wants the rows of victims that lost where they met others, as
+    :meth:`Discards.lost_of` gives them: where a loser was let go in time, it has never seen them."""
+
+    victims: tuple[str, ...]
+
+
 class ViewTold(Struct, frozen=True):
     """The answer to :class:`AskView`."""
 
@@ -245,7 +253,7 @@ class Replayed(Struct, frozen=True):
     id: str
 
 
-MESSAGES = (Mark, Pair, NodeView, HealPlan, SortedOut, Episode, Replayed, *get_args(Message))
+MESSAGES = (AskLost, Mark, Pair, NodeView, HealPlan, SortedOut, Episode, Replayed, *get_args(Message))
 """What has to be registered for travelling."""
 
 
