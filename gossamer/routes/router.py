@@ -21,40 +21,31 @@ import asyncio
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import structlog
 
 from gossamer.config import MqttConfig
 from gossamer.distribution import Distribution
-from gossamer.mnesia_like import Change, OwnedTable
+from gossamer.mnesia_like import OwnedTable
 from gossamer.routes.audit.peers import Ask, PeerAudit
 from gossamer.routes.audit.verify import Findings, Verifier
 from gossamer.routes.delivery import Delivery
-from gossamer.routes.exclusive import ExclusiveClaims, is_exclusive
+from gossamer.routes.exclusive import ExclusiveClaims
 from gossamer.routes.forwarding.forwarder import Forwarder
 from gossamer.routes.forwarding.forwarding import Forwarding, Held
-from gossamer.routes.forwarding.nodes import NodeSlot
-from gossamer.routes.index.index import mask_of
+from gossamer.routes.peer_rows import PeerRows
 from gossamer.routes.resolver import Resolver, Route
-from gossamer.routes.shared import Count, Group, is_shared
-from gossamer.routes.subscriptions import LASTING, SubscriptionTable
+from gossamer.routes.shared import Group
+from gossamer.routes.subscriptions import SubscriptionTable
 from gossamer.routes.topics import (
-    EXCLUSIVE,
-    MAX_BYTES,
-    InvalidTopicFilter,
     TopicLimits,
     filters_matching,
-    split_shared,
 )
 
 __all__ = ["Router"]
 
 log = structlog.get_logger(__name__)
-
-LONGEST_FILTER = MAX_BYTES + len(EXCLUSIVE)
-"""In bytes; a longer one matches nothing, and only a peer without limits could send it."""
 
 
 class Router:
@@ -86,26 +77,15 @@ class Router:
         self._visible_timeout = config.limits.subscribe_wait
         self._forwarding = Forwarding(
             schedule=schedule,
-            changed=self._node_changed,
-            forgotten=self._forgotten,
+            changed=lambda bit: self._resolver.forget_node(bit),
+            forgotten=lambda slot: self._rows.forgotten(slot),
             counts=self.counts,
             frame_bytes=frame_bytes,
             high_water=high_water,
             lost_is_safe=lost_is_safe,
             sync=config.forwarding == "sync",
         )
-        # Other nodes, as :class:`Forwarding` explains it.
         forwarding = self._forwarding
-        self.latency = forwarding.latency
-        self.node_up, self.node_down = forwarding.node_up, forwarding.node_down
-        self.on_forward = forwarding.on_forward
-        self.on_group_lost = forwarding.on_group_lost
-        self.on_congestion = forwarding.on_congestion
-        self.on_dropped = forwarding.on_dropped
-        self.refresh_with = forwarding.refresh_with
-        self.keep_with, self.gone = forwarding.keep_with, forwarding.gone
-        self.on_kept, self.to_kept = forwarding.on_kept, forwarding.to_kept
-        self.arrived = forwarding.last_frames
         self._nodes = forwarding.nodes
         self._resolver = Resolver(
             limits=limits,
@@ -124,6 +104,25 @@ class Router:
         """The route of a topic that is not in the cache, from now on it is: :meth:`Resolver.resolve`."""
         exclusive = ExclusiveClaims(node, limit=config.limits.max_exclusive, wall=wall)
         self._local = local = SubscriptionTable(self._resolver, exclusive, limits=limits, counts=self.counts)
+        self._rows = rows = PeerRows(
+            node, forwarding=forwarding, resolver=self._resolver, local=local, counts=self.counts
+        )
+        self._table: OwnedTable | None = None
+        self._offer(forwarding, local, rows)
+
+    def _offer(self, forwarding: Forwarding, local: SubscriptionTable, rows: PeerRows) -> None:
+        """What the parts do is called here as it is there, without a call in between."""
+        # Other nodes, as :class:`Forwarding` explains it.
+        self.latency = forwarding.latency
+        self.node_up, self.node_down = forwarding.node_up, forwarding.node_down
+        self.on_forward = forwarding.on_forward
+        self.on_group_lost = forwarding.on_group_lost
+        self.on_congestion = forwarding.on_congestion
+        self.on_dropped = forwarding.on_dropped
+        self.refresh_with = forwarding.refresh_with
+        self.keep_with, self.gone = forwarding.keep_with, forwarding.gone
+        self.on_kept, self.to_kept = forwarding.on_kept, forwarding.to_kept
+        self.arrived = forwarding.last_frames
         # Subscribing, as :class:`SubscriptionTable` explains it.
         self.subscribe = local.subscribe
         self.unsubscribe = local.unsubscribe
@@ -131,7 +130,9 @@ class Router:
         self.subscriptions = local.subscriptions
         self.on_evicted = local.on_evicted
         self.refresh_groups = local.refresh_groups
-        self._table: OwnedTable | None = None
+        # What other nodes want, as :class:`PeerRows` explains it.
+        self.apply, self.live = rows.apply, rows.live
+        self.awaits, self.expect, self.lasting_of = rows.awaits, rows.expect, rows.lasting_of
 
     # The publish path.
 
@@ -229,74 +230,6 @@ class Router:
         group = self._shared.get(name)
         return group is not None and group.expects()
 
-    def apply(self, change: Change) -> None:
-        """Rows of the ``routes`` table changed."""
-        owner = change.owner
-        if owner == self.node:
-            return
-        slot = self._nodes.slot(owner)
-        if self._forwarding.links is None and not slot.up:
-            # A router without links takes the rows for all there is to know.
-            self.node_up(owner)
-        changed: list[str] = []
-        for rows, wants in ((change.written, True), (change.deleted, False)):
-            for key in rows:
-                if type(key) is not str or not key or len(key) > LONGEST_FILTER:
-                    self.counts["bad_rows"] += 1
-                elif key[0] == "$" and is_exclusive(key):
-                    continue
-                elif is_shared(key):
-                    self._apply_shared(slot, key, change.written[key] if wants else 0)
-                elif self._set(slot, key, change.written[key] if wants else 0):
-                    changed.append(key)
-        self._local.losers(owner, change.written)
-        routes = self._routes
-        # A change larger than the cache is cheaper to forget everything for.
-        if len(changed) > len(routes.routes):
-            routes.clear()
-        else:
-            for key in changed:
-                routes.changed(key)
-        self._nodes.release(slot)
-
-    # Nodes that are away.
-
-    def awaits(self, peer: str, topic: bytes) -> bool:
-        """Whether a lasting session of ``peer`` wants a topic."""
-        slot = self._nodes.get(peer)
-        if slot is None or not slot.lasting:
-            return False
-        return any(mask_of(value) & slot.lasting for value in self._index.match(topic.decode()))
-
-    def expect(self, peer: str, filters: Iterable[str]) -> None:
-        """``peer``, which is away, had lasting sessions that want these; known from before a restart."""
-        slot = self._forwarding.away(peer)
-        bit = self._nodes.lasting(slot)
-        for topic_filter in filters:
-            slot.expected.add(topic_filter)
-            if is_shared(topic_filter):
-                if self._shared.expect(topic_filter, peer):
-                    self._routes.changed(split_shared(topic_filter).filter)
-            elif self._index.set_bits(topic_filter, bit, bit) is not None:
-                self._routes.changed(topic_filter)
-
-    def lasting_of(self, peer: str) -> Iterator[str]:
-        """What lasting sessions of ``peer``, which is away, want, as far as is known here."""
-        slot = self._nodes.get(peer)
-        if slot is None or self._table is None:
-            return
-        yield from list(slot.expected)
-        for key, value in list(self._table.rows_of(peer).items()):
-            if type(key) is not str or type(value) is not int or is_exclusive(key):
-                continue
-            if Count.of(value).lasting if is_shared(key) else value == LASTING:
-                yield key
-
-    def live(self, peer: str) -> None:
-        """``peer`` has all that was kept for it, and its rows are here: what else was expected of it goes."""
-        slot = self._forwarding.live(peer)
-        self._node_changed(slot.bit | slot.lasting)
-
     # Looking in, and after.
 
     def verify(self, *, repair: bool = True) -> Findings:
@@ -350,69 +283,3 @@ class Router:
             "resolved": self._resolver.resolved,
             **self.counts,
         }
-
-    # Inside.
-
-    def _set(self, slot: NodeSlot, topic_filter: str, value: Any) -> bool:
-        """A row of another node, 0 for none; whether routes change."""
-        bit = wanted = slot.bit
-        if value == LASTING:
-            bit = wanted = bit | self._nodes.lasting(slot)
-        elif slot.lasting:
-            bit |= slot.lasting
-        if not value:
-            wanted = 0
-        if slot.away:
-            if value:
-                slot.expected.discard(topic_filter)
-            elif slot.lasting and mask_of(self._index.get(topic_filter)) & slot.lasting:
-                # Its rows go, for it is away for long or begins anew; its sessions may still be there.
-                slot.expected.add(topic_filter)
-                wanted = slot.lasting
-        before = self._index.set_bits(topic_filter, bit, wanted)
-        if before is None:
-            return False
-        slot.routes += bool(wanted & slot.bit) - bool(before & slot.bit)
-        if (before ^ wanted) & slot.lasting:
-            self._tell_wanted(slot, topic_filter, lasting=bool(wanted & slot.lasting))
-        return True
-
-    def _forgotten(self, slot: NodeSlot) -> None:
-        expected, slot.expected = slot.expected, set()
-        for topic_filter in expected:
-            if is_shared(topic_filter):
-                if self._shared.forget(topic_filter, slot.name):
-                    self._routes.changed(split_shared(topic_filter).filter)
-                self._tell_wanted(slot, topic_filter, lasting=False)
-            elif self._index.set_bits(topic_filter, slot.lasting, 0) is not None:
-                self._routes.changed(topic_filter)
-                self._tell_wanted(slot, topic_filter, lasting=False)
-
-    def _tell_wanted(self, slot: NodeSlot, topic_filter: str, *, lasting: bool) -> None:
-        if self._forwarding.keeper is not None:
-            self._forwarding.keeper.wanted(slot.name, topic_filter, lasting)
-
-    def _apply_shared(self, slot: NodeSlot, name: str, value: Any) -> None:
-        count = value if type(value) is int and value > 0 else 0
-        group = self._shared.get(name)
-        before = 0 if group is None else group.others.get(slot.name, 0)
-        lasting = bool(Count.of(before).lasting)
-        try:
-            if slot.away and lasting and not count:
-                # Its rows go, for it is away for long or begins anew; its sessions may still be there.
-                slot.expected.add(name)
-                self._shared.expect(name, slot.name)
-            before, changed = self._shared.set_node(name, slot.name, count)
-        except InvalidTopicFilter:
-            self.counts["bad_rows"] += 1
-            return
-        slot.routes += bool(count) - bool(before)
-        if count:
-            slot.expected.discard(name)
-        if lasting is not bool(Count.of(count).lasting) and name not in slot.expected:
-            self._tell_wanted(slot, name, lasting=not lasting)
-        if changed:
-            self._routes.changed(split_shared(name).filter)
-
-    def _node_changed(self, bit: int) -> None:
-        self._resolver.forget_node(bit)

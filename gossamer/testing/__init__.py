@@ -12,14 +12,15 @@ Usage, with :mod:`gossamer.testing.plugin` loaded by pytest::
 A failure prints its seed; ``GOSSAMER_SEED=<seed>`` replays it, ``GOSSAMER_SEEDS=<n>`` runs n of them.
 """
 
-from gossamer.testing.clock import SIMULATED_EPOCH, SimClock
 from gossamer.testing.host import SimHost, SimListener, SimulatedTLSError
 from gossamer.testing.links import LAN, LOSSY, PERFECT, SLOW, WAN, LinkQuality, PartitionError
 from gossamer.testing.loop import (
+    SIMULATED_EPOCH,
     DeadlockError,
     InlineExecutor,
     RealInputOutputError,
     RunawayError,
+    SimClock,
     VirtualTimeLoop,
 )
 from gossamer.testing.medium import Crash

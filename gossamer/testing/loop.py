@@ -32,12 +32,17 @@ from gossamer.errors import UsageError
 
 __all__ = [
     "PROCESS",
+    "SIMULATED_EPOCH",
     "DeadlockError",
     "InlineExecutor",
     "RealInputOutputError",
     "RunawayError",
+    "SimClock",
     "VirtualTimeLoop",
 ]
+
+SIMULATED_EPOCH = 1_700_000_000.0
+"""What a wall clock without skew shows when virtual time is 0."""
 
 T = TypeVar("T")
 
@@ -281,3 +286,24 @@ def _describe(task: asyncio.Task[Any]) -> str:
         where = getattr(where, "cr_await", None) or getattr(where, "gi_yieldfrom", None)
     at = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "not started"
     return f"{task.get_name()} in {name}, at {at}"
+
+
+class SimClock:
+    """Implements :class:`gossamer.clock.Clock`. ``skew`` is how many seconds the wall clock is ahead;
+    ``drift`` how many seconds it gains each second."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, skew: float = 0.0, drift: float = 0.0) -> None:
+        self._loop = loop
+        self.skew = skew
+        self.drift = drift
+
+    def monotonic(self) -> float:
+        return self._loop.time()
+
+    def wall(self) -> float:
+        elapsed = self._loop.time()
+        return SIMULATED_EPOCH + elapsed + elapsed * self.drift + self.skew
+
+    def jump(self, seconds: float) -> None:
+        """Step the wall clock, as an operator or a time daemon does."""
+        self.skew += seconds

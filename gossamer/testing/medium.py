@@ -17,9 +17,8 @@ from random import Random
 from typing import Literal
 
 from gossamer.network import Address
-from gossamer.testing.clock import SimClock
 from gossamer.testing.links import LinkQuality, Links
-from gossamer.testing.loop import VirtualTimeLoop
+from gossamer.testing.loop import SimClock, VirtualTimeLoop
 from gossamer.testing.trace import Trace
 from gossamer.testing.window import StreamLimits
 

@@ -63,8 +63,6 @@ class Away:
         self._greeting: set[str] = set()
         self._settling: set[str] = set()
         """Clients that are given time to subscribe."""
-        self.known: Callable[[str], bool] = lambda _peer: True
-        """Whether a node that is not up may come back, as far as anybody can tell."""
         creation = distribution.runtime.creation
         born = f"{self._node} {creation} {wall():.6f}"
         self.arrivals = Arrivals(core, generation=born, life=creation)
@@ -86,7 +84,7 @@ class Away:
             lost=partial(tell_lost, hub),
         )
         self.absences = Absences(self.keeping, router, distribution)
-        self.transfer = HintTransfer(self.keeping, distribution, known=lambda peer: self.known(peer))
+        self.transfer = HintTransfer(self.keeping, distribution)
         self._keeps = config.away_messages > 0
         if self._keeps:
             router.keep_with(self.keeping)
@@ -184,7 +182,7 @@ class Away:
 
     def tick(self) -> None:
         """About once a second."""
-        self.keeping.tick(known=self.known)
+        self.keeping.tick()
 
     # -- inside
 

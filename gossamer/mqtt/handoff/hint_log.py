@@ -231,7 +231,7 @@ class Spool:
             self._flying -= 0 if kept is None else kept.size
         return [*self._drop(gone, "", "handed_over"), *self.pump(now)]
 
-    def restore(self, entries: list[Kept], generation: str, moved: Moved) -> None:
+    def restore(self, entries: Iterable[Kept], generation: str, moved: Moved) -> None:
         """What the disc had; the node is away until it is seen."""
         for kept in sorted(entries, key=lambda kept: kept.number):
             self._put(kept)

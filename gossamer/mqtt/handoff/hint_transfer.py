@@ -40,15 +40,11 @@ PART_BYTES = 512 * 1024
 
 
 class HintTransfer:
-    """Hands over what this node keeps when it leaves, and takes it of others.
+    """Hands over what this node keeps when it leaves, and takes it of others."""
 
-    ``known(node)``: it may come back, as far as is known here.
-    """
-
-    def __init__(self, keeping: Keeping, distribution: Distribution, *, known: Callable[[str], bool]) -> None:
+    def __init__(self, keeping: Keeping, distribution: Distribution) -> None:
         self._keeping = keeping
         self._distribution = distribution
-        self._known = known
         self.functions: dict[str, Callable[..., Any]] = {ADOPT: self._adopt}
         """What other nodes call."""
 
@@ -83,7 +79,7 @@ class HintTransfer:
     async def _adopt(self, peer: str, sessions: list[Any], hints: list[list[Any]], moved: Moved) -> bool:
         """What a node calls that leaves: keep this for ``peer`` from now on; False: not here."""
         safe = asyncio.get_running_loop().create_future()
-        if not self._known(peer) or not self._keeping.adopt(peer, sessions, hints, moved, safe.set_result):
+        if not self._keeping.adopt(peer, sessions, hints, moved, safe.set_result):
             return False
         return bool(await safe)
 

@@ -26,7 +26,7 @@ from gossamer.mqtt.flow.commits import Soon
 from gossamer.mqtt.handoff.departures import Departures
 from gossamer.mqtt.handoff.hint_journal import HintJournal, OnSafe
 from gossamer.mqtt.handoff.hint_log import Spool
-from gossamer.mqtt.handoff.hints import Action, Ask, Drop, Keep, Live, Lost, Moved, Over, Send
+from gossamer.mqtt.handoff.hints import Action, Ask, Drop, Keep, Kept, Live, Lost, Moved, Over, Send
 from gossamer.mqtt.messages.records import MOVE_MARK, acknowledged, encode_kept, fresh, walk
 from gossamer.mqtt.session.qos2 import Block
 from gossamer.routes import Router
@@ -259,6 +259,7 @@ class Keeping:
         spool = self._spool(peer)
         if peer not in self._up and spool.state == "live":
             self._begins_away(peer, sessions)
+            self._routes.expect(peer, ())
         if spool.state != "away":
             return False
         actions, changed = spool.adopt([self._journal.read(hint[0], hint[1:]) for hint in hints], moved)
@@ -286,28 +287,18 @@ class Keeping:
     def restore(self, journal: Journal, rows: Mapping[Any, Any]) -> None:
         """Keep on disc from now on; ``rows`` are what it had."""
         self.identity, found = self._journal.restore(journal, rows, self.identity)
-        entries = 0
         for peer, restored in found.items():
-            spool = self._spool(peer)
-            generation, life, *had = restored.node
-            if life:
-                self._lives[peer] = life
-            self.departures.restored(peer, had[0] if had else None)
-            spool.restore(restored.entries, generation, restored.moved)
-            entries += len(restored.entries)
+            self._begins_away(peer, restored.node, restored.entries, restored.moved)
             self._routes.expect(peer, restored.filters)
             if peer in self._up:
-                self._do(peer, spool.up())
-        if entries:
+                self._do(peer, self._spool(peer).up())
+        if entries := sum(len(restored.entries) for restored in found.values()):
             log.info("kept_messages_restored", entries=entries)
 
-    def tick(self, *, known: Callable[[str], bool]) -> None:
-        """About once a second. ``known(peer)``: it has not gone for good, as far as anybody can tell."""
+    def tick(self) -> None:
+        """About once a second."""
         for peer, spool in list(self.spools.items()):
-            if peer not in self._up and not known(peer):
-                self._routes.live(peer)
-                self.gone(peer)
-            elif peer in self._up:
+            if peer in self._up:
                 self._settle(peer, spool)
             if spool.overflowed and peer not in self.since:
                 self.since[peer] = self._wall()
@@ -342,15 +333,16 @@ class Keeping:
 
     # -- inside
 
-    def _begins_away(self, peer: str, sessions: list[Any]) -> None:
-        """A node went before this one came, or was seen by another alone."""
+    def _begins_away(
+        self, peer: str, sessions: list[Any], entries: Iterable[Kept] = (), moved: Moved | None = None
+    ) -> None:
+        """A node went in a former life of this one, before it came, or was seen by another alone."""
         generation, life, *had = sessions
         self.departures.restored(peer, had[0] if had else None)
         if life:
             self._lives[peer] = life
-        self._spool(peer).restore([], generation, {})
-        self._journal.node(peer, [generation, life, *had])
-        self._routes.expect(peer, ())
+        self._spool(peer).restore(entries, generation, moved or {})
+        self._journal.node(peer, sessions)
 
     def _note_moved(self, peer: str, client_id: str) -> None:
         self._journal.moved(peer, client_id, self.spools[peer].moved.get(client_id))

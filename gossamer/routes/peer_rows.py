@@ -1,0 +1,179 @@
+"""What other nodes want: their rows of the ``routes`` table, and what is expected of those that are away.
+
+Rules: 1. A row that no node of this version would write is counted and passed over.  2. What lasting sessions
+of a node that is away want outlives its rows, until it has been given what was kept for it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from gossamer.mnesia_like import Change
+from gossamer.routes.exclusive import is_exclusive
+from gossamer.routes.forwarding.forwarding import Forwarding
+from gossamer.routes.forwarding.nodes import NodeSlot
+from gossamer.routes.index.index import mask_of
+from gossamer.routes.resolver import Resolver
+from gossamer.routes.shared import Count, is_shared
+from gossamer.routes.subscriptions import LASTING, SubscriptionTable
+from gossamer.routes.topics import EXCLUSIVE, MAX_BYTES, InvalidTopicFilter, split_shared
+
+__all__ = ["PeerRows"]
+
+LONGEST_FILTER = MAX_BYTES + len(EXCLUSIVE)
+"""In bytes; a longer one matches nothing, and only a peer without limits could send it."""
+
+
+class PeerRows:
+    """Takes the rows of other nodes in, and keeps what those that are away are expected to want."""
+
+    def __init__(
+        self,
+        node: str,
+        *,
+        forwarding: Forwarding,
+        resolver: Resolver,
+        local: SubscriptionTable,
+        counts: Counter[str],
+    ) -> None:
+        self._node = node
+        self._forwarding = forwarding
+        self._nodes = forwarding.nodes
+        self._resolver = resolver
+        self._shared, self._index, self._routes = resolver.shared, resolver.index, resolver.cache
+        self._local = local
+        self._counts = counts
+
+    def apply(self, change: Change) -> None:
+        """Rows of the ``routes`` table changed."""
+        owner = change.owner
+        if owner == self._node:
+            return
+        slot = self._nodes.slot(owner)
+        if self._forwarding.links is None and not slot.up:
+            # A router without links takes the rows for all there is to know.
+            self._forwarding.node_up(owner)
+        changed: list[str] = []
+        for rows, wants in ((change.written, True), (change.deleted, False)):
+            for key in rows:
+                if type(key) is not str or not key or len(key) > LONGEST_FILTER:
+                    self._counts["bad_rows"] += 1
+                elif key[0] == "$" and is_exclusive(key):
+                    continue
+                elif is_shared(key):
+                    self._apply_shared(slot, key, change.written[key] if wants else 0)
+                elif self._set(slot, key, change.written[key] if wants else 0):
+                    changed.append(key)
+        self._local.losers(owner, change.written)
+        routes = self._routes
+        # A change larger than the cache is cheaper to forget everything for.
+        if len(changed) > len(routes.routes):
+            routes.clear()
+        else:
+            for key in changed:
+                routes.changed(key)
+        self._nodes.release(slot)
+
+    # Nodes that are away.
+
+    def awaits(self, peer: str, topic: bytes) -> bool:
+        """Whether a lasting session of ``peer`` wants a topic."""
+        slot = self._nodes.get(peer)
+        if slot is None or not slot.lasting:
+            return False
+        return any(mask_of(value) & slot.lasting for value in self._index.match(topic.decode()))
+
+    def expect(self, peer: str, filters: Iterable[str]) -> None:
+        """``peer``, which is away, had lasting sessions that want these; known from before a restart."""
+        slot = self._forwarding.away(peer)
+        bit = self._nodes.lasting(slot)
+        for topic_filter in filters:
+            slot.expected.add(topic_filter)
+            if is_shared(topic_filter):
+                if self._shared.expect(topic_filter, peer):
+                    self._routes.changed(split_shared(topic_filter).filter)
+            elif self._index.set_bits(topic_filter, bit, bit) is not None:
+                self._routes.changed(topic_filter)
+
+    def lasting_of(self, peer: str) -> Iterator[str]:
+        """What lasting sessions of ``peer``, which is away, want, as far as is known here."""
+        slot = self._nodes.get(peer)
+        if slot is None or self._local.table is None:
+            return
+        yield from list(slot.expected)
+        for key, value in list(self._local.table.rows_of(peer).items()):
+            if type(key) is not str or type(value) is not int or is_exclusive(key):
+                continue
+            if Count.of(value).lasting if is_shared(key) else value == LASTING:
+                yield key
+
+    def live(self, peer: str) -> None:
+        """``peer`` has all that was kept for it, and its rows are here: what else was expected of it goes."""
+        slot = self._forwarding.live(peer)
+        self._resolver.forget_node(slot.bit | slot.lasting)
+
+    def forgotten(self, slot: NodeSlot) -> None:
+        """Nothing more is expected of a node."""
+        expected, slot.expected = slot.expected, set()
+        for topic_filter in expected:
+            if is_shared(topic_filter):
+                if self._shared.forget(topic_filter, slot.name):
+                    self._routes.changed(split_shared(topic_filter).filter)
+                self._tell_wanted(slot, topic_filter, lasting=False)
+            elif self._index.set_bits(topic_filter, slot.lasting, 0) is not None:
+                self._routes.changed(topic_filter)
+                self._tell_wanted(slot, topic_filter, lasting=False)
+
+    # Inside.
+
+    def _set(self, slot: NodeSlot, topic_filter: str, value: Any) -> bool:
+        """A row of another node, 0 for none; whether routes change."""
+        bit = wanted = slot.bit
+        if value == LASTING:
+            bit = wanted = bit | self._nodes.lasting(slot)
+        elif slot.lasting:
+            bit |= slot.lasting
+        if not value:
+            wanted = 0
+        if slot.away:
+            if value:
+                slot.expected.discard(topic_filter)
+            elif slot.lasting and mask_of(self._index.get(topic_filter)) & slot.lasting:
+                # Its rows go, for it is away for long or begins anew; its sessions may still be there.
+                slot.expected.add(topic_filter)
+                wanted = slot.lasting
+        before = self._index.set_bits(topic_filter, bit, wanted)
+        if before is None:
+            return False
+        slot.routes += bool(wanted & slot.bit) - bool(before & slot.bit)
+        if (before ^ wanted) & slot.lasting:
+            self._tell_wanted(slot, topic_filter, lasting=bool(wanted & slot.lasting))
+        return True
+
+    def _tell_wanted(self, slot: NodeSlot, topic_filter: str, *, lasting: bool) -> None:
+        if self._forwarding.keeper is not None:
+            self._forwarding.keeper.wanted(slot.name, topic_filter, lasting)
+
+    def _apply_shared(self, slot: NodeSlot, name: str, value: Any) -> None:
+        count = value if type(value) is int and value > 0 else 0
+        group = self._shared.get(name)
+        before = 0 if group is None else group.others.get(slot.name, 0)
+        lasting = bool(Count.of(before).lasting)
+        try:
+            if slot.away and lasting and not count:
+                # Its rows go, for it is away for long or begins anew; its sessions may still be there.
+                slot.expected.add(name)
+                self._shared.expect(name, slot.name)
+            before, changed = self._shared.set_node(name, slot.name, count)
+        except InvalidTopicFilter:
+            self._counts["bad_rows"] += 1
+            return
+        slot.routes += bool(count) - bool(before)
+        if count:
+            slot.expected.discard(name)
+        if lasting is not bool(Count.of(count).lasting) and name not in slot.expected:
+            self._tell_wanted(slot, name, lasting=not lasting)
+        if changed:
+            self._routes.changed(split_shared(name).filter)
