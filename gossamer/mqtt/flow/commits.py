@@ -15,10 +15,13 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import structlog
 
 from gossamer.mnesia_like import Journal
 
 __all__ = ["JournalWriter", "Soon"]
+
+log = structlog.get_logger(__name__)
 
 Soon = Callable[[Callable[[], None]], object]
 """Runs a function in a later turn of the loop."""
@@ -78,4 +81,8 @@ class JournalWriter:
     def _release(self) -> None:
         waiting = self._waiting
         while waiting and waiting[0][0] <= self._journal.committed:
-            waiting.popleft()[1]()
+            try:
+                waiting.popleft()[1]()
+            except Exception:
+                # The others still have to be told, and in order.
+                log.exception("commit_callback_failed")
