@@ -75,7 +75,7 @@ class Net:
 
     def connections(self, *names):
         """Both ends of those that these hosts have, of all without names."""
-        found = [end for host in self.sim.hosts() for end in host.connections]
+        found = [die.__self__ for host in self.sim.boots.values() for die in host.connections]
         return [end for end in found if not names or {end.local[0], end.remote[0]} & set(names)]
 
     def reset(self, *names):

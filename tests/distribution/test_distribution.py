@@ -52,7 +52,7 @@ async def test_an_ack_waits_until_the_frame_has_taken_effect(net):
 async def test_frames_of_one_turn_leave_as_one_message(net):
     a, b = await net.pair()
     writes = []
-    for end in net.sim.host("a").connections:
+    for end in [die.__self__ for die in net.sim.host("a").connections]:
         end.write = lambda data, write=end.write: (writes.append(data), write(data))
     for n in range(1000):
         a.send("b", "data", b"%d" % n)

@@ -100,7 +100,7 @@ class Chaos:
 
 
 @seeds(20)
-async def test_whatever_befalls_it_a_cluster_is_whole_again_when_it_is_quiet(sim, cluster):
+async def test_whatever_befalls_it_a_cluster_is_whole_again_when_it_is_quiet(sim):
     chaos = Chaos(sim)
     await chaos.cluster.start()
     await chaos.cluster.settled()

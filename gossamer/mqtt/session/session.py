@@ -78,6 +78,18 @@ class Session(SessionState):
     def __repr__(self) -> str:
         return f"<session {self.client_id!r}>"
 
+    # What share groups choose their members by.
+
+    @property
+    def online(self) -> bool:
+        """Whether its client is connected."""
+        return self.channel is not None
+
+    @property
+    def ready(self) -> bool:
+        """Whether a message would go to the client at once."""
+        return len(self.inflight) < self.window
+
     @property
     def plain(self) -> bool:
         return not self.max_packet and not self.alias_maximum
