@@ -176,6 +176,7 @@ async def _start_mqtt_cluster(node: NodeParts) -> Pid:
         node.retained,
         node.store,
         node.distribution,
+        node.members,
         node.functions,
         node.between,
         disc=node.on_disc,

@@ -687,3 +687,24 @@ async def test_a_node_that_starts_keeps_for_a_session_that_has_gone_back_meanwhi
     back = await cluster.client(3, "late", timeout=40, **SESSION)
     await asyncio.sleep(20)
     assert back.payloads() == sent
+
+
+@three()
+async def test_what_a_disc_remembers_of_a_member_that_has_left_is_nothing_to_the_others(sim, cluster):
+    """It left while the node whose disc that is was down; nobody keeps anything for it any more."""
+    await session(cluster, 3, "gone", "t/#", qos=1)
+    await cluster.settled()
+    cluster.crash(3)
+    await asyncio.sleep(15)
+    cluster.crash(2)
+    await cluster.restart(3)
+    await cluster.settled(1, 3)
+    await cluster.nodes[3].view.leave()
+    await asyncio.sleep(5)
+    await cluster.restart(2)
+    await cluster.settled(1, 2)
+    await asyncio.sleep(10)
+    for number in (1, 2):
+        keeping = cluster.nodes[number].broker.away.keeping
+        assert not keeping.anybody_away, number
+        assert not [name for name in keeping.departures.had if name.startswith("node3")]

@@ -14,6 +14,7 @@ import structlog
 
 from gossamer.distribution import Distribution, NodeDown, NodeUp
 from gossamer.distribution import rpc as remote
+from gossamer.gossip import MembershipView
 from gossamer.mnesia_like import LocalTable, SharedTable, Store
 from gossamer.mqtt.broker import Broker
 from gossamer.mqtt.cluster.retained import ClusterRetained
@@ -51,6 +52,7 @@ class MqttCluster(GenServer):
         retained: ClusterRetained,
         store: Store,
         distribution: Distribution,
+        members: MembershipView,
         functions: dict[str, Callable[..., Any]],
         network: Network,
         *,
@@ -61,7 +63,7 @@ class MqttCluster(GenServer):
         self._ticks = 0
         if broker.away is None:
             # Before the first node comes up.
-            broker.away = Away(broker.shared, store, distribution, broker.config.sessions)
+            broker.away = Away(broker.shared, store, distribution, members, broker.config.sessions)
             broker.subscribing.on_subscribed = broker.away.subscribed
         self._distribution = distribution
         index = await self._share_retained(store, disc=disc)

@@ -18,6 +18,7 @@ from gossamer.distribution import rpc as remote
 
 if TYPE_CHECKING:
     from gossamer.distribution import Distribution
+    from gossamer.gossip import MembershipView
     from gossamer.mqtt.handoff.keeper import Keeping
     from gossamer.routes import Router
 
@@ -37,9 +38,13 @@ Part = list[list[Any]]
 
 
 class Absences:
-    """Asks nodes that come up which others are away, and answers them."""
+    """Asks nodes that come up which others are away, and answers them; not of those that have left for good,
+    of which the disc of one that was away then may still tell."""
 
-    def __init__(self, keeping: Keeping, router: Router, distribution: Distribution) -> None:
+    def __init__(
+        self, keeping: Keeping, router: Router, distribution: Distribution, members: MembershipView
+    ) -> None:
+        self._members = members
         self._keeping = keeping
         self._router = router
         self._distribution = distribution
@@ -85,7 +90,9 @@ class Absences:
                 await asyncio.sleep(RETRY_INTERVAL)
                 continue
             for name, sessions, moved, seen, filters in part:
-                self._keeping.learned(name, sessions, moved, filters, seen=seen)
+                member = self._members.get(name)
+                if member is None or not member.left:
+                    self._keeping.learned(name, sessions, moved, filters, seen=seen)
             if not part:
                 self._asking.discard(peer)
                 self._told.add(peer)
@@ -106,7 +113,8 @@ class Absences:
 
     async def _parts(self, asker: str) -> AsyncIterator[Part]:
         for peer, *absence in self._keeping.absent():
-            if peer == asker:
+            member = self._members.get(peer)
+            if peer == asker or member is None or member.left:
                 continue
             filters: list[str] = []
             size = 0

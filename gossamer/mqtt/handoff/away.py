@@ -26,6 +26,7 @@ from gossamer.mqtt.session.transfer import had_from, rightful
 
 if TYPE_CHECKING:
     from gossamer.config import MqttSessionsConfig
+    from gossamer.gossip import MembershipView
     from gossamer.mqtt.publish.core import Core
     from gossamer.mqtt.session.qos2 import Block
     from gossamer.mqtt.session.session import Session
@@ -50,7 +51,12 @@ class Away:
     """Greets nodes that are back and exchanges with each what was kept. Made once in the life of a node."""
 
     def __init__(
-        self, core: Core, store: Store, distribution: Distribution, config: MqttSessionsConfig
+        self,
+        core: Core,
+        store: Store,
+        distribution: Distribution,
+        members: MembershipView,
+        config: MqttSessionsConfig,
     ) -> None:
         hub, router, wall = core.hub, core.router, core.clock.wall
         self._hub, self._table = hub, core.table
@@ -83,8 +89,9 @@ class Away:
             ask=self._ask,
             lost=partial(tell_lost, hub),
         )
-        self.absences = Absences(self.keeping, router, distribution)
-        self.transfer = HintTransfer(self.keeping, distribution)
+        self._members = members
+        self.absences = Absences(self.keeping, router, distribution, members)
+        self.transfer = HintTransfer(self.keeping, distribution, has_left=self._has_left)
         self._keeps = config.away_messages > 0
         if self._keeps:
             router.keep_with(self.keeping)
@@ -182,9 +189,13 @@ class Away:
 
     def tick(self) -> None:
         """About once a second."""
-        self.keeping.tick()
+        self.keeping.tick(has_left=self._has_left)
 
     # -- inside
+
+    def _has_left(self, peer: str) -> bool:
+        member = self._members.get(peer)
+        return member is not None and member.left
 
     def _ask(self, peer: str) -> None:
         if peer not in self._greeting:

@@ -85,6 +85,8 @@ class Spool:
         """``kept``, ``sent``, ``known``, ``handed_over``, ``dropped_<reason>``, in messages."""
         self.overflowed = 0
         """How many found no room since the node was last seen."""
+        self.full_since: float | None = None
+        """Time of day at which there first was none."""
         self.messages = 0
         self.bytes = 0
         self.next = first
@@ -178,6 +180,15 @@ class Spool:
             return False
         self.moved[client_id] = *bounds[:-1], self.next
         return True
+
+    def fills_up(self, wall: float) -> bool:
+        """Whether there has been no room for something since this was asked last; ``wall`` is the time."""
+        if not self.overflowed:
+            self.full_since = None
+        elif self.full_since is None:
+            self.full_since = wall
+            return True
+        return False
 
     # -- entries
 

@@ -40,11 +40,17 @@ PART_BYTES = 512 * 1024
 
 
 class HintTransfer:
-    """Hands over what this node keeps when it leaves, and takes it of others."""
+    """Hands over what this node keeps when it leaves, and takes it of others.
 
-    def __init__(self, keeping: Keeping, distribution: Distribution) -> None:
+    ``has_left(node)``: that one has gone for good.
+    """
+
+    def __init__(
+        self, keeping: Keeping, distribution: Distribution, *, has_left: Callable[[str], bool]
+    ) -> None:
         self._keeping = keeping
         self._distribution = distribution
+        self._has_left = has_left
         self.functions: dict[str, Callable[..., Any]] = {ADOPT: self._adopt}
         """What other nodes call."""
 
@@ -79,7 +85,7 @@ class HintTransfer:
     async def _adopt(self, peer: str, sessions: list[Any], hints: list[list[Any]], moved: Moved) -> bool:
         """What a node calls that leaves: keep this for ``peer`` from now on; False: not here."""
         safe = asyncio.get_running_loop().create_future()
-        if not self._keeping.adopt(peer, sessions, hints, moved, safe.set_result):
+        if self._has_left(peer) or not self._keeping.adopt(peer, sessions, hints, moved, safe.set_result):
             return False
         return bool(await safe)
 

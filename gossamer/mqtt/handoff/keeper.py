@@ -69,8 +69,6 @@ class Keeping:
         self.spools: dict[str, Spool] = {}
         self.counts: Counter[str] = Counter()
         """Of spools that are no more."""
-        self.since: dict[str, float] = {}
-        """Time of day at which a spool first had no room, until its node is back."""
         self._routes = routes
         self._first = first
         self._now = now
@@ -117,7 +115,7 @@ class Keeping:
         self.departures.away(peer)
         # What it had in this life, or before, is what is kept for.
         self._lives.setdefault(peer, life)
-        self._journal.node(peer, [spool.generation, self._lives[peer], *self.departures.remembered(peer)])
+        self._journal.node(peer, self._sessions_of(peer))
         actions, changed = spool.down()
         self._do(peer, actions)
         for client_id in changed:
@@ -207,8 +205,7 @@ class Keeping:
         return any(other not in self._up for other in self.departures.had if other != peer)
 
     def kept(self, peer: str, taken: int, frames: Mapping[int, int]) -> list[tuple[int, int, bytes]]:
-        """What a node is to get that has taken so much: numbers, time of day in microseconds, and records
-        with the time that they have left."""
+        """What a node lacks that has taken so much: numbers, microseconds of the day, records, aged."""
         now, wall = self._now(), self._wall()
         return [
             (kept.number, int((kept.at - now + wall) * 1e6), fresh(kept.records, now - kept.at)[0])
@@ -221,9 +218,10 @@ class Keeping:
     def absent(self) -> Iterator[tuple[str, list[Any], list[str], bool]]:
         """The nodes that are away: which sessions they had, in which life and whose, as far as is known;
         whose are elsewhere now; and whether this node has seen that itself."""
-        for peer in [peer for peer in self.departures.had if peer not in self._up]:
-            sessions = [self._spool(peer).generation, self._lives.get(peer, 0)]
-            yield peer, [*sessions, *self.departures.remembered(peer)], *self.departures.elsewhere(peer)
+        for peer in list(self.departures.had):
+            # Time may pass between one and the next.
+            if peer not in self._up and peer in self.departures.had:
+                yield peer, self._sessions_of(peer), *self.departures.elsewhere(peer)
 
     def learned(
         self, peer: str, sessions: list[Any], moved: list[str], filters: list[str], *, seen: bool
@@ -237,6 +235,7 @@ class Keeping:
         self._routes.expect(peer, filters)
         for topic_filter in filters:
             self.wanted(peer, topic_filter, True)
+        self._journal.node(peer, self._sessions_of(peer))
 
     # -- handed over where a node leaves
 
@@ -248,9 +247,8 @@ class Keeping:
     def hints(self, peer: str) -> tuple[list[Any], list[list[Any]]]:
         """What another node has to know to keep for ``peer`` as this one does: which sessions it had and in
         which life, and the entries, as :meth:`adopt` takes them."""
-        spool = self._spool(peer)
-        entries = [[kept.number, *self._journal.row(kept)] for kept in spool.entries.values()]
-        return [spool.generation, self._lives.get(peer, 0)], entries
+        entries = [[kept.number, *self._journal.row(kept)] for kept in self._spool(peer).entries.values()]
+        return self._sessions_of(peer), entries
 
     def adopt(
         self, peer: str, sessions: list[Any], hints: list[list[Any]], moved: Moved, on_safe: OnSafe
@@ -295,30 +293,29 @@ class Keeping:
         if entries := sum(len(restored.entries) for restored in found.values()):
             log.info("kept_messages_restored", entries=entries)
 
-    def tick(self) -> None:
-        """About once a second."""
+    def tick(self, *, has_left: Callable[[str], bool]) -> None:
+        """About once a second. ``has_left(peer)``: it has gone for good, perhaps while this node was away."""
         for peer, spool in list(self.spools.items()):
             if peer in self._up:
                 self._settle(peer, spool)
-            if spool.overflowed and peer not in self.since:
-                self.since[peer] = self._wall()
+            elif has_left(peer):
+                self._routes.live(peer)
+                self.gone(peer)
+            if spool.fills_up(self._wall()):
                 log.error("kept_messages_overflow", peer=peer, **self._options)
-            elif not spool.overflowed:
-                self.since.pop(peer, None)
         self._journal.write_filters()
 
     # -- looking in
 
     def alarms(self) -> Iterator[tuple[float, str]]:
         """For each node for which more came than is kept: since when, and in words."""
-        for peer, since in self.since.items():
-            spool = self.spools.get(peer)
-            if spool is not None:
+        for peer, spool in self.spools.items():
+            if spool.full_since is not None:
                 text = (
                     f"{spool.overflowed} messages for sessions of {peer}, which is away, found no room: at "
                     f"most {self._options['limit']} are kept, and {self._options['max_bytes']} bytes"
                 )
-                yield since, text
+                yield spool.full_since, text
 
     def stats(self) -> dict[str, int]:
         """Sizes and counts."""
@@ -332,6 +329,10 @@ class Keeping:
         }
 
     # -- inside
+
+    def _sessions_of(self, peer: str) -> list[Any]:
+        """Which sessions a node that is away had, in which life, and whose, as far as is known."""
+        return [self._spool(peer).generation, self._lives.get(peer, 0), *self.departures.remembered(peer)]
 
     def _begins_away(
         self, peer: str, sessions: list[Any], entries: Iterable[Kept] = (), moved: Moved | None = None
@@ -395,6 +396,5 @@ class Keeping:
     def _forget(self, peer: str, moved: Iterable[str]) -> None:
         self.departures.forget(peer)
         self._lives.pop(peer, None)
-        self.since.pop(peer, None)
         for client_id in moved:
             self._journal.moved(peer, client_id, None)

@@ -61,7 +61,7 @@ def runs(data: bytes, pos: int, source: Source, *, local: bool = False) -> Itera
             break
         plan: Any = None
         if first & 0xFD == QOS0:
-            topic_end = at + 2 + (data[at] << 8 | data[at + 1]) if stop - at > 2 else end
+            topic_end = at + 2 + (data[at] << 8 | data[at + 1]) if stop - at > 2 else end + 1
             body = topic_end + (first & 2)
             # Topic aliases and properties are for the codec, and so are topics of the server.
             if body + skip > stop or topic_end == at + 2 or data[at + 2] == 0x24 or (skip and data[body]):

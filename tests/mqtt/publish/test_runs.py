@@ -72,12 +72,17 @@ def test_runs_are_what_a_framer_finds_up_to_what_needs_the_codec(sent, version, 
 
 def test_a_run_ends_before_what_is_wrong():
     good = encode(p.Publish(topic=b"a", payload=b"x", qos=1, packet_id=1), p.V4)
+    plain = encode(p.Publish(topic=b"a", payload=b"x"), p.V4)
     for bad in (
         good[:5] + b"\0\0x",
         b"\x30\xff\xff\xff\xff\x01",
         b"\x30\x05\0\1#\0x",
         b"\x40\x03\0\1\0",
         b"\x32\1\0",
+        b"\x30\0",
+        b"\x30\1\0",
     ):
         [(kind, _, _, start, stop, count)] = runs(good * 3 + bad, 0, source(p.V4))
         assert (kind, start, stop, count) == (QOS1, 0, 3 * len(good), 3), bad
+        (kind, _, _, start, stop, count) = next(runs(plain * 3 + bad, 0, source(p.V4)))
+        assert (kind, start, stop, count) == (QOS0, 0, 3 * len(plain), 3), bad
