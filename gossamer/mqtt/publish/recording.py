@@ -60,6 +60,9 @@ class Recording:
             return hub.run1(plan, head, tails, version)
         mine = plan.v4 if version == V4 else plan.v5
         if publisher is not None and mine.pure:
+            if hub.wide.jobs:
+                # What they are behind with takes room as well.
+                hub.wide.mind(plan.sessions)
             room = min([session.window - len(session.inflight) for session in mine.qos1])
             if room >= len(tails):
                 hub.run1(plan, head, tails, version, publisher)

@@ -11,6 +11,8 @@ from gossamer.audit import KINDS, Tape, Trail, schema
 from gossamer.clock import HybridLogicalClock
 from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.codec.properties import NONE, Properties
+from gossamer.mqtt.flow import wide_fanout
+from gossamer.mqtt.publish import fanout, plan
 from gossamer.routes.topics import matches
 from mqtt.fakes import FakeForwarder, FakeRouter
 
@@ -552,6 +554,27 @@ async def test_a_read_of_which_the_window_takes_a_part_is_told_whole(make_world)
             await world.settle()
             seen += acknowledged(rows, "s")
     assert seen == list(range(1, 9))
+
+
+async def test_a_run_behind_a_wide_fan_out_is_told_under_its_own_numbers(make_world, monkeypatch):
+    for module in (fanout, plan, wide_fanout):
+        monkeypatch.setattr(module, "SLICE", 1)
+    world = await make_world(max_inflight=3)
+    sub, last, pub = await world.client("a"), await world.client("s"), await world.client("p")
+    await sub.subscribe("wide", qos=1)
+    for topic in ("wide", "t"):
+        await last.subscribe(topic, qos=1)
+    pub.publish("wide", b"", qos=1, packet_id=9)
+    assert not last.channel.session.inflight
+    rows = record(world)
+    pub.send(*[p.Publish(topic=b"t", payload=b"", qos=1, packet_id=n) for n in (1, 2, 3)])
+    got = await last.got()
+    assert each(rows("delivered"), "delivered") == Counter(("delivered", "here", n, "s") for n in (2, 3))
+    last.send(*[p.Puback(packet.packet_id) for packet in got])
+    await world.settle()
+    assert acknowledged(rows, "s") == [2, 3]
+    # The window had no room for the last one until then.
+    assert [packet.topic for packet in await last.got()] == [b"t"]
 
 
 async def test_who_acknowledges_what_it_has_just_sent_itself_is_told_so(fake_world):
