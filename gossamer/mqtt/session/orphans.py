@@ -7,8 +7,13 @@ copy.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import chain
 
+import structlog
+
+from gossamer.errors import GossamerError
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.message_ids import NO_IDENT
 from gossamer.mqtt.session.session import Session
@@ -16,6 +21,8 @@ from gossamer.mqtt.session.transfer import message_of, messages_in
 from gossamer.routes import body_of, matches
 
 __all__ = ["Orphan", "orphans"]
+
+log = structlog.get_logger(__name__)
 
 Orphan = tuple[str, Message]
 """The name of a share group, and a message that is to go to another of its members."""
@@ -44,7 +51,16 @@ def orphans(session: Session) -> list[Orphan]:
 
 def _unacknowledged(session: Session) -> Iterator[Message]:
     idents = session.idents or {}
-    for packet_id, packet in session.inflight.items():
-        if packet[0] & 0xF6 == 0x32:
-            yield message_of(packet, session.version, session.hub.now, idents.get(packet_id, NO_IDENT))
-    yield from messages_in(session, session.queue)
+    flying: list[Callable[[], Message]] = [
+        partial(message_of, packet, session.version, session.hub.now, idents.get(packet_id, NO_IDENT))
+        for packet_id, packet in session.inflight.items()
+        if packet[0] & 0xF6 == 0x32
+    ]
+    for read in chain(flying, (messages_in(session, (item,)).__next__ for item in session.queue)):
+        try:
+            message = read()
+        except GossamerError as error:
+            # The session is to end all the same, and others are to get the rest.
+            log.warning("not_redispatched", client_id=session.client_id, error=str(error))
+        else:
+            yield message

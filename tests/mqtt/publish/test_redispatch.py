@@ -1,6 +1,7 @@
 """What a member of a share group leaves unacknowledged goes to another one."""
 
 import pytest
+from structlog.testing import capture_logs
 
 from gossamer.mqtt.codec import packets as p
 
@@ -83,6 +84,29 @@ async def test_each_group_gets_its_own_copy_again(world):
     await world.settle()
     inflight = {name: len(session.inflight) for name, session in world.broker.sessions.items()}
     assert inflight == {"publisher": 0, "two": 1, "three": 1}
+
+
+async def test_a_message_that_cannot_be_read_keeps_no_session_from_ending(make_world):
+    world = await make_world(max_inflight=2)
+    one, publisher = await pair(world, clean_start=True)
+    for n in range(5):
+        publisher.publish("t/x", b"%d" % n, qos=1, packet_id=n + 1)
+    packet_id = (await one.got())[0].packet_id
+    session = one.channel.session
+    session.inflight[packet_id] = session.inflight[packet_id].replace(b"t/x", b"t/\xff")
+    head, tail, message = session.queue[1]
+    session.queue[1] = head.replace(b"t/x", b"t/\xff"), tail, message
+    two = await world.client("two")
+    await two.subscribe(FILTER, qos=1)
+    with capture_logs() as lines:
+        one.transport.abort()
+        got = await two.got()
+    assert payloads(got) == [b"1", b"2"]
+    two.send(*[p.Puback(packet.packet_id) for packet in got])
+    assert payloads(await two.got()) == [b"4"]
+    assert "one" not in world.broker.sessions
+    told = [line for line in lines if line["event"] == "not_redispatched"]
+    assert [line["client_id"] for line in told] == ["one", "one"]
 
 
 async def test_the_last_member_takes_them_with_it(world):
