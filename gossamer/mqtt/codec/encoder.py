@@ -212,7 +212,7 @@ def fits(data: bytes, asked: Properties) -> bool:
 
 def read_publish(packet: bytes, version: int) -> Any:
     """What a whole packet carries."""
-    start, stop = frame(packet, 0, len(packet), MAX_VARINT)
+    start, stop = frame(packet, 0, len(packet), MAX_VARINT + 5)
     return decode_publish(packet[0] & 0x0F, packet[start:stop], version)
 
 

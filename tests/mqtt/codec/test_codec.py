@@ -5,6 +5,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gossamer.mqtt.codec import Framer, decode, encode
+from gossamer.mqtt.codec.encoder import read_publish
 from gossamer.mqtt.codec.errors import MqttProtocolError
 from gossamer.mqtt.codec.packets import V4, V5, Connect
 from gossamer.mqtt.codec.reasons import ReasonCode
@@ -37,6 +38,12 @@ def test_framing_does_not_depend_on_how_the_stream_is_cut(case, size):
     for at in range(0, len(stream), size):
         got += framer.feed(stream[at : at + size])
     assert [decode(first, body, version) for first, body in got] == sent
+
+
+def test_a_publish_of_the_largest_size_is_read():
+    # The start of it: the limit is checked against what its header says.
+    publish = read_publish(b"\x30\xff\xff\xff\x7f\0\1tpayload", V4)
+    assert (publish.topic, publish.payload) == (b"t", b"payload")
 
 
 @settings(max_examples=150, deadline=None)
