@@ -39,16 +39,20 @@ def healing_spec(node: NodeParts) -> ChildSpec:
         if kind == "partition":
             store.tell(InconsistentDatabase(text, peer))
 
+    # Made once: what they remember outlives the process.
+    storage = Storage(node.data_dir and node.data_dir / "autoheal.json")
+    discards = Discards(store, status.quarantine, node.clock, restart=config.heal_restarts)
+
     async def start() -> Pid:
-        storage = "disc_copies" if node.on_disc else "ram_copies"
-        table = await store.create_table(_SETTINGS, replication="shared", storage=storage)
+        copies = "disc_copies" if node.on_disc else "ram_copies"
+        table = await store.create_table(_SETTINGS, replication="shared", storage=copies)
         return await Autoheal.start_link(
             view=node.members,
             distribution=node.distribution,
             clock=node.clock,
-            storage=Storage(node.data_dir and node.data_dir / "autoheal.json"),
+            storage=storage,
             status=status,
-            discards=Discards(store, status.quarantine, node.clock, restart=config.heal_restarts),
+            discards=discards,
             reload=partial(_restart, store),
             loading=partial(_loading, store),
             start_time=node.started_at,

@@ -6,7 +6,7 @@ import pytest
 
 from gossamer.autoheal import AUTOHEAL, NotInQuarantineError, Replay, register_merge
 
-from .clusters import nodes
+from .clusters import Shape, nodes
 from .test_healing import all_healed
 
 register_merge("test.sum", lambda key, ours, theirs: (ours or 0) + (theirs or 0))
@@ -166,6 +166,33 @@ async def test_a_coordinator_that_dies_before_the_heal_leaves_what_the_next_one_
     tables.pop(1)
     rows = equal_rows(tables)
     assert (rows["both"], rows["theirs"], "new" in rows) == ("majority", "before", False)
+
+
+@pytest.mark.parametrize("seed", [0])
+@pytest.mark.parametrize(
+    "cluster",
+    [Shape(start="in turn"), Shape(start="in turn", discs=True)],
+    indirect=True,
+    ids=["in memory", "on disc"],
+)
+async def test_a_healer_that_dies_in_mid_split_goes_on_where_it_was(sim, cluster):
+    tables = await begin(cluster, "survivors")
+    cluster.partition([1, 2, 3], [4, 5])
+    await asyncio.sleep(20)
+    for node in cluster.nodes.values():
+        node.runtime.exit(node.runtime.whereis(AUTOHEAL), "kill")
+    await asyncio.sleep(5)
+    cluster.partition([1, 2], [3], [4, 5])
+    await asyncio.sleep(20)
+    tables[1].write("both", "majority")
+    await asyncio.sleep(0.5)
+    tables[4].write("theirs", "minority")
+    tables[3].write("both", "minority")
+    cluster.heal()
+    await all_healed(cluster)
+    await asyncio.sleep(5)
+    rows = equal_rows(tables)
+    assert (rows["both"], rows["theirs"]) == ("majority", "before")
 
 
 @nodes(start="in turn", cluster={"heal_restarts": "node"})
