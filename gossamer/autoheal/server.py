@@ -22,7 +22,7 @@ from gossamer.autoheal.status import Cleaned, HealStatus
 from gossamer.autoheal.storage import Saved, Settings, Storage
 from gossamer.clock import Clock
 from gossamer.distribution import Distribution, NodeDown, NodeUp, register_message
-from gossamer.errors import GossamerError
+from gossamer.errors import GossamerError, UnavailableError
 from gossamer.gossip import ForceLeave, MembershipView, Status
 from gossamer.supervisor import (
     Caller,
@@ -212,8 +212,10 @@ class Autoheal(GenServer):
         """An operator's word, for all nodes."""
         try:
             await self._settings.set(name, seconds)
-        except (GossamerError, TimeoutError) as error:
+        except GossamerError as error:
             return Reply(error)
+        except TimeoutError:
+            return Reply(UnavailableError(f"{name} is set, but not on disc yet; look at the log"))
         self._configure()
         return Reply(None)
 

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from gossamer.api.model.cluster import HealSettings
 from gossamer.autoheal import (
     AUTOHEAL,
     Cleaned,
@@ -12,6 +13,7 @@ from gossamer.autoheal import (
     Partition,
     SetAutoclean,
     SetAutoheal,
+    Settings,
     Subscribe,
     server,
 )
@@ -159,6 +161,18 @@ async def test_an_unknown_request_is_the_callers_mistake_and_harms_nobody(sim, c
         await cluster.nodes[1].runtime.call(AUTOHEAL, "what?", timeout=5.0)
     await asyncio.sleep(2)
     await cut_and_mend(cluster)
+
+
+@nodes(1)
+@pytest.mark.parametrize("error", [UnavailableError("no room"), TimeoutError()], ids=["refused", "late"])
+async def test_a_setting_that_is_not_kept_is_an_error_for_the_operator(sim, cluster, monkeypatch, error):
+    async def fails(*_):
+        raise error
+
+    monkeypatch.setattr(Settings, "set", fails)
+    for setting in ("autoheal", "autoclean"):
+        with pytest.raises(UnavailableError):
+            await cluster.nodes[1].view.healing.configure(HealSettings(**{setting: 7.0}))
 
 
 @nodes(3, discs=True)

@@ -99,10 +99,7 @@ class Healing:
 
     async def replay(self, id: str) -> QuarantinedRow:  # noqa: A002 - the operator's word
         """Write a row of the quarantine again."""
-        answer = await self._ask(Replay(id))
-        if isinstance(answer, GossamerError):
-            raise answer
-        return _row(answer)
+        return _row(await self._ask(Replay(id)))
 
     async def configure(self, settings: HealSettings) -> HealStatusInfo:
         """Change what ``settings`` names."""
@@ -113,7 +110,10 @@ class Healing:
         return self.status()
 
     async def _ask(self, request: object) -> Any:
-        return await self._node.runtime.call(AUTOHEAL, request, timeout=_PATIENCE)
+        answer = await self._node.runtime.call(AUTOHEAL, request, timeout=_PATIENCE)
+        if isinstance(answer, GossamerError):
+            raise answer
+        return answer
 
 
 def _plan(plan: HealPlan) -> HealPlanInfo:
