@@ -10,6 +10,7 @@ import pytest
 
 from gossamer.mnesia_like import Change, OwnedTable, Store
 from gossamer.mnesia_like.replicator import _Inbox
+from gossamer.mnesia_like.table.table import Watermark
 from gossamer.supervisor import Runtime
 
 from .hub import Hub, host, until
@@ -42,6 +43,21 @@ async def test_writes_of_one_turn_travel_in_one_frame_a_peer() -> None:
             number = tables[0].write(f"k{i}", i)
         await tables[0].visible(number)
         assert hub.links["a"].sent - before == 2
+
+
+async def test_a_number_reached_in_the_turn_in_which_the_time_ends_is_told_once() -> None:
+    """Whether in time or late is nobody's concern; twice would be."""
+    numbers, told = [0], list[bool]()
+    mark = Watermark(lambda: numbers[-1])
+    mark.when(1, told.append, 0.0)
+
+    def reach() -> None:
+        numbers.append(1)
+        mark.moved()
+
+    asyncio.get_running_loop().call_soon(reach)
+    await asyncio.sleep(0.01)
+    assert told == [True]
 
 
 async def test_visible_is_bounded_and_ends_when_the_peer_goes_down() -> None:

@@ -259,6 +259,8 @@ class Watermark:
             then(True)
 
         def late() -> None:
+            if future.done():
+                return  # It was reached in this very turn, and ``there`` is on its way.
             future.remove_done_callback(there)
             then(number <= self.read())
 
