@@ -60,6 +60,17 @@ async def test_a_number_reached_in_the_turn_in_which_the_time_ends_is_told_once(
     assert told == [True]
 
 
+async def test_whoever_waits_for_a_table_that_is_dropped_is_told_no_when_the_time_is_up() -> None:
+    """It is not known any more how far it is."""
+    numbers = {"t": 0}
+    mark = Watermark(lambda: numbers["t"])
+    waiting = asyncio.ensure_future(mark.reached(1, 0.01))
+    await asyncio.sleep(0)
+    del numbers["t"]
+    async with asyncio.timeout(5):
+        assert not await waiting
+
+
 async def test_visible_is_bounded_and_ends_when_the_peer_goes_down() -> None:
     """A silent peer costs the time limit; a dead one nothing."""
     hub = Hub()

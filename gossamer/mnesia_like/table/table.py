@@ -262,7 +262,11 @@ class Watermark:
             if future.done():
                 return  # It was reached in this very turn, and ``there`` is on its way.
             future.remove_done_callback(there)
-            then(number <= self.read())
+            try:
+                reached = number <= self.read()
+            except KeyError:
+                reached = False  # The table was dropped meanwhile.
+            then(reached)
 
         timer = None if timeout is None else loop.call_later(timeout, late)
         future.add_done_callback(there)
