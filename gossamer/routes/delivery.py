@@ -11,6 +11,7 @@ subscriptions of 100 clients need 100 of them.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Protocol
 
 import msgspec
@@ -19,7 +20,19 @@ __all__ = ["Delivery", "Subscriber", "SubscriptionOptions", "delivery_of", "merg
 
 
 class Subscriber(Protocol):
-    """Whoever takes messages; known by identity."""
+    """Whoever takes messages; known by identity. What it is like besides is what share groups choose by."""
+
+    @property
+    def online(self) -> bool:
+        """Whether it is connected."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether it would take a message at once."""
+
+    @property
+    def queue(self) -> Collection[Any]:
+        """What waits for it."""
 
     def deliver(self, message: Any, delivery: Any, /) -> Any:
         """Take a message. Must not block, raise or change subscriptions."""

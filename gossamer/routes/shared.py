@@ -21,10 +21,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Any, NamedTuple
+from operator import attrgetter
+from typing import NamedTuple
 
 from gossamer.config import SharedStrategy
-from gossamer.routes.delivery import Delivery
+from gossamer.routes.delivery import Delivery, Subscriber
 from gossamer.routes.index.filters import FilterIndex
 from gossamer.routes.kernel import filter_index
 from gossamer.routes.strategies import STRATEGIES, Candidates, Strategy
@@ -63,19 +64,11 @@ class Count(NamedTuple):
         return Count(*(row >> _BITS * place & _MOST for place in range(4)))
 
 
-def _ready(subscriber: Any) -> Any:
-    return getattr(subscriber, "ready", True)
-
-
-def _online(subscriber: Any) -> Any:
-    return getattr(subscriber, "online", True)
-
-
-def _anybody(_subscriber: Any) -> bool:
+def _anybody(_subscriber: Subscriber) -> bool:
     return True
 
 
-_FITS = (_ready, _online, _anybody)
+_FITS: tuple[Callable[[Subscriber], bool], ...] = (attrgetter("ready"), attrgetter("online"), _anybody)
 
 
 def is_shared(topic_filter: str) -> bool:
@@ -105,7 +98,7 @@ class Group:
         self.name = name
         """``$share/group/filter``."""
         self.filter = topic_filter
-        self.members: dict[Any, Delivery] = {}
+        self.members: dict[Subscriber, Delivery] = {}
         self.others: dict[str, int] = {}
         """The rows of other nodes."""
         self.expected: set[str] = set()
@@ -142,9 +135,9 @@ class Group:
         """The members here."""
         free = online = lasting = 0
         for subscriber, delivery in self.members.items():
-            if _online(subscriber):
+            if subscriber.online:
                 online += 1
-                free += not getattr(subscriber, "queue", None)
+                free += not subscriber.queue
             lasting += delivery.lasting
         return Count(free, online, len(self.members), lasting)
 
@@ -201,7 +194,7 @@ class SharedIndex:
         group.members[delivery.subscriber] = delivery
         return new
 
-    def leave(self, name: str, subscriber: Any) -> bool:
+    def leave(self, name: str, subscriber: Subscriber) -> bool:
         """Take a member out; True where the group is gone with it."""
         group = self.groups.get(name)
         if group is None or group.members.pop(subscriber, None) is None:

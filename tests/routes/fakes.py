@@ -20,6 +20,9 @@ def routes_child(router: Any, table: Any, links: Any) -> ChildSpec:
 class Client:
     """A subscriber that remembers what it was given."""
 
+    online = ready = True
+    queue: tuple[Any, ...] = ()
+
     def __init__(self, name: str) -> None:
         self.name = name
         self.got: list[Any] = []

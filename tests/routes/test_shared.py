@@ -207,10 +207,6 @@ def test_what_was_sent_to_a_group_of_a_node_that_goes_down_is_answered():
 class Member(Client):
     """One that may be away or have no room."""
 
-    online = True
-    ready = True
-    queue = ()
-
     def become(self, *, online: bool = True, ready: bool = True, queued: int = 0) -> None:
         self.online, self.ready, self.queue = online, ready, (0,) * queued
 

@@ -144,7 +144,7 @@ class Ingest:
                 if hub.trail is not None:
                     hub.trail.arrive(message, peer)
                 delivery = group.pick_here(peer, message.topic.decode())
-                if delivery is not None and getattr(delivery.subscriber, "online", True):
+                if delivery is not None and delivery.subscriber.online:
                     hub.member(delivery, message, group.name)
                 elif not self._pass_on(group, peer, message, reports):
                     if delivery is not None:
