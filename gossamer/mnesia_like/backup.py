@@ -91,16 +91,24 @@ def _write(path: Path, content: dict[TableDef, dict[Key, Value]]) -> int:
 
 
 def _read(path: Path) -> dict[str, dict[Key, Value]]:
-    if not path.is_file():
-        raise DiscError(str(path), problem="no such file", advice="give the path of a backup")
     try:
+        if not path.is_file():
+            raise FileNotFoundError("no such file")
         # A copy: opening writes to the file and beside it, and a backup may be where nobody can write.
         with tempfile.TemporaryDirectory() as place:
             file = DiscFile(Path(shutil.copyfile(path, Path(place, "tables.db"))))
             try:
-                return {name: file.load(name) for name in file.catalogue()}
+                catalogue = file.catalogue()
+                # A node's own file has a schema too, which is shared; SQLite makes one of an empty file.
+                if catalogue.get(SCHEMA, ("",))[0] != _DEFINITIONS.shape:
+                    raise CorruptTablesError(str(path), problem="it is no backup", advice="")
+                return {name: file.load(name) for name in catalogue}
             finally:
                 file.close()
     except CorruptTablesError as error:
         advice = "use another backup; nothing was restored"
         raise CorruptTablesError(str(path), problem=error.problem, advice=advice) from error
+    except (OSError, DiscError) as error:
+        problem = error.problem if isinstance(error, DiscError) else str(error)
+        advice = "give the path of a backup that this user may read, and have room for a copy in $TMPDIR"
+        raise DiscError(str(path), problem=problem, advice=advice) from error

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gossamer.mnesia_like import DiscError, Store
+from gossamer.mnesia_like import Disc, DiscError, Store
 from gossamer.mnesia_like.errors import CorruptTablesError, NoSuchTableError, TableExistsError
+
+from .hub import host
 
 ROWS: dict[Any, Any] = {("t", i): {"v": [i, b"x", None, 1.5]} for i in range(2500)}
 
@@ -106,3 +111,32 @@ async def test_a_backup_that_cannot_be_written_or_read_says_why(tmp_path: Path) 
         await store.backup(tmp_path / "no/such/dir/b")
     with pytest.raises(DiscError, match="missing"):
         await store.restore(tmp_path / "missing")
+
+
+async def test_what_is_no_backup_is_refused_and_said_so(tmp_path: Path) -> None:
+    """An empty file, and one that a node keeps its tables in."""
+    (tmp_path / "empty").touch()
+    async with host("a", disc=Disc(tmp_path / "tables.db")) as a:
+        await a.store.create_table("t", storage="disc_copies", replication="shared")
+        await a.store.copy_disc(tmp_path / "copy")
+    store = Store(node="b", creation=1)
+    for name in ("empty", "copy"):
+        with pytest.raises(CorruptTablesError, match=f"{name}: it is no backup.*nothing was restored"):
+            await store.restore(tmp_path / name)
+    assert store.tables() == []
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.ENOSPC])
+async def test_a_backup_that_cannot_be_copied_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """With what the system says, and what to do."""
+    store = await filled()
+    await store.backup(tmp_path / "b")
+
+    def fails(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(shutil, "copyfile", fails)
+    with pytest.raises(DiscError, match=f"b: .*{os.strerror(number)}; give the path .* room for"):
+        await store.restore(tmp_path / "b")
