@@ -265,6 +265,32 @@ async def fail_after(sim: SimNetwork, frames: int) -> tuple[int | None, int]:
         return outcome, asked
 
 
+@seeds(1)
+@pytest.mark.parametrize(
+    ("keys", "length"),
+    [([b"%0500d" % number for number in range(500)], 120), ([b"x" * 65_590], 131_060)],
+    ids=["many long keys", "one row of the largest size"],
+)
+async def test_what_was_read_and_written_fits_into_frames(
+    sim: SimNetwork, keys: list[bytes], length: int
+) -> None:
+    """A frame that is too large would end the session."""
+    hub = Hub()
+    async with trio(sim, hub) as (hosts, tables):
+        for key in keys:
+            tables[0].write(key, b"before")
+        await until_virtual(lambda: all(len(table) == len(keys) for table in tables))
+
+        async def change(tx: Transaction) -> None:
+            for key in keys:
+                await tx.read("t", key)
+                await tx.write("t", key, b"x" * length)
+
+        await hosts[0].store.transaction(change)
+        await until_virtual(lambda: all(len(table.read(keys[-1])) == length for table in tables))
+        assert [hub.session("a", other) for other in "bc"] == [1, 1]
+
+
 @seeds(2)
 async def test_losing_the_majority_while_it_is_voted_on_leaves_the_outcome_open(
     sim: SimNetwork, monkeypatch: pytest.MonkeyPatch

@@ -313,18 +313,22 @@ class Transactions(Participant):
         for table in {**attempt.rows, **reads}:
             if name not in self._copies(table):
                 continue
-            read = {key: list(version or ()) for key, version in reads.get(table, {}).items()}
-            rows: dict[Key, list[Value]] = {}
+            rows: dict[Key, list[Any]] = {}
+            read: dict[Key, list[Any]] = {}
             size = 0
-            for key, value in attempt.rows.get(table, {}).items():
-                rows[key] = value
-                size += len(encode((key, value)))
-                if size > _STAGE_BYTES or len(rows) >= _STAGE_ROWS:
-                    self._send(name, Stage(attempt.number, table, rows, {}))
-                    rows, size = {}, 0
-            while len(read) > _STAGE_ROWS:
-                some = {key: read.pop(key) for key in list(read)[:_STAGE_ROWS]}
-                self._send(name, Stage(attempt.number, table, {}, some))
+            # One after the other: a row and its key a second time may be more than a frame takes.
+            wanted: tuple[tuple[dict[Key, list[Any]], Mapping[Key, Any]], ...]
+            wanted = (rows, attempt.rows.get(table, {})), (read, reads.get(table, {}))
+            for staged, found in wanted:
+                for key, value in found.items():
+                    more = len(encode((key, value)))
+                    if size and (size + more > _STAGE_BYTES or len(rows) + len(read) >= _STAGE_ROWS):
+                        self._send(name, Stage(attempt.number, table, rows, read))
+                        rows.clear()
+                        read.clear()
+                        size = 0
+                    staged[key] = list(value or ())
+                    size += more
             if rows or read:
                 self._send(name, Stage(attempt.number, table, rows, read))
 
