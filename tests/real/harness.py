@@ -268,11 +268,16 @@ class Cluster(Program):
         return {int(str(m["name"])[4]) for m in members if m["status"] != "offline"}
 
     def wait_until_whole(self) -> None:
+        """Also where a node was killed a moment ago, and nothing answers at its port."""
+
+        def sees_all(number: int) -> bool:
+            try:
+                return len(self.get(number, "/ready").get("members", ())) == len(self.nodes)
+            except httpx.TransportError:
+                return False
+
         for number in range(1, len(self.nodes) + 1):
-            eventually(
-                lambda n=number: len(self.get(n, "/ready").get("members", ())) == len(self.nodes),
-                says="whole again",
-            )
+            eventually(functools.partial(sees_all, number), says="whole again")
 
     def facts_file(self) -> dict[str, Any] | None:
         try:
