@@ -24,6 +24,7 @@ import structlog
 from msgspec.structs import replace
 
 from gossamer.autoheal.quarantine import Kept, Quarantine
+from gossamer.autoheal.storage import Settings
 from gossamer.autoheal.values import HealPlan, Mark, Restart, SortedOut
 from gossamer.clock import Clock, HybridLogicalClock
 from gossamer.errors import UsageError
@@ -225,7 +226,8 @@ class Discards:
         store = self._store
         if store is None:
             return []
-        return [table for name in store.tables() if isinstance(table := store.table(name), SharedTable)]
+        tables = (store.table(name) for name in store.tables() if name != Settings.TABLE)
+        return [table for table in tables if isinstance(table, SharedTable)]
 
     def _policy(self, table: SharedTable, restart: Restart = "store") -> str:
         # Where nodes restart as EMQX's do, the survivors' rows win in every table.

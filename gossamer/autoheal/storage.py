@@ -87,6 +87,9 @@ class Settings:
     A row of ``table`` is a list of one, seconds or None, under ``autoheal`` or ``autoclean``.
     """
 
+    TABLE = "heal_settings"
+    """Whatever heals, the latest word of an operator counts in it."""
+
     def __init__(self, table: SharedTable, *, autoheal: float | None, autoclean: float | None) -> None:
         self._table = table
         self._configured = {"autoheal": autoheal, "autoclean": autoclean}

@@ -23,7 +23,6 @@ log = structlog.get_logger(__name__)
 
 _STORE = "mnesia_like"
 _MQTT = "mqtt"
-_SETTINGS = "heal_settings"
 RESTART_TIMEOUT = 10.0
 """Seconds for the store to end, and again to start."""
 LOAD_TIMEOUT = 15.0
@@ -45,7 +44,7 @@ def healing_spec(node: NodeParts) -> ChildSpec:
 
     async def start() -> Pid:
         copies = "disc_copies" if node.on_disc else "ram_copies"
-        table = await store.create_table(_SETTINGS, replication="shared", storage=copies)
+        table = await store.create_table(Settings.TABLE, replication="shared", storage=copies)
         return await Autoheal.start_link(
             view=node.members,
             distribution=node.distribution,

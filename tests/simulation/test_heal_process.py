@@ -23,7 +23,7 @@ from gossamer.mnesia_like import InconsistentDatabase
 from gossamer.node import healing
 from gossamer.supervisor import CallFailed, call, cast, receive, self_pid
 
-from .clusters import nodes
+from .clusters import Shape, nodes
 from .test_healing import all_healed
 
 healing_soon = nodes(3, start="in turn", cluster={"autoheal": 2.0, "autoclean": 40.0})
@@ -187,7 +187,13 @@ async def test_what_was_set_outlives_every_node(sim, cluster):
     assert {(healing.autoheal, healing.autoclean) for healing in healings} == {(7.0, None)}
 
 
-@healing_soon
+@pytest.mark.parametrize("seed", [0])
+@pytest.mark.parametrize(
+    "cluster",
+    [Shape(3, "in turn", options={"cluster": {"heal_restarts": what}}) for what in ("store", "node")],
+    indirect=True,
+    ids=["store", "node"],
+)
 async def test_what_two_sides_of_a_split_set_is_agreed_on_after_it(sim, cluster):
     cluster.partition([1, 2], [3])
     await asyncio.sleep(15)
@@ -197,6 +203,6 @@ async def test_what_two_sides_of_a_split_set_is_agreed_on_after_it(sim, cluster)
     await asyncio.sleep(1)
     assert [cluster.nodes[number].healing.autoheal for number in (2, 3)] == [7.0, 9.0]
     cluster.heal()
-    await cluster.settled()
+    await all_healed(cluster)
     await asyncio.sleep(2)
     assert {node.healing.autoheal for node in cluster.nodes.values()} == {9.0}
