@@ -90,12 +90,17 @@ class PeerRows:
         slot = self._forwarding.away(peer)
         bit = self._nodes.lasting(slot)
         for topic_filter in filters:
-            slot.expected.add(topic_filter)
+            # Where its row says so there is nothing to expect, and nothing to forget once it is back.
             if is_shared(topic_filter):
-                if self._shared.expect(topic_filter, peer):
-                    self._routes.changed(split_shared(topic_filter).filter)
-            elif self._index.set_bits(topic_filter, bit, bit) is not None:
-                self._routes.changed(topic_filter)
+                group = self._shared.get(topic_filter)
+                if group is None or not Count.of(group.others.get(peer, 0)).lasting:
+                    slot.expected.add(topic_filter)
+                    if self._shared.expect(topic_filter, peer):
+                        self._routes.changed(split_shared(topic_filter).filter)
+            elif not mask_of(self._index.get(topic_filter)) & bit:
+                slot.expected.add(topic_filter)
+                if self._index.set_bits(topic_filter, bit, bit) is not None:
+                    self._routes.changed(topic_filter)
 
     def lasting_of(self, peer: str) -> Iterator[str]:
         """What lasting sessions of ``peer``, which is away, want, as far as is known here."""

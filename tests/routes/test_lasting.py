@@ -159,3 +159,17 @@ def test_what_is_expected_from_before_a_restart_is_kept():
     router.live("b")
     assert peers(router, b"t/1") == ["b"]
     assert not router.awaits("b", b"t/1")
+
+
+def test_rows_that_are_here_stay_when_what_is_expected_besides_is_forgotten():
+    """Once the node is back it wants what it wanted; and when it goes again, too."""
+    router, table, links, *_ = town()
+    links.up("b")
+    table.put("b", {"t": 2})
+    router.node_down("b")
+    router.expect("b", ["t"])
+    links.up("b")
+    router.live("b")
+    assert router.awaits("b", b"t")
+    router.node_down("b")
+    assert router.awaits("b", b"t")
