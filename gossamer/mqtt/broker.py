@@ -174,7 +174,7 @@ class Broker:
             first=base_of(runtime.node, runtime.creation) + UNRECORDED,
         )
         self.publish = self.publishing.publish
-        self.ingest = Ingest(router, hub, self.publishing, self.table)
+        self.ingest = Ingest(router, hub, self.publishing, self.table, self.owed)
 
     def _make_connections(self, rng: random.Random) -> None:
         self.shared = Shared(

@@ -154,3 +154,27 @@ async def test_what_was_sent_to_a_member_that_has_just_left_goes_to_another(sim,
     await asyncio.sleep(5)
     assert sorted(payload for one in members for payload in one.payloads()) == sorted(sent)
     assert all(node.broker.owed.waiting == 0 for node in cluster.nodes.values())
+
+
+@trio()
+@pytest.mark.parametrize("qos", [1, 2])
+async def test_messages_whose_members_have_all_just_left_hold_no_acknowledgement_up(sim, cluster, qos):
+    """Each node believes that the members of the others are there, and sends on what was sent to it."""
+    members = [await member(cluster, number, f"member{number}") for number in (1, 2, 3)]
+    speakers = [await cluster.client(number, f"speaker{number}") for number in (1, 2, 3)]
+    await asyncio.sleep(1)
+    for one in members:
+        one.drop()
+    sent = [(b"%d" % n, speakers[n % 3]) for n in range(60)]
+    async with asyncio.timeout(10):
+        await asyncio.gather(*(speaker.publish("t/x", payload, qos=qos) for payload, speaker in sent))
+        # Nothing that goes between these nodes is held up for good.
+        others = [await cluster.client(number, f"other{number}", **SESSION) for number in (1, 2, 3)]
+        for other in others:
+            await other.subscribe("all", qos=1)
+        for speaker in speakers:
+            await speaker.publish("all", b"", qos=1)
+    back = [await cluster.client(number, f"member{number}", **SESSION) for number in (1, 2, 3)]
+    await asyncio.sleep(5)
+    assert sorted(payload for one in back for payload in one.payloads()) == sorted(p for p, _ in sent)
+    assert all(node.broker.owed.waiting == 0 for node in cluster.nodes.values())

@@ -29,6 +29,7 @@ from gossamer.routes import Delivery
 
 if TYPE_CHECKING:
     from gossamer.mqtt.publish.fanout import Fanout
+    from gossamer.mqtt.publish.owed import Owed
     from gossamer.mqtt.publish.plan import Plan
     from gossamer.mqtt.publish.publishing import Publishing
     from gossamer.mqtt.session.sessions import SessionTable
@@ -43,11 +44,23 @@ class Ingest:
     """Takes what peers forward. Call it with the peer's name and a batch of records."""
 
     __slots__ = (
-        *("_hub", "_named", "_publishing", "_router", "_table", "cache_get", "max_packet", "messages"),
+        *(
+            "_hub",
+            "_named",
+            "_owed",
+            "_publishing",
+            "_router",
+            "_table",
+            "cache_get",
+            "max_packet",
+            "messages",
+        ),
         *("on_mark", "on_noted", "plan_of", "version"),
     )
 
-    def __init__(self, router: Router, hub: Fanout, publishing: Publishing, table: SessionTable) -> None:
+    def __init__(
+        self, router: Router, hub: Fanout, publishing: Publishing, table: SessionTable, owed: Owed
+    ) -> None:
         self.version = V4
         self.max_packet = MAX_VARINT + 5
         self.plan_of: Callable[[bytes], Plan | None] = publishing.plan_of
@@ -55,6 +68,7 @@ class Ingest:
         self._hub = hub
         self._publishing = publishing
         self._table = table
+        self._owed = owed
         self.cache_get = publishing.cache_get
         self.on_mark: Callable[[str, str], object] | None = None
         """Told of the marks of sessions that move: from which node, and of which move."""
@@ -134,7 +148,6 @@ class Ingest:
         hub = self._hub
         before = self._publishing.notes
         pos = 0
-        reports = _Reports()
         hub.origin = peer
         try:
             while pos < len(data):
@@ -146,21 +159,26 @@ class Ingest:
                 delivery = group.pick_here(peer, message.topic.decode())
                 if delivery is not None and delivery.subscriber.online:
                     hub.member(delivery, message, group.name)
-                elif not self._pass_on(group, peer, message, reports):
+                elif not self._pass_on(group, peer, message):
                     if delivery is not None:
                         hub.member(delivery, message, group.name)
                     else:
-                        self._nobody(group, message, reports)
+                        self._nobody(group, message)
         except (MqttProtocolError, IndexError) as error:
             hub.dropped("bad_record")
             log.error("bad_record", peer=peer, error=str(error))
         finally:
             hub.origin = ""
-        return reports.after(self.held(peer, before))
+        return self.held(peer, before)
 
-    def _pass_on(self, group: Any, peer: str, message: Message, reports: _Reports) -> bool:
+    def _pass_on(self, group: Any, peer: str, message: Message) -> bool:
         """The members that a message was meant for have left this node, or gone offline, while it was on its
-        way: give it to a node that has one that is there; False where none does."""
+        way: give it to a node that has one that is there; False where none does.
+
+        It is this node's from now on, on its disc. Did ``peer`` hear of it only once the other node has it,
+        three nodes whose members have all just left would each wait for the next, for ever: what is
+        acknowledged are streams, and each would hold back the one that the others wait for.
+        """
         hub = self._hub
         # Not back to whoever sent it here: two nodes that each think the other has members would play on.
         chosen = self._router.pick(group, peer, message.topic.decode(), online=True, besides=peer)
@@ -170,16 +188,16 @@ class Ingest:
             hub.trail.chosen(message, group.name, chosen.peer)
         record = record_of(message, hub.now())
         if message.qos:
-            chosen.append_acked(record, reports.one())
+            chosen.append_acked(record, self._owed.hand_on(group.name, record))
         else:
             chosen.append(record)
         return True
 
-    def _nobody(self, group: Any, message: Message, reports: _Reports) -> None:
+    def _nobody(self, group: Any, message: Message) -> None:
         """No member here, and none that is connected but where it came from: it waits for one, there too."""
         hub = self._hub
         if message.qos:
-            self._publishing.wait_for_member(group.name, message, reports.one())
+            self._owed.wait(group.name, record_of(message, hub.now()))
             return
         hub.dropped("no_group_member")
         if hub.trail is not None and is_recorded(message.ident):
@@ -212,31 +230,3 @@ class Ingest:
                 trail.routed(message, route, ())
         hub.message(route, message)
         return stop
-
-
-class _Reports:
-    """What the report of a batch waits for besides: other nodes that some of it was passed on to."""
-
-    def __init__(self) -> None:
-        self._open = 0
-        self._hold: Hold | None = None
-
-    def one(self) -> Callable[[bool], None]:
-        """What to call when one more message is safe."""
-        self._open += 1
-        if self._hold is None:
-            self._hold = Hold()
-        return self._done
-
-    def after(self, hold: Hold | None) -> Hold | None:
-        """These, after ``hold``."""
-        if self._hold is None or hold is None:
-            return self._hold or hold
-        self._open += 1
-        hold.then(partial(self._done, True))
-        return self._hold
-
-    def _done(self, _safe: bool) -> None:
-        self._open -= 1
-        if not self._open and self._hold is not None:
-            self._hold.release()

@@ -1,10 +1,11 @@
 """Messages for share groups that no member has taken over yet: kept until one has, over the node's death too.
 
 *Handed out*: a member whose session ends with its node was sent a message of QoS 1 and has not acknowledged
-it. *Handed on*: that session has ended, and it is on its way to a member of another node, which has not said
-that it is safe there. *Waiting*: there is no member that could be given it, but some are expected: they
-outlive their node, which is away. All are on disc, where the node has one, so a message of which a publisher
-was told that it is safe reaches a member once the node is back at the latest.
+it. *Handed on*: that session has ended, or the members here have gone while the message was on its way, and
+it goes to a member of another node, which has not said that it is safe there. *Waiting*: there is no member
+that could be given it, but some are expected: they outlive their node, which is away. All are on disc, where
+the node has one, so a message of which a publisher was told that it is safe reaches a member once the node is
+back at the latest.
 
 What a session holds is looked at four times a second, not at every acknowledgement: a *mark* notes what is in
 flight and which message is last in the queue; once all of that is gone, what was handed out before the mark
@@ -154,12 +155,14 @@ class Owed:
         debt.since.append(self._note(group, record_of(message, self._hub.now())))
 
     def hand_on(self, group: str, record: bytes) -> Callable[[bool], None]:
-        """What a member had not acknowledged goes to another node; what to call once it is safe there."""
+        """What no member here is to have goes to another node; what to call once it is safe there, or not."""
         number = self._note(group, record)
 
         def there(safe: bool) -> None:
             if safe:
                 self._forget(number)
+            else:
+                self._put(number, group, self._wall(), record)
 
         return there
 
@@ -179,10 +182,12 @@ class Owed:
 
     # -- waiting
 
-    def wait(self, group: str, record: bytes, on_safe: Callable[[bool], None]) -> None:
+    def wait(self, group: str, record: bytes, on_safe: Callable[[bool], None] | None = None) -> None:
         """Keep a message until ``group`` has a member."""
         self._put(self._note(group, record), group, self._wall(), record)
         store = self._table.store
+        if on_safe is None:
+            return
         if store is None:
             self._soon(lambda: on_safe(True))
         else:

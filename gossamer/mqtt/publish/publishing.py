@@ -205,10 +205,6 @@ class Publishing:
             self._hub.trail.retained(message)
         return self.distribute(route, message, publisher), kept
 
-    def wait_for_member(self, group: str, message: Message, on_safe: Callable[[bool], None]) -> None:
-        """Keep a message of QoS 1 or 2 until a share group has a member that it can be given to."""
-        self._owed.wait(group, record_of(message, self._hub.now()), on_safe)
-
     def distribute(self, route: Route, message: Message, publisher: str) -> tuple[ForwarderLike, ...]:
         """Deliver ``message`` to who is here, and say where it must go besides.
 

@@ -91,7 +91,7 @@ class Redispatch:
         if chosen is not None:
             self._to(chosen, name, message, on_safe)
         elif message.qos and self._router.expects(name):
-            self._owed.wait(name, record_of(message, self._hub.now()), on_safe or _ignore)
+            self._owed.wait(name, record_of(message, self._hub.now()), on_safe)
         else:
             self._hub.dropped("no_group_member")
             if is_recorded(message.ident) and self._hub.trail is not None:
