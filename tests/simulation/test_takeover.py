@@ -773,3 +773,22 @@ async def test_a_node_that_is_away_for_one_side_of_a_move_alone_marks_once_it_is
     await cluster.settled(timeout=90)
     await asyncio.sleep(10)
     assert [*moved.payloads(), *again.payloads()] == [b"once"]
+
+
+@nodes(4, seeds=6, start=False, discs=True)
+async def test_a_node_that_joins_in_the_middle_of_a_move_does_not_hold_it_up(sim, cluster):
+    """Its mark is not asked for with the others, and nobody has published there yet."""
+    await cluster.start(1, 2, 3)
+    await cluster.settled()
+    client = await session(cluster, 1, "moves", "t", qos=1)
+    joining = asyncio.create_task(cluster.start(4))
+    loop = asyncio.get_running_loop()
+    slowest, number, until = 0.0, 1, loop.time() + 5
+    while not joining.done() or loop.time() < until:
+        client.drop()
+        number = number % 3 + 1
+        began = loop.time()
+        client = await resumed(cluster, number, "moves")
+        slowest = max(slowest, loop.time() - began)
+    await joining
+    assert slowest < 1

@@ -59,6 +59,7 @@ class Giver:
         self.marked: set[str] = set()
         self._thaw_at = 0.0
         self._release_by: float | None = None
+        self._asked: frozenset[str] = frozenset()
 
     def admits(self, origin: str | None) -> bool:
         """Whether a message of ``origin`` is this node's to queue; blank: of this node, None: of a group."""
@@ -68,11 +69,13 @@ class Giver:
         """Something happened at the giver; what to do."""
         match event:
             case moves.Asked(token, taker):
-                return self._asked(token, taker, now, up)
-            case moves.ReleaseAsked(token):
+                return self._freeze_for(token, taker, now, up)
+            case moves.ReleaseAsked(token, asked):
                 if self.state not in (Giver.FROZEN, Giver.GIVEN) or token != self.token:
                     return [moves.Refuse("none")]
                 self._release_by = now + MARKS_WITHIN
+                # Who came later is not waited for: it is about to load its routes, and serves nobody yet.
+                self._asked = asked
                 return self._give(now, up)
             case moves.Marked(origin, token):
                 if token != self.token:
@@ -95,7 +98,7 @@ class Giver:
                 return self._give(now, up)
         return []
 
-    def _asked(self, token: str, taker: str, now: float, up: Collection[str]) -> list[Action]:
+    def _freeze_for(self, token: str, taker: str, now: float, up: Collection[str]) -> list[Action]:
         if self.state == Giver.GONE:
             return [moves.Refuse("none")]
         actions: list[Action] = []
@@ -120,7 +123,7 @@ class Giver:
     def _give(self, now: float, up: Collection[str]) -> list[Action]:
         if self._release_by is None:
             return []
-        if now < self._release_by and not {"", *up} <= self.marked:
+        if now < self._release_by and not {"", *self._asked.intersection(up)} <= self.marked:
             return []
         self._release_by = None
         self.state = Giver.GIVEN

@@ -1,8 +1,8 @@
 """The marks of moves to this node: every node says that what it sent before is on its way, this one first.
 
 A node marks only once it knows the routes of this one, so that what it sends from then on comes here too. One
-that does not know them yet, or is away, is asked when it does: until its mark comes, the copy at the giver,
-for which it may have been there all the time, listens to it.
+that does not know them yet, is away, or comes while the session is on its way, is asked when it does: until
+its mark comes, the copy at the giver, for which it may have been there all the time, listens to it.
 """
 
 from __future__ import annotations
@@ -35,12 +35,14 @@ class _Move:
     marked: frozenset[str]
     until: float
     asking: bool = False
+    over: bool = False
+    """The session is here."""
 
 
 class Marks:
     """Asks for the marks of moves; ``mark(token, source, target)`` sends those of this node.
 
-    Moves that are not marked by all, whose sessions may long be gone again, are looked after by one process.
+    All that are under way, or not marked by all, are looked after by one process.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Marks:
         self._away = away
         self._own = mark
         self._incomplete: dict[str, _Move] = {}
+        self._going = False
 
     async def ask(self, token: str, giver: str, routed: int | None) -> frozenset[str]:
         """Have the nodes mark that know the routes of a move; which of them did. Others are asked later."""
@@ -68,27 +71,43 @@ class Marks:
         else:
             nodes = nodes.difference(self._router.unconfirmed(routed))
         move = _Move(token, giver, routed, frozenset(), self._hub.now() + MARKS_TIMEOUT)
+        self._incomplete[token] = move
+        if not self._going:
+            self._going = True
+            self._distribution.runtime.spawn(self._complete, label="mqtt_marks")
         await self._send(move, nodes)
-        if not self._is_complete(move):
-            self._incomplete[token] = move
-            if len(self._incomplete) == 1:
-                self._distribution.runtime.spawn(self._complete, label="mqtt_marks")
         return move.marked
 
+    def over(self, token: str) -> None:
+        """The session of a move is here, or is not to come."""
+        move = self._incomplete.get(token)
+        if move is None:
+            return
+        move.over = True
+        if self._is_complete(move):
+            del self._incomplete[token]
+
     def _is_complete(self, move: _Move) -> bool:
-        return move.marked.issuperset(self._distribution.nodes()) and not self._away.anybody
+        marked = move.marked.issuperset(self._distribution.nodes())
+        return marked and move.over and not self._away.anybody
 
     async def _complete(self) -> None:
-        while self._incomplete:
-            await asyncio.sleep(LOOK)
-            now, nodes = self._hub.now(), frozenset(self._distribution.nodes())
-            for move in list(self._incomplete.values()):
-                if now >= move.until or self._is_complete(move):
-                    del self._incomplete[move.token]
-                elif not move.asking and (missing := nodes - move.marked):
-                    due = missing.difference(self._router.unconfirmed(move.routed))
-                    if due:
-                        self._distribution.runtime.spawn(self._send, move, due, label="mqtt_marks")
+        try:
+            while self._incomplete:
+                await asyncio.sleep(LOOK)
+                self._look()
+        finally:
+            self._going = False
+
+    def _look(self) -> None:
+        now, nodes = self._hub.now(), frozenset(self._distribution.nodes())
+        for move in list(self._incomplete.values()):
+            if now >= move.until or self._is_complete(move):
+                del self._incomplete[move.token]
+            elif not move.asking and (missing := nodes - move.marked):
+                due = missing.difference(self._router.unconfirmed(move.routed))
+                if due:
+                    self._distribution.runtime.spawn(self._send, move, due, label="mqtt_marks")
 
     async def _send(self, move: _Move, nodes: frozenset[str]) -> None:
         move.asking = True

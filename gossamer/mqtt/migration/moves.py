@@ -47,9 +47,10 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseAsked:
-    """To the giver: the taker of ``token`` wants what came since."""
+    """To the giver: the taker of ``token`` wants what came since, for which ``asked`` were to send marks."""
 
     token: str
+    asked: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)

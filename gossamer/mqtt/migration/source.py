@@ -219,8 +219,8 @@ class Sources:
             return None
         return list(giving.parts[number])
 
-    async def release(self, client_id: str, token: str) -> int | None:
-        """What came since goes to the taker, in how many parts; None: it is not for it."""
+    async def release(self, client_id: str, token: str, asked: list[str]) -> int | None:
+        """What came since, in how many parts, once ``asked`` have marked the move; None: it is not for it."""
         giving = self._giving.get(client_id)
         if giving is None or giving.machine.token != token:
             return None
@@ -228,7 +228,7 @@ class Sources:
         released: asyncio.Future[int | None] = loop.create_future()
         giving.released = released
         loop.call_later(MARKS_WITHIN, self._tick, giving)
-        self._feed(giving, moves.ReleaseAsked(token))
+        self._feed(giving, moves.ReleaseAsked(token, frozenset(asked)))
         parts = await released
         await self._recorded(giving.session)
         return parts

@@ -91,6 +91,7 @@ class Targets:
         finally:
             if self._taking.get(client_id) is taking:
                 del self._taking[client_id]
+            self.marks.over(token)
             taking.over.set()
 
     def node_down(self, node: str) -> None:
@@ -138,6 +139,8 @@ class Taking:
         """The move in which an older one went from here, if not everybody's mark of that has come."""
         self._theirs: list[str] | None = None
         """What the giver was subscribed to; None: to the same."""
+        self._asked: list[str] = []
+        """Who was to send marks."""
         self._aside: list[tuple[str | None, Item]] = []
         """Messages that are the giver's to queue, and whence they came; ours if it does not make it."""
 
@@ -304,10 +307,12 @@ class Taking:
         return False
 
     async def _send_marks(self) -> Event:
+        # This node's own mark is among those that the giver waits for.
+        self._asked = [self._ownership.node, *self._distribution.nodes()]
         return moves.MarksSent(await self._home.marks.ask(self.token, self._machine.giver, self._routed))
 
     async def _ask_release(self, node: str) -> list[Item] | None:
-        parts = await self._call(node, "mqtt.release")
+        parts = await self._call(node, "mqtt.release", self._asked)
         if not isinstance(parts, int):
             # What the giver did not get to say is among what was put aside here.
             return None

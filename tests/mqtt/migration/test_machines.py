@@ -107,7 +107,7 @@ class Move:
                 self.tell_a(Marked("b", "t"))
                 self.tell_b(MarksSent(frozenset(alive)))
             case AskRelease():
-                self.tell_b(Released(None)) if dead else self.tell_a(ReleaseAsked("t"))
+                self.tell_b(Released(None)) if dead else self.tell_a(ReleaseAsked("t", frozenset("abc")))
             case Commit():
                 self.committed = True
                 self.tell_b(Committed())
@@ -205,20 +205,31 @@ def test_the_giver_lets_go_only_of_what_is_claimed():
     """All the way to the commit of the taker it can thaw, and is whole."""
     giver = Giver()
     assert giver.handle(Asked("t", "b"), 0.0, {"b", "c"}) == [Freeze("t")]
-    assert giver.handle(ReleaseAsked("t"), 1.0, {"b", "c"}) == []
+    assert giver.handle(ReleaseAsked("t", frozenset("abc")), 1.0, {"b", "c"}) == []
     for origin in ("", "b"):
         assert giver.handle(Marked(origin, "t"), 1.0, {"b", "c"}) == []
     assert giver.handle(Marked("c", "t"), 1.0, {"b", "c"}) == [Give()]
     assert giver.handle(Tick(), FROZEN - 1, {"b", "c"}) == []
     assert giver.handle(Tick(), FROZEN, {"b", "c"}) == [Thaw(doubtful=True)]
-    assert giver.handle(ReleaseAsked("t"), FROZEN, {"b", "c"}) == [Refuse("none")]
+    assert giver.handle(ReleaseAsked("t", frozenset("abc")), FROZEN, {"b", "c"}) == [Refuse("none")]
 
 
 def test_a_late_mark_is_not_waited_for_for_ever():
     giver = Giver()
     giver.handle(Asked("t", "b"), 0.0, {"b"})
-    assert giver.handle(ReleaseAsked("t"), 1.0, {"b"}) == []
+    assert giver.handle(ReleaseAsked("t", frozenset("abc")), 1.0, {"b"}) == []
     assert giver.handle(Tick(), 1.0 + MARKS_WITHIN, {"b"}) == [Give()]
+
+
+def test_a_node_that_came_after_the_marks_were_asked_for_is_not_waited_for():
+    giver = Giver()
+    giver.handle(Asked("t", "b"), 0.0, {"b", "c"})
+    assert giver.handle(ReleaseAsked("t", frozenset("abc")), 1.0, {"b", "c"}) == []
+    for origin in ("", "b"):
+        assert giver.handle(Marked(origin, "t"), 1.0, {"b", "c", "d"}) == []
+    assert giver.handle(Marked("c", "t"), 1.0, {"b", "c", "d"}) == [Give()]
+    # What it sends is here still, besides.
+    assert giver.admits("d")
 
 
 def test_of_two_takers_the_second_waits_until_the_first_is_done_or_dead():
