@@ -198,9 +198,13 @@ class Owed:
         if self._begun is None:
             self._begun = self._hub.now()
         young = self._hub.now() - self._begun < SETTLE
-        for number, (group, at, record) in list(self._waiting.items())[:STEP]:
-            if number in self._under_way:
+        looked, without = 0, set[str]()
+        for number, (group, at, record) in list(self._waiting.items()):
+            if number in self._under_way or group in without:
                 continue
+            looked += 1
+            if looked > STEP:
+                break
             left, _ = fresh(record, self._wall() - at)
             if not left:
                 self._drop(number, "expired")
@@ -208,7 +212,10 @@ class Owed:
             self._under_way.add(number)
             if not give(group, left, partial(self._given, number), young):
                 self._under_way.discard(number)
-                if not young and not self._expected(group):
+                if young or self._expected(group):
+                    # What waits behind it is for others, too.
+                    without.add(group)
+                else:
                     self._drop(number, "no_group_member")
 
     def _given(self, number: int, done: bool) -> None:
