@@ -4,7 +4,8 @@ Apart from the channel, which says what the bytes mean.
 
 Rules: 1. No task, future or timer per message.  2. PUBACK and PUBREC go out in the order of the publishes
 ([MQTT-4.6.0-2], [MQTT-4.6.0-3]), each when its message is safe on every node that must deliver it.  3.
-Nothing is read while what the client is owed, or what it does to others, piles up.
+Nothing is read while what the client is owed, or what it does to others, piles up.  4. CONNACK is the first
+that is written ([MQTT-3.2.0-1]), however long it waits.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ class Pipe(Port, asyncio.Protocol):
     """One connection below MQTT; see the module."""
 
     __slots__ = (
-        *("_pending", "_unacked", "hub", "limits", "peer", "reading_paused", "seen", "session", "phase"),
-        *("transport", "unwelcome", "version", "write_full"),
+        *("_pending", "_unacked", "early", "hub", "limits", "peer", "reading_paused", "seen", "session"),
+        *("phase", "transport", "unwelcome", "version", "write_full"),
     )
 
     def __init__(self, shared: Shared) -> None:
@@ -53,6 +54,8 @@ class Pipe(Port, asyncio.Protocol):
         self.peer = ""
         self.unwelcome = False
         """Its will is not safe yet; until then nothing is written, and what it sends is held."""
+        self.early: bytearray | None = bytearray()
+        """What waits behind CONNACK; None once that is written."""
         self.seen = 0.0
         self.reading_paused = 0
         self.write_full = False
@@ -192,7 +195,8 @@ class Pipe(Port, asyncio.Protocol):
 
     def write_out(self, out: list[bytes]) -> int:
         """Write what the turn brought; the number of bytes."""
-        if self.unwelcome:
+        # One test for each session and turn: whether the session owes CONNACK is asked behind it.
+        if self.early is not None and self._waits_for_connack(self.early, out):
             return 0
         transport = self.transport
         if transport.is_closing():
@@ -201,11 +205,7 @@ class Pipe(Port, asyncio.Protocol):
             out.clear()
             return 0
         if self.write_full and transport.get_write_buffer_size() > self.limits.max_write_buffer:
-            kept, lost = drop_qos0(out)
-            self.session.dropped("slow_consumer", lost)
-            if lost and self.hub.trail is not None:
-                self.hub.trail.failed[self.session] = "slow_consumer"
-            out.clear()
+            kept = self._without_qos0(out)
             if transport.get_write_buffer_size() > 2 * self.limits.max_write_buffer:
                 # It sends what must be answered and does not read the answers.
                 self.hub.dropped("slow_consumer_closed")
@@ -221,3 +221,31 @@ class Pipe(Port, asyncio.Protocol):
             self.tracer("send", Sent("", glance(data)))
         transport.write(data)
         return len(data)
+
+    def _waits_for_connack(self, early: bytearray, out: list[bytes]) -> bool:
+        """Whether nothing may be written yet; else CONNACK is the first of ``out`` now.
+
+        The session keeps CONNACK back until the disc has what it promises, and with it all that comes through
+        the session; the fan-out puts QoS 0 into ``out`` itself.
+        """
+        at = next((at for at, piece in enumerate(out) if piece[0] == 0x20), None)
+        if at is None:
+            too_much = len(early) + sum(map(len, out)) > self.limits.max_write_buffer
+            early += b"".join(self._without_qos0(out) if too_much else out)
+            out.clear()
+            return True
+        if self.unwelcome:
+            return True
+        connack = out.pop(at)
+        out[:0] = (connack, bytes(early)) if early else (connack,)
+        self.early = None
+        return False
+
+    def _without_qos0(self, out: list[bytes]) -> list[bytes]:
+        """What must be sent of ``out``, which is empty then; the rest is dropped, and counted."""
+        kept, lost = drop_qos0(out)
+        self.session.dropped("slow_consumer", lost)
+        if lost and self.hub.trail is not None:
+            self.hub.trail.failed[self.session] = "slow_consumer"
+        out.clear()
+        return kept

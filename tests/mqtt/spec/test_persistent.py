@@ -5,9 +5,11 @@ import asyncio
 import msgspec
 import pytest
 
+from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.session.store import SessionStore
 from mqtt.harness import World
 
+from .statements import keeps
 from .test_publish import (  # noqa: F401 - collected here as well
     payloads,
     test_a_message_is_answered_by_its_qos_and_delivered_at_the_lower_one,
@@ -29,6 +31,7 @@ class Journal:
         self.open = {}
         self.committed = 0
         self.callbacks = []
+        self.full = False
 
     @property
     def ticket(self):
@@ -44,6 +47,8 @@ class Journal:
         self.callbacks.append(callback)
 
     def commit(self):
+        if self.full:
+            return
         self.rows |= self.open
         self.open = {}
         self.committed += 1
@@ -94,6 +99,69 @@ async def test_they_are_on_disc(world):
     client = await world.client("s", clean_start=False)
     await client.subscribe("t")
     assert world.journal.clients() == {"s"}
+
+
+async def returns_to_a_full_disc(world, **options):
+    """A client whose session is subscribed to ``t`` is back, and CONNACK waits for the commit."""
+    client = await world.client("s", clean_start=False)
+    await client.subscribe("t")
+    client.transport.close()
+    await world.settle()
+    world.journal.full = True
+    client = world.dial()
+    client.send(p.Connect(client_id="s", clean_start=False, **options))
+    assert await client.got() == []
+    return client
+
+
+async def has_room(world):
+    world.journal.full = False
+    world.journal.commit()
+    await world.settle()
+
+
+@keeps(v4="3.2.0-1", v5="3.2.0-1")
+@pytest.mark.parametrize("turns", [1, 20])
+@pytest.mark.parametrize("will", [None, p.Will(topic=b"w", payload=b"")])
+async def test_what_is_published_before_connack_waits_behind_it(world, turns, will):
+    client = await returns_to_a_full_disc(world, will=will)
+    publisher = await world.client("p")
+    for number in range(3):
+        publisher.publish("t", b"%d" % number)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+    assert not client.transport.written
+    # In the turn of the commit as well.
+    publisher.publish("t", b"3")
+    await has_room(world)
+    publisher.publish("t", b"4")
+    connack, *published = await client.got()
+    assert isinstance(connack, p.Connack)
+    assert payloads(published) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+async def test_no_more_waits_behind_connack_than_behind_a_socket(make_world):
+    world = await make_world(max_write_buffer=4096)
+    client = await returns_to_a_full_disc(world)
+    publisher = await world.client("p")
+    for number in range(10):
+        publisher.publish("t", b"%d" % number * 1000)
+        await world.settle()
+    assert world.broker.hub.drops["slow_consumer"] == 6
+    await has_room(world)
+    connack, *published = await client.got()
+    assert isinstance(connack, p.Connack)
+    assert [payload[:1] for payload in payloads(published)] == [b"0", b"1", b"2", b"3"]
+
+
+async def test_a_client_that_is_sent_away_before_connack_gets_nothing(world):
+    client = await returns_to_a_full_disc(world)
+    publisher = await world.client("p")
+    publisher.publish("t")
+    client.channel.handle_message("kick")
+    await has_room(world)
+    assert client.closed
+    assert await client.got() == []
 
 
 async def test_what_may_not_be_safe_everywhere_is_passed_on_again_as_the_same_message(world):
