@@ -25,6 +25,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
+import structlog
+
 from gossamer.mqtt.codec.reasons import ReasonCode
 
 __all__ = [
@@ -44,6 +46,8 @@ __all__ = [
     "Publisher",
     "Taker",
 ]
+
+log = structlog.get_logger(__name__)
 
 OWING = 1
 """Why a channel does not read: peers have not acknowledged what its client published."""
@@ -100,7 +104,11 @@ class Hold:
     def release(self) -> None:
         waiting, self._waiting = self._waiting, []
         for callback in waiting:
-            callback()
+            try:
+                callback()
+            except Exception:
+                # The others would be held for ever.
+                log.exception("held_callback_failed")
 
 
 class Pressure:

@@ -17,7 +17,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
+import structlog
+
 __all__ = ["SLICE", "Wide"]
+
+log = structlog.get_logger(__name__)
 
 SLICE = 2000
 """Sessions in a turn."""
@@ -133,7 +137,11 @@ class Wide:
         if not jobs:
             then, self._then = self._then, []
             for callback in then:
-                callback()
+                try:
+                    callback()
+                except Exception:
+                    # The others would wait for ever.
+                    log.exception("wide_callback_failed")
 
     def _give(self, job: _Job, start: int, stop: int) -> None:
         hub = self._hub

@@ -185,6 +185,22 @@ async def test_a_peer_hears_of_a_batch_once_all_have_it(world, sliced):
     assert heard == [SUBSCRIBERS]
 
 
+async def test_those_that_wait_for_a_message_are_told_though_one_of_them_fails(world, sliced):
+    subscribers = await crowd(world, "wide")
+    world.broker.publish("wide", b"x", qos=1)
+    told = []
+
+    def fail(_done):
+        raise RuntimeError("its connection is gone")
+
+    spread = world.broker.hub.wide
+    spread.append_acked(b"", fail)
+    spread.append_acked(b"", told.append)
+    spread.after(lambda: told.append("after"))
+    await settled(world, subscribers[0])
+    assert told == [True, "after"]
+
+
 async def test_a_program_that_publishes_when_it_gets_it_disturbs_nobody(world, sliced):
     subscribers = await crowd(world, "wide", identifier=None)
 
