@@ -170,7 +170,7 @@ class Handlers:
             session.unreleased(packet_id, message.ident)
             session.passing[packet_id] = []
             safe = partial(session.passed, packet_id)
-            channel.forward((_Passed(publishing, channel, message),), b"", ack, 1, safe=safe)
+            channel.forward((_Passed(publishing, channel, message, packet_id),), b"", ack, 1, safe=safe)
             return
         before = publishing.notes
         peers, kept = publishing.pass_on(route, message, session.client_id)
@@ -272,15 +272,17 @@ class _Passed:
     """The peer of a message of QoS 2: where it goes is decided once its identifier is on disc.
 
     Should this node die, the message is sent again, and who has had it must know it. Decided earlier, a
-    session that moves meanwhile would be taken for both places, or for neither.
+    session that moves meanwhile would be taken for both places, or for neither. Where it cannot be passed on
+    the connection ends, so that the client sends it again.
     """
 
     peer = "passed"
 
-    def __init__(self, publishing: Publishing, channel: Channel, message: Message) -> None:
+    def __init__(self, publishing: Publishing, channel: Channel, message: Message, packet_id: int) -> None:
         self._publishing = publishing
         self._channel = channel
         self._message = message
+        self._packet_id = packet_id
 
     def append(self, record: bytes) -> None:
         """It is of QoS 2."""
@@ -291,12 +293,27 @@ class _Passed:
         if store is None:
             self._pass(on_safe)
         else:
-            store.append_acked(b"", lambda _: self._pass(on_safe))
+            store.append_acked(b"", lambda _: self._committed(on_safe))
+
+    def _committed(self, on_safe: Callable[[bool], None]) -> None:
+        try:
+            self._pass(on_safe)
+        except Exception as error:
+            # Whoever is connected now may have sent it again, and waits for this.
+            channel = self._channel.session.channel
+            if channel is None:
+                raise
+            channel.crash(error)
 
     def _pass(self, on_safe: Callable[[bool], None]) -> None:
         channel, message, publishing = self._channel, self._message, self._publishing
-        route = publishing.cache_get(message.topic) or publishing.resolve(message.topic)
-        _hold_up(channel, route, publishing.spread(route, message, channel.session.client_id, on_safe))
+        try:
+            route = publishing.cache_get(message.topic) or publishing.resolve(message.topic)
+            peers = publishing.spread(route, message, channel.session.client_id, on_safe)
+        except Exception:
+            channel.session.not_passed(self._packet_id)
+            raise
+        _hold_up(channel, route, peers)
 
 
 def _hold_up(channel: Channel, route: Any, peers: tuple[ForwarderLike, ...]) -> None:

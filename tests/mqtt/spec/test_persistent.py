@@ -7,16 +7,19 @@ import pytest
 
 from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.session.store import SessionStore
+from gossamer.routes import SubscriptionOptions
 from mqtt.harness import World
 
 from .statements import keeps
 from .test_publish import (  # noqa: F401 - collected here as well
+    FailsOnce,
     payloads,
     test_a_message_is_answered_by_its_qos_and_delivered_at_the_lower_one,
     test_a_message_lives_as_long_as_its_expiry_unless_it_was_sent,
     test_behind_its_acknowledgement_an_identifier_is_a_new_message,
     test_no_more_is_in_flight_than_the_client_takes,
     test_order_is_kept_for_each_publisher_and_topic,
+    test_what_could_not_be_passed_on_is_passed_on_when_it_is_sent_again,
 )
 from .test_sessions import *  # noqa: F403 - collected here as well
 from .test_wills import *  # noqa: F403 - collected here as well
@@ -186,3 +189,22 @@ async def test_what_may_not_be_safe_everywhere_is_passed_on_again_as_the_same_me
     assert payloads(await passing.got()) == [b"x"]
     assert payloads(await lasting.got()) == [b"x"]
     assert [type(answer).__name__ for answer in await publisher.got()] == ["Pubrec"] * 3
+
+
+async def test_who_sends_again_before_it_is_known_that_the_first_failed_sends_once_more(world):
+    program = FailsOnce()
+    world.broker.router.subscribe("t", program, SubscriptionOptions(qos=2))
+    publisher = await world.client("p", clean_start=False)
+    world.journal.full = True
+    publisher.raw(publish(4, "t", b"x", flags=4, packet_id=7))
+    publisher.transport.close()
+    await world.settle()
+    publisher = world.dial()
+    publisher.send(p.Connect(client_id="p", clean_start=False))
+    publisher.raw(publish(4, "t", b"x", flags=12, packet_id=7))
+    await has_room(world)
+    assert (publisher.closed, program.got) == (True, [b"x"])
+    publisher = await world.client("p", clean_start=False)
+    publisher.raw(publish(4, "t", b"x", flags=12, packet_id=7))
+    assert [(type(x), x.packet_id) for x in await publisher.got()] == [(p.Pubrec, 7)]
+    assert program.got == [b"x"] * 2

@@ -5,6 +5,7 @@ import pytest
 from gossamer.mqtt import ReasonCode
 from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.codec.properties import Properties
+from gossamer.routes import SubscriptionOptions
 from mqtt.fakes import FakeForwarder, FakeRouter
 
 from .conftest import V4, V5
@@ -107,6 +108,42 @@ async def test_order_is_kept_for_each_publisher_and_topic(world, version):
     assert [x.packet_id for x in acks] == [n + 1 for n in range(60) if (n // 4) % 3]
     pub.send(*(p.Pubrel(x.packet_id) for x in acks if isinstance(x, p.Pubrec)))
     assert [x.packet_id for x in await pub.got()] == [x.packet_id for x in acks if isinstance(x, p.Pubrec)]
+
+
+class FailsOnce:
+    """A program that is subscribed, and fails with the first message it gets."""
+
+    def __init__(self):
+        self.got = []
+
+    def deliver(self, message, delivery):
+        self.got.append(message.payload)
+        if len(self.got) == 1:
+            raise RuntimeError("the program fails")
+
+
+@BOTH
+async def test_what_could_not_be_passed_on_is_passed_on_when_it_is_sent_again(world, version):
+    sub = await world.client("s", version=version, clean_start=False, **lasts(version))
+    await sub.subscribe("t", qos=2)
+    program = FailsOnce()
+    world.broker.router.subscribe("t", program, SubscriptionOptions(qos=2))
+    pub = await world.client("p", version=version, clean_start=False, **lasts(version))
+    pub.raw(publish(version, "t", b"x", flags=4, packet_id=7))
+    assert [x for x in await pub.got() if isinstance(x, p.Pubrec)] == []
+    assert pub.closed, "or it would not send it again"
+    pub = await world.client("p", version=version, clean_start=False, **lasts(version))
+    for _ in range(2):
+        pub.raw(publish(version, "t", b"x", flags=12, packet_id=7))
+        assert [(type(x), x.packet_id) for x in await pub.got()] == [(p.Pubrec, 7)]
+    assert program.got == [b"x"] * 2
+    assert payloads(await sub.got()) == [b"x"]
+    pub.send(p.Pubrel(7))
+    assert [type(x) for x in await pub.got()] == [p.Pubcomp]
+
+
+def lasts(version):
+    return {"properties": Properties(session_expiry=1000)} if version == V5 else {}
 
 
 @keeps(v4="4.6.0-2,3", v5="4.6.0-2,3 3.3.4-8")
