@@ -394,11 +394,6 @@ class Session(SessionState):
         for waiting in self.passing.pop(packet_id, ()):
             waiting(True)
 
-    def not_passed(self, packet_id: int) -> None:
-        """It could not be passed on, at least not everywhere: sent again, it is passed on again."""
-        if self.passing.pop(packet_id, None) is not None and packet_id in self.incoming:
-            self.doubtful.add(packet_id)
-
     def _tell_acknowledged(self, ident: int, role: str) -> None:
         trail = self.hub.trail
         if trail is not None and is_recorded(ident):

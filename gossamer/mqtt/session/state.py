@@ -383,3 +383,8 @@ class SessionState:
     def ident_of(self, packet_id: int) -> int:
         """Which message of QoS 2 it is that the client published under an identifier."""
         return self.idents.get(-packet_id, NO_IDENT) if self.idents else NO_IDENT
+
+    def not_passed(self, packet_id: int) -> None:
+        """The message could not be passed on, or not everywhere: sent again, it is passed on again."""
+        if self.passing.pop(packet_id, None) is not None and packet_id in self.incoming:
+            self.doubtful.add(packet_id)
