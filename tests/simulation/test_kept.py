@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 
+from gossamer.config import GossipConfig
 from gossamer.testing.links import LinkQuality
 from gossamer.testing.traffic import Flow
 
@@ -654,6 +655,46 @@ async def test_a_node_that_starts_keeps_for_one_that_is_away_what_it_never_knew_
     back = await cluster.client(3, "late" if moves else "another", timeout=40, **SESSION)
     await asyncio.sleep(20)
     assert [*late.payloads(), *back.payloads()] == sent
+
+
+@three(seeds=2)
+async def test_a_node_that_starts_is_told_of_one_that_gossip_does_not_know(sim, cluster):
+    """Who tells has started since that went: what gossip knows is on no disc, what it keeps for others is."""
+    cluster.crash(3)
+    late = await session(cluster, 2, "late", "t/#", qos=2)
+    await cluster.settled(1, 2)
+    cluster.crash(2)
+    late.drop()
+    await asyncio.sleep(10)
+    cluster.crash(1)
+    await cluster.restart(1)
+    await gets_what_is_published_at_a_node_that_has_started(cluster)
+
+
+@three(seeds=2, start=False, cluster={"autoclean": None, "gossip": GossipConfig(down_retention=20.0)})
+async def test_a_node_that_joins_is_told_of_one_that_gossip_has_forgotten(sim, cluster):
+    await cluster.start(1, 2)
+    late = await session(cluster, 2, "late", "t/#", qos=2)
+    await cluster.settled(1, 2)
+    cluster.crash(2)
+    late.drop()
+    await asyncio.sleep(60)
+    assert cluster.nodes[1].members.get("node2@10.0.0.2") is None
+    await gets_what_is_published_at_a_node_that_has_started(cluster, first=True)
+
+
+async def gets_what_is_published_at_a_node_that_has_started(cluster, *, first=False):
+    """A session of node 2, which is away, and did not begin while node 3 was there."""
+    await (cluster.start if first else cluster.restart)(3)
+    await cluster.settled(1, 3)
+    sent = await numbered(await cluster.client(3, "speaker"), "t/x", 5, qos=2)
+    await cluster.restart(2)
+    await cluster.settled()
+    back = await cluster.client(2, "late", timeout=40, **SESSION)
+    assert back.session_present
+    await asyncio.sleep(20)
+    assert back.payloads() == sent
+    assert nothing_left(cluster)
 
 
 @three(seeds=2)

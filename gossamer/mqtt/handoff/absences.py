@@ -4,6 +4,10 @@ Rows of a node come from that node alone. One that starts, or comes from behind 
 has what that wanted when it saw it last: a session that began there since, or moved there, would miss all
 that is published here. So every node that comes up is asked which nodes it knows to be away, and a node that
 starts waits for the answers before it lets clients in.
+
+Known limit: one that was away itself for longer than gossip remembers a member that has left
+(``left_retention``) tells of it as of one that is away, and the others keep for it, within the limits of what
+is kept, until it is seen again.
 """
 
 from __future__ import annotations
@@ -113,8 +117,9 @@ class Absences:
 
     async def _parts(self, asker: str) -> AsyncIterator[Part]:
         for peer, *absence in self._keeping.absent():
+            # Gossip does not know a node that went before this one started, or long ago.
             member = self._members.get(peer)
-            if peer == asker or member is None or member.left:
+            if peer == asker or (member is not None and member.left):
                 continue
             filters: list[str] = []
             size = 0
