@@ -453,6 +453,29 @@ async def test_what_a_full_disc_refused_is_retained_before_it_is_acknowledged(si
 
 
 @nodes(2, discs=True)
+async def test_upkeep_of_retained_messages_goes_on_once_there_is_room_on_the_disc(sim, cluster):
+    node = cluster.nodes[1]
+    publisher = await cluster.client(1)
+    await publisher.publish("small", b"1", qos=1, retain=True, expiry=5)
+    for payload in (LARGE, LARGE + b"2"):
+        await publisher.publish("large", payload, qos=1, retain=True, expiry=5)
+    disc = await fill_disc(cluster, 1)
+    process = node.runtime.whereis("mqtt_cluster")
+    bodies = node.broker.retained.bodies
+    await asyncio.sleep(150)
+    assert node.runtime.whereis("mqtt_cluster") == process
+    assert {topic for topic, _ in bodies.held} == {"large", "fill"}
+    disc.limit_pages(0)
+    await asyncio.sleep(150)
+    assert node.runtime.whereis("mqtt_cluster") == process
+    for there in cluster.nodes.values():
+        store = there.store
+        assert set(store.table("retained")) == {"fill"}
+        assert {topic for topic, _ in store.table("retained_copies").rows_of(there.name)} == {"fill"}
+        assert {topic for topic, _, _ in store.table("retained_bodies")} == {"fill"}
+
+
+@nodes(2, discs=True)
 @pytest.mark.parametrize("later", [b"new", b""], ids=["replaced", "removed"])
 async def test_what_a_full_disc_refused_does_not_replace_what_was_published_elsewhere_since(
     sim, cluster, later

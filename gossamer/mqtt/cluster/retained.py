@@ -30,9 +30,9 @@ from typing import Any
 import structlog
 
 from gossamer.clock import Clock
-from gossamer.errors import GossamerError, UnavailableError
-from gossamer.mnesia_like import DiscError, SharedTable
-from gossamer.mqtt.cluster.retained_bodies import Bodies
+from gossamer.errors import GossamerError
+from gossamer.mnesia_like import SharedTable
+from gossamer.mqtt.cluster.retained_bodies import DISC_FAILS, Bodies
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.records import read_record, record_of
 from gossamer.mqtt.publish.retained import Fetch, LocalRetained, TopicTree
@@ -49,7 +49,6 @@ SAFE_TIMEOUT = 5.0
 """Seconds it waits for the disc of a peer that has answered."""
 RETRY_INTERVAL = 1.0
 """Seconds between attempts while this node's disc takes no writes."""
-DISC_FAILS = (DiscError, UnavailableError)
 _RECORD, _EXPIRES, _TAG = range(3)
 
 
@@ -157,7 +156,7 @@ class ClusterRetained:
     # -- upkeep
 
     def sweep(self) -> None:
-        """Remove what expired long ago; about once a minute."""
+        """Remove what expired long ago; about once a minute. Where the disc fails, next time."""
         table = self._table
         if table is None:
             return
@@ -170,7 +169,10 @@ class ClusterRetained:
             # removed is this version, and nothing that came after it.
             mine = row[_TAG].partition("/")[0] == self._node
             if expires + EXPIRED_FOR * (1 if mine else 2) < wall:
-                table.retire(topic)
+                try:
+                    table.retire(topic)
+                except DISC_FAILS:
+                    return
 
     # -- inside
 

@@ -14,15 +14,18 @@ index may be slower than the body.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 from collections.abc import Awaitable, Callable, Iterator
 
 from gossamer.distribution import Distribution
 from gossamer.distribution import rpc as remote
-from gossamer.mnesia_like import LocalTable, OwnedTable
+from gossamer.errors import UnavailableError
+from gossamer.mnesia_like import DiscError, LocalTable, OwnedTable
 
-__all__ = ["FETCH", "KEEP", "Bodies", "Body", "Links"]
+__all__ = ["DISC_FAILS", "FETCH", "KEEP", "Bodies", "Body", "Links"]
 
+DISC_FAILS = (DiscError, UnavailableError)
 LINGER = 30.0
 KEEP = "mqtt.retained_keep"
 FETCH = "mqtt.retained_fetch"
@@ -108,19 +111,21 @@ class Bodies:
 
     def keep(self, topic: str, tag: str, record: bytes) -> None:
         """Hold a body here."""
-        self.held[topic, tag] = Body(record, self._now())
+        # First what may raise: a body that is held stands in the table too.
         if self._disc is not None:
             # One part more than there are bytes for: a short last part says that it is whole.
             for number in range(len(record) // _PART + 1):
                 self._disc.write((topic, tag, number), record[number * _PART : (number + 1) * _PART])
+        self.held[topic, tag] = Body(record, self._now())
         self._table.write((topic, tag), 1)
 
     def drop(self, name: Name) -> None:
-        """Hold a body no longer."""
-        body = self.held.pop(name)
+        """Hold a body no longer; where the disc fails it is held as before."""
         if self._disc is not None:
-            for number in range(len(body.record) // _PART + 1):
+            # The last part first: without it, what is left of them is no body.
+            for number in reversed(range(len(self.held[name].record) // _PART + 1)):
                 self._disc.delete((*name, number))
+        del self.held[name]
         self._table.delete(name)
 
     def holders(self, topic: str, tag: str) -> list[str]:
@@ -176,7 +181,9 @@ class Bodies:
             topic, tag = name
             if self._current(topic) != tag:
                 if now - body.since > LINGER:
-                    self.drop(name)
+                    # Tried again next time; the others may need copies meanwhile.
+                    with contextlib.suppress(*DISC_FAILS):
+                        self.drop(name)
                 continue
             holders = self.holders(topic, tag)
             if len(holders) < self._copies and holders[0] == self._node and now - body.since > 1.0:
