@@ -738,6 +738,25 @@ async def test_nothing_is_lost_where_a_mark_reaches_one_side_of_a_move_alone(sim
     assert all(in_order(moved, flow.topic) for flow in flows)
 
 
+@nodes(3)
+async def test_a_session_that_is_ended_while_it_moves_lets_go_who_waits_for_what_came_since(
+    sim, cluster, monkeypatch
+):
+    first = await session(cluster, 2, "moves", "t", qos=2)
+    first.drop()
+    router, giver = cluster.nodes[1].broker.router, cluster.nodes[2]
+    taker = {name: way for name, way in router.forwarders().items() if name == cluster.nodes[3].name}
+    with monkeypatch.context() as patch:
+        # The giver waits for a mark that does not come.
+        patch.setattr(router, "forwarders", lambda: taker)
+        moving = asyncio.create_task(resumed(cluster, 3, "moves"))
+        await asyncio.sleep(1)
+        assert not moving.done()
+        assert giver.broker.table.kick("moves")
+        async with asyncio.timeout(1):
+            await moving
+
+
 @nodes(3, seeds=4)
 async def test_a_node_that_is_away_for_one_side_of_a_move_alone_marks_once_it_is_back(
     sim, cluster, monkeypatch

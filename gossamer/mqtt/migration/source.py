@@ -44,6 +44,11 @@ class _Giving:
         self.over = asyncio.Event()
         """Set while it is neither frozen nor given."""
 
+    def answer_release(self, parts: int | None) -> None:
+        """Who waits for what came since hears in how many parts it is; None: not from here any more."""
+        if self.released is not None and not self.released.done():
+            self.released.set_result(parts)
+
 
 class Sources:
     """Sessions that go from this node to another, or have gone, by client."""
@@ -87,6 +92,7 @@ class Sources:
         """The session is over, or not on its way any more."""
         giving = self._giving.pop(client_id, None)
         if giving is not None:
+            giving.answer_release(None)
             giving.over.set()
 
     def _giver(self, session: Session) -> _Giving:
@@ -148,8 +154,7 @@ class Sources:
         giving.parts = items_of(since, self._hub.now())
         if giving.had:
             giving.parts.append([["h", giving.had.dump()]])
-        if giving.released is not None and not giving.released.done():
-            giving.released.set_result(len(giving.parts))
+        giving.answer_release(len(giving.parts))
 
     def _do_thaw(self, giving: _Giving, *, doubtful: bool) -> None:
         session = giving.session
@@ -165,8 +170,7 @@ class Sources:
             forget(session, giving.had)
         giving.aside = []
         giving.parts = []
-        if giving.released is not None and not giving.released.done():
-            giving.released.set_result(None)
+        giving.answer_release(None)
         self._table.revive(session, giving.pending)
 
     def _tick(self, giving: _Giving) -> None:
@@ -222,8 +226,10 @@ class Sources:
     async def release(self, client_id: str, token: str, asked: list[str]) -> int | None:
         """What came since, in how many parts, once ``asked`` have marked the move; None: it is not for it."""
         giving = self._giving.get(client_id)
-        if giving is None or giving.machine.token != token:
+        if giving is None or giving.machine.token != token or not self.gives(client_id):
             return None
+        # Who asks again does not wait for the first answer any more.
+        giving.answer_release(None)
         loop = asyncio.get_running_loop()
         released: asyncio.Future[int | None] = loop.create_future()
         giving.released = released
