@@ -10,7 +10,7 @@ from gossamer.testing.links import LinkQuality
 from gossamer.testing.traffic import Flow
 
 from .clusters import nodes, until
-from .flows import SESSION, doubled, in_order, numbered, resumed, session, stop, subscriber
+from .flows import SESSION, doubled, fill_disc, in_order, numbered, resumed, session, stop, subscriber
 from .recording import Recording
 
 three = partial(nodes, 3, discs=True, cluster={"autoclean": None})
@@ -424,6 +424,23 @@ async def test_what_one_side_keeps_follows_a_session_that_moved_on_the_other(sim
     assert not [payload for flow in running for payload in flow.acknowledged if payload not in got]
     assert not [payload for payload in doubled(moved) if b"/2 " in payload]
     assert not [name for name in cluster.nodes[2].broker.sessions if name == "moves"]
+
+
+@three(seeds=2)
+async def test_what_follows_a_session_to_a_node_whose_disc_is_full_is_queued_once(sim, cluster):
+    home = await session(cluster, 2, "moves", "t/#", qos=1)
+    speaker = await cluster.client(1, "speaker")
+    await home.disconnect()
+    cluster.partition([1], [2, 3])
+    await asyncio.sleep(10)
+    moved = await resumed(cluster, 3, "moves")
+    sent = await numbered(speaker, "t/x", 20, qos=1)
+    disc = await fill_disc(cluster, 3)
+    cluster.heal()
+    await asyncio.sleep(40)
+    disc.limit_pages(0)
+    await asyncio.sleep(20)
+    assert moved.payloads() == sent
 
 
 @three(seeds=2)

@@ -569,6 +569,22 @@ async def test_what_one_copy_of_a_session_alone_was_subscribed_to_is_delivered(
     assert not set(flow.acknowledged) - set(delivered(lives, flow))
 
 
+@nodes(2, seeds=2, discs=True, sessions={"away_messages": 0})
+async def test_what_is_left_in_a_copy_is_queued_once_where_the_disc_is_full(sim, cluster):
+    """Nothing is kept for the other node besides, which would come as well."""
+    client = await in_two_copies(sim, cluster)
+    client.drop()
+    sent = await numbered(await cluster.client(2), "stays", 20, qos=1)
+    client = await resumed(cluster, 1, "c")
+    disc = await fill_disc(cluster, 1)
+    cluster.heal()
+    await asyncio.sleep(40)
+    disc.limit_pages(0)
+    await asyncio.sleep(20)
+    assert client.payloads() == sent
+    assert [n for n, node in cluster.nodes.items() if "c" in node.broker.sessions] == [1]
+
+
 @nodes(2, seeds=2)
 @pytest.mark.parametrize("there_again", [True, False], ids=["back", "stays"])
 async def test_what_was_unsubscribed_where_it_was_not_known_does_not_come_back(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -19,12 +20,14 @@ import structlog
 
 from gossamer.mnesia_like import Journal
 
-__all__ = ["JournalWriter", "Soon"]
+__all__ = ["SETTLED_WITHIN", "JournalWriter", "Soon"]
 
 log = structlog.get_logger(__name__)
 
 Soon = Callable[[Callable[[], None]], object]
 """Runs a function in a later turn of the loop."""
+SETTLED_WITHIN = 2.0
+"""Seconds for which a node's disc is waited for before it takes what another will offer again."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -65,11 +68,15 @@ class JournalWriter:
         else:
             self._waiting.append((ticket, callback))
 
-    async def settled(self) -> None:
-        """Come back once everything that was written so far is on disc."""
+    async def settled(self, within: float | None = None) -> bool:
+        """Come back once everything that was written so far is on disc; False: not in so many seconds."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.after(self._journal.ticket, lambda: None if done.done() else done.set_result(None))
-        await done
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await done
+                return True
+        return False
 
     def append(self, record: bytes) -> None:
         """QoS 0 is not waited for."""

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gossamer.distribution import rpc as remote
+from gossamer.mqtt.flow.commits import SETTLED_WITHIN
 from gossamer.mqtt.handoff.hints import Moved, is_for
 from gossamer.mqtt.messages.records import read_record, walk
 from gossamer.mqtt.session.session import Session
@@ -130,6 +131,9 @@ class Following:
     async def _accept(self, clients: dict[str, Sequence[int]], entries: list[tuple[int, int, bytes]]) -> bool:
         """Take what another node kept for sessions that are here now; False: not now."""
         sessions, store = self._table.sessions, self._table.store
+        # What is taken while the disc fails is not answered for, and would be handed on and queued again.
+        if store is not None and not await store.settled(SETTLED_WITHIN):
+            return False
         # A session that is moving takes it besides. To wait for the end of the move would be to wait for
         # oneself: the mark that the move waits for comes behind what is handed on.
         if any(self._is_moving(client_id) for client_id in clients if client_id not in sessions):

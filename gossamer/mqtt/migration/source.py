@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from gossamer.mqtt.migration import moves
@@ -246,6 +245,4 @@ class Sources:
         die then, it offers once more what it gave.
         """
         if session.store is not None:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(DISC_TIMEOUT):
-                    await session.store.settled()
+            await session.store.settled(DISC_TIMEOUT)
