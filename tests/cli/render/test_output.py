@@ -168,13 +168,14 @@ def test_ctrl_c_has_a_code_of_its_own_and_no_traceback():
         assert (child.returncode, said) == (130, b"")
 
 
-def test_a_reader_who_has_enough_ends_a_command_with_0():
+@pytest.mark.parametrize("typed", ["config check", "top --samples 1", "top --samples 1 --json", "top"])
+def test_a_reader_who_has_enough_ends_a_command_with_0(typed, served):
     """``gossamer top | head``: also what rich has drawn."""
     read, write = os.pipe()
     os.close(read)
     try:
-        command = [sys.executable, "-m", "gossamer.cli", "config", "check"]
-        found = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False)
+        command = [*GOSSAMER, *typed.split(), *(["--api", served.url] if "top" in typed else [])]
+        found = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False, timeout=60)
     finally:
         os.close(write)
     assert (found.returncode, found.stderr) == (0, b"")
