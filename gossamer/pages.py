@@ -11,8 +11,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
+from typing import TYPE_CHECKING
 
-import jinja2
+if TYPE_CHECKING:
+    import jinja2
 
 __all__ = ["Panel", "Points", "environment", "round_step", "ticks"]
 
@@ -36,6 +38,9 @@ class Panel:
 @cache
 def environment(package: str) -> jinja2.Environment:
     """Templates of a package, and those that all share: what they are given is text, and is escaped."""
+    # Here, so that what makes no page does not load it.
+    import jinja2
+
     return jinja2.Environment(
         loader=jinja2.ChoiceLoader([jinja2.PackageLoader(package), jinja2.PackageLoader("gossamer")]),
         autoescape=True,

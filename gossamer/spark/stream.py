@@ -27,7 +27,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import httpx
 import msgspec
 
 from gossamer.spark.analyses.completeness import verdicts
@@ -251,6 +250,9 @@ def post_alarm(api: str, name: str, *, active: bool, text: str = "") -> str | No
     The token, where the cluster wants one, is that of the ``gossamer`` command: ``GOSSAMER_TOKEN``, or a file
     that ``GOSSAMER_TOKEN_FILE`` names.
     """
+    # Here, so that a job that raises no alarm does not load it.
+    import httpx
+
     body = {"name": name, "active": active, "text": text[:2000]}
     try:
         answer = httpx.post(

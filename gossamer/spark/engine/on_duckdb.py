@@ -1,4 +1,4 @@
-"""The jobs asked of DuckDB: in this process, of files on this machine, in about a second if they are small.
+"""The jobs asked of DuckDB: in this process, of files on this machine, in a second or two if they are small.
 
 Rules: 1. ``MACROS`` are what Spark calls by another name; beside them, two words are replaced in a text
 (``taught``). Nothing else may differ, and a test holds both engines to the same answers.  2. What is kept is
