@@ -21,6 +21,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from gossamer.cli.exits import ExitCode
+from gossamer.options import OptionGroup
 
 __all__ = ["COMMANDS", "PANELS", "Commands", "example", "ignore_closed_output", "noun"]
 
@@ -110,7 +111,7 @@ class LazyCommand(TyperCommand):
         return _with_examples(command, name)
 
 
-class Commands(TyperGroup):
+class Commands(OptionGroup):
     """The root group: commands are imported when they are used."""
 
     def __init__(self, **attrs: Any) -> None:

@@ -54,7 +54,7 @@ class TopicError(WrongValueError):
     def __init__(self, topic: bytes | str, expected: str) -> None:
         self.topic = topic
         self.expected = expected
-        shown = ascii(topic[:_SHOWN]) + ("…" if len(topic) > _SHOWN else "")
+        shown = ascii(_readable(topic)[:_SHOWN]) + ("…" if len(topic) > _SHOWN else "")
         super().__init__(f"{self.kind} {shown}: expected {expected}")
 
 
@@ -188,6 +188,14 @@ def filters_matching(name: str) -> Iterator[str]:
     for head in heads:
         yield head[:-1]
         yield f"{head}#"
+
+
+def _readable(topic: bytes | str) -> bytes | str:
+    """As text, unless it is none."""
+    try:
+        return topic.decode() if isinstance(topic, bytes) else topic
+    except UnicodeDecodeError:
+        return topic
 
 
 def _decode(raw: bytes | str, limits: TopicLimits, error: type[TopicError]) -> str:

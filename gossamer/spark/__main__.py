@@ -21,6 +21,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from gossamer.errors import GossamerError, UsageError, WrongValueError
+from gossamer.options import OptionGroup
 from gossamer.spark.analyses.verdict import VERDICTS, Terms
 from gossamer.spark.engine.chosen import AUTO, engine_for, open_engine
 from gossamer.spark.engine.session import check_files, is_little, open_session
@@ -39,7 +40,10 @@ _USAGE, _UNAVAILABLE = 2, 6
 REPORT = "report"
 
 app = typer.Typer(
-    add_completion=False, help="Ask where every message went (DuckDB or Spark).", no_args_is_help=True
+    cls=OptionGroup,
+    add_completion=False,
+    help="Ask where every message went (DuckDB or Spark).",
+    no_args_is_help=True,
 )
 
 _JOBS_HELP = f"Jobs to run ({', '.join(JOBS)}), or report: all of them and one HTML page."

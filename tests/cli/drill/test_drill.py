@@ -87,7 +87,7 @@ def test_what_is_typed_is_what_is_planned(drills):
     [
         (["partition", "--for", "20q"], "got '20q', expected a duration"),
         (["slow", "--loss", "500%"], "expected a share such as 5%"),
-        (["kill", "--node", "0"], "greater than or equal to 1"),
+        (["kill", "--node", "0"], "expected 1 or more"),
         (["partition", "--nodes", "1"], "2"),
         (["partition", "--backend", "docker"], "'docker' is not one of 'gate', 'netns'"),
         (["nonsense"], "nonsense"),
