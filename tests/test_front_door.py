@@ -13,6 +13,7 @@ PACKAGES = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
 BY_MODULE = {
     "gossamer.api.model.base",
     "gossamer.api.model.cluster",
+    "gossamer.api.model.forms",
     "gossamer.api.model.node",
     "gossamer.audit.schema",
     "gossamer.config.discovery",

@@ -1,17 +1,27 @@
-"""The HTTP API of a node: ``ApiServer`` serves ``make_app`` of what implements ``NodeView``."""
+"""The HTTP API of a node: ``ApiServer`` serves ``make_app`` of what implements ``NodeView``.
 
-from gossamer.api.app import make_app
-from gossamer.api.http.limits import Limits
-from gossamer.api.http.tokens import TOKENS, BadTokenError, Principal, Role, Tokens
-from gossamer.api.jobs.processes import Programs, runs_spec
-from gossamer.api.jobs.runs import Runs
-from gossamer.api.metrics import Exposition, ProcessNumbers
-from gossamer.api.peers.paging import ClientSearch, Listed, Walked, sort_key
-from gossamer.api.peers.requests import REQUEST, Answer, Ask, More, PeerRequests, PeerSilentError
-from gossamer.api.resources.audits import is_audit, spark_lacks
-from gossamer.api.resources.healing import OWN_ALARMS, Alarms
-from gossamer.api.server import ApiServer
-from gossamer.api.view import EventLogView, HealingView, Metric, NodeView, RecordingView, TopicRow
+Names are imported when they are first used: the command checks an order by the rules that a node has for it,
+without loading what serves requests.
+"""
+
+from typing import TYPE_CHECKING
+
+from gossamer.lazy import lazy
+
+if TYPE_CHECKING:
+    from gossamer.api.app import make_app
+    from gossamer.api.http.limits import Limits
+    from gossamer.api.http.tokens import TOKENS, BadTokenError, Principal, Role, Tokens
+    from gossamer.api.jobs.drill_plan import DrillRequest, check_here, plan_of
+    from gossamer.api.jobs.processes import Programs, runs_spec
+    from gossamer.api.jobs.runs import Runs
+    from gossamer.api.metrics import Exposition, ProcessNumbers
+    from gossamer.api.peers.paging import ClientSearch, Listed, Walked, sort_key
+    from gossamer.api.peers.requests import REQUEST, Answer, Ask, More, PeerRequests, PeerSilentError
+    from gossamer.api.resources.audits import is_audit, spark_lacks
+    from gossamer.api.resources.healing import OWN_ALARMS, Alarms
+    from gossamer.api.server import ApiServer
+    from gossamer.api.view import EventLogView, HealingView, Metric, NodeView, RecordingView, TopicRow
 
 __all__ = [
     "OWN_ALARMS",
@@ -23,6 +33,7 @@ __all__ = [
     "Ask",
     "BadTokenError",
     "ClientSearch",
+    "DrillRequest",
     "EventLogView",
     "Exposition",
     "HealingView",
@@ -42,9 +53,13 @@ __all__ = [
     "Tokens",
     "TopicRow",
     "Walked",
+    "check_here",
     "is_audit",
     "make_app",
+    "plan_of",
     "runs_spec",
     "sort_key",
     "spark_lacks",
 ]
+
+__getattr__, __dir__ = lazy(__name__)

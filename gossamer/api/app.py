@@ -29,6 +29,7 @@ from gossamer.api.jobs.runs import RunBusyError
 from gossamer.api.metrics import CONTENT_TYPE_LATEST, Exposition
 from gossamer.api.model.base import Health, Problem
 from gossamer.api.model.cluster import ClusterInfo, Readiness
+from gossamer.api.model.forms import FORMS
 from gossamer.api.resources.audits import audits_router
 from gossamer.api.resources.cluster import cluster_router, proxy_router
 from gossamer.api.resources.drills import drills_router, faults_router
@@ -159,12 +160,6 @@ async def _on_bad_request(request: Request, error: Exception) -> Response:
     return problem(422, "; ".join(map(_in_words, error.errors())))
 
 
-_FORMS = {
-    "^[0-9a-f]{12}$": "an id as the list shows it: 12 digits of 0-9 and a-f",
-    r"^[a-z][a-z0-9_.-]{0,63}$": "a name in lower case, such as backup.late",
-    r"^[A-Za-z0-9_.@ -]+$": "letters, digits, spaces and . _ @ -",
-}
-"""Patterns of the API in words."""
 _HIDDEN = {"key", "payload"}
 
 
@@ -177,7 +172,7 @@ def _in_words(item: Any) -> str:
         return f"{key}: got nothing, expected a value"
     got = "a hidden value" if item["loc"][-1] in _HIDDEN else shown_of(item["input"])
     pattern = item.get("ctx", {}).get("pattern")
-    return f"{key}: got {got}, expected {_FORMS.get(pattern) or expected_of(item)}"
+    return f"{key}: got {got}, expected {FORMS.get(pattern) or expected_of(item)}"
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:

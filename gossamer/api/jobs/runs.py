@@ -29,14 +29,14 @@ from pydantic import ConfigDict, ValidationError
 
 from gossamer.api.jobs.processes import BROKEN, Program, Programs, Stop
 from gossamer.api.model.base import Value
+from gossamer.api.model.forms import RUN_ID
 from gossamer.errors import NotFoundError, UnavailableError, UsageError, mismatch
 from gossamer.supervisor import Reason
 
-__all__ = ["ID", "Run", "RunBusyError", "Runs"]
+__all__ = ["Run", "RunBusyError", "Runs"]
 
 log = structlog.get_logger(__name__)
 
-ID = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 STATE = "run.json"
 MOST_LISTED = 200
 """Directories that a list looks at, the latest."""
@@ -213,7 +213,7 @@ class Runs:
 
     def directory(self, id: str) -> Path:  # noqa: A002
         """Where a run is."""
-        if self._root is None or re.fullmatch(ID, id) is None:
+        if self._root is None or re.fullmatch(RUN_ID, id) is None:
             raise mismatch(NotFoundError, self.what, id, "the id of one that is listed")
         return self._root / id
 

@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field, SecretStr
 
 from gossamer.api.model.base import Flag, HealDelay, OptionalSeconds, Value
+from gossamer.api.model.forms import ALARM_NAME
 
 __all__ = [
     "AlarmInfo",
@@ -58,7 +59,7 @@ class AlarmInfo(Value):
 class AlarmRequest(Value):
     """Raise an alarm, or clear it."""
 
-    name: str = Field(pattern=r"^[a-z][a-z0-9_.-]{0,63}$")
+    name: str = Field(pattern=ALARM_NAME)
     active: Flag = True
     text: str = Field(default="", max_length=2000)
 

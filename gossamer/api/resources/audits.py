@@ -26,7 +26,7 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Request
@@ -37,6 +37,7 @@ from gossamer.api.http.tokens import Role
 from gossamer.api.jobs.processes import Program
 from gossamer.api.jobs.runs import Run
 from gossamer.api.model.base import Value
+from gossamer.api.model.forms import MOMENT, Job, Promise
 from gossamer.api.model.node import RecordingInfo, RecordingSettings
 from gossamer.api.resources.runs import RunInfo, add_run_routes
 from gossamer.api.view import NodeView
@@ -53,17 +54,7 @@ BATCHES = 500
 """Batches of a stream that are added up, the latest."""
 _STEP = re.compile(r"^([a-z]+): (started|done in ([\d.]+) s)$", re.MULTILINE)
 
-Job = Literal[
-    "report", "completeness", "latency", "routes", "partitions", "hotspots", "sessions", "anomalies"
-]
-Promise = Literal[
-    "lost", "doubled", "late", "misrouted", "undecidable", "missing", "stale", "unneeded", "flapping"
-]
-_MOMENT = (
-    r"^(now|today|yesterday|\d{1,6} ?[smhdw]( ago)?"
-    r"|\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?)$"
-)
-Moment = Annotated[str, Field(pattern=_MOMENT, max_length=40)]
+Moment = Annotated[str, Field(pattern=MOMENT, max_length=40)]
 """A time such as 2026-01-31T07:00 (UTC where it names no zone), 6h, 2d ago, yesterday, now."""
 
 

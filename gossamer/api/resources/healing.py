@@ -31,6 +31,7 @@ from gossamer.api.model.cluster import (
     HealStatusInfo,
     QuarantinedRow,
 )
+from gossamer.api.model.forms import ROW_ID
 from gossamer.api.peers.paging import Listed
 from gossamer.api.peers.requests import PeerSilentError
 from gossamer.api.peers.scatter_gather import Peers
@@ -55,7 +56,7 @@ AnyScope = Annotated[
     Scope | None,
     Query(description="All nodes, or only the one that is asked; unless given: all, but for /nodes/NAME/…"),
 ]
-RowId = Annotated[str, Path(pattern="^[0-9a-f]{12}$", description="`id` of a quarantined row.")]
+RowId = Annotated[str, Path(pattern=ROW_ID, description="`id` of a quarantined row.")]
 
 
 class Alarms:

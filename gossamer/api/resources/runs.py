@@ -24,8 +24,9 @@ from starlette.exceptions import HTTPException
 from gossamer.api.http.access import principal_of
 from gossamer.api.http.answers import page_response
 from gossamer.api.http.tokens import Principal
-from gossamer.api.jobs.runs import ID, Run, Runs
+from gossamer.api.jobs.runs import Run, Runs
 from gossamer.api.model.base import Value
+from gossamer.api.model.forms import RUN_ID
 from gossamer.api.peers.scatter_gather import Peers
 from gossamer.api.view import NodeView
 from gossamer.clock import Clock
@@ -45,7 +46,7 @@ _PATHS: dict[Kind, str] = {
 
 
 HTML: dict[int | str, dict[str, Any]] = {200: {"content": {"text/html": {}}}}
-RunId = Annotated[str, Path(pattern=ID, description="`id` of a run.")]
+RunId = Annotated[str, Path(pattern=RUN_ID, description="`id` of a run.")]
 OnlyRunning = Annotated[bool, Query(description="Only stop it: one that has just ended stays.")]
 
 
@@ -113,7 +114,7 @@ def reports_router(view: NodeView, *, clock: Clock) -> tuple[APIRouter, APIRoute
     @links.get("/report-link")
     async def link(
         kind: Annotated[Kind, Query(description="Of a drill, or of an audit.")],
-        id: Annotated[str, Query(pattern=ID, description="`id` of the run.")],  # noqa: A002 - the word of the API
+        id: Annotated[str, Query(pattern=RUN_ID, description="`id` of the run.")],  # noqa: A002 - the word of the API
         request: Request,
         node: Annotated[
             str | None, Query(max_length=255, description="Whose run; unless given, this one's.")

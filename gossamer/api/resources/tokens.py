@@ -11,11 +11,12 @@ from pydantic import Field
 from gossamer.api.http.access import needs, principal_of
 from gossamer.api.http.tokens import Role, Token, Tokens
 from gossamer.api.model.base import Value
+from gossamer.api.model.forms import ROW_ID, TOKEN_NAME
 from gossamer.config import PositiveDuration
 
 __all__ = ["NewToken", "TokenInfo", "TokenRequest", "WhoAmI", "tokens_router"]
 
-TokenId = Annotated[str, Path(pattern="^[0-9a-f]{12}$", description="`id` of a token.")]
+TokenId = Annotated[str, Path(pattern=ROW_ID, description="`id` of a token.")]
 
 
 class TokenInfo(Value):
@@ -41,7 +42,7 @@ class NewToken(TokenInfo):
 class TokenRequest(Value):
     """The token to make."""
 
-    name: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9_.@ -]+$")]
+    name: Annotated[str, Field(min_length=1, max_length=100, pattern=TOKEN_NAME)]
     """Who or what is to have it; stands in the log of orders."""
     role: Role = Role.VIEWER
     expires: PositiveDuration | None = 90 * 86_400.0

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import typer
 
-from gossamer.cli import completion
+from gossamer.api.model.forms import ROW_ID, TOKEN_NAME
+from gossamer.cli import completion, values
 from gossamer.cli.client import ApiClient, Row
 from gossamer.cli.command import argument, asks, option
 from gossamer.cli.errors import OptionError
@@ -19,7 +20,10 @@ from gossamer.cli.render.output import ago, note, until
 from gossamer.cli.render.show import Listing, Note, Part, Report
 from gossamer.cli.root import example
 
-__all__ = ["passwd", "tokens"]
+__all__ = ["ROLES", "passwd", "tokens"]
+
+ROLES = ("viewer", "operator", "admin")
+"""Those of the API, which is not loaded for their names."""
 
 tokens = typer.Typer(no_args_is_help=True)
 
@@ -46,9 +50,15 @@ def list_tokens(client: ApiClient) -> Listing:
 @asks("export GOSSAMER_TOKEN=$(gossamer tokens create ci --role operator --expires 30d)")
 def create(
     client: ApiClient,
-    name: str = argument(..., "NAME", "The holder; appears in the audit log of requests."),
+    name: str = argument(
+        ..., "NAME", "The holder; appears in the audit log of requests.", callback=values.form(TOKEN_NAME)
+    ),
     role: str = option(
-        "viewer", "--role", "viewer, operator or admin.", completion.known("viewer", "operator", "admin")
+        "viewer",
+        "--role",
+        "viewer, operator or admin.",
+        completion.known(*ROLES),
+        callback=values.one_of(ROLES),
     ),
     expires: str = option("90d", "--expires", "How long it is valid, or never."),
 ) -> Report:
@@ -57,6 +67,8 @@ def create(
 
     try:
         lifetime = None if expires == "never" else parse_duration(expires)
+        if lifetime == 0:
+            raise ValueError(expires)
     except ValueError:
         expected = "a duration such as 12h or 90d, or never"
         raise OptionError("--expires", got=expires, expected=expected) from None
@@ -73,7 +85,9 @@ def create(
 @asks("0123456789ab")
 def revoke(
     client: ApiClient,
-    id: str = argument(..., "ID", "As `tokens list` shows it.", completion.tokens),
+    id: str = argument(
+        ..., "ID", "As `tokens list` shows it.", completion.tokens, callback=values.form(ROW_ID)
+    ),
 ) -> Report:
     """Revoke a token, on every node."""
     row = client.delete(f"tokens/{id}")

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import get_args
 
 import typer
 
-from gossamer.cli import completion
+from gossamer.api.model.forms import MOMENT, Job, Promise
+from gossamer.cli import completion, values
 from gossamer.cli.client import ApiClient
 from gossamer.cli.command import OnNode, argument, asks, option
 from gossamer.cli.commands.runs import ON_NODE, RUN_TIMEOUT, Wait, add_runs, start_run
@@ -22,7 +24,7 @@ from gossamer.errors import WrongValueError
 
 __all__ = ["JOBS", "audit"]
 
-JOBS = ("report", "completeness", "latency", "routes", "partitions", "hotspots", "sessions", "anomalies")
+JOBS: tuple[Job, ...] = get_args(Job)
 _RECORDER, _HERE = "The recorder of the nodes", "On this machine, over recorded files"
 """Panels of the help."""
 
@@ -59,12 +61,14 @@ def change(
     sample: float | None = option(None, "--sample", "Share of the messages to record.", min=0.0, max=1.0),
     rotate_after: str | None = option(None, "--rotate-after", "Finish files after, such as 60s."),
     keep_for: str | None = option(None, "--keep-for", "Remove files older than, such as 7d; or off."),
-    keep_size: str | None = option(None, "--keep-size", "Remove files beyond, such as 10GiB; or 0."),
+    keep_size: str | None = option(
+        None, "--keep-size", "Remove files beyond, such as 10GiB; or 0.", callback=values.size
+    ),
     buffer: int | None = option(None, "--buffer", "Rows kept in memory at most.", min=1000),
     node: OnNode = None,
 ) -> Listing:
     """Switch or set the recorder of all nodes that are up, or of one, until their next restart."""
-    from gossamer.config import parse_size
+    from gossamer.api.model.node import RecordingSettings
 
     options = {
         "enable": on,
@@ -72,11 +76,12 @@ def change(
         "buffer": buffer,
         "rotate_after": rotate_after,
         "keep_for": keep_for,
-        "keep_size": None if keep_size is None else parse_size(keep_size),
+        "keep_size": None if keep_size is None else values.bytes_of(keep_size),
     }
     body = {name: value for name, value in options.items() if value is not None}
     if not body:
         raise WrongValueError("nothing to set: give --on, --off, --sample, --keep-for or another option")
+    values.order(RecordingSettings, body, {name: f"--{name.replace('_', '-')}" for name in options})
     answers = client.each(lambda peer: peer.post("audit", body), node=node)
     remark = "until their next restart; their configuration files stay as they are"
     return Listing(answers, _COLUMNS, empty="no node answered", remark=remark)
@@ -87,11 +92,19 @@ def change(
 def start(
     client: ApiClient,
     json: bool,
-    job: str = argument("report", "JOB", "report is all of them.", completion.known(*JOBS)),
-    begin: str | None = option(None, "--from", "Such as 6h, yesterday, 2026-01-31T07:00."),
-    end: str | None = option(None, "--to", "Excluded; as --from."),
+    job: str = argument(
+        "report", "JOB", "report is all of them.", completion.known(*JOBS), callback=values.one_of(JOBS)
+    ),
+    begin: str | None = option(
+        None, "--from", "Such as 6h, yesterday, 2026-01-31T07:00.", callback=values.form(MOMENT)
+    ),
+    end: str | None = option(None, "--to", "Excluded; as --from.", callback=values.form(MOMENT)),
     fail_on: list[str] | None = option(
-        None, "--fail-on", "lost, doubled, late, misrouted, …; may be repeated.", metavar="PROMISE"
+        None,
+        "--fail-on",
+        "lost, doubled, late, misrouted, …; may be repeated.",
+        metavar="PROMISE",
+        callback=values.one_of(get_args(Promise)),
     ),
     wait: Wait = False,
 ) -> Report:

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 
 import typer
 
-from gossamer.cli import completion
+from gossamer.api.model.forms import ROW_ID
+from gossamer.cli import completion, values
 from gossamer.cli.client import ApiClient, Gathered, Row
 from gossamer.cli.command import argument, asks, option
 from gossamer.cli.commands.events import merged, nodes_text
@@ -47,7 +48,10 @@ def change(
     given = {name: value for name, value in wanted.items() if value is not None}
     if not given:
         raise WrongValueError("nothing to set: give --autoheal, --autoclean, or both")
-    answer = client.post("autoheal", given)
+    from gossamer.api.model.cluster import HealSettings
+
+    options = {"autoheal": "--autoheal", "autoclean": "--autoclean"}
+    answer = client.post("autoheal", values.order(HealSettings, given, options))
     remark = Note("all nodes that are up follow; their configuration files stay as they are")
     return Report(answer, lambda: [_status(answer), remark])
 
@@ -132,10 +136,12 @@ def list_quarantine(client: ApiClient) -> Listing:
 
 
 @_quarantine.command()
-@asks("1f0c-3")
+@asks("0123456789ab")
 def replay(
     client: ApiClient,
-    id: str = argument(..., "ID", "As the list shows it.", completion.quarantined),
+    id: str = argument(
+        ..., "ID", "As the list shows it.", completion.quarantined, callback=values.form(ROW_ID)
+    ),
 ) -> Report:
     """Replay a row of the quarantine, over what its table holds now."""
     row = client.post(f"autoheal/quarantine/{id}/replay")

@@ -13,7 +13,7 @@ from typing import Any
 
 import typer
 
-from gossamer.cli import completion
+from gossamer.cli import completion, values
 from gossamer.cli.client import DEFAULT_API, ApiClient, Gathered, Row
 from gossamer.cli.command import Api, Json, Limit, OnNode, Watch, argument, asks, option
 from gossamer.cli.errors import Answer
@@ -186,6 +186,8 @@ def clear_alarm(
 
 
 def _set(client: ApiClient, **body: str | bool) -> Report:
-    alarm = client.post("alarms", body)
+    from gossamer.api.model.cluster import AlarmRequest
+
+    alarm = client.post("alarms", values.order(AlarmRequest, body, {"name": "NAME", "text": "TEXT"}))
     state = "active" if alarm["active"] else "over"
     return Report(alarm, lambda: [Note(f"{alarm['name']} is {state}: {alarm['text']}")])

@@ -19,7 +19,7 @@ from typing import Annotated
 
 import typer
 
-from gossamer.cli import completion
+from gossamer.cli import completion, values
 from gossamer.cli.client import ApiClient, Gathered, Row
 from gossamer.cli.command import argument, asks
 from gossamer.cli.errors import FileError, NotNowError
@@ -84,6 +84,10 @@ def remove(client: ApiClient, name: str = KEY_NAME, everywhere: All = False) -> 
 
 
 def _carry_out(client: ApiClient, order: Row | None, *, everywhere: bool) -> Report:
+    if order is not None:
+        from gossamer.api.model.cluster import KeyRequest
+
+        values.order(KeyRequest, order)
     if everywhere:
         if order is not None and order["action"] != "install":
             _check(_each(client, None), order["action"], order["key"])

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import typer
 
-from gossamer.cli import completion
+from gossamer.cli import completion, values
 from gossamer.cli.client import ApiClient, Row
 from gossamer.cli.command import NODE_NAME, argument, asks, option
 from gossamer.cli.commands.keys import app as keys
@@ -97,7 +97,7 @@ def _evidence(seen_by: Mapping[str, Row]) -> str:
 @asks("10.0.0.1:7946 10.0.0.2:7946", timeout=_TIMEOUT)
 def join(
     client: ApiClient,
-    endpoints: list[str] = argument(..., "ENDPOINT…", "Such as 10.0.0.2:7946."),
+    endpoints: list[str] = argument(..., "ENDPOINT…", "Such as 10.0.0.2:7946.", callback=values.endpoint),
 ) -> Report:
     """Make the node join the cluster that answers at one of the gossip endpoints."""
     return _changed(client.post("cluster/join", {"endpoints": endpoints}))

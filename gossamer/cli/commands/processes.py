@@ -14,10 +14,9 @@ from contextlib import nullcontext
 
 from rich.text import Text
 
-from gossamer.cli import completion
+from gossamer.cli import completion, values
 from gossamer.cli.client import DEFAULT_API, ApiClient, Gathered, Params, Row
 from gossamer.cli.command import AllNodes, Api, Json, OnNode, argument, asks, option
-from gossamer.cli.errors import OptionError
 from gossamer.cli.render.output import json_text, note, print_line, printable, size_text
 from gossamer.cli.render.show import Listing, Note, Part, Report
 from gossamer.cli.render.table import Cell, Grid
@@ -153,13 +152,17 @@ def show_levels(client: ApiClient, node: OnNode = None) -> Listing:
 @asks("debug --node node2@10.0.0.2")
 def set_level(
     client: ApiClient,
-    level: str = argument(..., "LEVEL", f"{', '.join(LEVELS)}.", completion.known(*LEVELS)),
+    level: str = argument(
+        ...,
+        "LEVEL",
+        f"{', '.join(LEVELS)}.",
+        completion.known(*LEVELS),
+        callback=values.one_of(LEVELS),
+    ),
     node: OnNode = None,
     everywhere: AllNodes = False,
 ) -> Listing:
     """Set the log level of a node, or of all, until the next restart."""
-    if level not in LEVELS:
-        raise OptionError("LEVEL", got=level, expected=f"one of {', '.join(LEVELS)}")
     node = meant(client, node, everywhere=everywhere)
     return _levels(client.each(lambda peer: peer.put("log-level", {"level": level}), node=node))
 
@@ -176,6 +179,7 @@ def backup(
         "--to",
         "A new file on the node's machine, from / on (default: in backups of its data directory).",
         metavar="PATH",
+        callback=values.absolute,
         show_default=False,
     ),
 ) -> Report:

@@ -17,6 +17,8 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from gossamer.api.model.forms import RUN_ID
+from gossamer.cli import values
 from gossamer.cli.client import ApiClient, Row
 from gossamer.cli.command import argument, asks
 from gossamer.cli.completion import Complete
@@ -43,7 +45,8 @@ def add_runs(
     app: typer.Typer, what: str, path: str, complete: Complete, *, listed: str, stopped: str
 ) -> None:
     """Add to the noun ``what`` the verbs for its runs, which the API has at ``path``."""
-    run_id = argument(..., "ID", f"As `{what} list` shows it.", complete)
+    shown = f"As `{what} list` shows it."
+    run_id = argument(..., "ID", shown, complete, callback=values.form(RUN_ID))
 
     @app.command("list", help=listed, rich_help_panel=ON_NODE)
     @asks(node=True, watch=True)

@@ -6,7 +6,7 @@ import base64
 import sys
 from collections.abc import Iterable
 
-from gossamer.cli import completion
+from gossamer.cli import completion, values
 from gossamer.cli.client import ApiClient, Row
 from gossamer.cli.command import FILTER, Limit, OnNode, argument, asks, option
 from gossamer.cli.exits import ExitCode
@@ -23,14 +23,16 @@ retained = noun()
 # A verification looks at each of a million routes, and at peers twice.
 _VERIFY_TIMEOUT = 150.0
 
-_TOPIC = argument(..., "TOPIC", "A topic, without wildcards.", completion.topics)
+_TOPIC = argument(..., "TOPIC", "A topic, without wildcards.", completion.topics, callback=values.topic)
 
 
 @topics.command("list")
 @asks("--limit 50", "sensors/7/temperature", node=True, watch=True)
 def list_topics(
     client: ApiClient,
-    topic: str | None = argument(None, "TOPIC", "Show where a message to it would go.", completion.topics),
+    topic: str | None = argument(
+        None, "TOPIC", "Show where a message to it would go.", completion.topics, callback=values.topic
+    ),
     limit: Limit = None,
 ) -> Rendered:
     """List the filters that have subscribers, or show where a message to TOPIC would go, and why."""
@@ -110,7 +112,9 @@ def _what(row: Row) -> str:
 @asks("'sensors/#'", node=True, watch=True)
 def list_retained(
     client: ApiClient,
-    filter: str = argument("#", "FILTER", "Only topics that match.", completion.retained),
+    filter: str = argument(
+        "#", "FILTER", "Only topics that match.", completion.retained, callback=values.topic_filter
+    ),
     limit: Limit = None,
 ) -> Listing:
     """List the topics that have a retained message."""
@@ -122,7 +126,7 @@ def list_retained(
 @asks("sensors/7/temperature")
 def remove(
     client: ApiClient,
-    topic: str = argument(..., "TOPIC", "Topic of the message.", completion.retained),
+    topic: str = argument(..., "TOPIC", "Topic of the message.", completion.retained, callback=values.topic),
 ) -> Report:
     """Remove the retained message of a topic, as publishing an empty one does."""
     answer = client.delete("retained", {"topic": topic})

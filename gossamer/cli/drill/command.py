@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 from msgspec import to_builtins
 
-from gossamer.cli import completion
-from gossamer.cli.client import ApiClient
+from gossamer.cli import completion, values
+from gossamer.cli.client import ApiClient, Row
 from gossamer.cli.command import Parameters, argument, asks, duration, option, with_parameters
 from gossamer.cli.commands.runs import ON_NODE, RUN_TIMEOUT, Wait, add_runs, result_parts, start_run
 from gossamer.cli.drill.screen import open_screen
@@ -175,7 +175,20 @@ def start(
     """Start a drill on the machine of a node, on a cluster of its own; with --here on the running cluster."""
     body = {"kind": kind, "seconds": hold, "split": split, "nodes": nodes, "load": load, "node": number}
     body["on"] = "this-cluster" if here else None
+    _check(body)
     return start_run(client, "drills", body, runs="drills", json=json, wait=wait)
+
+
+def _check(body: Row) -> None:
+    """See that a node could carry out what is ordered."""
+    from gossamer.api import DrillRequest, check_here, plan_of
+
+    given = {name: value for name, value in body.items() if value is not None}
+    ordered = DrillRequest(**values.order(DrillRequest, given, {"seconds": "--for", "node": "--number"}))
+    if ordered.on == "this-cluster":
+        check_here(ordered)
+    else:
+        plan_of(ordered)
 
 
 add_runs(

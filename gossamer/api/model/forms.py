@@ -1,0 +1,39 @@
+"""The forms of ids, names and times that an order holds, and what each is called where another one came.
+
+Plain values, without the machinery of the schema: the command checks by them before it asks a node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+__all__ = ["ALARM_NAME", "FORMS", "MOMENT", "ROW_ID", "RUN_ID", "TOKEN_NAME", "Job", "Promise"]
+
+ROW_ID = r"^[0-9a-f]{12}$"
+"""Of a token, or a row of the quarantine."""
+RUN_ID = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+"""Of a drill or an audit; it is the name of a directory, and leads nowhere else."""
+ALARM_NAME = r"^[a-z][a-z0-9_.-]{0,63}$"
+TOKEN_NAME = r"^[A-Za-z0-9_.@ -]+$"  # noqa: S105 - a form, no secret
+MOMENT = (
+    r"^(now|today|yesterday|\d{1,6} ?[smhdw]( ago)?"
+    r"|\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?)$"
+)
+"""UTC where it names no zone."""
+
+FORMS: Mapping[str, str] = {
+    ROW_ID: "an id as the list shows it: 12 digits of 0-9 and a-f",
+    RUN_ID: "an id as the list shows it: letters, digits and . _ -",
+    ALARM_NAME: "a name in lower case, such as backup.late",
+    TOKEN_NAME: "letters, digits, spaces and . _ @ -",
+    MOMENT: "a time such as 2026-01-31T07:00, 6h, 2d ago, yesterday or now",
+}
+"""Each in words."""
+
+Job = Literal[
+    "report", "completeness", "latency", "routes", "partitions", "hotspots", "sessions", "anomalies"
+]
+Promise = Literal[
+    "lost", "doubled", "late", "misrouted", "undecidable", "missing", "stale", "unneeded", "flapping"
+]

@@ -1,0 +1,139 @@
+"""Values that a command checks before it asks a node, by the rules that the node has for them.
+
+So a wrong one ends every command alike, also where no node answers, or the one that does takes no orders.
+Rule: the rules stand where the node has them, and are read from there; here is none of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from gossamer.api.model.forms import FORMS
+from gossamer.cli.errors import OptionError
+from gossamer.errors import WrongValueError, mismatch
+
+if TYPE_CHECKING:
+    from gossamer.api.model.base import Value
+    from gossamer.cli.client import Row
+
+__all__ = [
+    "Check",
+    "absolute",
+    "bytes_of",
+    "checked",
+    "endpoint",
+    "form",
+    "one_of",
+    "order",
+    "size",
+    "topic",
+    "topic_filter",
+]
+
+Check = Callable[..., Any]
+"""The callback of an argument or option; it returns what was typed."""
+
+_SECRET = frozenset({"key"})
+"""Fields of orders that are not shown."""
+
+
+def checked(parse: Callable[[str], object], expected: str = "") -> Check:
+    """A check by what reads the value, and raises ValueError; ``expected`` unless that says what is right."""
+
+    def check(param: typer.CallbackParam, given: Any) -> Any:
+        for text in given if isinstance(given, list | tuple) else [given]:
+            try:
+                if text is not None:
+                    parse(text)
+            except ValueError as error:
+                right = expected or str(error)
+                raise OptionError(_name_of(param), got=text, expected=right) from None
+        return given
+
+    return check
+
+
+def form(pattern: str) -> Check:
+    """A check by one of the forms of the API."""
+
+    def parse(text: str) -> None:
+        if re.fullmatch(pattern, text) is None:
+            raise ValueError(text)
+
+    return checked(parse, FORMS[pattern])
+
+
+def one_of(known: Sequence[str]) -> Check:
+    """A check that it is one of ``known``."""
+    return checked(known.index, f"one of {', '.join(known)}")
+
+
+def _topic(text: str) -> None:
+    # Here and below, so that help is printed without loading it.
+    from gossamer.routes import TopicLimits, parse_name
+
+    # Limits below those of the protocol are the node's own.
+    parse_name(text, TopicLimits(max_levels=len(text) + 1))
+
+
+def _topic_filter(text: str) -> None:
+    from gossamer.routes import TopicLimits, parse_filter
+
+    parse_filter(text, TopicLimits(max_levels=len(text) + 1))
+
+
+def _endpoint(text: str) -> None:
+    from gossamer.config import parse_endpoint
+
+    parse_endpoint(text)
+
+
+def bytes_of(text: str) -> int:
+    """Read a size such as 10GiB."""
+    from gossamer.config import parse_size
+
+    return parse_size(text)
+
+
+def _absolute(text: str) -> None:
+    if not PurePath(text).is_absolute() or not text.isprintable():
+        raise ValueError(text)
+
+
+topic = checked(_topic)
+topic_filter = checked(_topic_filter)
+endpoint = checked(_endpoint, "a gossip endpoint such as 10.0.0.2:7946")
+size = checked(bytes_of)
+absolute = checked(_absolute, "an absolute path on the node's machine")
+
+
+def order(model: type[Value], body: Row, options: Mapping[str, str] | None = None) -> Row:
+    """``body``, once it is known that the API takes it for a ``model``; fields may be named by ``options``.
+
+    Raises:
+        WrongValueError: it does not.
+    """
+    from pydantic import ValidationError
+
+    from gossamer.config import expected_of, shown_of
+
+    try:
+        model.model_validate(body)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = str(first["loc"][0])
+        got = "a hidden value" if field in _SECRET else shown_of(first["input"])
+        expected = FORMS.get(first.get("ctx", {}).get("pattern", "")) or expected_of(first)
+        raise mismatch(WrongValueError, (options or {}).get(field, field), got, expected) from None
+    return body
+
+
+def _name_of(param: typer.CallbackParam) -> str:
+    """As the help has it: an option by its name, an argument by what stands for it."""
+    opts = [name for name in param.opts if name.startswith("-")]
+    return opts[0] if opts else str(getattr(param, "metavar", None) or param.name).rstrip("…")
