@@ -111,6 +111,43 @@ async def _rolling(world: RoamingWorld) -> None:
     await world.pause(2, 8)
 
 
+@_fault("one way")
+async def _one_way(world: RoamingWorld) -> None:
+    for _ in range(2):
+        await world.pause(2, 6)
+        world.mute(world.any_node())
+        await world.pause(1, 15)
+        world.heal()
+    await world.pause(2, 8)
+
+
+@_fault("flap")
+async def _flap(world: RoamingWorld) -> None:
+    for _ in range(6):
+        await world.pause(0.5, 4)
+        world.cut(world.any_node())
+        await world.pause(0.2, 4)
+        world.heal()
+    await world.pause(2, 8)
+
+
+@_fault("full disc")
+async def _full_disc(world: RoamingWorld) -> None:
+    for _ in range(2):
+        await world.pause(2, 6)
+        room = world.fill(world.any_node())
+        await world.pause(1, 12)
+        room()
+    await world.pause(2, 8)
+
+
+@_fault("join")
+async def _join(world: RoamingWorld) -> None:
+    await world.pause(2, 8)
+    await world.join()
+    await world.pause(5, 15)
+
+
 def _fault_of(seed: int) -> str:
     return list(FAULTS)[seed % len(FAULTS)]
 

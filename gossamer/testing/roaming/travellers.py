@@ -36,13 +36,22 @@ class Reception(NamedTuple):
 
 
 class Traveller:
-    """A persistent client; ``stay()`` is how long it remains at a node, in seconds."""
+    """A persistent client; ``stay()`` is how long it remains at a node, in seconds, ``absent()`` how long it
+    is nowhere after that."""
 
-    def __init__(self, cluster: SimCluster, client_id: str, rng: Random, stay: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        cluster: SimCluster,
+        client_id: str,
+        rng: Random,
+        stay: Callable[[], float],
+        absent: Callable[[], float] = float,
+    ) -> None:
         self.cluster = cluster
         self.client_id = client_id
         self.rng = rng
         self.stay = stay
+        self.absent = absent
         self.home: int | None = None
         """The node that it goes to from now on."""
         self.began: list[float] = []
@@ -100,6 +109,8 @@ class Traveller:
                 else:
                     await client.disconnect()
             self.client = None
+            if self.home is None:
+                await asyncio.sleep(self.absent())
 
     async def arrived(self, client: MqttClient) -> None:
         """The client is connected."""

@@ -1,15 +1,17 @@
-"""The world of one seed: three nodes with discs, travellers, what is done to them, and what must hold.
+"""The world of one seed: three nodes with discs and a fourth that may join, travellers, what is done to them,
+and what must hold.
 
 A publisher that was told that its message is safe must see it delivered to every subscriber that had SUBACK
-before the message was begun: at least once for QoS 1, once in a session for QoS 2. Who is served on both
-sides of one cut may get on both what its session had before (``docs/design/guarantees.md``).
+before the message was begun, and to one member of a share group: at least once for QoS 1, once in a session
+for QoS 2. Who is served on both sides of one cut may get on both what its session had before
+(``docs/design/guarantees.md``). Where nothing is broken, what is new comes in the order of its publisher.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from itertools import combinations
+from collections.abc import Callable, Collection, Iterator
+from itertools import combinations, pairwise
 from math import inf
 from pathlib import Path
 
@@ -32,7 +34,8 @@ class RoamingWorld(World):
     """Cluster of one seed, its travelling clients, the faults done to it, and the final check."""
 
     def __init__(self, sim: SimNetwork, discs: Path) -> None:
-        cluster = SimCluster(sim, SIZE, cluster={"autoheal": 4.0, "autoclean": None})
+        # One more than begin.
+        cluster = SimCluster(sim, SIZE + 1, cluster={"autoheal": 4.0, "autoclean": None})
         cluster.discs = discs
         super().__init__(sim, cluster, sim.rng("roaming"))
         commits = sim.rng("commits")
@@ -43,19 +46,23 @@ class RoamingWorld(World):
         """Which node was cut off, and from when to when."""
         self.publishers: list[Publisher] = []
         self.subscribers: list[Subscriber] = []
+        self.members: list[Subscriber] = []
+        """Of a share group."""
+        self.broken = False
+        """Something was done to nodes or links, so what is new may come late."""
 
     async def begin(self) -> None:
         """Start nodes and clients."""
-        await self.cluster.start()
+        await self.cluster.start(*range(1, SIZE + 1))
         await self.cluster.settled()
         wanted = {"flow/1/#": 1, "flow/2/#": 2}
         for name, least, most in (("home", 1e6, 1e6), ("roamer", 2.0, 6.0), ("nomad", 0.05, 1.5)):
             for number in (1, 2):
-                client = f"{name}{number}"
-                stay = self._stay(client, least, most)
-                self.subscribers.append(
-                    Subscriber(self.cluster, client, self.sim.rng(client), stay, wanted=wanted)
-                )
+                self.subscribers.append(self._subscriber(f"{name}{number}", least, most, wanted))
+        for number in (1, 2):
+            self.subscribers.append(self._subscriber(f"away{number}", 0.3, 1.5, wanted, most_absent=8.0))
+        for number in (1, 2, 3):
+            self.members.append(self._subscriber(f"member{number}", 1.0, 5.0, {"$share/g/flow/1/#": 1}))
         for qos in (1, 2):
             for name, least, most in (("fixed", 1e6, 1e6), ("moving", 1.0, 4.0)):
                 client = f"{name}{qos}"
@@ -70,12 +77,25 @@ class RoamingWorld(World):
                         pause=self.rng.uniform(0.03, 0.1),
                     )
                 )
-        for subscriber in self.subscribers:
+        for subscriber in self.subscribers + self.members:
             subscriber.start()
-        for subscriber in self.subscribers:
+        for subscriber in self.subscribers + self.members:
             await subscriber.ready.wait()
         for publisher in self.publishers:
             publisher.start()
+
+    def _subscriber(
+        self, name: str, least: float, most: float, wanted: dict[str, int], *, most_absent: float = 0.0
+    ) -> Subscriber:
+        away = self.sim.rng(f"absent/{name}")
+        return Subscriber(
+            self.cluster,
+            name,
+            self.sim.rng(name),
+            self._stay(name, least, most),
+            lambda: away.uniform(0.0, most_absent),
+            wanted=wanted,
+        )
 
     def _stay(self, name: str, least: float, most: float) -> Callable[[], float]:
         rng = self.sim.rng(f"stay/{name}")
@@ -96,7 +116,7 @@ class RoamingWorld(World):
         async with asyncio.timeout(SETTLE):
             for publisher in self.publishers:
                 await publisher.idle.wait()
-        for place, subscriber in enumerate(self.subscribers):
+        for place, subscriber in enumerate(self.subscribers + self.members):
             subscriber.home = place % SIZE + 1
         await asyncio.sleep(QUIET)
         self.note("over")
@@ -110,13 +130,14 @@ class RoamingWorld(World):
     @property
     def travellers(self) -> list[Traveller]:
         """All clients."""
-        return [*self.publishers, *self.subscribers]
+        return [*self.publishers, *self.subscribers, *self.members]
 
     # -- weather
 
     def kill(self, number: int) -> None:
         """End a node at once."""
         self.note("kill", number)
+        self.broken = True
         self.frozen.discard(number)
         self.cluster.crash(number, "reset")
 
@@ -128,6 +149,7 @@ class RoamingWorld(World):
     def freeze(self, number: int) -> None:
         """Stop a node as SIGSTOP does."""
         self.note("freeze", number)
+        self.broken = True
         self.frozen.add(number)
         self.cluster.freeze(number)
 
@@ -140,8 +162,39 @@ class RoamingWorld(World):
     def cut(self, number: int) -> None:
         """Cut a node off from the others; clients reach all."""
         self.note("cut", number)
+        self.broken = True
         self._cuts.append((number, self.sim.loop.time(), inf))
-        self.cluster.partition([number], [other for other in range(1, SIZE + 1) if other != number])
+        self.cluster.partition([number], [other for other in range(1, SIZE + 2) if other != number])
+
+    def mute(self, number: int) -> None:
+        """Let nothing of a node reach the others, while all of theirs reaches it."""
+        self.note("mute", number)
+        self.broken = True
+        self._cuts.append((number, self.sim.loop.time(), inf))
+        for other in range(1, SIZE + 2):
+            if other != number:
+                self.cluster.cut(number, other, one_way=True)
+
+    def fill(self, number: int) -> Callable[[], None]:
+        """Have a node's disc take no more; what to call to give it room again."""
+        self.note("full disc", number)
+        self.broken = True
+        handle = self.cluster.nodes[number].store._disc
+        assert handle is not None  # noqa: S101 - every node has a disc here
+        file = handle.file
+        assert file is not None  # noqa: S101 - it runs
+        file.limit_pages(file.pages())
+
+        def room() -> None:
+            self.note("room", number)
+            file.limit_pages(0)
+
+        return room
+
+    async def join(self) -> None:
+        """One more node."""
+        self.note("join", SIZE + 1)
+        await self.cluster.start(SIZE + 1)
 
     def heal(self) -> None:
         """Mend every cut."""
@@ -164,18 +217,18 @@ class RoamingWorld(World):
                 got.setdefault(one.payload, []).append(one)
             for publisher in self.publishers:
                 yield from self._judge(publisher, subscriber, got)
+                if not self.broken:
+                    yield from self._out_of_order(publisher, subscriber)
+        shared = {one.payload for member in self.members for one in member.got}
+        for publisher in self.publishers:
+            if publisher.qos == 1:
+                yield from self._lost(publisher, "the group", shared)
 
     def _judge(
         self, publisher: Publisher, subscriber: Subscriber, got: dict[bytes, list[Reception]]
     ) -> Iterator[str]:
         who = f"{publisher.client_id} -> {subscriber.client_id}"
-        lost = [
-            f"{payload.decode()} acknowledged at {at:.3f}"
-            for payload, at in publisher.acknowledged.items()
-            if payload not in got
-        ]
-        if lost:
-            yield f"{who}: {len(lost)} lost, {', '.join(lost[:4])}"
+        yield from self._lost(publisher, subscriber.client_id, got)
         if publisher.qos == 2:
             doubled = []
             for payload, times in got.items():
@@ -185,6 +238,26 @@ class RoamingWorld(World):
                     doubled.append(f"{payload.decode()} at {[f'{one.at:.3f}' for one in times]}")
             if doubled:
                 yield f"{who}: {len(doubled)} twice in one session, {', '.join(doubled[:4])}"
+
+    def _lost(self, publisher: Publisher, who: str, got: Collection[bytes]) -> Iterator[str]:
+        lost = [
+            f"{payload.decode()} acknowledged at {at:.3f}"
+            for payload, at in publisher.acknowledged.items()
+            if payload not in got
+        ]
+        if lost:
+            yield f"{publisher.client_id} -> {who}: {len(lost)} lost, {', '.join(lost[:4])}"
+
+    def _out_of_order(self, publisher: Publisher, subscriber: Subscriber) -> Iterator[str]:
+        topic = publisher.topic.encode()
+        news = dict.fromkeys(
+            int(number)
+            for of, number in (one.payload.rsplit(b" ", 1) for one in subscriber.got)
+            if of == topic
+        )
+        late = [(before, number) for before, number in pairwise(news) if number < before]
+        if late:
+            yield f"{publisher.client_id} -> {subscriber.client_id}: out of order, {late[:4]}"
 
     def _is_twice(self, one: Reception, other: Reception) -> bool:
         parted = any(
