@@ -25,7 +25,10 @@ __all__ = ["NOT_SUBSCRIBED", "OFFER", "SUPERSEDED", "Successors"]
 OFFER = "mqtt.remains"
 SUPERSEDED = "mqtt.superseded"
 SUBSCRIBE_TIMEOUT = 2.0
-"""Seconds after CONNACK within which a client says what it wants; what is offered is judged by that later."""
+"""Seconds after CONNACK, or what a client said last, within which it says what it wants; what is offered is
+judged by that later."""
+SUBSCRIBING = 30.0
+"""Seconds after which nobody waits for a client any more that goes on changing its subscriptions."""
 NOT_SUBSCRIBED = "not subscribed"
 
 
@@ -155,14 +158,18 @@ class Successors:
         return taken
 
     def _may_subscribe(self, session: Session) -> bool:
-        """Whether the client of a new session has not had the time to say what it wants."""
-        if not session.subscriptions:
-            return True
-        if session.channel is None:
-            return False
-        since = self._clock.wall() - session.channel.since
-        # One that has gone from node to node since was subscribed on its first.
-        return bool(max(since, self._age(session)) < SUBSCRIBE_TIMEOUT)
+        """Whether the client of a new session has not had the time to say what it wants, or is saying it."""
+        channel = session.channel
+        if channel is None or not session.subscriptions:
+            return not session.subscriptions
+        latest = session.revised / 1e6
+        if session.born >= channel.stamp:
+            # Its first connection, which may have waited for CONNACK for longer than this.
+            latest = max(latest, channel.since)
+        return bool(
+            self._age(session) < SUBSCRIBING
+            and (channel.held or self._clock.wall() - latest < SUBSCRIBE_TIMEOUT)
+        )
 
     def _age(self, session: Session) -> float:
         # Seconds. Epochs are microseconds of the day.
