@@ -19,6 +19,10 @@ LIVES = [
     ("cut", 93),
     ("kill", 121),
     ("cut and kill", 214),
+    ("one way", 10),
+    ("flap", 7),
+    ("full disc", 4),
+    ("join", 4),
 ]
 
 

@@ -137,6 +137,8 @@ class Taking:
         """What the client has had from that session, and from others that are over."""
         self._left: Giver | None = None
         """The move in which an older one went from here, if not everybody's mark of that has come."""
+        self._listened = False
+        """One that was left behind here, and never went to the giver, took what came until now."""
         self._theirs: list[str] | None = None
         """What the giver was subscribed to; None: to the same."""
         self._asked: list[str] = []
@@ -247,6 +249,7 @@ class Taking:
         if known is not None:
             # Left behind here, and older than what comes. What came here as well, the client has from here.
             given = transfer.is_given(known, state["moves"])
+            self._listened = not given
             older = transfer.left_of(known, given=given)
             move = self._home.sources.move_of(known)
             self._left = move if move is not None and move.token else None
@@ -333,9 +336,10 @@ class Taking:
         assert session is not None  # noqa: S101 - it was installed
         session.gate = None
         # What the giver did not get to say may be among what was put aside for it; and that of a node whose
-        # mark has not come here may be for nobody else, if it has come there.
-        marked = self._machine.marked if rest is not None else ()
-        doubtful = [item for origin, item in self._aside if origin not in marked or self._is_ours(item)]
+        # mark has not come here may be for nobody else, if it has come there. So may what was sent while one
+        # that was left behind here was all that there was.
+        told = self._machine.marked if rest is not None and not self._listened else ()
+        doubtful = [item for origin, item in self._aside if origin not in told or self._is_ours(item)]
         between = [*(rest or ()), *doubtful]
         session.refill(transfer.distinct([*self._older, *self._before, *between, *session.queue]))
         if self.known:

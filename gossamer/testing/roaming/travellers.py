@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from math import inf
 from random import Random
 from typing import Any, NamedTuple
 
@@ -128,6 +129,8 @@ class Subscriber(Traveller):
         super().__init__(*args)
         self.wanted = wanted
         self.got: list[Reception] = []
+        self.deaf: list[tuple[float, float]] = []
+        """When it had a session that was not subscribed to everything yet."""
         self.ready = asyncio.Event()
         self._half: set[int] = set()
         self._known: set[str] = set()
@@ -137,6 +140,7 @@ class Subscriber(Traveller):
         if not present:
             self._half.clear()
             self._known.clear()
+            self.deaf.append((self.began[-1], inf))
         client.adopt(self._half, self._take)
 
     def _take(self, packet: Publish) -> None:
@@ -148,6 +152,8 @@ class Subscriber(Traveller):
             if topic_filter not in self._known:
                 await client.subscribe(topic_filter, qos=qos)
                 self._known.add(topic_filter)
+        begun, _ = self.deaf[-1]
+        self.deaf[-1] = begun, min(self.deaf[-1][1], self.cluster.sim.loop.time())
         self.note("subscribed")
         self.ready.set()
 
@@ -161,6 +167,8 @@ class Publisher(Traveller):
         self.qos = qos
         self.pause = pause
         self.count = 0
+        self.sent: dict[bytes, float] = {}
+        """Payload, and when it was sent first."""
         self.acknowledged: dict[bytes, float] = {}
         """Payload, and when its last acknowledgement came."""
         self.ambiguous: set[bytes] = set()
@@ -186,6 +194,7 @@ class Publisher(Traveller):
             if self._open is None:
                 self.count += 1
                 self._payload = b"%s %d" % (self.topic.encode(), self.count)
+                self.sent[self._payload] = self.cluster.sim.loop.time()
                 self._open = Publish(
                     topic=self.topic.encode(),
                     payload=self._payload,

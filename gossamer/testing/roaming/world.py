@@ -2,9 +2,10 @@
 and what must hold.
 
 A publisher that was told that its message is safe must see it delivered to every subscriber that had SUBACK
-before the message was begun, and to one member of a share group: at least once for QoS 1, once in a session
-for QoS 2. Who is served on both sides of one cut may get on both what its session had before
-(``docs/design/guarantees.md``). Where nothing is broken, what is new comes in the order of its publisher.
+before the message was begun (again, where its session is a new one), and to one member of a share group: at
+least once for QoS 1, once in a session for QoS 2. Who is served on both sides of one cut may get on both what
+its session had before (``docs/design/guarantees.md``). Where nothing is broken, what is new comes in the
+order of its publisher.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ SIZE = 3
 SETTLE = 90.0
 MEAN_COMMIT = 0.01
 SLOW_COMMIT = 0.5
+REUNION = 3.0
+"""Seconds after a cut in which nodes may not see each other yet."""
 QUIET = 30.0
 """Seconds after the last fault in which everything must have arrived."""
 
@@ -199,8 +202,8 @@ class RoamingWorld(World):
     def heal(self) -> None:
         """Mend every cut."""
         self.note("heal")
-        now = self.sim.loop.time()
-        self._cuts = [(number, begun, min(end, now)) for number, begun, end in self._cuts]
+        over = self.sim.loop.time() + REUNION
+        self._cuts = [(number, begun, min(end, over)) for number, begun, end in self._cuts]
         self.cluster.heal()
 
     def any_node(self) -> int:
@@ -222,13 +225,13 @@ class RoamingWorld(World):
         shared = {one.payload for member in self.members for one in member.got}
         for publisher in self.publishers:
             if publisher.qos == 1:
-                yield from self._lost(publisher, "the group", shared)
+                yield from self._lost(publisher, "the group", shared, [])
 
     def _judge(
         self, publisher: Publisher, subscriber: Subscriber, got: dict[bytes, list[Reception]]
     ) -> Iterator[str]:
         who = f"{publisher.client_id} -> {subscriber.client_id}"
-        yield from self._lost(publisher, subscriber.client_id, got)
+        yield from self._lost(publisher, subscriber.client_id, got, subscriber.deaf)
         if publisher.qos == 2:
             doubled = []
             for payload, times in got.items():
@@ -239,11 +242,14 @@ class RoamingWorld(World):
             if doubled:
                 yield f"{who}: {len(doubled)} twice in one session, {', '.join(doubled[:4])}"
 
-    def _lost(self, publisher: Publisher, who: str, got: Collection[bytes]) -> Iterator[str]:
+    def _lost(
+        self, publisher: Publisher, who: str, got: Collection[bytes], deaf: list[tuple[float, float]]
+    ) -> Iterator[str]:
         lost = [
             f"{payload.decode()} acknowledged at {at:.3f}"
             for payload, at in publisher.acknowledged.items()
             if payload not in got
+            and not any(begun <= publisher.sent[payload] <= ready for begun, ready in deaf)
         ]
         if lost:
             yield f"{publisher.client_id} -> {who}: {len(lost)} lost, {', '.join(lost[:4])}"
