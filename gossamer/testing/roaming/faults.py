@@ -104,8 +104,7 @@ async def _cut_and_kill(world: RoamingWorld) -> None:
 async def _rolling(world: RoamingWorld) -> None:
     for number in range(1, SIZE + 1):
         await world.pause(2, 5)
-        world.note("stop", number)
-        await world.cluster.stop(number)
+        await world.stop(number)
         await world.pause(0.5, 3)
         await world.restart(number)
     await world.pause(2, 8)

@@ -56,10 +56,14 @@ class Traveller:
         self.home: int | None = None
         """The node that it goes to from now on."""
         self.began: list[float] = []
-        """When it got a session that was new."""
+        """When it got a session that was new, or one that it had before the last, whose node is apart."""
+        self.apart: Callable[[int, int], bool] = lambda _one, _other: False
+        """Whether a node is down, or cut off from the other."""
         self.log: list[str] = []
         self.client: MqttClient | None = None
         self._number = 0
+        self._left = 0
+        """The node that it was let in by before."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -98,6 +102,7 @@ class Traveller:
                 await asyncio.sleep(_RETRY_INTERVAL)
                 continue
             self.client = client
+            self._left = self._number
             self.note("at", self._number, "present" if client.session_present else "new")
             try:
                 await self.arrived(client)
@@ -118,8 +123,13 @@ class Traveller:
 
     def resume(self, client: MqttClient, *, present: bool) -> None:
         """CONNACK: what the client knows goes on with the session, or ends with it."""
-        if not present:
+        if not present or self.is_forked:
             self.began.append(self.cluster.sim.loop.time())
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether a session that is present cannot be the one it had last."""
+        return self._left not in (0, self._number) and self.apart(self._left, self._number)
 
 
 class Subscriber(Traveller):
@@ -183,7 +193,7 @@ class Publisher(Traveller):
 
     def resume(self, client: MqttClient, *, present: bool) -> None:
         super().resume(client, present=present)
-        if not present and self._open is not None:
+        if (not present or self.is_forked) and self._open is not None:
             self.ambiguous.add(self._payload)
 
     async def arrived(self, client: MqttClient) -> None:

@@ -80,6 +80,8 @@ class RoamingWorld(World):
                         pause=self.rng.uniform(0.03, 0.1),
                     )
                 )
+        for traveller in self.travellers:
+            traveller.apart = self._apart
         for subscriber in self.subscribers + self.members:
             subscriber.start()
         for subscriber in self.subscribers + self.members:
@@ -144,6 +146,12 @@ class RoamingWorld(World):
         self.frozen.discard(number)
         self.cluster.crash(number, "reset")
 
+    async def stop(self, number: int) -> None:
+        """End a node in order."""
+        self.note("stop", number)
+        self.broken = True
+        await self.cluster.stop(number)
+
     async def restart(self, number: int) -> None:
         """A new life of a node, with its old disc."""
         self.note("restart", number)
@@ -205,6 +213,12 @@ class RoamingWorld(World):
         over = self.sim.loop.time() + REUNION
         self._cuts = [(number, begun, min(end, over)) for number, begun, end in self._cuts]
         self.cluster.heal()
+
+    def _apart(self, one: int, other: int) -> bool:
+        now = self.sim.loop.time()
+        return one not in self.cluster.nodes or any(
+            begun <= now <= end and (one == number) != (other == number) for number, begun, end in self._cuts
+        )
 
     def any_node(self) -> int:
         """One of those that run."""
