@@ -426,6 +426,38 @@ async def test_what_one_side_keeps_follows_a_session_that_moved_on_the_other(sim
     assert not [name for name in cluster.nodes[2].broker.sessions if name == "moves"]
 
 
+@three(seeds=4)
+@pytest.mark.parametrize("anew", [False, True])
+async def test_what_a_node_keeps_that_died_before_it_saw_the_cut_follows_a_session(sim, cluster, anew):
+    """It knows from its disc what the others want, and not whose sessions they had."""
+    home = await session(cluster, 2, "moves", "t/#", qos=2)
+    await session(cluster, 2, "stays", "#", qos=2)
+    steady = await session(cluster, 3, "steady", "u", qos=1)
+    await asyncio.sleep(2)
+    await home.disconnect()
+    cluster.partition([1], [2, 3])
+    await asyncio.sleep(sim.rng("dies").uniform(0.1, 1))
+    cluster.crash(1)
+    starts = asyncio.create_task(cluster.restart(1))
+    await asyncio.sleep(sim.rng("moves").uniform(0, 3))
+    moved = await resumed(cluster, 3, "moves")
+    await moved.disconnect()
+    await starts
+    sent = [
+        *await numbered(await cluster.client(1, "first"), "t/1", 5, qos=1),
+        *await numbered(await cluster.client(1, "second"), "t/2", 5, qos=2),
+    ]
+    others = await numbered(await cluster.client(1, "third"), "u", 5, qos=1)
+    begun = await session(cluster, 1, "moves", "t/#", qos=2) if anew else None
+    await asyncio.sleep(15)
+    cluster.heal()
+    await asyncio.sleep(30)
+    back = begun or await resumed(cluster, 3, "moves")
+    await asyncio.sleep(5)
+    assert sorted(back.payloads()) == sorted(sent)
+    assert steady.payloads() == others
+
+
 @three(seeds=2)
 async def test_what_follows_a_session_to_a_node_whose_disc_is_full_is_queued_once(sim, cluster):
     home = await session(cluster, 2, "moves", "t/#", qos=1)

@@ -93,6 +93,7 @@ class Away:
         self.absences = Absences(self.keeping, router, distribution, members)
         self.transfer = HintTransfer(self.keeping, distribution, has_left=self._has_left)
         self._keeps = config.away_messages > 0
+        self.arrivals.over = self.keeping.departures.rejoined
         if self._keeps:
             router.keep_with(self.keeping)
 
@@ -158,6 +159,8 @@ class Away:
 
     def node_down(self, peer: str) -> None:
         """A node is gone."""
+        if not self._has_left(peer):
+            self.keeping.departures.parted(peer, self._clients(self._node))
         self.arrivals.node_down(peer)
         self.absences.node_down(peer)
 

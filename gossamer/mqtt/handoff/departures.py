@@ -3,6 +3,11 @@
 Clients come to this side while their node is away, and go back. From then on, or from the start where the
 session was on this side all the time, what is kept is not for their sessions at that node. Of a session that
 left the node at an unknown moment, everything is given back: rather twice than never.
+
+One that dies before it sees that another is away does not know any more whose sessions that had. The other
+saw it go, and knows which clients have left it since.
+
+Known limit: where that one is restarted as well before the two meet again, nobody knows.
 """
 
 from __future__ import annotations
@@ -45,6 +50,8 @@ class Departures:
     ) -> None:
         self.had: dict[str, frozenset[str]] = {}
         """By node that is away, or has not been given everything yet, the clients that it had."""
+        self._here: dict[str, set[str]] = {}
+        """By node that is away from here, or has not given everything yet, the clients that were here."""
         self._unseen: set[str] = set()
         """Those that went when this node did not see them: others may know better."""
         self._spools = spools
@@ -103,6 +110,23 @@ class Departures:
         if not self.had:
             self._claimed.clear()
 
+    def parted(self, peer: str, clients: Iterable[str]) -> None:
+        """A node is away, which may keep for this one; ``clients`` have their sessions here."""
+        here = self._here.setdefault(peer, set())
+        if len(here) > MOVED_LIMIT:
+            # It may never have kept anything, and will not say that it has given all of it.
+            here.clear()
+        here.update(clients)
+
+    def rejoined(self, peer: str) -> None:
+        """A node has given everything, or will not come back."""
+        self._here.pop(peer, None)
+
+    def left(self, peer: str, node: str) -> list[str]:
+        """Clients whose sessions were here, at ``node``, when another one went, and are here no more."""
+        here = self._here.get(peer, ())
+        return list(islice((client_id for client_id in here if self._owner(client_id) != node), MOVED_LIMIT))
+
     def guess(self, peer: str) -> None:
         """Clients may have left a node before anybody noticed that it is away."""
         for client_id in self.had.get(peer, ()):
@@ -136,9 +160,12 @@ class Departures:
                 if had and len(delivered) < MOVED_LIMIT:
                     delivered[client_id] = had
 
-    def departed(self, peer: str) -> list[str]:
-        """Clients whose sessions a node had when it went, and has no more."""
-        return [client_id for client_id in self.had.get(peer, ()) if self._owner(client_id) != peer]
+    def departed(self, peer: str) -> list[str] | None:
+        """Clients whose sessions a node had when it went, and has no more; None: only that node knows."""
+        had = self.had.get(peer, frozenset())
+        if isinstance(had, _Anybody):
+            return None
+        return [client_id for client_id in had if self._owner(client_id) != peer]
 
     async def not_for(self, peer: str) -> tuple[Moved, dict[str, list[Block]]]:
         """Which numbers are not for a client, and what clients are known to have had of the others."""

@@ -60,6 +60,7 @@ class Following:
         self._table = table
         self._keeping = keeping
         self._distribution = distribution
+        self._node = distribution.runtime.node
         self._claims = claims
         self._now = now
         self._loaded = loaded
@@ -82,12 +83,12 @@ class Following:
 
     async def _hand_on(self, peer: str, moved: Moved, taken: int, frames: Mapping[int, int]) -> bool:
         departed = self._keeping.departures.departed(peer)
-        if not departed or not self._keeping.kept(peer, taken, frames):
+        if departed == [] or not self._keeping.kept(peer, taken, frames):
             return True
         if not all(map(self._loaded, self._distribution.nodes())):
             # Whoever has them now may not be known, nor where to send what comes from now on.
             return False
-        gone = await remote.call(peer, GONE, departed, timeout=CALL_TIMEOUT)
+        gone = await remote.call(peer, GONE, departed, self._node, timeout=CALL_TIMEOUT)
         if not (isinstance(gone, remote.Returned) and isinstance(gone.value, list)):
             return False
         clients: dict[str, dict[str, Sequence[int]]] = defaultdict(dict)
@@ -115,7 +116,7 @@ class Following:
     async def _hand_to(
         self, owner: str, clients: dict[str, Sequence[int]], entries: list[tuple[int, int, bytes]]
     ) -> bool:
-        if owner == self._distribution.runtime.node:
+        if owner == self._node:
             return await self._accept(clients, entries)
         answer = await remote.call(owner, FOLLOW, clients, entries, timeout=CALL_TIMEOUT)
         if isinstance(answer, remote.Returned):
@@ -123,9 +124,12 @@ class Following:
         # One that has gone meanwhile has the session on its disc, and nobody else to ask.
         return owner not in self._distribution.nodes()
 
-    def _gone(self, clients: list[str]) -> list[str]:
-        """Those of them of which nothing is here, nor is waited for any more."""
+    def _gone(self, clients: list[str] | None, asker: str) -> list[str]:
+        """Those of them of which nothing is here, nor is waited for any more; None: of those that have left
+        since ``asker`` was seen."""
         sessions = self._table.sessions
+        if clients is None:
+            clients = self._keeping.departures.left(asker, self._node)
         return [client_id for client_id in clients if client_id not in sessions or self._dismiss(client_id)]
 
     async def _accept(self, clients: dict[str, Sequence[int]], entries: list[tuple[int, int, bytes]]) -> bool:

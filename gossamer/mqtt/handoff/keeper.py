@@ -125,6 +125,7 @@ class Keeping:
 
     def gone(self, peer: str) -> None:
         """A node will not come back."""
+        self.departures.rejoined(peer)
         self._up.discard(peer)
         self._fresh.discard(peer)
         spool = self.spools.pop(peer, None)

@@ -79,6 +79,8 @@ class Arrivals:
         self.born = life
         self.late: Callable[[Message, int, Moved], None] = lambda _message, _number, _moved: None
         """Told of each kept message, with its number and who moved, for sessions not served any more."""
+        self.over: Callable[[str], None] = lambda _peer: None
+        """Told of each node that has given all that it had kept."""
         self.counts: Counter[str] = Counter()
         core.router.on_kept(self.take)
         core.ingest.on_noted = self.note
@@ -138,6 +140,7 @@ class Arrivals:
         for number, live, records in kept_in(data):
             if not number:
                 keeper.waiting = False
+                self.over(peer)
             elif number <= keeper.taken:
                 self.counts["known"] += 1
             else:
