@@ -54,6 +54,8 @@ class Will:
     payload: bytes
     qos: int = 2
     delay: int = 0
+    expiry: int = 0
+    """Seconds from its publication on; 0: none."""
 
 
 class Reader:
@@ -125,7 +127,11 @@ def connect(
     body = _text(client_id)
     if will is not None:
         flags |= 0x04 | will.qos << 3
-        body += _numbers(version, {WILL_DELAY: will.delay}) + _text(will.topic) + _text(will.payload)
+        body += (
+            _numbers(version, {WILL_DELAY: will.delay, EXPIRY: will.expiry})
+            + _text(will.topic)
+            + _text(will.payload)
+        )
     head = _text("MQTT") + bytes([version, flags]) + struct.pack(">H", keep_alive)
     return _frame(Kind.CONNECT, 0, head + _numbers(version, {SESSION_EXPIRY: expiry}) + body)
 

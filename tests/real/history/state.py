@@ -119,7 +119,8 @@ async def wills(world: World, name: str, tasks: asyncio.TaskGroup) -> None:
         rng, who = world.rng, f"{name}/c{number}"
         fate = rng.choice(["falls", "falls", "goodbye", "stays", "returns", "expires"])
         delay = {"returns": 5, "expires": 600}.get(fate, rng.choice([0, 0, 2, 5]))
-        will = Will(who, f"{who}:1".encode(), delay=delay)
+        # Counted from when it is published, and long enough for a watcher whose node is down.
+        will = Will(who, f"{who}:1".encode(), delay=delay, expiry=rng.choice([0, 120]))
         # A will does not wait longer than its session lasts (MQTT-3.1.2-8).
         client = world.client(who, will=will, expiry=3 if fate == "expires" else EXPIRY)
         if not await client.connect(rng.choice(world.places()), timeout=5.0):
