@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1] / "gossamer"
-GROUND = ("errors", "lazy", "clock", "histogram", "pages", "network", "faults", "config", "log_destination")
+GROUND = ("errors", "lazy", "clock", "histogram", "pages", "network", "faults", "config", "options")
+GROUND += ("log_destination",)
 FLOORS = (
     "supervisor",
     "gossip",
@@ -49,7 +50,7 @@ ROOMS_OF_MQTT = (
     "cluster",
 )
 # Stands beside the house: jobs in processes of their own, which know the broker by what it writes.
-SPARK_MAY_IMPORT = ("gossamer.audit.schema", "gossamer.errors", "gossamer.pages")
+SPARK_MAY_IMPORT = ("gossamer.audit.schema", "gossamer.errors", "gossamer.pages", "gossamer.options")
 
 
 def modules():

@@ -285,7 +285,7 @@ class Channel(Pipe):
         if self.phase == UP:
             self.shared.disconnected[reason.name.lower()] += 1
             self._flush_own()
-            if self.version == V5 and not self.unwelcome and not self.session.owes_connack:
+            if self.version == V5 and self.early is None:
                 goodbye = Disconnect(reason=reason, properties=properties)
                 self.transport.write(explained(goodbye, detail, self.asked))
         if not will:

@@ -159,7 +159,7 @@ class Away:
 
     def node_down(self, peer: str) -> None:
         """A node is gone."""
-        if not self._has_left(peer):
+        if self._keeps and not self._has_left(peer):
             self.keeping.departures.parted(peer, self._clients(self._node))
         self.arrivals.node_down(peer)
         self.absences.node_down(peer)

@@ -128,8 +128,7 @@ class Keeping:
         self.departures.rejoined(peer)
         self._up.discard(peer)
         self._fresh.discard(peer)
-        spool = self.spools.pop(peer, None)
-        if spool is None:
+        if (spool := self.spools.pop(peer, None)) is None:
             return
         if spool.messages:
             log.warning("kept_messages_dropped", peer=peer, reason="removed", messages=spool.messages)

@@ -57,6 +57,8 @@ class Giver:
         self.token = ""
         self.taker = ""
         self.marked: set[str] = set()
+        self.complete = False
+        """It is the taker's, all of it."""
         self._thaw_at = 0.0
         self._release_by: float | None = None
         self._asked: frozenset[str] = frozenset()
@@ -85,9 +87,10 @@ class Giver:
             case moves.Superseded(owner):
                 if self.state == Giver.GONE:
                     return []
-                complete = self.state == Giver.GIVEN and owner == self.taker
+                self.complete = self.state == Giver.GIVEN and owner == self.taker
                 self.state = Giver.GONE
-                return [moves.Done(complete)]
+                self._release_by = None
+                return [moves.Done(self.complete)]
             case moves.NodeDown(node):
                 if self.state in (Giver.FROZEN, Giver.GIVEN) and node == self.taker:
                     return self._thaw(doubtful=True)

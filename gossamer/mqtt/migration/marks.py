@@ -111,8 +111,10 @@ class Marks:
 
     async def _send(self, move: _Move, nodes: frozenset[str]) -> None:
         move.asking = True
-        answers = await remote.multicall(
-            nodes, "mqtt.mark", move.token, move.giver, self._node, timeout=MARKS_WITHIN
-        )
-        move.marked |= {node for node, answer in answers.items() if isinstance(answer, remote.Returned)}
-        move.asking = False
+        try:
+            answers = await remote.multicall(
+                nodes, "mqtt.mark", move.token, move.giver, self._node, timeout=MARKS_WITHIN
+            )
+            move.marked |= {node for node, answer in answers.items() if isinstance(answer, remote.Returned)}
+        finally:
+            move.asking = False

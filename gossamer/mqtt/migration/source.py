@@ -113,6 +113,7 @@ class Sources:
                 case moves.Thaw(doubtful):
                     self._do_thaw(giving, doubtful=doubtful)
                 case moves.Done(complete):
+                    giving.answer_release(None)
                     moved = complete and self.all_marked(giving.session)
                     self.on_done(giving.session, moved)
                 case _:  # pragma: no cover - the others are the taker's

@@ -162,13 +162,13 @@ class Successors:
         channel = session.channel
         if channel is None or not session.subscriptions:
             return not session.subscriptions
-        latest = session.revised / 1e6
+        wall, latest = self._clock.wall(), session.revised / 1e6
         if session.born >= channel.stamp:
             # Its first connection, which may have waited for CONNACK for longer than this.
             latest = max(latest, channel.since)
         return bool(
-            self._age(session) < SUBSCRIBING
-            and (channel.held or self._clock.wall() - latest < SUBSCRIBE_TIMEOUT)
+            max(self._age(session), wall - channel.since) < SUBSCRIBING
+            and (channel.held or wall - latest < SUBSCRIBE_TIMEOUT)
         )
 
     def _age(self, session: Session) -> float:

@@ -249,9 +249,10 @@ class Taking:
         if known is not None:
             # Left behind here, and older than what comes. What came here as well, the client has from here.
             given = transfer.is_given(known, state["moves"])
-            self._listened = not given
             older = transfer.left_of(known, given=given)
             move = self._home.sources.move_of(known)
+            # One that went whole waits only for what was sent before it did.
+            self._listened = not given and (move is None or not move.complete)
             self._left = move if move is not None and move.token else None
             same = known.born == state["born"]
             if not given and same:

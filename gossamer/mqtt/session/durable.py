@@ -182,10 +182,6 @@ class DurableSession(Session):
 
     # What waits for the disc.
 
-    @property
-    def owes_connack(self) -> bool:
-        return bool(self._held) and self._held[0][1][0] == 0x20
-
     def send(self, head: bytes, tail: bytes, ident: int = NO_IDENT) -> None:
         self.push(self.assign(head, tail, ident))
 

@@ -116,11 +116,6 @@ class Session(SessionState):
 
     # What goes to the client.
 
-    @property
-    def owes_connack(self) -> bool:
-        """Whether the client waits for CONNACK still."""
-        return False
-
     def push(self, packet: bytes) -> None:
         """Have ``packet`` written at the end of this turn."""
         out = self.out

@@ -150,7 +150,8 @@ class Subscriber(Traveller):
         if not present:
             self._half.clear()
             self._known.clear()
-            self.deaf.append((self.began[-1], inf))
+            if not self.deaf or self.deaf[-1][1] < inf:
+                self.deaf.append((self.began[-1], inf))
         client.adopt(self._half, self._take)
 
     def _take(self, packet: Publish) -> None:

@@ -232,6 +232,17 @@ def test_a_node_that_came_after_the_marks_were_asked_for_is_not_waited_for():
     assert giver.admits("d")
 
 
+def test_one_that_a_third_node_has_claimed_is_given_to_nobody():
+    giver = Giver()
+    giver.handle(Asked("t", "b"), 0.0, {"b", "c"})
+    assert giver.handle(ReleaseAsked("t", frozenset("abc")), 1.0, {"b", "c"}) == []
+    assert giver.handle(Superseded("c"), 2.0, {"b", "c"}) == [Done(complete=False)]
+    assert giver.handle(Marked("c", "t"), 2.5, {"b", "c"}) == []
+    assert giver.handle(Tick(), 1.0 + MARKS_WITHIN, {"b", "c"}) == []
+    assert giver.handle(Tick(), FROZEN, {"b", "c"}) == []
+    assert giver.state == Giver.GONE
+
+
 def test_of_two_takers_the_second_waits_until_the_first_is_done_or_dead():
     giver = Giver()
     giver.handle(Asked("t", "b"), 0.0, {"b", "c"})
