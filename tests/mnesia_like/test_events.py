@@ -129,6 +129,8 @@ async def test_the_store_tells_who_comes_and_goes_and_who_cannot_keep_up(tmp_pat
         handle = a.store._disc
         assert handle is not None
         assert handle.file is not None
+        # The row of the table itself may be on its way.
+        await until(lambda: not a.store.queue.waiting)
         a.store.queue.bound = 1
         handle.file._conn.execute("PRAGMA query_only = 1")
         slow.write(1, 1)
