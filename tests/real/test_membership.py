@@ -75,7 +75,7 @@ def test_join_leave_and_force_leave_by_hand_each_with_its_exact_errors(nodes):
     )
     one.refuses(
         "join",
-        "endpoints: got 'nowhere', expected a gossip endpoint such as 10.0.0.2:7946",
+        "got 'nowhere', expected a gossip endpoint such as 10.0.0.2:7946",
         "nowhere",
         code=ExitCode.USAGE,
         status=422,
