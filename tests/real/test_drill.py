@@ -1,11 +1,16 @@
 """However a drill ends, nothing of it is left: no process, no directory, no port."""
 
+import asyncio
 import signal
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 
 from gossamer.cli import ExitCode
+from gossamer.drill.stage.backend import GateBackEnd
+from gossamer.supervisor import Runtime
 from real.harness import Program, alive, eventually
 
 
@@ -54,3 +59,23 @@ def test_a_cluster_that_does_not_start_leaves_nothing_and_says_who_lacks_what(tm
     assert "not ready after 1 s" in drill.err
     assert "Traceback" not in drill.err
     assert list((tmp_path / "made").iterdir()) == []
+
+
+async def test_a_back_end_that_is_interrupted_as_a_node_starts_closes_and_leaves_no_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = asyncio.Event()
+
+    async def never(*_: object, **__: Any) -> object:
+        asked.set()
+        return await asyncio.Event().wait()
+
+    monkeypatch.setattr(Runtime, "call", never)
+    before = {child.pid for child in psutil.Process().children(recursive=True)}
+    backend = GateBackEnd(ended=lambda name, how: None)
+    start = asyncio.create_task(backend.start(nodes=1, directory=tmp_path, settings={}, patience=30))
+    await asyncio.wait_for(asked.wait(), 30)
+    start.cancel()
+    await asyncio.wait({start})
+    await asyncio.wait_for(backend.close(), 30)
+    assert {child.pid for child in psutil.Process().children(recursive=True)} <= before

@@ -199,6 +199,7 @@ class BackEnd(ABC):
     async def restart(self, name: str) -> None:
         """Start a node that does not run, on its own directory and ports; back once its process runs."""
         node = self.node(name)
+        self.pids.pop(name, None)
         pid = await self._runtime.start(
             NodeProcess,
             node,
@@ -230,10 +231,14 @@ class BackEnd(ABC):
         """End everything; see rule 4."""
         await self._client.aclose()
         gone = {self._runtime.join(pid) for pid in self._running.values()}
-        names = list(self._running)
+        running = dict(self._running)
         self._running.clear()
-        for name in names:
-            self._signal(name, signal.SIGKILL)
+        for name, pid in running.items():
+            if name in self.pids:
+                self._signal(name, signal.SIGKILL)
+            else:
+                # Interrupted before it was known which process it is.
+                self._runtime.exit(pid, "shutdown")
         if gone:
             await asyncio.wait(gone)
         await self._runtime.stop()
