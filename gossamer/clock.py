@@ -16,8 +16,6 @@ from typing import Protocol
 
 from gossamer.errors import PeerError
 
-__all__ = ["Clock", "ClockSkewError", "HybridLogicalClock", "SystemClock"]
-
 _COUNTER_BITS = 16
 
 

@@ -22,20 +22,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-__all__ = [
-    "ConfigError",
-    "ConfigProblem",
-    "GossamerError",
-    "NotFoundError",
-    "PeerError",
-    "TransportError",
-    "UnavailableError",
-    "UsageError",
-    "WrongValueError",
-    "how_to_install",
-    "mismatch",
-]
-
 
 def how_to_install(extra: str) -> str:
     """Return the command that adds an extra; no index has gossamer, so it names the wheel or the sources."""

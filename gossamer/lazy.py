@@ -12,8 +12,6 @@ import importlib.abc
 import sys
 from collections.abc import Callable
 
-__all__ = ["lazy"]
-
 
 def lazy(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """``__getattr__`` and ``__dir__`` of ``package``, for what it imports under ``TYPE_CHECKING``."""

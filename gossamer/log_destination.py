@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-__all__ = ["LogDestination", "identity_of", "log_destination"]
-
 Kind = Literal["file", "journal", "terminal", "pipe", "null", "other"]
 _DELETED = " (deleted)"
 

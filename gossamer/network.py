@@ -18,8 +18,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-__all__ = ["Address", "Listener", "Network", "SystemNetwork"]
-
 Address = tuple[str, int]
 """A host (an IP literal, once resolved) and a port."""
 

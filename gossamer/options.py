@@ -7,8 +7,6 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-__all__ = ["OptionGroup"]
-
 
 class OptionGroup(TyperGroup):
     """Commands that say of a wrong value what came and what was expected, as the configuration does."""

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import jinja2
 
-__all__ = ["Panel", "Points", "environment", "round_step", "ticks"]
-
 Points = list[tuple[float, float]]
 
 

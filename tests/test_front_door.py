@@ -70,3 +70,13 @@ def test_a_package_is_used_through_its_front_door(package):
                 elif node.module.startswith(f"gossamer.{package}.") and node.module not in BY_MODULE:
                     found.append(f"{path}:{node.lineno} goes behind the door to {node.module}")
     assert not found, "\n".join(found)
+
+
+def test_only_doors_have_a_list_of_their_names():
+    """Inside a package an underscore says what is a module's own; a second list says it again."""
+    found = []
+    for path in sorted(ROOT.rglob("*.py")):
+        module = ".".join(path.with_suffix("").relative_to(ROOT.parent).parts)
+        if path.name != "__init__.py" and module not in BY_MODULE and "\n__all__ =" in path.read_text():
+            found.append(f"{path}: __all__ belongs into the package's front door")
+    assert not found, "\n".join(found)

@@ -15,6 +15,7 @@ from typing import Any
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
+from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 
 from gossamer import __version__
@@ -26,7 +27,7 @@ from gossamer.api.http.guard import GuardMiddleware
 from gossamer.api.http.limits import Limits, LimitsMiddleware
 from gossamer.api.http.tokens import RoleTooLowError, Tokens
 from gossamer.api.jobs.runs import RunBusyError
-from gossamer.api.metrics import CONTENT_TYPE_LATEST, Exposition
+from gossamer.api.metrics import Exposition
 from gossamer.api.model.base import Health, Problem
 from gossamer.api.model.cluster import ClusterInfo, Readiness
 from gossamer.api.model.forms import FORMS
@@ -50,8 +51,6 @@ from gossamer.errors import (
     UsageError,
     WrongValueError,
 )
-
-__all__ = ["make_app"]
 
 
 def make_app(

@@ -16,14 +16,12 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from gossamer.api.view import NodeView
-
-__all__ = ["CONTENT_TYPE_LATEST", "Exposition", "ProcessNumbers"]
 
 PIECE = 12
 """Families that are written in one turn."""

@@ -24,8 +24,6 @@ from gossamer.config import ApiConfig
 from gossamer.network import Listener, Network
 from gossamer.supervisor import GenServer, Reply, StopInit, trap_exit
 
-__all__ = ["ApiServer"]
-
 log = structlog.get_logger(__name__)
 
 GRACE = 1.0

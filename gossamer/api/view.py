@@ -51,8 +51,6 @@ from gossamer.config import Endpoint
 from gossamer.faults import FaultTable
 from gossamer.supervisor import TraceLine
 
-__all__ = ["EventLogView", "HealingView", "Metric", "NodeView", "RecordingView", "TopicRow"]
-
 
 class TopicRow(NamedTuple):
     """One filter and all the nodes that have subscribers to it."""

@@ -17,8 +17,6 @@ from gossamer.audit.lives import Lives, split_filter
 from gossamer.audit.tape import KINDS, Tape
 from gossamer.mqtt import NO_IDENT, Tracked, ident_in, is_recorded, number_of, origin_of
 
-__all__ = ["Deliveries", "Facts", "HubLike", "Parents", "name_of", "runs_of"]
-
 _DELIVERED = KINDS[schema.DELIVERED]
 _ACKNOWLEDGED = KINDS[schema.ACKNOWLEDGED]
 _DROPPED = KINDS[schema.DROPPED]

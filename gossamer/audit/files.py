@@ -23,8 +23,6 @@ from urllib.parse import quote
 
 from gossamer.audit import schema
 
-__all__ = ["EventFile", "arrow_schema", "partition_of", "table_of"]
-
 _ARROW = {
     "bigint": "int64",
     "int": "int32",

@@ -27,8 +27,6 @@ import msgspec
 import gossamer.audit.schema as schema
 from gossamer.audit.files import EventFile, table_of
 
-__all__ = ["Batch", "Journal", "frame", "frames_of", "tables_of", "to_parquet"]
-
 _HEAD = struct.Struct("<II")
 MAX_BATCH = 64 * 2**20
 """Bytes of one batch: more is not a batch but damage."""

@@ -16,8 +16,6 @@ from typing import Any
 import gossamer.audit.schema as schema
 from gossamer.audit.tape import KINDS, Tape
 
-__all__ = ["Lives", "split_filter"]
-
 _CONNECTED = KINDS[schema.CONNECTED]
 _DISCONNECTED = KINDS[schema.DISCONNECTED]
 _ENDED = KINDS[schema.ENDED]

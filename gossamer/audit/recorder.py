@@ -37,8 +37,6 @@ from gossamer.supervisor import (
     trap_exit,
 )
 
-__all__ = ["Recorder"]
-
 log = structlog.get_logger(__name__)
 
 EVERY = 0.1

@@ -22,8 +22,6 @@ from __future__ import annotations
 
 from math import ceil
 
-__all__ = ["NEVER", "RUN", "Sampler"]
-
 RUN = 32
 """Arrivals that are kept or not together."""
 NEVER = 1 << 62

@@ -39,8 +39,6 @@ from gossamer.distribution import Distribution
 from gossamer.errors import UnavailableError, how_to_install
 from gossamer.supervisor import ChildSpec, Pid, Reason, Runtime, StartFailed, Supervisor, describe
 
-__all__ = ["AUDIT", "Auditor", "key_of"]
-
 log = structlog.get_logger(__name__)
 
 AUDIT = "audit"

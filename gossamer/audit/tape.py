@@ -19,8 +19,6 @@ from typing import Any
 import gossamer.audit.schema as schema
 from gossamer.clock import ClockSkewError, HybridLogicalClock
 
-__all__ = ["KINDS", "Row", "Tape"]
-
 KINDS = {event.name: number for number, event in enumerate(schema.EVENTS)}
 """The number by which a row names its kind."""
 

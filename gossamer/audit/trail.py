@@ -34,8 +34,6 @@ from gossamer.mqtt import (
     topic_in,
 )
 
-__all__ = ["Trail"]
-
 _PUBLISHED = KINDS[schema.PUBLISHED]
 _ROUTED = KINDS[schema.ROUTED]
 _FORWARDED = KINDS[schema.FORWARDED]

@@ -26,8 +26,6 @@ from gossamer.distribution import rpc as remote
 from gossamer.gossip import MemberSuspect
 from gossamer.supervisor import Down, GenServer, cast, monitor, self_pid, send_after
 
-__all__ = ["CLOCK", "WATCH", "ClockOffsets", "Watch", "ahead"]
-
 WATCH = "audit_watch"
 """Subscribed to gossip under this name."""
 STEP = 200

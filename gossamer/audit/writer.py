@@ -30,8 +30,6 @@ from urllib.parse import quote
 
 from gossamer.audit.journal import Journal, frames_of, to_parquet
 
-__all__ = ["Limits", "Writer", "main"]
-
 READY = "audit writer ready"
 _PR_SET_PDEATHSIG = 1
 _OWN = re.compile(r"\d+-\d{16}\.parquet")

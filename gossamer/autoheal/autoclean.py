@@ -20,8 +20,6 @@ from msgspec import Struct
 
 from gossamer.autoheal.values import Cluster, leader_of
 
-__all__ = ["Autoclean", "Downtime"]
-
 RETRY = 30.0
 SAVE_EVERY = 30.0
 KEPT = 86_400.0

@@ -17,8 +17,6 @@ from msgspec.structs import replace
 
 from gossamer.autoheal.values import Cluster, Episode, Healed, HealPlan, Progress, Reload, SortedOut, Tell
 
-__all__ = ["Coordinator", "SortOut", "Work", "settled_marks"]
-
 REPEAT = 2.0
 AWAY = 30.0
 """Seconds after which a node that does not answer is left out."""

@@ -30,8 +30,6 @@ from gossamer.clock import Clock, HybridLogicalClock
 from gossamer.errors import UsageError
 from gossamer.mnesia_like import Discarded, SharedTable, Store
 
-__all__ = ["Discards", "Merge", "UnknownTableError", "register_merge"]
-
 log = structlog.get_logger(__name__)
 
 SURVIVORS = "survivors"

@@ -33,8 +33,6 @@ from gossamer.autoheal.values import (
     leader_of,
 )
 
-__all__ = ["Leader", "Phase", "make_plan"]
-
 Phase = Literal["idle", "waiting", "gating", "collecting", "healing"]
 
 REPEAT = 2.0

@@ -20,8 +20,6 @@ from gossamer.autoheal.coordinator import Coordinator, SortOut, Work, settled_ma
 from gossamer.autoheal.leader import Leader
 from gossamer.autoheal.marks import Marks
 
-__all__ = ["Action", "Announce", "Healer", "ReloadStore", "State"]
-
 CONFIRM = 3.0
 """Seconds until a split that was seen is believed; Mnesia's own healing of transient ones comes first."""
 REPEAT = 2.0

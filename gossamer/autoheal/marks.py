@@ -19,8 +19,6 @@ from msgspec.structs import replace
 
 from gossamer.autoheal.values import Context, Mark, Mourning, Partition
 
-__all__ = ["Marks"]
-
 ONE_SIDED_KEPT = 60.0
 """Seconds for which a mark that the peer does not return still counts in this node's view."""
 

@@ -25,8 +25,6 @@ from msgspec import Struct
 
 from gossamer.errors import UsageError
 
-__all__ = ["Kept", "NotInQuarantineError", "Quarantine"]
-
 log = structlog.get_logger(__name__)
 
 MAX_ROWS = 100_000

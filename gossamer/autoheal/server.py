@@ -38,8 +38,6 @@ from gossamer.supervisor import (
     spawn,
 )
 
-__all__ = ["AUTOHEAL", "Autoheal"]
-
 log = structlog.get_logger(__name__)
 
 AUTOHEAL = "autoheal"

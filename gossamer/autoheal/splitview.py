@@ -26,8 +26,6 @@ from typing import Any
 
 from gossamer.autoheal.values import NodeView
 
-__all__ = ["STEPS", "SplitView", "build_split_view"]
-
 STEPS = 20_000
 """About a tenth of a second."""
 

@@ -16,8 +16,6 @@ from gossamer.autoheal.leader import Phase
 from gossamer.autoheal.quarantine import Quarantine
 from gossamer.autoheal.values import Episode, HealPlan, Partition
 
-__all__ = ["Alarm", "Cleaned", "HealStatus", "describe"]
-
 _EVENTS = 64
 
 AlarmName = Literal["partition", "healed"]

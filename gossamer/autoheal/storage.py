@@ -19,8 +19,6 @@ from gossamer.autoheal.autoclean import Downtime
 from gossamer.autoheal.machine import State
 from gossamer.mnesia_like import SharedTable
 
-__all__ = ["Saved", "Settings", "Storage"]
-
 log = structlog.get_logger(__name__)
 
 

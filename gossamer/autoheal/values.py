@@ -13,42 +13,6 @@ from msgspec import Struct
 
 from gossamer.supervisor import Pid
 
-__all__ = [
-    "MESSAGES",
-    "AskLost",
-    "AskView",
-    "Cluster",
-    "Confirmed",
-    "Context",
-    "DryRun",
-    "Episode",
-    "HealOrder",
-    "HealPlan",
-    "Healed",
-    "HealedPart",
-    "Mark",
-    "Message",
-    "Mourning",
-    "NodeView",
-    "Pair",
-    "Partition",
-    "Peer",
-    "Progress",
-    "Reload",
-    "Reloaded",
-    "Replay",
-    "Replayed",
-    "Report",
-    "Restart",
-    "SetAutoclean",
-    "SetAutoheal",
-    "SortedOut",
-    "Subscribe",
-    "Tell",
-    "ViewTold",
-    "leader_of",
-]
-
 Context = Literal["running_partitioned_network", "starting_partitioned_network"]
 """Mnesia's words: both nodes ran through the split; or one of them has started since."""
 

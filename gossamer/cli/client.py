@@ -37,18 +37,6 @@ from gossamer.errors import GossamerError, WrongValueError
 if TYPE_CHECKING:
     import httpx
 
-__all__ = [
-    "DEFAULT_API",
-    "TIMEOUT",
-    "ApiClient",
-    "Gathered",
-    "Params",
-    "Row",
-    "credentials",
-    "full_url",
-    "trusted",
-]
-
 DEFAULT_API = "http://127.0.0.1:8091"
 TIMEOUT = 10.0
 _PAGE = 5000

@@ -15,25 +15,6 @@ from gossamer.cli.completion import Complete
 from gossamer.cli.render.show import Rendered, show
 from gossamer.cli.root import example
 
-__all__ = [
-    "CLIENT_ID",
-    "FILTER",
-    "NODE_NAME",
-    "AllNodes",
-    "Api",
-    "ConfigFile",
-    "Json",
-    "Limit",
-    "OnNode",
-    "Parameters",
-    "Watch",
-    "argument",
-    "asks",
-    "duration",
-    "option",
-    "with_parameters",
-]
-
 
 def argument(default: Any, name: str, says: str, complete: Complete | None = None, **how: Any) -> Any:
     """Declare what stands behind the name of a command, ``name`` in its help; ``...`` if it must be there."""

@@ -28,8 +28,6 @@ from gossamer.cli.client import DEFAULT_API, Row, credentials, full_url, trusted
 from gossamer.cli.errors import FileError, OptionError
 from gossamer.cli.root import example
 
-__all__ = ["SHELLS", "completion", "get", "known"]
-
 TIMEOUT = 0.5
 MAX_BYTES = 4 << 20
 MAX_VALUES = 500

@@ -19,22 +19,6 @@ from gossamer.errors import GossamerError, TransportError, UnavailableError, Usa
 if TYPE_CHECKING:
     import httpx
 
-__all__ = [
-    "Answer",
-    "BadAnswerError",
-    "BrokeOffError",
-    "FileError",
-    "NodeUnreachableError",
-    "NotNowError",
-    "OptionError",
-    "RefusedError",
-    "UnknownNameError",
-    "bad_answer",
-    "did_you_mean",
-    "error_of",
-    "reason_of",
-]
-
 
 class OptionError(WrongValueError):
     """A value on the command line that cannot be right."""

@@ -29,8 +29,6 @@ from gossamer.errors import (
     WrongValueError,
 )
 
-__all__ = ["ExitCode", "exit_code_of"]
-
 
 class ExitCode(IntEnum):
     """See the table above."""

@@ -23,8 +23,6 @@ from typer.core import TyperCommand, TyperGroup
 from gossamer.cli.exits import ExitCode
 from gossamer.options import OptionGroup
 
-__all__ = ["COMMANDS", "PANELS", "Commands", "example", "ignore_closed_output", "noun"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 PERIOD = "2"
 """Seconds of a ``--watch`` without a value."""

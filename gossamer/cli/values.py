@@ -21,20 +21,6 @@ if TYPE_CHECKING:
     from gossamer.api.model.base import Value
     from gossamer.cli.client import Row
 
-__all__ = [
-    "Check",
-    "absolute",
-    "bytes_of",
-    "checked",
-    "endpoint",
-    "form",
-    "one_of",
-    "order",
-    "size",
-    "topic",
-    "topic_filter",
-]
-
 Check = Callable[..., Any]
 """The callback of an argument or option; it returns what was typed."""
 

@@ -14,8 +14,6 @@ from gossamer.client.subscription import Delivered, OnGap, Subscription
 from gossamer.errors import UsageError
 from gossamer.supervisor import Destination, Reason
 
-__all__ = ["BlockingClient", "BlockingSubscription"]
-
 T = TypeVar("T")
 
 

@@ -52,8 +52,6 @@ from gossamer.supervisor import (
     receive,
 )
 
-__all__ = ["Client"]
-
 RETRY = 0.2
 QOS0_RUN = 128
 """QoS 0 publishes after which one waits for its answer, so that a fast publisher cannot outrun the link."""

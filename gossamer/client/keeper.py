@@ -22,8 +22,6 @@ from gossamer.gateway import GATEWAY, Attach, Deliveries, Gone, Ping, Refused, S
 from gossamer.network import Address
 from gossamer.supervisor import CallFailed, ChildSpec, Down, Pid, monitor, receive, self_pid, spawn_link
 
-__all__ = ["LINK_WAIT", "Keeper", "NotAttachedError", "RefusedError", "Target", "TargetError", "targets_of"]
-
 log = structlog.get_logger(__name__)
 
 PING_INTERVAL = 2.0

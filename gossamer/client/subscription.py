@@ -21,8 +21,6 @@ import structlog
 
 from gossamer.gateway import WINDOW
 
-__all__ = ["Delivered", "Gap", "OnGap", "Subscription"]
-
 log = structlog.get_logger(__name__)
 
 

@@ -15,8 +15,6 @@ from pydantic import SecretStr
 from gossamer.config.model import NodeConfig
 from gossamer.errors import ConfigError, ConfigProblem
 
-__all__ = ["COOKIE_FILE", "cookie_of", "write_cookie"]
-
 COOKIE_FILE = ".cookie"
 
 

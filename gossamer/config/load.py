@@ -26,8 +26,6 @@ from gossamer.config.model import Config
 from gossamer.config.problems import Location, conflicts, key_path, problems_of, shown_of
 from gossamer.errors import ConfigError, ConfigProblem
 
-__all__ = ["config_from", "json_schema", "load_config", "to_plain"]
-
 _PREFIX = "GOSSAMER_"
 _SEPARATOR = "__"
 

@@ -32,19 +32,6 @@ from gossamer.config.values import (
     Section,
 )
 
-__all__ = [
-    "ApiConfig",
-    "AuditConfig",
-    "ClusterConfig",
-    "Config",
-    "DistributionConfig",
-    "DrillConfig",
-    "GossipConfig",
-    "LogConfig",
-    "NodeConfig",
-    "TracingConfig",
-]
-
 
 class NodeConfig(Section):
     """Who this node is."""

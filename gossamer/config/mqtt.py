@@ -11,22 +11,6 @@ from pydantic_core import PydanticCustomError
 from gossamer.config.units import Duration, OptionalDuration, PositiveDuration, PositiveSize
 from gossamer.config.values import LOOPBACK, Blank, Host, Networks, Numeral, Port, Positive, Section
 
-__all__ = [
-    "HttpAuthConfig",
-    "JwtConfig",
-    "ListenerConfig",
-    "MqttAuthConfig",
-    "MqttCapabilitiesConfig",
-    "MqttConfig",
-    "MqttLimitsConfig",
-    "MqttRetainedConfig",
-    "MqttServerConfig",
-    "MqttSessionsConfig",
-    "SharedStrategy",
-    "TlsConfig",
-    "TlsHostConfig",
-]
-
 
 class TlsHostConfig(Section):
     """The certificate of one host name that a listener answers for."""

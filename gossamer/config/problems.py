@@ -25,8 +25,6 @@ from gossamer.config.model import Config
 from gossamer.config.values import Endpoint
 from gossamer.errors import ConfigProblem
 
-__all__ = ["conflicts", "expected_of", "key_path", "problems_of", "shown_of"]
-
 Location = tuple[int | str, ...]
 
 _SHOWN = 60

@@ -16,18 +16,6 @@ from pydantic_core import PydanticCustomError
 
 from gossamer.config.words import SECONDS, format_duration, format_size
 
-__all__ = [
-    "Duration",
-    "OptionalDuration",
-    "PositiveDuration",
-    "PositiveSize",
-    "Size",
-    "format_duration",
-    "format_size",
-    "parse_duration",
-    "parse_size",
-]
-
 _BYTES = {
     "": 1,
     "b": 1,

@@ -27,25 +27,6 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from gossamer.config.units import OptionalDuration, parse_optional_duration
 
-__all__ = [
-    "LOOPBACK",
-    "Autoheal",
-    "Blank",
-    "Endpoint",
-    "EndpointText",
-    "Endpoints",
-    "Form",
-    "Fraction",
-    "Host",
-    "Networks",
-    "NodeName",
-    "Numeral",
-    "Port",
-    "Positive",
-    "Section",
-    "parse_endpoint",
-]
-
 LOOPBACK = "127.0.0.1"
 
 AUTOHEAL_DELAY = 15.0

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["SECONDS", "format_duration", "format_size"]
-
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 """Units of durations."""
 

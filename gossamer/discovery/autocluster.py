@@ -32,8 +32,6 @@ from gossamer.supervisor import (
     spawn_link,
 )
 
-__all__ = ["Autocluster"]
-
 log = structlog.get_logger(__name__)
 
 _JOIN_TIMEOUT = 10.0

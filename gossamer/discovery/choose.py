@@ -36,8 +36,6 @@ from gossamer.discovery.strategy import Manual, Singleton, Strategy, missing_ext
 from gossamer.gossip import MembershipView
 from gossamer.supervisor import ChildSpec, Supervisor
 
-__all__ = ["discovery_spec", "strategy_of"]
-
 
 def discovery_spec(
     strategy: Strategy,

@@ -18,8 +18,6 @@ from gossamer.errors import TransportError, UnavailableError, UsageError
 from gossamer.gossip import ForceLeave, Join, JoinResult, Leave, MembershipView, Status
 from gossamer.network import Address
 
-__all__ = ["Aloof", "ClusterCommands"]
-
 _NO_MEMBER = "no member of that name; `gossamer cluster status` lists them"
 
 

@@ -22,8 +22,6 @@ from gossamer.discovery.hosts import is_literal
 from gossamer.discovery.strategy import Discovered, DiscoveryFailedError, Strategy, missing_extra
 from gossamer.network import Address
 
-__all__ = ["Answer", "Dns", "Lookup", "dnspython_lookup"]
-
 _MAX_TARGETS = 256
 """Hosts of one SRV answer that are looked at."""
 

@@ -34,8 +34,6 @@ from gossamer.gossip import Member
 from gossamer.network import Address
 from gossamer.supervisor import ChildSpec, GenServer, Pid, Reason, self_pid, send_after, trap_exit
 
-__all__ = ["Etcd", "addresses_of"]
-
 log = structlog.get_logger(__name__)
 
 LOCK_WAIT = 10.0

@@ -25,8 +25,6 @@ from gossamer.config import Endpoint
 from gossamer.config.discovery import EtcdConfig, EtcdTlsConfig
 from gossamer.discovery.strategy import DiscoveryFailedError
 
-__all__ = ["EtcdClient", "Item"]
-
 PAGE = 200
 MAX_ITEMS = 10_000
 _OPTIONS: tuple[tuple[str, int | str], ...] = (

@@ -24,8 +24,6 @@ from gossamer.config.discovery import EtcdConfig, etcd_name
 from gossamer.discovery.strategy import missing_extra
 from gossamer.supervisor import ChildSpec, OsProcess, Pid, StartFailed, StopInit
 
-__all__ = ["dialled", "embedded_spec", "etcd_arguments", "etcd_program"]
-
 log = structlog.get_logger(__name__)
 
 START_LIMIT = 30.0

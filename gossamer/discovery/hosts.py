@@ -16,8 +16,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from gossamer.discovery.strategy import Discovered, Strategy
 from gossamer.network import Address
 
-__all__ = ["Hosts", "Resolver", "Static", "is_literal", "resolve_host"]
-
 Resolver = Callable[[str], Awaitable[Sequence[str]]]
 """From a host name to IP literals; raises OSError where that fails."""
 

@@ -32,8 +32,6 @@ from gossamer.discovery.hosts import Hosts, Resolver, is_literal, resolve_host
 from gossamer.discovery.strategy import Discovered, DiscoveryFailedError, Strategy
 from gossamer.network import Address
 
-__all__ = ["K8s"]
-
 _PAGE = 100
 _MAX_PAGES = 20
 _MAX_ANSWER = 32 * 1024**2

@@ -19,8 +19,6 @@ from gossamer.discovery.strategy import Discovered
 from gossamer.gossip import JoinResult
 from gossamer.network import Address
 
-__all__ = ["Notice", "Plan", "advice"]
-
 _ADVICE = {
     "refused": "nothing listens there; is the node started, is the port cluster.port?",
     "timeout": "no answer; is a firewall in between?",

@@ -16,15 +16,6 @@ from gossamer.gossip import Member
 from gossamer.network import Address
 from gossamer.supervisor import ChildSpec
 
-__all__ = [
-    "Discovered",
-    "DiscoveryFailedError",
-    "Manual",
-    "Singleton",
-    "Strategy",
-    "missing_extra",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Discovered:

@@ -1,6 +1,6 @@
 """Node-to-node links: authenticated, reliable, ordered streams of frames, and what travels on them."""
 
-from gossamer.distribution.distribution import Distribution, Event, Evidence
+from gossamer.distribution.distribution import Distribution
 from gossamer.distribution.errors import (
     FrameTooLargeError,
     HandshakeError,
@@ -11,7 +11,8 @@ from gossamer.distribution.errors import (
 )
 from gossamer.distribution.events import Counts, Frame, NodeDown, NodeUp, StreamCounts
 from gossamer.distribution.identify import identify
-from gossamer.distribution.links.users import Receiver
+from gossamer.distribution.links.hub import Evidence
+from gossamer.distribution.links.users import Event, Receiver
 from gossamer.distribution.remote import pg, rpc
 from gossamer.distribution.remote.names import register_name, registered_names, unregister_name, whereis_name
 from gossamer.distribution.remote.remote import RemoteProcesses, RouterCounts

@@ -27,15 +27,12 @@ from functools import partial
 
 from gossamer.distribution.errors import FrameTooLargeError, PeerGoneError
 from gossamer.distribution.events import Counts
-from gossamer.distribution.links.hub import HIDDEN_GRACE, Evidence, Hub
+from gossamer.distribution.links.hub import Hub
 from gossamer.distribution.links.processes import children
-from gossamer.distribution.links.users import Event, Receiver
 from gossamer.distribution.wire import Purpose
 from gossamer.errors import UsageError
 from gossamer.network import Address
 from gossamer.supervisor import ChildSpec, Supervisor
-
-__all__ = ["HIDDEN_GRACE", "Distribution", "Event", "Evidence", "Receiver"]
 
 
 class Distribution(Hub):

@@ -21,16 +21,6 @@ from __future__ import annotations
 
 from gossamer.errors import PeerError, TransportError, UnavailableError, UsageError
 
-__all__ = [
-    "FrameTooLargeError",
-    "HandshakeError",
-    "LinkLostError",
-    "NotAllowedError",
-    "PeerGoneError",
-    "TermError",
-    "WireError",
-]
-
 
 class FrameTooLargeError(UsageError):
     """A frame is longer than ``limit`` bytes."""

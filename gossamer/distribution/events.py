@@ -8,8 +8,6 @@ from msgspec import Struct
 
 from gossamer.distribution.wire import Purpose
 
-__all__ = ["Counts", "Frame", "NodeDown", "NodeUp", "StreamCounts"]
-
 
 class Frame(Struct, frozen=True, gc=False):
     """A frame from a peer; give it back to ``Distribution.done`` when it has taken effect.

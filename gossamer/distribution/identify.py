@@ -24,8 +24,6 @@ from gossamer.distribution.wire import (
 )
 from gossamer.network import Address
 
-__all__ = ["identify"]
-
 
 class _Question:
     """The handler of the channel."""

@@ -20,27 +20,6 @@ import msgspec
 
 from gossamer.distribution.errors import WireError
 
-__all__ = [
-    "ANYBODY",
-    "HANDSHAKE_LIMIT",
-    "NONCE_SIZE",
-    "PURPOSES",
-    "VERSION",
-    "Accept",
-    "Ack",
-    "Batch",
-    "Challenge",
-    "Handshake",
-    "Hello",
-    "Message",
-    "Proof",
-    "Purpose",
-    "Refuse",
-    "decode_handshake",
-    "decode_message",
-    "encode",
-]
-
 VERSION = 3
 ANYBODY = "*"
 """Called by who knows an address and no name: the Challenge tells it, and the call ends there."""

@@ -6,8 +6,6 @@ import asyncio
 
 from gossamer.clock import Clock
 
-__all__ = ["FaultyClock"]
-
 
 class FaultyClock:
     """Implements :class:`gossamer.clock.Clock` on another one; ``wall`` alone is wrong, as on a machine."""

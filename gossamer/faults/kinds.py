@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["DRILLS", "Drill", "DrillKind", "DrillSetting"]
-
 DrillKind = Literal[
     "partition", "flapping", "slow", "kill", "pause", "rolling", "clock", "coordinator", "disk"
 ]

@@ -19,8 +19,6 @@ from gossamer.faults.stream import GatedConnection
 from gossamer.faults.table import Direction, FaultTable
 from gossamer.network import Address, Listener, Network
 
-__all__ = ["FaultyNetwork"]
-
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 

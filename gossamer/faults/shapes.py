@@ -18,8 +18,6 @@ from dataclasses import dataclass
 
 from gossamer.errors import WrongValueError
 
-__all__ = ["Shape", "ShapeError", "parse_shape", "sides_of"]
-
 Cut = tuple[int, int]
 """What the first node says does not reach the second."""
 

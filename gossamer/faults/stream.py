@@ -17,8 +17,6 @@ from typing import Any, cast
 from gossamer.faults.table import Direction, FaultTable
 from gossamer.network import Address
 
-__all__ = ["GatedConnection"]
-
 HIGH_WATER = 64 * 1024
 RETRANSMISSION = 0.2
 """Seconds that a lost piece of a stream is late, as often as it is lost."""

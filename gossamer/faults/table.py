@@ -19,8 +19,6 @@ from gossamer.errors import UsageError
 from gossamer.faults.clock import FaultyClock
 from gossamer.network import Address
 
-__all__ = ["Direction", "Fault", "FaultCounts", "FaultTable"]
-
 Direction = Literal["out", "in"]
 EVERYBODY = "*"
 

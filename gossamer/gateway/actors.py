@@ -28,9 +28,6 @@ from gossamer.routes import parse_name
 from gossamer.supervisor import NotInProcess, Runtime, self_pid
 from gossamer.supervisor.thespian.messages import Delivered, Publish, Subscribe
 
-__all__ = ["BrokerPort", "Mqtt", "PublishUnsafeError"]
-
-
 ENDLESS = 1 << 62
 """The window of who takes what it is given."""
 TURNS = 10

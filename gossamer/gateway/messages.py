@@ -12,22 +12,6 @@ from msgspec import Struct
 from gossamer.distribution import register_message
 from gossamer.supervisor import Pid
 
-__all__ = [
-    "GATEWAY",
-    "WINDOW",
-    "Attach",
-    "Deliveries",
-    "Find",
-    "Gone",
-    "Ping",
-    "Publish",
-    "Refused",
-    "Subscribe",
-    "Taken",
-    "Unsubscribe",
-    "Whereabouts",
-]
-
 GATEWAY = "gateway"
 """The registered name of the service on every node."""
 WINDOW = 256

@@ -19,8 +19,6 @@ from typing import Any
 
 from gossamer.mqtt import Broker, Message, Subscription, compile_plan, is_recorded
 
-__all__ = ["Publisher", "RemoteClient", "publish"]
-
 
 class RemoteClient:
     """Remote client in the form of a session, which is what the flow recorder takes."""

@@ -68,8 +68,6 @@ from gossamer.supervisor import (
     trap_exit,
 )
 
-__all__ = ["Gateway", "gateway_spec"]
-
 log = structlog.get_logger(__name__)
 
 ATTACHMENTS = "gateway_attachments"

@@ -22,16 +22,6 @@ from gossamer.gateway.remote_client import RemoteClient
 from gossamer.mqtt import Broker, Message, Pressure, is_recorded
 from gossamer.routes import SubscriptionOptions, body_of
 
-__all__ = [
-    "FAR",
-    "Emit",
-    "RemoteSubscription",
-    "close_subscription",
-    "open_subscription",
-    "send_retained",
-    "wants_retained",
-]
-
 BATCH_BYTES = 1024 * 1024
 MAX_QUEUED_BYTES = 16 * 1024 * 1024
 STEP = 200

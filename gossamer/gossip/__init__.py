@@ -1,5 +1,7 @@
 """The underlay: who is in the cluster, told by gossip."""
 
+from swimprotocol.status import Status
+
 from gossamer.gossip.member import (
     ForcedOut,
     LinkEvidence,
@@ -16,7 +18,6 @@ from gossamer.gossip.member import (
     MetadataTooLargeError,
     NameConflict,
     PartitionHint,
-    Status,
 )
 from gossamer.gossip.server import GossipServer
 from gossamer.gossip.steps import ForceLeave, Join, JoinResult, Keys, Leave, UpdateMetadata

@@ -19,28 +19,6 @@ from swimprotocol.status import Status
 from gossamer.errors import UsageError
 from gossamer.network import Address
 
-__all__ = [
-    "MAX_METADATA",
-    "MAX_NUMBER",
-    "ForcedOut",
-    "LinkEvidence",
-    "LoopLag",
-    "Member",
-    "MemberAlive",
-    "MemberDown",
-    "MemberEvent",
-    "MemberLeft",
-    "MemberMetadata",
-    "MemberSuspect",
-    "MemberUp",
-    "MemberUpdated",
-    "MetadataTooLargeError",
-    "NameConflict",
-    "PartitionHint",
-    "Status",
-    "check_metadata",
-]
-
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
 Port = Annotated[int, Meta(ge=0, le=65535)]
 MAX_NUMBER = 2**53

@@ -58,8 +58,6 @@ from gossamer.supervisor import (
     trap_exit,
 )
 
-__all__ = ["GossipServer"]
-
 log = structlog.get_logger(__name__)
 
 _SAID = {

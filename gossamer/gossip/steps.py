@@ -18,29 +18,6 @@ from msgspec import Struct
 from gossamer.gossip.member import LinkEvidence, LoopLag, MemberEvent, MemberMetadata
 from gossamer.network import Address
 
-__all__ = [
-    "STREAM_TIMEOUT",
-    "Action",
-    "Answer",
-    "Emit",
-    "ForceLeave",
-    "Input",
-    "Join",
-    "JoinResult",
-    "Keys",
-    "Leave",
-    "OpenStream",
-    "PacketReceived",
-    "ReplyStream",
-    "Requested",
-    "SendPacket",
-    "StreamFailed",
-    "StreamReplied",
-    "StreamRequested",
-    "Tick",
-    "UpdateMetadata",
-]
-
 Token = Hashable
 STREAM_TIMEOUT = 3.0
 

@@ -15,8 +15,6 @@ from gossamer.gossip.wire import Record
 from gossamer.histogram import Histogram
 from gossamer.network import Address
 
-__all__ = ["Identity", "MembershipView"]
-
 _HINTS = 64
 
 

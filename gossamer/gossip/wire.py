@@ -18,27 +18,6 @@ from msgspec import Meta
 from gossamer.errors import PeerError
 from gossamer.gossip.member import MemberMetadata, Name, Number, Port
 
-__all__ = [
-    "Ack",
-    "Alive",
-    "Compare",
-    "Dead",
-    "Marks",
-    "Message",
-    "Nack",
-    "PacketRejected",
-    "Ping",
-    "PingRequest",
-    "Record",
-    "Refuse",
-    "Stranger",
-    "Suspect",
-    "Sync",
-    "compound",
-    "decode",
-    "encode",
-]
-
 Id = Annotated[str, Meta(min_length=16, max_length=16)]
 Host = Annotated[
     str, Meta(max_length=64, pattern=r"^(\d{1,3}(\.\d{1,3}){3}|[0-9a-fA-F:]*:[0-9a-fA-F:.]*(%\w+)?)$")

@@ -15,8 +15,6 @@ from typing import Any
 from gossamer.launch.plan import NodePlan
 from gossamer.supervisor import NoReply, OsProcess, Reason, Reply, Stop, describe
 
-__all__ = ["STOP_LIMIT", "NodeProcess", "describe_end", "node_environment"]
-
 STOP_LIMIT = 10.0
 """Seconds between SIGTERM and SIGKILL."""
 

@@ -14,18 +14,6 @@ from typing import Any
 
 from gossamer.errors import WrongValueError
 
-__all__ = [
-    "MAX_NODES",
-    "SERVICES",
-    "WEBSOCKET",
-    "BadPortsError",
-    "ClusterPlan",
-    "NodePlan",
-    "PortSpec",
-    "make_plan",
-    "node_tree",
-]
-
 HOST = "127.0.0.1"
 SERVICES = ("mqtt", "api", "gossip", "distribution")
 WEBSOCKET = "mqtt_ws"

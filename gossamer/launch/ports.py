@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterable
 from gossamer.errors import UnavailableError
 from gossamer.launch.plan import HOST, WEBSOCKET, BadPortsError, ClusterPlan, PortSpec
 
-__all__ = ["PortsTakenError", "chooser", "plan_with_websockets", "taken_ports"]
-
 WEBSOCKET_PORT = "9001"
 """Where listeners for WebSockets are by default: 64 of them are clear of the other services' ports."""
 # Below the range from which the kernel takes the local ports of outgoing connections.

@@ -14,8 +14,6 @@ import httpx
 from gossamer.errors import UnavailableError
 from gossamer.launch.plan import ClusterPlan, NodePlan
 
-__all__ = ["NotReadyError", "missing_of", "wait_until_ready"]
-
 _PAUSE = 0.1
 
 

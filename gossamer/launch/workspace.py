@@ -21,8 +21,6 @@ from gossamer.config import COOKIE_FILE, NodeConfig, cookie_of, write_cookie
 from gossamer.errors import UnavailableError, UsageError
 from gossamer.launch.plan import ClusterPlan, node_tree
 
-__all__ = ["DirectoryTakenError", "Workspace", "cluster_facts"]
-
 
 class DirectoryTakenError(UnavailableError):
     """Another launcher runs in the directory."""

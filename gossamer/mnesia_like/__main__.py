@@ -14,8 +14,6 @@ from pathlib import Path
 from gossamer.mnesia_like.disc.disc import Disc
 from gossamer.mnesia_like.errors import CorruptTablesError, DiscError
 
-__all__ = ["main"]
-
 
 def main(arguments: list[str] | None = None) -> int:
     """Run; the exit code."""

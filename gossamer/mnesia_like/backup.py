@@ -27,8 +27,6 @@ from gossamer.mnesia_like.schema.table import SCHEMA
 from gossamer.mnesia_like.table.owned import OwnedTable
 from gossamer.mnesia_like.values import Key, Value, encode
 
-__all__ = ["backup", "restore"]
-
 _RESTORE_ROWS = 2000
 _DEFINITIONS = TableDef(name=SCHEMA)
 

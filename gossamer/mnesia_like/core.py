@@ -44,8 +44,6 @@ from gossamer.mnesia_like.table.shared import SharedTable
 from gossamer.mnesia_like.table.table import Table, TableOwner
 from gossamer.supervisor import Pid, Runtime, self_pid
 
-__all__ = ["FLUSH", "AnyTable", "Notifier", "ReplicationLink", "ReplicationSink", "StoreCore"]
-
 AnyTable = LocalTable | OwnedTable | SharedTable
 
 FLUSH = "flush"

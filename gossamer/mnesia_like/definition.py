@@ -19,8 +19,6 @@ from typing import Any
 
 from gossamer.mnesia_like.errors import BadTableError
 
-__all__ = ["TableDef"]
-
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,63}")
 _TYPES = ("set", "ordered_set", "bag")
 _STORAGES = ("ram_copies", "disc_copies")

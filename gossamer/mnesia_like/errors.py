@@ -21,38 +21,6 @@ from collections.abc import Iterable, Sequence
 
 from gossamer.errors import PeerError, TransportError, UnavailableError, UsageError
 
-__all__ = [
-    "MAX_TRANSACTION_BYTES",
-    "BackupExistsError",
-    "BadFrameError",
-    "BadKeyError",
-    "BadTableError",
-    "BadValueError",
-    "CorruptTablesError",
-    "DiscBehindError",
-    "DiscError",
-    "DiscFullError",
-    "DiscLockedError",
-    "DiscProcessMissingError",
-    "DiscReadOnlyError",
-    "HistoryLostError",
-    "NoMajorityError",
-    "NoSuchTableError",
-    "NotInSchemaError",
-    "NotOrderedError",
-    "NotOwnerError",
-    "NotTransactionalError",
-    "SchemaWriteError",
-    "TableExistsError",
-    "TablesNotLoadedError",
-    "TransactionAbortedError",
-    "TransactionInDoubtError",
-    "TransactionOverError",
-    "TransactionRefusedError",
-    "TransactionTimeoutError",
-    "TransactionTooLargeError",
-]
-
 MAX_TRANSACTION_BYTES = 4 * 1024 * 1024
 """What one transaction may write."""
 

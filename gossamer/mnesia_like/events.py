@@ -13,20 +13,6 @@ import structlog
 
 from gossamer.supervisor import NotInProcess, Runtime, guarded, self_pid
 
-__all__ = [
-    "CopyAdded",
-    "CopyDropped",
-    "InconsistentDatabase",
-    "Overload",
-    "SchemaConflict",
-    "StoreDown",
-    "StoreUp",
-    "Subscription",
-    "SystemEvent",
-    "TableCreated",
-    "TableDeleted",
-]
-
 T = TypeVar("T")
 
 log = structlog.get_logger(__name__)

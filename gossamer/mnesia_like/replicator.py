@@ -16,8 +16,6 @@ from gossamer.mnesia_like.errors import BadFrameError
 from gossamer.mnesia_like.replication.exchange import Action
 from gossamer.supervisor import GenServer, Pid, Runtime, self_pid, send_after
 
-__all__ = ["Replicator"]
-
 # Time passed; another slice of background work.
 _TICK, _WORK = "tick", "work"
 

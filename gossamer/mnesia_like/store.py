@@ -19,7 +19,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from gossamer.clock import Clock
 from gossamer.mnesia_like import backup
-from gossamer.mnesia_like.core import AnyTable, ReplicationLink
+from gossamer.mnesia_like.core import ReplicationLink
 from gossamer.mnesia_like.definition import TableDef
 from gossamer.mnesia_like.disc.disc import Disc
 from gossamer.mnesia_like.disc.queue import Journal
@@ -35,8 +35,6 @@ from gossamer.mnesia_like.table.shared import SharedTable
 from gossamer.mnesia_like.table.table import ReplicatedTable
 from gossamer.mnesia_like.transactions import Transaction, Transactor
 from gossamer.supervisor import ChildSpec, Pid, Supervisor
-
-__all__ = ["AnyTable", "Store"]
 
 T = TypeVar("T")
 P = ParamSpec("P")

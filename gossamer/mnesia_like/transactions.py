@@ -41,8 +41,6 @@ from gossamer.mnesia_like.transaction.locks import WHOLE, Age
 from gossamer.mnesia_like.transaction.participant import GONE, Attempt
 from gossamer.mnesia_like.values import Key, Value, canonical, encode_key, encode_value
 
-__all__ = ["Transaction", "Transactor"]
-
 T = TypeVar("T")
 P = ParamSpec("P")
 

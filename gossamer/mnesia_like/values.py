@@ -18,19 +18,6 @@ import msgspec
 
 from gossamer.mnesia_like.errors import BadKeyError, BadValueError
 
-__all__ = [
-    "KEY_TYPES",
-    "Key",
-    "Value",
-    "canonical",
-    "decode",
-    "encode",
-    "encode_key",
-    "encode_value",
-    "is_key",
-    "same",
-]
-
 Key = Any
 Value = Any
 

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from gossamer.mqtt.handoff.away import Away
     from gossamer.mqtt.migration.takeover import Takeovers
 
-__all__ = ["Broker", "ClientInfo"]
-
 log = structlog.get_logger(__name__)
 
 WILL_GRACE = 5.0

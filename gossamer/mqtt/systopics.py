@@ -17,8 +17,6 @@ from gossamer.supervisor import GenServer, self_pid, send_after
 if TYPE_CHECKING:
     from gossamer.mqtt.broker import Broker
 
-__all__ = ["SysTopics"]
-
 
 class SysTopics(GenServer):
     """Publisher of ``$SYS/broker/…`` at every ``sys_interval``; the message ``"now"`` publishes at once."""

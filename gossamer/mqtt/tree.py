@@ -30,8 +30,6 @@ from gossamer.mqtt.connection.listener import Acceptor
 from gossamer.mqtt.systopics import SysTopics
 from gossamer.supervisor import ChildSpec, DynamicSupervisor, GenServer, Supervisor, self_pid, send_after
 
-__all__ = ["Ticker", "mqtt_spec"]
-
 log = structlog.get_logger(__name__)
 
 TICK = 1.0

@@ -16,8 +16,6 @@ from gossamer.config.discovery import EtcdDiscovery
 from gossamer.errors import ConfigProblem, UsageError
 from gossamer.mqtt import Acl, Certificates, PasswordFile, Scram, Tokens
 
-__all__ = ["file_problems"]
-
 Named = list[tuple[str, Path | None]]
 
 

@@ -16,8 +16,6 @@ from pathlib import Path
 
 from gossamer.errors import TransportError, UnavailableError
 
-__all__ = ["DataDir"]
-
 _LOCK_FILE = "lock"
 _CREATION_FILE = "creation"
 

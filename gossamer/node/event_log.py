@@ -16,8 +16,6 @@ from typing import Final
 from gossamer.clock import Clock
 from gossamer.errors import UsageError, mismatch
 
-__all__ = ["HAPPENINGS", "EventLog", "Happening"]
-
 _KEPT = 2000
 
 HAPPENINGS: Final[Mapping[str, str]] = {

@@ -17,8 +17,6 @@ from gossamer.mnesia_like import InconsistentDatabase, LocalTable, Store, Tables
 from gossamer.node.parts import NodeParts
 from gossamer.supervisor import ChildSpec, Pid, Supervisor
 
-__all__ = ["healing_spec"]
-
 log = structlog.get_logger(__name__)
 
 _STORE = "mnesia_like"

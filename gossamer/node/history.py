@@ -18,8 +18,6 @@ from typing import Any
 from gossamer.api.model.cluster import NodeHistory
 from gossamer.supervisor import GenServer, send_after
 
-__all__ = ["HISTORY", "INTERVAL", "HistoryKeeper", "Reading", "Ring", "resident_memory"]
-
 HISTORY = "history"
 INTERVAL = 5.0
 """Seconds between two readings."""

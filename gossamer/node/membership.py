@@ -29,8 +29,6 @@ from gossamer.gossip import (
 from gossamer.node.parts import NodeParts
 from gossamer.supervisor import GenServer, self_pid, send_after
 
-__all__ = ["MEMBERSHIP", "Membership", "name_taken"]
-
 MEMBERSHIP = "membership"
 _NOTED: dict[type, str] = {
     MemberUp: "up",

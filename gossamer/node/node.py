@@ -21,12 +21,10 @@ from gossamer.mnesia_like import TablesNotLoadedError
 from gossamer.mqtt import mqtt_spec
 from gossamer.node.datadir import DataDir
 from gossamer.node.membership import name_taken
-from gossamer.node.parts import NodeParts, State
+from gossamer.node.parts import NodeParts
 from gossamer.node.tree import children_of
 from gossamer.node.views.view import View
 from gossamer.supervisor import Crash, Pid, Reason, StartFailed, Supervisor, describe
-
-__all__ = ["Node", "NodeFailedError", "State"]
 
 log = structlog.get_logger(__name__)
 

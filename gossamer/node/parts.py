@@ -47,8 +47,6 @@ from gossamer.routes import Router
 from gossamer.supervisor import ChildSpec, Runtime
 from gossamer.tracing import Tracing, traced_tape
 
-__all__ = ["NodeParts", "State"]
-
 log = structlog.get_logger(__name__)
 
 State = Literal["new", "starting", "running", "leaving", "left", "stopping", "stopped"]

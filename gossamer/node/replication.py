@@ -8,8 +8,6 @@ from functools import partial
 from gossamer.distribution import Distribution, Event, Frame, NodeUp, PeerGoneError
 from gossamer.mnesia_like import ReplicationSink
 
-__all__ = ["TableLinks"]
-
 
 class TableLinks:
     """Implements :class:`gossamer.mnesia_like.ReplicationLink`."""

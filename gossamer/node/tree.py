@@ -53,9 +53,6 @@ from gossamer.node.views.view import View
 from gossamer.routes import RouteOwner
 from gossamer.supervisor import ChildSpec, LoopWatch, Pid, Supervisor
 
-__all__ = ["children_of"]
-
-
 APPLICATIONS = "applications"
 
 

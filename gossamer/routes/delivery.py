@@ -16,8 +16,6 @@ from typing import Any, Protocol
 
 import msgspec
 
-__all__ = ["Delivery", "Subscriber", "SubscriptionOptions", "delivery_of", "merge"]
-
 
 class Subscriber(Protocol):
     """Whoever takes messages; known by identity. What it is like besides is what share groups choose by."""

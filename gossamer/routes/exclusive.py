@@ -21,8 +21,6 @@ from gossamer.errors import UnavailableError
 from gossamer.mnesia_like import OwnedTable
 from gossamer.routes.topics import EXCLUSIVE, InvalidTopicFilter
 
-__all__ = ["ExclusiveClaims", "ExclusiveTakenError", "is_exclusive"]
-
 
 class ExclusiveTakenError(UnavailableError):
     """Another client has this exclusive subscription, or there may be no more of them."""

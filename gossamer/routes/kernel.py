@@ -20,17 +20,6 @@ from gossamer.routes.index.book import TopicBook
 from gossamer.routes.index.filters import SHAPE_LIMIT, FilterIndex
 from gossamer.routes.index.trie import FilterTrie
 
-__all__ = [
-    "KERNEL_REASON",
-    "KernelUnavailableError",
-    "compiled_book",
-    "compiled_index",
-    "filter_index",
-    "is_filter",
-    "kernel_name",
-    "topic_book",
-]
-
 VERSION = 3
 CHOICE = "GOSSAMER_KERNEL"
 

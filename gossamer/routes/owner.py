@@ -37,8 +37,6 @@ from gossamer.supervisor import (
     spawn_link,
 )
 
-__all__ = ["RouteOwner"]
-
 log = structlog.get_logger(__name__)
 
 _STEP = "verify_step"

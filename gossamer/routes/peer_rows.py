@@ -20,8 +20,6 @@ from gossamer.routes.shared import Count, is_shared
 from gossamer.routes.subscriptions import LASTING, SubscriptionTable
 from gossamer.routes.topics import EXCLUSIVE, MAX_BYTES, InvalidTopicFilter, split_shared
 
-__all__ = ["PeerRows"]
-
 LONGEST_FILTER = MAX_BYTES + len(EXCLUSIVE)
 """In bytes; a longer one matches nothing, and only a peer without limits could send it."""
 

@@ -27,8 +27,6 @@ from gossamer.routes.index.index import Entry, RouteIndex
 from gossamer.routes.shared import Group, SharedIndex
 from gossamer.routes.topics import TopicLimits, parse_name
 
-__all__ = ["Resolver", "Route"]
-
 
 class Route(msgspec.Struct, eq=False, weakref=True):
     """Who gets one topic. Replaced, never changed; ``plan`` is for whoever delivers.

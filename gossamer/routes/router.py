@@ -43,8 +43,6 @@ from gossamer.routes.topics import (
     filters_matching,
 )
 
-__all__ = ["Router"]
-
 log = structlog.get_logger(__name__)
 
 

@@ -31,8 +31,6 @@ from gossamer.routes.kernel import filter_index
 from gossamer.routes.strategies import STRATEGIES, Candidates, Strategy
 from gossamer.routes.topics import split_shared
 
-__all__ = ["Count", "Group", "SharedIndex", "is_shared"]
-
 _FREE, _ONLINE, _ANY = range(3)
 """How well a member can take a message: the first three fields of :class:`Count`."""
 _BITS = 15

@@ -21,8 +21,6 @@ from zlib import crc32
 from gossamer.config import SharedStrategy
 from gossamer.routes.delivery import Delivery
 
-__all__ = ["STRATEGIES", "Candidates", "Strategy"]
-
 T = TypeVar("T")
 
 _REMEMBERED = 4096

@@ -25,8 +25,6 @@ from gossamer.routes.resolver import Resolver
 from gossamer.routes.shared import is_shared
 from gossamer.routes.topics import EXCLUSIVE, TopicLimits, parse_filter, split_shared
 
-__all__ = ["LASTING", "PRESENT", "Filters", "Subscribed", "SubscriptionTable"]
-
 log = structlog.get_logger(__name__)
 
 _STEP = 200

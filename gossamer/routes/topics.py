@@ -18,24 +18,6 @@ from typing import NamedTuple
 
 from gossamer.errors import WrongValueError
 
-__all__ = [
-    "DEFAULT_LIMITS",
-    "RESERVED_TOPIC",
-    "InvalidTopicFilter",
-    "InvalidTopicName",
-    "SharedFilter",
-    "TopicError",
-    "TopicLimits",
-    "body_of",
-    "filters_matching",
-    "is_reserved",
-    "is_wildcard",
-    "matches",
-    "parse_filter",
-    "parse_name",
-    "split_shared",
-]
-
 MAX_BYTES = 65_535
 EXCLUSIVE = "$exclusive/"
 _SHARE = "$share/"

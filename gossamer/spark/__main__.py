@@ -33,8 +33,6 @@ from gossamer.spark.run import Outcome, broken_promises, run_jobs, step
 from gossamer.spark.source.source import load
 from gossamer.spark.stream import Auditor, Batch, start
 
-__all__ = ["app", "main"]
-
 BROKEN = 8
 _USAGE, _UNAVAILABLE = 2, 6
 REPORT = "report"

@@ -4,13 +4,6 @@ from __future__ import annotations
 
 from gossamer.errors import UnavailableError, UsageError, how_to_install
 
-__all__ = [
-    "NoDataError",
-    "SparkFailedError",
-    "UnreadableError",
-    "missing_package",
-]
-
 
 def missing_package(name: str, *, extra: str = "spark") -> UnavailableError:
     """A package of Python's that the jobs need is not installed."""

@@ -18,8 +18,6 @@ from gossamer.spark.engine.engine import Engine, Row
 from gossamer.spark.report.charts import Chart
 from gossamer.spark.source.source import Recording
 
-__all__ = ["JOBS", "PROMISES", "WORST", "Job", "Sheet", "Told"]
-
 Tables = Mapping[str, str]
 """Questions, or views of what was written, by the table's name."""
 

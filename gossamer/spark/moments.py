@@ -10,8 +10,6 @@ from datetime import UTC, datetime, timedelta
 
 from gossamer.errors import WrongValueError
 
-__all__ = ["moment_of", "span_of"]
-
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 

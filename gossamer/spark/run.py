@@ -28,8 +28,6 @@ from gossamer.spark.analyses.verdict import Terms
 from gossamer.spark.jobs import JOBS, Told
 from gossamer.spark.source.source import Recording
 
-__all__ = ["Outcome", "broken_promises", "run_jobs", "step"]
-
 
 @dataclass(frozen=True, slots=True)
 class Outcome:

@@ -38,8 +38,6 @@ from gossamer.spark.source.files import FileProblem, Footer, judge_file, text_of
 from gossamer.spark.source.source import MARGIN, read, recording_of, spoken_of
 from gossamer.spark.watch import Known
 
-__all__ = ["Auditor", "Batch", "post_alarm", "start"]
-
 _FILES = "path string, modificationTime timestamp, length bigint, content binary"
 _KEPT = 3
 """Batches whose state is kept: Spark may do the last one again."""

@@ -19,8 +19,6 @@ from dataclasses import dataclass, field, replace
 from gossamer.spark.source.files import FileProblem, Footer
 from gossamer.spark.source.holes import Hole
 
-__all__ = ["Known"]
-
 
 @dataclass(frozen=True, slots=True)
 class Known:

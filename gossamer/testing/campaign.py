@@ -25,8 +25,6 @@ from gossamer.testing.cluster import SimCluster
 from gossamer.testing.network import SimNetwork
 from gossamer.testing.seeds import fix_hashes, run_simulation
 
-__all__ = ["Campaign", "Life", "Outcome", "World"]
-
 _SHOWN = 12
 _SILENT, _INFO = 50, 20
 _EACH = 100

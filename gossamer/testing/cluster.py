@@ -36,8 +36,6 @@ from gossamer.testing.loop import PROCESS
 from gossamer.testing.medium import Crash
 from gossamer.testing.network import SimNetwork
 
-__all__ = ["GOSSIP_PORT", "NotSettledError", "SimCluster", "address_of"]
-
 GOSSIP_PORT = 7946
 LINK_PORT = 4370
 MQTT_PORT = 1883

@@ -14,8 +14,6 @@ from typing import Any, cast
 from gossamer.network import Address
 from gossamer.testing.medium import Boot
 
-__all__ = ["LARGEST_DATAGRAM", "SimDatagramTransport"]
-
 LARGEST_DATAGRAM = 65_507
 
 

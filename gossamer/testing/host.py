@@ -22,8 +22,6 @@ from gossamer.testing.datagrams import SimDatagramTransport
 from gossamer.testing.medium import ANY, HEADERS, LOOPBACK, Boot, Crash, Medium, binds
 from gossamer.testing.streams import SimTransport
 
-__all__ = ["SimHost", "SimListener", "SimulatedTLSError"]
-
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 _FIRST_EPHEMERAL = 49_152

@@ -14,8 +14,6 @@ from random import Random
 
 from gossamer.errors import UsageError
 
-__all__ = ["LAN", "LOSSY", "PERFECT", "SLOW", "WAN", "LinkQuality", "Links", "PartitionError"]
-
 
 @dataclass(frozen=True, slots=True)
 class LinkQuality:

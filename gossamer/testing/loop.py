@@ -30,17 +30,6 @@ from typing import Any, NoReturn, TypeVar
 
 from gossamer.errors import UsageError
 
-__all__ = [
-    "PROCESS",
-    "SIMULATED_EPOCH",
-    "DeadlockError",
-    "InlineExecutor",
-    "RealInputOutputError",
-    "RunawayError",
-    "SimClock",
-    "VirtualTimeLoop",
-]
-
 SIMULATED_EPOCH = 1_700_000_000.0
 """What a wall clock without skew shows when virtual time is 0."""
 

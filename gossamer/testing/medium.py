@@ -22,8 +22,6 @@ from gossamer.testing.loop import SimClock, VirtualTimeLoop
 from gossamer.testing.trace import Trace
 from gossamer.testing.window import StreamLimits
 
-__all__ = ["ANY", "HEADERS", "LOOPBACK", "Boot", "Crash", "Medium", "binds"]
-
 Crash = Literal["kill", "reset", "silence"]
 """How a host dies. ``kill``: the process dies, its kernel ends its connections in order and refuses new
 ones. ``reset``: as before, but connections are reset. ``silence``: the machine dies and says nothing."""

@@ -15,8 +15,6 @@ from gossamer.config.discovery import DnsConfig
 from gossamer.discovery import Answer, DiscoveryFailedError, Dns
 from gossamer.network import Address
 
-__all__ = ["SimZone"]
-
 
 class SimZone:
     """Names and the addresses they have; ``down`` True: no answer to anybody."""

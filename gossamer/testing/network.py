@@ -14,8 +14,6 @@ from gossamer.testing.links import LAN, LinkQuality
 from gossamer.testing.medium import Crash, Medium
 from gossamer.testing.window import StreamLimits
 
-__all__ = ["SimNetwork", "StillAliveError"]
-
 
 class StillAliveError(UsageError):
     """A restart of a host that has not crashed."""

@@ -18,8 +18,6 @@ from gossamer.testing.loop import VirtualTimeLoop
 from gossamer.testing.network import SimNetwork
 from gossamer.testing.seeds import default_seed, replay_hint
 
-__all__ = ["pytest_asyncio_loop_factories", "pytest_runtest_makereport", "seed", "sim", "virtual_time"]
-
 _SIM = pytest.StashKey[SimNetwork]()
 
 

@@ -19,8 +19,6 @@ from gossamer.testing.links import LAN, LinkQuality
 from gossamer.testing.loop import VirtualTimeLoop
 from gossamer.testing.network import SimNetwork
 
-__all__ = ["default_seed", "fix_hashes", "replay_hint", "run_simulation", "seeds"]
-
 T = TypeVar("T")
 
 _ONE = "GOSSAMER_SEED"

@@ -21,8 +21,6 @@ from gossamer.network import Address
 from gossamer.testing.medium import HEADERS, Boot, Crash
 from gossamer.testing.window import ReceiveSide, Segment, SendSide
 
-__all__ = ["SimTransport"]
-
 _HIGH_WATER = 64 << 10
 
 

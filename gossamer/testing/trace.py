@@ -12,8 +12,6 @@ import hashlib
 from collections import Counter, deque
 from dataclasses import dataclass
 
-__all__ = ["Trace", "TraceEvent"]
-
 
 @dataclass(frozen=True, slots=True)
 class TraceEvent:

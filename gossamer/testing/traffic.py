@@ -8,8 +8,6 @@ from itertools import count as numbers_from
 from gossamer.errors import GossamerError
 from gossamer.mqtt.client import MqttClient
 
-__all__ = ["Flow"]
-
 
 class Flow:
     """Messages of one client to one topic, one after another, with a ``pause`` after each in seconds."""

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["ReceiveSide", "Segment", "SendSide", "StreamLimits"]
-
 
 @dataclass(frozen=True, slots=True)
 class StreamLimits:

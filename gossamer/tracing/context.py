@@ -17,8 +17,6 @@ from collections.abc import Iterable
 from hashlib import blake2b
 from typing import NamedTuple
 
-__all__ = ["TRACEPARENT", "Name", "Parent", "parent_in", "parse_traceparent", "picks", "span_id", "trace_id"]
-
 TRACEPARENT = "traceparent"
 _FORM = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.ASCII)
 _SAMPLED = 1

@@ -18,8 +18,6 @@ from gossamer import __version__
 from gossamer.config import TracingConfig
 from gossamer.tracing.spans import Span
 
-__all__ = ["make_exporter", "readable", "resource_of"]
-
 _KINDS = {
     "server": SpanKind.SERVER,
     "internal": SpanKind.INTERNAL,

@@ -24,8 +24,6 @@ from gossamer.tracing.shipper import FAREWELL, Send, Shipper
 from gossamer.tracing.spans import Span, Weaver
 from gossamer.tracing.tape import TracedTape
 
-__all__ = ["TRACING", "Tracing", "TracingUnavailableError", "traced_tape"]
-
 log = structlog.get_logger(__name__)
 
 TRACING = "tracing"

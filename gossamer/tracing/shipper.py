@@ -18,8 +18,6 @@ import structlog
 from gossamer.tracing.spans import Span, Weaver
 from gossamer.tracing.tape import TracedTape
 
-__all__ = ["FAREWELL", "Send", "Shipper"]
-
 log = structlog.get_logger(__name__)
 
 EVERY = 0.25

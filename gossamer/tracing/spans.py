@@ -33,8 +33,6 @@ from gossamer.audit import KINDS
 from gossamer.mqtt import ASIDE
 from gossamer.tracing.context import Name, Parent, picks, span_id, trace_id
 
-__all__ = ["PARENT", "SETTLE", "Span", "Weaver"]
-
 PARENT = -1
 """The kind of a row that is none of a recorder's: whose child a message is."""
 SETTLE = 1_000_000

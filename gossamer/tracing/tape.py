@@ -21,8 +21,6 @@ from gossamer.mqtt import ASIDE, Message, number_of, origin_of
 from gossamer.tracing.context import parent_in
 from gossamer.tracing.spans import PARENT
 
-__all__ = ["TracedTape"]
-
 _FIRST_OTHER: int = KINDS[schema.CONNECTED]
 """Kinds below are about messages."""
 _NUMBER = 2

@@ -13,7 +13,7 @@ from gossamer.distribution import (
     connect_node,
     identify,
 )
-from gossamer.distribution.distribution import HIDDEN_GRACE
+from gossamer.distribution.links.hub import HIDDEN_GRACE
 from gossamer.supervisor import Down, GenServer, Reply, monitor, receive
 
 

@@ -11,9 +11,11 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from swimprotocol.status import Status
+
 import gossamer.gossip.steps as steps
 from gossamer.config import GossipConfig
-from gossamer.gossip.member import LinkEvidence, MemberEvent, MemberMetadata, Status
+from gossamer.gossip.member import LinkEvidence, MemberEvent, MemberMetadata
 from gossamer.gossip.swim.swim import Swim
 from gossamer.gossip.wire import PacketRejected
 from gossamer.network import Address

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from swimprotocol.status import Status
 
 from gossamer.config import GossipConfig
 from gossamer.gossip.member import (
@@ -15,7 +16,6 @@ from gossamer.gossip.member import (
     MemberSuspect,
     MemberUp,
     PartitionHint,
-    Status,
 )
 from gossamer.gossip.steps import JoinResult, Requested, Tick, UpdateMetadata
 from tests.gossip.swarm import SEEDS, Swarm, grow

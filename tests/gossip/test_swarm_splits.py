@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from swimprotocol.status import Status
 
 from gossamer.config import GossipConfig
-from gossamer.gossip.member import (
-    MemberDown,
-    MemberSuspect,
-    NameConflict,
-    PartitionHint,
-    Status,
-)
+from gossamer.gossip.member import MemberDown, MemberSuspect, NameConflict, PartitionHint
 from tests.gossip.swarm import SEEDS, Host, Swarm, grow
 
 

@@ -28,8 +28,6 @@ from gossamer.clock import Clock
 from gossamer.config import ApiConfig
 from gossamer.mqtt import Bucket
 
-__all__ = ["SAFE_METHODS", "AccessMiddleware", "is_public", "needs", "principal_of", "role_of"]
-
 log = structlog.get_logger(__name__)
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})

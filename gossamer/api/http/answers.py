@@ -14,8 +14,6 @@ from starlette.types import Send
 
 from gossamer.api.model.base import Problem
 
-__all__ = ["PROBLEM", "page_response", "problem", "refuse", "title_of"]
-
 PROBLEM = "application/problem+json"
 # As RFC 9110 has them; Python had older ones.
 _TITLES = {413: "Content Too Large", 422: "Unprocessable Content"}

@@ -33,8 +33,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from gossamer.api.http.answers import PROBLEM, problem, title_of
 from gossamer.api.http.limits import MAX_BODY, RETRY, Limits
 
-__all__ = ["Connection", "Connections"]
-
 HEAD_WAIT = 10.0
 """Seconds for the head of a request, all of it."""
 BODY_WAIT = 20.0

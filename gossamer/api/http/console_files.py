@@ -15,8 +15,6 @@ from fastapi import APIRouter, Path, Request
 from fastapi.responses import RedirectResponse, Response
 from starlette.exceptions import HTTPException
 
-__all__ = ["console_files"]
-
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self' ws: wss:; "
     # Reports, which come with a policy of their own.

@@ -17,8 +17,6 @@ from fastapi.routing import iter_route_contexts
 from gossamer.api.http.access import role_of
 from gossamer.api.http.answers import PROBLEM
 
-__all__ = ["allowed_methods", "correct"]
-
 _SCHEMES = {
     "bearer": {
         "type": "http",

@@ -21,8 +21,6 @@ from gossamer.api.http.access import is_public
 from gossamer.api.http.answers import refuse
 from gossamer.api.http.limits import MAX_BODY, Refusal, too_large
 
-__all__ = ["GuardMiddleware"]
-
 CLOSE = [(b"connection", b"close")]
 _HERE = frozenset({"same-origin", "none"})
 

@@ -25,17 +25,6 @@ from gossamer.api.http.answers import refuse
 from gossamer.api.http.tokens import Principal
 from gossamer.config import ApiConfig
 
-__all__ = [
-    "MAX_BODY",
-    "NDJSON",
-    "PROBES",
-    "Limits",
-    "LimitsMiddleware",
-    "Refusal",
-    "StreamAnswer",
-    "too_large",
-]
-
 NDJSON = "application/x-ndjson"
 MAX_BODY = 64 * 1024
 REQUESTS = 128

@@ -24,8 +24,6 @@ import msgspec
 from gossamer.errors import UnavailableError, UsageError
 from gossamer.mnesia_like import SharedTable
 
-__all__ = ["TOKENS", "BadTokenError", "Principal", "Role", "RoleTooLowError", "Token", "Tokens"]
-
 TOKENS = "api_tokens"
 """The table's name."""
 LONGEST_LIFE = 10 * 365 * 86_400.0

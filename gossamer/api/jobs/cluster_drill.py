@@ -36,8 +36,6 @@ from gossamer.api.peers.scatter_gather import Peers
 from gossamer.errors import UnavailableError, UsageError
 from gossamer.faults import sides_of
 
-__all__ = ["ClusterDrill", "orders_of", "verdicts_of"]
-
 BEGIN_IN = 2.0
 """Seconds from telling the nodes to the cut: all of them have been told by then, or none is cut."""
 KNOWN_WITHIN = 5.0

@@ -15,8 +15,6 @@ from gossamer.api.model.base import Value
 from gossamer.errors import WrongValueError, mismatch
 from gossamer.faults import DRILLS, DrillKind, Shape, parse_shape
 
-__all__ = ["COMMON", "KINDS", "DrillRequest", "DrillResult", "check_here", "plan_of", "shape_of"]
-
 On = Literal["own-cluster", "this-cluster"]
 MOST_NODES = 9
 

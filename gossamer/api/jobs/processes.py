@@ -27,8 +27,6 @@ from gossamer.supervisor import (
     spawn_link,
 )
 
-__all__ = ["BROKEN", "Program", "Programs", "Stop", "runs_spec"]
-
 RUNS = "runs"
 """Name of the supervisor of all programs."""
 GRACE = 20.0

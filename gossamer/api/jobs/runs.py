@@ -33,8 +33,6 @@ from gossamer.api.model.forms import RUN_ID
 from gossamer.errors import NotFoundError, UnavailableError, UsageError, mismatch
 from gossamer.supervisor import Reason
 
-__all__ = ["Run", "RunBusyError", "Runs"]
-
 log = structlog.get_logger(__name__)
 
 STATE = "run.json"

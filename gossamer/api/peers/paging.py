@@ -25,20 +25,6 @@ from typing import Any, Literal, TypeVar
 
 from gossamer.errors import WrongValueError, mismatch
 
-__all__ = [
-    "STRIDE",
-    "ClientSearch",
-    "ClientSort",
-    "Key",
-    "Listed",
-    "Walked",
-    "cursor_of",
-    "decode_cursor",
-    "page_of",
-    "sort_key",
-    "walk_in_order",
-]
-
 T = TypeVar("T")
 
 Key = tuple[str, ...]

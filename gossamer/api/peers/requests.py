@@ -29,8 +29,6 @@ from gossamer.distribution import register_message
 from gossamer.errors import UnavailableError
 from gossamer.supervisor import Runtime
 
-__all__ = ["REQUEST", "Answer", "Ask", "More", "PeerRequests", "PeerSilentError", "ask_of"]
-
 REQUEST = "api.request"
 """The function that every node offers to the others."""
 MAX_ANSWER = 8 * 1024 * 1024

@@ -33,8 +33,6 @@ from gossamer.api.peers.requests import Answer, More, PeerSilentError, ask_of
 from gossamer.api.view import NodeView
 from gossamer.errors import GossamerError, UsageError, mismatch
 
-__all__ = ["Peers", "Row", "Rows", "own_lines"]
-
 T = TypeVar("T")
 Row = dict[str, Any]
 

@@ -43,8 +43,6 @@ from gossamer.api.resources.runs import RunInfo, add_run_routes
 from gossamer.api.view import NodeView
 from gossamer.errors import UnavailableError, WrongValueError, how_to_install, mismatch
 
-__all__ = ["Job", "Promise", "audits_router", "is_audit", "spark_lacks"]
-
 HEAP = "1g"
 """Of Spark, beside a node that has other work; more of it: ``gossamer audit run --memory``."""
 

@@ -30,8 +30,6 @@ from gossamer.api.view import NodeView
 from gossamer.config import Endpoint, parse_endpoint
 from gossamer.errors import WrongValueError, mismatch
 
-__all__ = ["cluster_router", "proxy_router"]
-
 COMMAND_TIMEOUT = 20.0
 """Seconds that a node has to carry an order out; one that is down is not waited for."""
 _LONG_TIMEOUTS = {"routes/verify": 130.0, "cluster/drain": 600.0, "backup": 310.0}

@@ -41,8 +41,6 @@ from gossamer.clock import Clock
 from gossamer.errors import UsageError
 from gossamer.faults import Fault, FaultTable, FaultyClock
 
-__all__ = ["drills_router", "faults_router"]
-
 Written = TypeVar("Written", bound=Value)
 
 

@@ -35,8 +35,6 @@ from gossamer.api.resources.listing import STREAMED, ListingQuery, OnNode, Scope
 from gossamer.api.view import NodeView
 from gossamer.clock import Clock
 
-__all__ = ["events_router", "live_router"]
-
 LONGEST = 3600
 """Seconds that a node remembers."""
 EVENTS = "text/event-stream"

@@ -39,8 +39,6 @@ from gossamer.api.resources.listing import STREAMED, ListingQuery, Scope
 from gossamer.api.view import NodeView
 from gossamer.errors import NotFoundError, UnavailableError, UsageError, mismatch
 
-__all__ = ["MOST", "OWN_ALARMS", "Alarms", "healing_router"]
-
 Row = TypeVar("Row", bound=Value)
 OWN_ALARMS: Mapping[str, str] = {
     "partition": "This node and another one held each other for dead and have met again; until it is healed.",

@@ -24,8 +24,6 @@ from gossamer.api.peers.paging import Key, Walked, decode_cursor, page_of
 from gossamer.api.peers.scatter_gather import Peers, Row, Rows, own_lines
 from gossamer.api.view import NodeView
 
-__all__ = ["STREAMED", "After", "Limit", "Listing", "ListingQuery", "OnNode", "Scope", "local_page"]
-
 MAX_PAGE = 10_000
 STREAMED: dict[int | str, dict[str, Any]] = {200: {"content": {NDJSON: {}}}}
 

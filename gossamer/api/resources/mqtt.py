@@ -33,8 +33,6 @@ from gossamer.api.resources.listing import STREAMED, After, Limit, ListingQuery,
 from gossamer.api.view import NodeView
 from gossamer.errors import WrongValueError, mismatch
 
-__all__ = ["clients_router", "messages_router", "routes_router"]
-
 MAX_PAYLOAD = 48 * 1024
 
 Filter = Annotated[

@@ -26,8 +26,6 @@ from gossamer.api.view import NodeView
 from gossamer.log_destination import log_destination
 from gossamer.supervisor import TraceLine
 
-__all__ = ["ConfigInfo", "LogInfo", "LogLevel", "Reloaded", "node_router"]
-
 LONGEST = 3600.0
 MOST = 100_000
 

@@ -31,8 +31,6 @@ from gossamer.api.peers.scatter_gather import Peers
 from gossamer.api.view import NodeView
 from gossamer.clock import Clock
 
-__all__ = ["ReportLink", "RunInfo", "add_run_routes", "reports_router"]
-
 LASTS = 300.0
 MOST = 64
 TIMEOUT = 10.0

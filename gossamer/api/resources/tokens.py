@@ -14,8 +14,6 @@ from gossamer.api.model.base import Value
 from gossamer.api.model.forms import ROW_ID, TOKEN_NAME
 from gossamer.config import PositiveDuration
 
-__all__ = ["NewToken", "TokenInfo", "TokenRequest", "WhoAmI", "tokens_router"]
-
 TokenId = Annotated[str, Path(pattern=ROW_ID, description="`id` of a token.")]
 
 

@@ -20,8 +20,6 @@ from gossamer.cli.render.output import ago, note, until
 from gossamer.cli.render.show import Listing, Note, Part, Report
 from gossamer.cli.root import example
 
-__all__ = ["ROLES", "passwd", "tokens"]
-
 ROLES = ("viewer", "operator", "admin")
 """Those of the API, which is not loaded for their names."""
 

@@ -22,8 +22,6 @@ from gossamer.cli.root import example
 from gossamer.config import format_size
 from gossamer.errors import WrongValueError
 
-__all__ = ["JOBS", "audit"]
-
 JOBS: tuple[Job, ...] = get_args(Job)
 _RECORDER, _HERE = "The recorder of the nodes", "On this machine, over recorded files"
 """Panels of the help."""

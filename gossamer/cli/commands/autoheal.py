@@ -21,8 +21,6 @@ from gossamer.cli.root import noun
 from gossamer.config import format_duration
 from gossamer.errors import WrongValueError
 
-__all__ = ["autoheal"]
-
 autoheal = typer.Typer(no_args_is_help=True)
 _quarantine = noun(help="Rows that lost in a heal; replay one.")
 autoheal.add_typer(_quarantine, name="quarantine")

@@ -30,8 +30,6 @@ from gossamer.cli.render.show import Note, Part, Report
 from gossamer.errors import GossamerError, TransportError, UnavailableError
 from gossamer.routes import KERNEL_REASON, kernel_name
 
-__all__ = ["support_bundle", "version_lines"]
-
 EACH = {
     "status": "status",
     "members": "members",

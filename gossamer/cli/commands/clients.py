@@ -21,8 +21,6 @@ from gossamer.cli.render.table import Grid
 from gossamer.cli.root import noun
 from gossamer.config import format_duration
 
-__all__ = ["clients", "sessions", "subscriptions"]
-
 _COMPARED = 20_000
 """Names that an unknown one is compared with."""
 _NEVER = 4_294_967_295

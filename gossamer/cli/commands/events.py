@@ -25,8 +25,6 @@ from gossamer.cli.root import example, noun
 from gossamer.config import format_duration
 from gossamer.errors import WrongValueError
 
-__all__ = ["alarms", "events", "merged", "news", "nodes_text"]
-
 KINDS = (
     *("up", "suspected", "refuted", "down", "left", "link_up", "link_down", "partition", "confirmed", "plan"),
     *("coordinates", "reloaded", "healed", "removed"),

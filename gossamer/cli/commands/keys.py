@@ -28,8 +28,6 @@ from gossamer.cli.render.show import Note, Part, Report
 from gossamer.cli.render.table import Grid
 from gossamer.errors import UnavailableError
 
-__all__ = ["app"]
-
 app = typer.Typer(help="Rotate the keys of gossip.", no_args_is_help=True)
 
 All = Annotated[bool, typer.Option("--all", help="On every node of the cluster that runs on this machine.")]

@@ -17,8 +17,6 @@ from gossamer.cli.render.table import Grid
 from gossamer.cli.root import noun
 from gossamer.config import format_duration
 
-__all__ = ["cluster", "live", "nodes", "status_parts", "tables"]
-
 cluster = typer.Typer(no_args_is_help=True)
 cluster.add_typer(keys, name="keys")
 

@@ -17,12 +17,10 @@ from rich.text import Text
 from gossamer.cli import completion, values
 from gossamer.cli.client import DEFAULT_API, ApiClient, Gathered, Params, Row
 from gossamer.cli.command import AllNodes, Api, Json, OnNode, argument, asks, option
-from gossamer.cli.render.output import json_text, note, print_line, printable, size_text
+from gossamer.cli.render.output import json_text, note, print_line, size_text
 from gossamer.cli.render.show import Listing, Note, Part, Report
-from gossamer.cli.render.table import Cell, Grid
+from gossamer.cli.render.table import Cell, Grid, printable
 from gossamer.cli.root import example, noun
-
-__all__ = ["backup", "log_level", "meant", "ps", "trace"]
 
 SILENCE = 20.0
 """Seconds without a sign of life after which a node that is traced is given up."""

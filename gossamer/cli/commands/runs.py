@@ -29,8 +29,6 @@ from gossamer.cli.render.show import Columns, Listing, Note, Part, Report, show_
 from gossamer.cli.render.table import Grid, printable
 from gossamer.errors import UnavailableError
 
-__all__ = ["ON_NODE", "RUN_TIMEOUT", "VERDICTS", "Wait", "add_runs", "result_parts", "start_run"]
-
 ON_NODE = "At a node (its reports stay there)"
 """Panel of the help."""
 PERIOD = 0.5

@@ -36,8 +36,6 @@ from gossamer.cli.render.table import make_console
 from gossamer.cli.root import example
 from gossamer.errors import GossamerError
 
-__all__ = ["top"]
-
 SILENCE = 15.0
 """Seconds without a sample after which the node is gone."""
 LOOK = 0.25

@@ -16,23 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from gossamer.cli.client import Row
-from gossamer.cli.render.output import age_text, printable, size_text
-
-__all__ = [
-    "COLUMNS",
-    "KEYS",
-    "Busy",
-    "Rates",
-    "Sample",
-    "ViewState",
-    "alarms_of",
-    "columns_in",
-    "nodes_table",
-    "picture",
-    "rates_of",
-    "room_in",
-    "rows_of",
-]
+from gossamer.cli.render.output import age_text, size_text
+from gossamer.cli.render.table import printable
 
 Sample = Mapping[str, Any]
 """What ``GET /api/v1/live`` sends each second."""

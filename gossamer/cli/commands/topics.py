@@ -14,8 +14,6 @@ from gossamer.cli.render.show import Columns, Listing, Note, Part, Rendered, Rep
 from gossamer.cli.render.table import Grid
 from gossamer.cli.root import noun
 
-__all__ = ["publish", "retained", "routes", "topics"]
-
 topics = noun()
 routes = noun()
 retained = noun()

@@ -34,8 +34,6 @@ from gossamer.faults import DRILLS, Drill, DrillKind, DrillSetting
 if TYPE_CHECKING:
     from gossamer.drill.record import DrillRecord
 
-__all__ = ["drill"]
-
 drill = typer.Typer(no_args_is_help=True)
 _HERE = "On this machine, with a cluster of its own"
 """Panel of the help."""

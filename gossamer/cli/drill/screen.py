@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from gossamer.drill import Progress, StepName
     from gossamer.drill.record import Mark
 
-__all__ = ["Screen", "line_of", "open_screen"]
-
 _CLIENT_LINES = 10
 _WINDOW = 2.0
 """Seconds over which rates are taken."""

@@ -27,8 +27,6 @@ from gossamer.faults import DRILLS
 if TYPE_CHECKING:
     from gossamer.drill import SuiteResult, Summary
 
-__all__ = ["KINDS", "BackEnd", "Seed", "check_files", "deliver", "suite"]
-
 KINDS = completion.known(*DRILLS)
 
 BackEnd = Annotated[

@@ -19,8 +19,6 @@ from gossamer.cli.render.show import Listing
 from gossamer.cli.root import example
 from gossamer.errors import ConfigError, WrongValueError
 
-__all__ = ["config"]
-
 config = typer.Typer(no_args_is_help=True)
 
 File = Annotated[Path | None, typer.Argument(metavar="FILE", help="YAML file.")]

@@ -31,8 +31,6 @@ from gossamer.supervisor import ChildSpec, Reason, Runtime, Supervisor, describe
 if TYPE_CHECKING:
     from gossamer.cli.local.up import Screen
 
-__all__ = ["Launcher"]
-
 _LOG_LINES = 12
 
 

@@ -23,8 +23,6 @@ from pydantic import BaseModel, SecretStr
 from gossamer.config import LogConfig
 from gossamer.supervisor import is_secret, log_process
 
-__all__ = ["Unfailing", "secrets_in", "set_up_logging"]
-
 Processor = Callable[[Any, str, dict[str, Any]], dict[str, Any]]
 
 HIDDEN = "***"

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from gossamer.config import Config
     from gossamer.node import Node
 
-__all__ = ["start"]
-
 STOP_LIMIT = 15.0
 """Seconds a node may take to stop in order."""
 

@@ -18,8 +18,6 @@ from gossamer.launch import MAX_NODES, WEBSOCKET
 if TYPE_CHECKING:
     from gossamer.launch import ClusterPlan, PortSpec
 
-__all__ = ["Screen", "up"]
-
 OPTIONS = {
     "mqtt": "--mqtt-port",
     "api": "--api-port",

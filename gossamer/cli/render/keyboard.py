@@ -14,8 +14,6 @@ from contextlib import ExitStack
 from types import FrameType
 from typing import Self
 
-__all__ = ["Keyboard"]
-
 _ARROWS = {"A": "up", "B": "down", "C": "right", "D": "left"}
 _NAMED = {
     **{f"\x1b{lead}{code}": name for lead in "[O" for code, name in _ARROWS.items()},

@@ -16,21 +16,6 @@ from rich.text import Text
 
 from gossamer.cli.render.table import make_console, printable, speaks_utf8
 
-__all__ = [
-    "age_text",
-    "ago",
-    "clock",
-    "emit_json",
-    "json_text",
-    "note",
-    "ports_text",
-    "print_error",
-    "print_line",
-    "printable",
-    "size_text",
-    "until",
-]
-
 
 def json_text(data: Any) -> str:
     """JSON in one line, in characters that standard output can hold."""

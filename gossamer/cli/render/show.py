@@ -24,19 +24,6 @@ from gossamer.cli.exits import ExitCode
 from gossamer.cli.render.output import emit_json, json_text, note
 from gossamer.cli.render.table import Cell, Grid, make_console, printable, write
 
-__all__ = [
-    "Ask",
-    "Columns",
-    "Listing",
-    "Note",
-    "Part",
-    "Rendered",
-    "Report",
-    "document_of",
-    "show",
-    "show_part",
-]
-
 
 class Note(str):
     """A remark for people, on standard error."""

@@ -17,18 +17,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-__all__ = [
-    "Cell",
-    "Grid",
-    "PipedConsole",
-    "draw",
-    "make_console",
-    "marked",
-    "printable",
-    "speaks_utf8",
-    "write",
-]
-
 Cell = object
 """Text, or whatever has some."""
 UNLIMITED = 10_000

@@ -27,8 +27,6 @@ from gossamer.cli.render.show import Ask, Part, Rendered, document_of, show_part
 from gossamer.cli.render.table import Cell, Grid, draw, make_console, marked, printable
 from gossamer.errors import TransportError, UnavailableError
 
-__all__ = ["cropped", "watch_it"]
-
 ROWS = 1000
 """Rows of a list that are asked for again and again; a terminal shows fewer."""
 Rows = Sequence[Sequence[Cell]]

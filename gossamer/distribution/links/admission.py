@@ -41,8 +41,6 @@ from gossamer.distribution.wire import Hello
 if TYPE_CHECKING:
     from gossamer.distribution.links.hub import Hub
 
-__all__ = ["Admission", "Door", "admit"]
-
 log = structlog.get_logger(__name__)
 
 MAX_HIDDEN = 1000

@@ -20,8 +20,6 @@ from gossamer.distribution.links.traffic import Peer, Receiving, Sending
 from gossamer.distribution.transport.transport import Channel
 from gossamer.distribution.wire import Hello, Purpose
 
-__all__ = ["Inbound", "Outbound"]
-
 
 class _End:
     """What both ends do: greet, then let the traffic run."""

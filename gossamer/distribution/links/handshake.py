@@ -32,8 +32,6 @@ from typing import NoReturn
 import gossamer.distribution.wire as wire
 from gossamer.distribution.errors import HandshakeError, WireError
 
-__all__ = ["Acceptor", "Admitted", "Initiator", "Local", "Opened", "Step", "cookie_key", "refused"]
-
 _SAME_VERSION = "run the same version on all nodes"
 
 

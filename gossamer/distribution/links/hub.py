@@ -22,8 +22,6 @@ from gossamer.distribution.wire import NONCE_SIZE, PURPOSES, Hello, Purpose
 from gossamer.network import Address
 from gossamer.supervisor import Pid, Runtime
 
-__all__ = ["DIALER", "HIDDEN_GRACE", "LOOK", "RETRY", "Evidence", "Hub"]
-
 log = structlog.get_logger(__name__)
 
 Evidence = Callable[[str, str], None]

@@ -28,8 +28,6 @@ from gossamer.distribution.links.traffic import Peer
 from gossamer.distribution.transport.transport import show
 from gossamer.supervisor import Exit, ExitProcess, receive, self_pid, trap_exit
 
-__all__ = ["Backoff", "Link"]
-
 log = structlog.get_logger(__name__)
 
 SETTLED = 1.0

@@ -36,8 +36,6 @@ from gossamer.supervisor import (
     trap_exit,
 )
 
-__all__ = ["children"]
-
 log = structlog.get_logger(__name__)
 
 LINKS = "distribution_links"

@@ -36,8 +36,6 @@ from collections.abc import Callable, Iterable
 from gossamer.distribution.errors import WireError
 from gossamer.distribution.wire import Batch
 
-__all__ = ["LATE", "ReceiveStream", "Refresh", "SendStream"]
-
 LATE = 1.0
 """Seconds from which on the age of a frame counts: shorter than what is said in whole seconds."""
 Refresh = Callable[[bytes, float], bytes]

@@ -21,8 +21,6 @@ from gossamer.distribution.transport.transport import Channel
 from gossamer.distribution.wire import PURPOSES, Ack, Batch, Message, Purpose, decode_message, encode
 from gossamer.network import Address
 
-__all__ = ["Peer", "Receiving", "Sending"]
-
 _ACK_DELAYS: dict[Purpose, float] = {"control": 0.02}
 """Seconds: whoever waits for control traffic waits for an answer, not for an ack."""
 _ACKS_HELD = 64

@@ -23,8 +23,6 @@ from gossamer.supervisor import Pid, Runtime
 if TYPE_CHECKING:
     from gossamer.distribution.links.traffic import Peer
 
-__all__ = ["Event", "LinkUsers", "OnAck", "Receiver", "Subscriber"]
-
 log = structlog.get_logger(__name__)
 
 _BATCH = 256 * 1024

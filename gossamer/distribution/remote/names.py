@@ -48,16 +48,6 @@ from gossamer.supervisor import (
     spawn,
 )
 
-__all__ = [
-    "GLOBAL",
-    "GlobalNames",
-    "Names",
-    "register_name",
-    "registered_names",
-    "unregister_name",
-    "whereis_name",
-]
-
 log = structlog.get_logger(__name__)
 
 GLOBAL = "global"

@@ -23,8 +23,6 @@ from gossamer.distribution.remote.terms import register_message
 from gossamer.errors import UsageError
 from gossamer.supervisor import Caller, Destination, Down, GenServer, Pid, Ref, Reply, call, monitor
 
-__all__ = ["PG", "Groups", "Pg", "join", "leave"]
-
 PG = "pg"
 """The registered name of the server on every node."""
 

@@ -20,9 +20,10 @@ from typing import Any
 import msgspec
 import structlog
 
-from gossamer.distribution.distribution import Distribution, Event
+from gossamer.distribution.distribution import Distribution
 from gossamer.distribution.errors import FrameTooLargeError, TermError, WireError
 from gossamer.distribution.events import Frame, NodeDown
+from gossamer.distribution.links.users import Event
 from gossamer.distribution.remote.terms import decode_term, encode_term
 from gossamer.supervisor import Pid, Reason, Runtime, describe
 from gossamer.supervisor.process.signals import (
@@ -36,8 +37,6 @@ from gossamer.supervisor.process.signals import (
     Signal,
     UnlinkSignal,
 )
-
-__all__ = ["RemoteProcesses", "RouterCounts"]
 
 log = structlog.get_logger(__name__)
 

@@ -32,8 +32,6 @@ from gossamer.distribution.remote.terms import register_message
 from gossamer.errors import UsageError
 from gossamer.supervisor import Pid
 
-__all__ = ["NameConflict", "Resolver", "Verdict", "check_resolve", "judge", "register_resolver"]
-
 log = structlog.get_logger(__name__)
 
 BUILT_IN = ("exit", "random_exit", "notify", "random_notify", "notify_all")

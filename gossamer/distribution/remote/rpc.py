@@ -42,19 +42,6 @@ from gossamer.supervisor import (
     spawn,
 )
 
-__all__ = [
-    "RPC",
-    "Exited",
-    "Raised",
-    "Result",
-    "Returned",
-    "Rpc",
-    "Unreachable",
-    "call",
-    "multicall",
-    "pid_of",
-]
-
 log = structlog.get_logger(__name__)
 
 RPC = "rpc"

@@ -7,16 +7,15 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from gossamer.distribution.distribution import Distribution, Event
+from gossamer.distribution.distribution import Distribution
 from gossamer.distribution.events import NodeUp
+from gossamer.distribution.links.users import Event
 from gossamer.distribution.remote.names import GLOBAL, GlobalNames, Names
 from gossamer.distribution.remote.pg import PG, Groups, Pg
 from gossamer.distribution.remote.remote import RemoteProcesses
 from gossamer.distribution.remote.rpc import RPC, Rpc
 from gossamer.errors import UsageError
 from gossamer.supervisor import ChildSpec, Runtime, Supervisor
-
-__all__ = ["connect_node", "node", "nodes", "remote_services"]
 
 
 def remote_services(

@@ -22,8 +22,6 @@ import msgspec
 from gossamer.distribution.errors import TermError
 from gossamer.supervisor import Cast, Crash, Down, Exit, Pid, Ref, Timeout
 
-__all__ = ["decode_term", "encode_term", "register_message"]
-
 T = TypeVar("T")
 
 MAX_DEPTH = 64

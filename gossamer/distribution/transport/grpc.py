@@ -30,8 +30,6 @@ from gossamer.distribution.transport.transport import Handler, LinkListener, sho
 from gossamer.distribution.wire import HANDSHAKE_LIMIT
 from gossamer.network import Address, Network
 
-__all__ = ["GrpcTransport"]
-
 _SERVICE = "gossamer.Distribution"
 _METHOD = "Channel"
 _LINGER = 1.0

@@ -16,8 +16,6 @@ from typing import cast
 
 from gossamer.network import Address, Listener, Network
 
-__all__ = ["Relay"]
-
 CLAIM = 10.0
 """Seconds in which the caller must come."""
 

@@ -18,8 +18,6 @@ from gossamer.distribution.transport.transport import Handler, LinkListener, sho
 from gossamer.distribution.wire import HANDSHAKE_LIMIT
 from gossamer.network import Address, Listener, Network
 
-__all__ = ["StreamTransport"]
-
 _WRITE_SIZE = 256 * 1024
 _HEADER = 4
 

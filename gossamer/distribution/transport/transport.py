@@ -22,8 +22,6 @@ from typing import Protocol
 from gossamer.distribution.errors import LinkLostError
 from gossamer.network import Address
 
-__all__ = ["Channel", "Handler", "LinkListener", "LinkTransport", "show"]
-
 
 class Channel(Protocol):
     """One open connection, as its handler sees it."""

@@ -28,8 +28,6 @@ from gossamer.drill.report.words import (
 )
 from gossamer.pages import environment
 
-__all__ = ["html", "suite_html"]
-
 MOST = 1000
 """Marks and dropped clients that a report lists."""
 MOST_SIDES = 6

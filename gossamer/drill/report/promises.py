@@ -17,8 +17,6 @@ from itertools import combinations
 from gossamer.drill.record import DrillRecord, Mark, MarkKind, Speed, Tally, Verdict
 from gossamer.faults import parse_shape
 
-__all__ = ["DETECTED", "HEALED", "KNOWN", "PROMISES", "ROUTES", "judge", "measure", "promised", "short"]
-
 DETECTED = "first word of the split at each side"
 KNOWN = "all nodes of both sides know of the split"
 ROUTES = "connectivity back to all routes equal"

@@ -20,8 +20,6 @@ from gossamer.drill.report.promises import short
 from gossamer.drill.report.words import phase_name
 from gossamer.pages import Panel, Points, round_step, ticks
 
-__all__ = ["SYMBOLS", "Cluster", "Stretch", "clusters", "legend", "picture", "stretches"]
-
 WIDTH = 1000
 LEFT = 92
 RIGHT = WIDTH - 58

@@ -10,19 +10,6 @@ from gossamer.drill.record import DrillRecord, PhaseName, Plan, Verdict
 from gossamer.drill.report.promises import PROMISES, short
 from gossamer.faults import DRILLS
 
-__all__ = [
-    "PromiseRow",
-    "Summary",
-    "figures",
-    "happened",
-    "name_of",
-    "names",
-    "outcome",
-    "phase_name",
-    "summarise",
-    "verdict_in_words",
-]
-
 
 class PromiseRow(Struct, frozen=True):
     """One promise over all drills. ``kept`` None: no drill put it to the test."""

@@ -16,8 +16,6 @@ from gossamer.mqtt import MqttProtocolError
 from gossamer.mqtt.client import ClientLostError, MqttClient, RefusedError
 from gossamer.network import Network
 
-__all__ = ["TrafficClient"]
-
 KEEP_ALIVE = 30
 SESSION_EXPIRY = 3600
 """Seconds that a persistent session outlives its connection."""

@@ -20,8 +20,6 @@ from gossamer.drill.run.watch import Routes, Watch
 from gossamer.drill.stage.backend import BackEnd, BackEndError
 from gossamer.errors import UnavailableError
 
-__all__ = ["Executor", "Note", "limit_files"]
-
 _TIMEOUT = 60.0
 """Seconds for the cluster to be whole after a restart, and for a heal to begin."""
 _LOOK = 0.5

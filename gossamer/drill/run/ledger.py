@@ -20,8 +20,6 @@ from functools import partial
 
 from gossamer.drill.record import Phase, PhaseName, Sample, Tally
 
-__all__ = ["Ledger", "Stream"]
-
 _NEVER = math.nan
 _COPIES = 255
 

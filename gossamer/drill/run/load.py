@@ -24,8 +24,6 @@ from gossamer.drill.run.ledger import Ledger, Stream
 from gossamer.launch import NodePlan
 from gossamer.network import Network
 
-__all__ = ["Load"]
-
 _HEAD = struct.Struct(">IId")
 _TICK = 0.02
 _MOST_BEHIND = 0.5

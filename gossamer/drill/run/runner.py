@@ -51,8 +51,6 @@ from gossamer.drill.stage.janitor import Janitor
 from gossamer.errors import GossamerError
 from gossamer.network import SystemNetwork
 
-__all__ = ["Progress", "StepName", "backend_of", "conduct"]
-
 log = structlog.get_logger(__name__)
 
 HEAL_TIMEOUT = 120.0

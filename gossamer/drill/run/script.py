@@ -15,8 +15,6 @@ from gossamer.drill.stage.backend import Ability, BackEndError, LinkFault, abili
 from gossamer.errors import WrongValueError
 from gossamer.faults import DRILLS, DrillKind, Shape, parse_shape, sides_of
 
-__all__ = ["Script", "Step", "check", "lacking", "script_of"]
-
 Action = Literal[
     "apply",  # let just ``faults`` hold, for at most ``seconds``; none: lift them
     "wait",  # let ``seconds`` pass

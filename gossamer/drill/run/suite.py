@@ -22,8 +22,6 @@ from gossamer.drill.stage.backend import Ability
 from gossamer.errors import GossamerError, WrongValueError
 from gossamer.faults import DRILLS, DrillKind
 
-__all__ = ["SuiteResult", "choose_plans", "run_suite", "suite_json", "suite_plans"]
-
 QUICK: dict[str, Setting] = {"GOSSAMER_CLUSTER__AUTOHEAL": "3s"}
 """What the nodes of a quick suite are configured with."""
 _Drills = tuple[tuple[tuple[DrillKind, str], ...], int, float, float, float]

@@ -23,8 +23,6 @@ import msgspec
 from gossamer.drill.record import Heal, Mark, MarkKind, NodeEnd, Quarantined
 from gossamer.launch import NodePlan
 
-__all__ = ["Routes", "Sight", "State", "Watch", "ends_of", "heals_of", "mark_of", "quarantined_of"]
-
 Routes = frozenset[tuple[str, frozenset[str]]]
 """Filters, and the nodes that have subscribers to them."""
 

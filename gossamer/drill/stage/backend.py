@@ -46,16 +46,6 @@ from gossamer.launch import (
 )
 from gossamer.supervisor import Pid, Reason, Runtime
 
-__all__ = [
-    "Ability",
-    "BackEnd",
-    "BackEndError",
-    "GateBackEnd",
-    "LinkFault",
-    "abilities_for",
-    "requests_of",
-]
-
 Ability = Literal["delay", "jitter", "loss", "clock"]
 """What a back end may lack; every one cuts, both ways or one."""
 _LOG_LINES = 12

@@ -18,8 +18,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["Janitor"]
-
 CLOSE_TIMEOUT = 30.0
 """Seconds that cleaning up may take before the drill ends without it; the janitor goes on."""
 

@@ -32,8 +32,6 @@ from gossamer.drill.stage.janitor import Janitor
 from gossamer.drill.stage.netplan import CABLE, Maker, NetPlan, cuts_of, maker_of, slow_of
 from gossamer.launch import ClusterPlan, NodePlan
 
-__all__ = ["Namespaces", "NetnsBackEnd", "abilities_here", "check_rights", "leftovers"]
-
 log = structlog.get_logger(__name__)
 
 NAME = "netns"

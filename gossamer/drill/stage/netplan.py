@@ -28,8 +28,6 @@ from dataclasses import dataclass
 
 from gossamer.drill.stage.backend import LinkFault
 
-__all__ = ["CABLE", "HUB", "Maker", "NetPlan", "cuts_of", "maker_of", "slow_of"]
-
 HUB = "hub"
 CABLE = "cable"
 """The interface of a node."""

@@ -18,8 +18,6 @@ from gossamer.gossip.swim.outbox import Outbox
 from gossamer.gossip.swim.table import MemberTable
 from gossamer.gossip.wire import Alive
 
-__all__ = ["Core", "Part", "Timers"]
-
 
 class Timers:
     """Callbacks ``fn(now)`` ordered by time."""

@@ -24,8 +24,6 @@ from typing import Literal
 
 from gossamer.gossip.member import PartitionHint
 
-__all__ = ["PartitionHints", "explain"]
-
 _WORDS = {
     "minority": "only {alive} of {of} members are reachable, fewer than the quorum of {quorum}: "
     "this side of a split is probably the smaller one",

@@ -23,8 +23,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-__all__ = ["Awareness", "Suspicion", "suspicion_bounds"]
-
 
 class Awareness:
     """A saturating counter that stretches timeouts."""

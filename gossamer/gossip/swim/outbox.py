@@ -20,8 +20,6 @@ from gossamer.gossip.transport.keyring import OVERHEAD
 from gossamer.gossip.wire import Dead, Message, Suspect, compound, encode
 from gossamer.network import Address
 
-__all__ = ["BroadcastQueue", "Outbox"]
-
 _ARRAY_HEAD = 3
 _MISSES = 4
 """How many too large statements are skipped before a packet counts as full."""

@@ -24,8 +24,6 @@ from gossamer.gossip.swim.verdicts import Verdicts
 from gossamer.gossip.wire import Ack, Nack, Ping, PingRequest, Stranger, Suspect
 from gossamer.network import Address
 
-__all__ = ["Prober", "RoundRobin"]
-
 _MAX_RELAYS = 1024
 _INSIST = (0.2, 0.4, 0.6, 0.8)
 """Parts of the probe timeout after which a ping without an ack is repeated. A lost packet must not leave all

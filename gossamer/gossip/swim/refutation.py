@@ -15,12 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from gossamer.gossip.member import MAX_NUMBER, Member, Status
+from swimprotocol.status import Status
+
+from gossamer.gossip.member import MAX_NUMBER, Member
 from gossamer.gossip.swim.core import Core, Part
 from gossamer.gossip.swim.table import ALIVE, DOWN, LEFT, SUSPECT
 from gossamer.gossip.wire import Alive, Dead, Ping, Suspect
-
-__all__ = ["Refutation"]
 
 _RETURN_MEMORY = 60.0
 _RIVAL_TIMEOUT = 2.0

@@ -9,8 +9,6 @@ from __future__ import annotations
 from gossamer.gossip.swim.core import Core, Part
 from gossamer.gossip.swim.table import Entry
 
-__all__ = ["Spreader"]
-
 _PACKETS_A_TARGET = 3
 GOSSIP_TO_DEAD = 30.0
 """A down member still receives gossip for this many seconds, so that it can refute."""

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any
 
 import msgspec
+from swimprotocol.status import Status
 
 import gossamer.gossip.steps as steps
 import gossamer.gossip.wire as wire
@@ -28,7 +29,6 @@ from gossamer.gossip.member import (
     MemberLeft,
     MemberMetadata,
     NameConflict,
-    Status,
     check_metadata,
 )
 from gossamer.gossip.swim.core import Core
@@ -39,8 +39,6 @@ from gossamer.gossip.swim.syncer import Syncer
 from gossamer.gossip.swim.table import ALIVE, DOWN, LEFT, SUSPECT, Entry
 from gossamer.gossip.swim.verdicts import Verdicts
 from gossamer.network import Address
-
-__all__ = ["Swim"]
 
 LAG_THRESHOLD = 0.15
 """A timer that fires later than this says that this process, not its peers, is slow."""

@@ -31,8 +31,6 @@ from gossamer.gossip.swim.verdicts import Verdicts
 from gossamer.gossip.wire import Compare, Marks, Record, Refuse, Sync
 from gossamer.network import Address
 
-__all__ = ["Syncer"]
-
 _EARLY = (0.3, 1.0, 3.0, 8.0)
 """Seconds from a join to the exchanges that follow it."""
 _PARALLEL = 4

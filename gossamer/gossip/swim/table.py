@@ -13,23 +13,12 @@ import random
 from collections.abc import Iterator
 from typing import Final
 
-from gossamer.gossip.member import Member, Status
+from swimprotocol.status import Status
+
+from gossamer.gossip.member import Member
 from gossamer.gossip.swim.lifeguard import Suspicion
 from gossamer.gossip.wire import Alive, Record
 from gossamer.network import Address
-
-__all__ = [
-    "ALIVE",
-    "DOWN",
-    "LEFT",
-    "MAX_MEMBERS",
-    "REMOVED",
-    "STOPPED",
-    "SUSPECT",
-    "Entry",
-    "MemberTable",
-    "retransmit_limit",
-]
 
 ALIVE: Final = 0
 SUSPECT: Final = 1

@@ -39,8 +39,6 @@ from gossamer.gossip.swim.refutation import Refutation
 from gossamer.gossip.swim.table import ALIVE, DOWN, LEFT, MAX_MEMBERS, REMOVED, STOPPED, SUSPECT, Entry
 from gossamer.gossip.wire import Alive, Dead, Record, Suspect
 
-__all__ = ["Verdicts"]
-
 
 class Verdicts(Part):
     """The only writer of the membership table."""

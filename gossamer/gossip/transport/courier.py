@@ -31,8 +31,6 @@ from gossamer.gossip.wire import PacketRejected
 from gossamer.network import Address, Network
 from gossamer.supervisor import Pid, guarded
 
-__all__ = ["Courier"]
-
 log = structlog.get_logger(__name__)
 
 _MAX_STREAMS = 128

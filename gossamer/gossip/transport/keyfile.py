@@ -16,8 +16,6 @@ from pathlib import Path
 
 from gossamer.errors import TransportError
 
-__all__ = ["KeyFile", "KeyFileError"]
-
 _VERSION = 1
 _LARGEST = 64 * 1024
 

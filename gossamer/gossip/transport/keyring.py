@@ -34,8 +34,6 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from gossamer.errors import UsageError
 from gossamer.gossip.wire import PacketRejected
 
-__all__ = ["OVERHEAD", "Keyring", "KeyringError", "Opened", "ReplayGuard", "cluster_key"]
-
 _MAGIC = b"g1"
 _HEAD = struct.Struct(">2sB4s4s8sQI")
 _TAG = 16

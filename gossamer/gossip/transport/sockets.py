@@ -21,19 +21,6 @@ from gossamer.gossip.wire import PacketRejected
 from gossamer.network import Address, Listener, Network
 from gossamer.supervisor import Port, self_pid
 
-__all__ = [
-    "MAX_FRAME",
-    "AnsweringStream",
-    "AskingStream",
-    "FrameBuffer",
-    "GossipAddressError",
-    "Sockets",
-    "advertised",
-    "frame",
-    "local_host",
-    "open_sockets",
-]
-
 _HEAD = 4
 MAX_FRAME = 8 * 1024 * 1024
 """Largest stream frame."""

@@ -37,8 +37,6 @@ from gossamer.mnesia_like.errors import (
 )
 from gossamer.mnesia_like.values import Key, Value, decode
 
-__all__ = ["Batch", "Disc", "DiscFile"]
-
 Batch = Mapping[str, Mapping[bytes, bytes | None]]
 """Of each table the encoded keys, each with its encoded value, or None where the row was deleted."""
 

@@ -18,8 +18,6 @@ from gossamer.histogram import Histogram
 from gossamer.mnesia_like.disc.disc import Batch
 from gossamer.mnesia_like.errors import DiscBehindError, DiscError
 
-__all__ = ["DiscQueue", "Journal"]
-
 
 class DiscQueue:
     """Group-commit queue between tables and the disc process; ``bound`` in rows."""

@@ -22,8 +22,6 @@ from gossamer.mnesia_like.errors import (
 )
 from gossamer.supervisor import Caller, GenServer, Reason, Reply, self_pid, send_after, trap_exit
 
-__all__ = ["DiscHandle", "DiscServer"]
-
 T = TypeVar("T")
 
 # The last commit failed a while ago.

@@ -18,8 +18,6 @@ from zlib import crc32
 
 from gossamer.mnesia_like.values import Key, Value, encode
 
-__all__ = ["Sweep"]
-
 _GONE: Any = object()
 
 

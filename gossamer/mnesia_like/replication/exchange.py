@@ -15,19 +15,6 @@ from gossamer.mnesia_like.replication.replica import Change, Replica
 from gossamer.mnesia_like.replication.wire import Ack, Follow, Roster, encode_frames
 from gossamer.mnesia_like.values import Key, encode
 
-__all__ = [
-    "Action",
-    "Confirmed",
-    "Exchange",
-    "Installed",
-    "OwnedState",
-    "Peer",
-    "Report",
-    "Rostered",
-    "Send",
-    "Wake",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Send:

@@ -22,8 +22,6 @@ from gossamer.mnesia_like.replication.own_log import OwnLog
 from gossamer.mnesia_like.replication.wire import encode_chunk
 from gossamer.mnesia_like.values import Key, encode
 
-__all__ = ["Feed"]
-
 _CHUNK = 64 * 1024
 
 

@@ -22,8 +22,6 @@ from gossamer.mnesia_like.replication.digest import Sweep
 from gossamer.mnesia_like.replication.wire import encode_delta
 from gossamer.mnesia_like.values import Key, Value, canonical, encode_key, encode_value, same
 
-__all__ = ["OwnLog"]
-
 _MISSING: Any = object()
 _BATCH = 128 * 1024
 

@@ -25,8 +25,6 @@ from gossamer.mnesia_like.replication.digest import Sweep
 from gossamer.mnesia_like.replication.wire import Chunk, Delta, Digest
 from gossamer.mnesia_like.values import Key, Value
 
-__all__ = ["Change", "Replica"]
-
 _MISSING: Any = object()
 
 

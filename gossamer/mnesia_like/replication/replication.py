@@ -25,13 +25,9 @@ from gossamer.mnesia_like.replication.exchange import (
     Action,
     Confirmed,
     Exchange,
-    Installed,
     OwnedState,
     Peer,
-    Report,
     Rostered,
-    Send,
-    Wake,
 )
 from gossamer.mnesia_like.replication.feed import Feed
 from gossamer.mnesia_like.replication.own_log import OwnLog
@@ -55,18 +51,6 @@ from gossamer.mnesia_like.replication.wire import (
 from gossamer.mnesia_like.shared.epochs import Epochs, Observed
 from gossamer.mnesia_like.transaction.core import Transactions
 from gossamer.mnesia_like.values import encode
-
-__all__ = [
-    "Action",
-    "Confirmed",
-    "Installed",
-    "OwnedState",
-    "Replication",
-    "Report",
-    "Rostered",
-    "Send",
-    "Wake",
-]
 
 
 class Replication(Exchange):

@@ -15,8 +15,6 @@ from gossamer.mnesia_like.replication.replica import Replica
 from gossamer.mnesia_like.replication.wire import Digest, Mark
 from gossamer.mnesia_like.values import encode
 
-__all__ = ["Upkeep"]
-
 
 class Upkeep:
     """Periodic work of replication; ``digest_interval`` in seconds."""

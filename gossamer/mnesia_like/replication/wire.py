@@ -22,37 +22,6 @@ import msgspec
 from gossamer.mnesia_like.errors import BadFrameError
 from gossamer.mnesia_like.values import KEY_TYPES, encode, is_key
 
-__all__ = [
-    "MAX_FRAME",
-    "Ack",
-    "Chunk",
-    "Commit",
-    "Delta",
-    "Died",
-    "Digest",
-    "Follow",
-    "Granted",
-    "Head",
-    "Know",
-    "Lock",
-    "Mark",
-    "Members",
-    "Message",
-    "Prepare",
-    "Query",
-    "Refused",
-    "Roster",
-    "Seen",
-    "Stage",
-    "TableMessage",
-    "TransactionMessage",
-    "Vote",
-    "decode_frame",
-    "encode_chunk",
-    "encode_delta",
-    "encode_frames",
-]
-
 MAX_FRAME = 256 * 1024
 _VERSION = 2
 _FRAME_OVERHEAD = 40

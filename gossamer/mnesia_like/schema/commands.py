@@ -21,8 +21,6 @@ from gossamer.mnesia_like.table.local import LocalTable
 from gossamer.mnesia_like.table.owned import OwnedTable
 from gossamer.mnesia_like.table.shared import SharedTable
 
-__all__ = ["SchemaCommands"]
-
 _POLL = 0.02
 
 

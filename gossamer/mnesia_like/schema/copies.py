@@ -29,8 +29,6 @@ from gossamer.mnesia_like.table.shared import SharedTable
 from gossamer.mnesia_like.values import Key, Value
 from gossamer.supervisor import Pid, Runtime
 
-__all__ = ["Copies"]
-
 T = TypeVar("T")
 
 _LOAD_TIMEOUT = 300.0

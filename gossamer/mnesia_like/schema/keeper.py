@@ -34,8 +34,6 @@ from gossamer.mnesia_like.schema.copies import Copies
 from gossamer.mnesia_like.schema.table import Entry
 from gossamer.supervisor import GenServer, self_pid, send_after
 
-__all__ = ["SchemaKeeper", "SchemaServer"]
-
 log = structlog.get_logger(__name__)
 
 _RETRY = 1.0

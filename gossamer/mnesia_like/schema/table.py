@@ -34,8 +34,6 @@ from gossamer.mnesia_like.errors import SchemaWriteError
 from gossamer.mnesia_like.table.shared import SharedTable
 from gossamer.mnesia_like.values import Key, Value
 
-__all__ = ["SCHEMA", "Entry", "SchemaTable", "schema_definition"]
-
 SCHEMA = "schema"
 _HORIZON = 30 * 86_400.0
 _REMEMBERED = 32

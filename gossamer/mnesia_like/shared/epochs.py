@@ -16,8 +16,6 @@ from gossamer.mnesia_like.shared.shared import Shared
 from gossamer.mnesia_like.shared.tombstones import Epoch
 from gossamer.mnesia_like.values import encode
 
-__all__ = ["Epochs", "Observed"]
-
 Observed = dict[str, tuple[int, int, int]]
 """Of each peer its creation, up to where its rows are here, and where ours stood then."""
 

@@ -41,8 +41,6 @@ from gossamer.mnesia_like.shared.versions import (
 )
 from gossamer.mnesia_like.values import Key, Value, canonical, encode_key, encode_value
 
-__all__ = ["Discarded", "Shared", "Version"]
-
 _MISSING: Any = object()
 
 

@@ -27,8 +27,6 @@ from typing import Any, Literal
 from gossamer.mnesia_like.replication.exchange import OwnedState
 from gossamer.mnesia_like.values import Key, Value
 
-__all__ = ["SETTLE", "Burial", "Epoch", "Vector", "vector_of"]
-
 SETTLE = 5.0
 """Seconds that a tombstone stays at least: for what was on its way when it was made."""
 _BUDGET = 5000

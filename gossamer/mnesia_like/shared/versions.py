@@ -12,20 +12,6 @@ from dataclasses import dataclass
 from gossamer.mnesia_like.replication.exchange import OwnedState
 from gossamer.mnesia_like.values import Key, Value
 
-__all__ = [
-    "NEVER",
-    "Discarded",
-    "Masters",
-    "Version",
-    "answered",
-    "first",
-    "held",
-    "loser",
-    "lost",
-    "value_of",
-    "version_of",
-]
-
 Version = tuple[int, str]
 """Hybrid timestamp, and the node that issued it."""
 

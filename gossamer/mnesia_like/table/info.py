@@ -9,8 +9,6 @@ from gossamer.mnesia_like.replication.replication import Replication
 from gossamer.mnesia_like.table.shared import SharedTable
 from gossamer.mnesia_like.table.table import ReplicatedTable, Table
 
-__all__ = ["system_info", "table_info"]
-
 
 def table_info(table: Any, replication: Replication) -> dict[str, Any]:
     """Of one table: what it is, how much it holds of whom, who is behind."""

@@ -11,8 +11,6 @@ from gossamer.mnesia_like.table.queries import Queries
 from gossamer.mnesia_like.table.table import Table, TableOwner
 from gossamer.mnesia_like.values import Key, Value, canonical, encode_key, encode_value, same
 
-__all__ = ["LocalTable"]
-
 _MISSING: Any = object()
 
 

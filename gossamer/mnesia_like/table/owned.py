@@ -13,8 +13,6 @@ from gossamer.mnesia_like.replication.replication import Replication
 from gossamer.mnesia_like.table.table import ReplicatedTable, TableOwner
 from gossamer.mnesia_like.values import Key, Value, encode_key
 
-__all__ = ["OwnedTable"]
-
 
 class OwnedTable(ReplicatedTable):
     """A table whose rows are ``(key, owner) -> value``; this node writes its own and holds everyone's."""

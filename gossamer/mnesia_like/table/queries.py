@@ -20,8 +20,6 @@ from gossamer.mnesia_like.definition import TableDef
 from gossamer.mnesia_like.errors import NotOrderedError
 from gossamer.mnesia_like.values import Key, Value
 
-__all__ = ["ANY", "Queries", "matches", "rank"]
-
 
 class _Any:
     def __repr__(self) -> str:

@@ -13,13 +13,11 @@ from gossamer.mnesia_like.disc.queue import DiscQueue
 from gossamer.mnesia_like.errors import NoMajorityError
 from gossamer.mnesia_like.replication.replica import Change
 from gossamer.mnesia_like.replication.replication import Replication
-from gossamer.mnesia_like.shared.shared import Discarded, Shared
-from gossamer.mnesia_like.shared.versions import Version
+from gossamer.mnesia_like.shared.shared import Shared
+from gossamer.mnesia_like.shared.versions import Discarded, Version
 from gossamer.mnesia_like.table.queries import Queries
 from gossamer.mnesia_like.table.table import ReplicatedTable, TableOwner, Watermark
 from gossamer.mnesia_like.values import Key, Value, encode, encode_key
-
-__all__ = ["SharedTable"]
 
 log = structlog.get_logger(__name__)
 

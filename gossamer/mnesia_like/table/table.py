@@ -25,17 +25,6 @@ from gossamer.mnesia_like.replication.replica import Change
 from gossamer.mnesia_like.replication.replication import Replication
 from gossamer.mnesia_like.values import Key, Value, canonical, encode_key, encode_value
 
-__all__ = [
-    "BatchCallback",
-    "EventCallback",
-    "ReplicatedTable",
-    "Table",
-    "TableEvent",
-    "TableOwner",
-    "TableSubscription",
-    "Watermark",
-]
-
 TableEvent = tuple[str, str, Key, Value]
 """``("write" | "delete", owner, key, value)``; the value of a deleted row is None.
 

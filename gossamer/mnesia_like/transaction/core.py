@@ -43,8 +43,6 @@ from gossamer.mnesia_like.transaction.locks import WHOLE, Age, Verdict
 from gossamer.mnesia_like.transaction.participant import Attempt, Part, Participant
 from gossamer.mnesia_like.values import Key, Value, encode
 
-__all__ = ["Transactions"]
-
 _STAGE_ROWS = 500
 _STAGE_BYTES = 64 * 1024
 

@@ -20,8 +20,6 @@ from typing import Any
 
 from gossamer.mnesia_like.values import Key
 
-__all__ = ["WHOLE", "Age", "LockManager", "LockOwner", "Verdict"]
-
 LockOwner = tuple[str, int]
 """The coordinator's name and its number for the attempt."""
 

@@ -29,8 +29,6 @@ from gossamer.mnesia_like.shared.versions import Version
 from gossamer.mnesia_like.transaction.locks import WHOLE, Age, LockManager, LockOwner, Verdict
 from gossamer.mnesia_like.values import Key, Value, encode
 
-__all__ = ["GONE", "Attempt", "Part", "Participant"]
-
 GONE: Any = []
 """In place of ``[value]``: the row is deleted."""
 

@@ -23,8 +23,6 @@ from gossamer.mqtt.auth.tokens import Tokens
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.flow.backpressure import Bucket
 
-__all__ = ["Access", "Decisions"]
-
 
 class Access:
     """Access control of one node: authenticates clients and authorizes what they do.

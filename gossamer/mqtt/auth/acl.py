@@ -33,8 +33,6 @@ from gossamer.mqtt.auth.files import trouble
 from gossamer.mqtt.publish.delayed import delayed_topic
 from gossamer.routes import body_of, matches, parse_filter
 
-__all__ = ["DENIED", "Acl", "AclError", "Gate", "Rule", "parse_acl"]
-
 Action = Literal["publish", "subscribe"]
 
 # What the loop sees of a denied topic: a plan that sends it to the handlers, which refuse it.

@@ -23,8 +23,6 @@ from gossamer.config import HttpAuthConfig
 from gossamer.mqtt.auth.sources import Answer, Login, Verdict
 from gossamer.mqtt.codec.reasons import ReasonCode
 
-__all__ = ["HttpCallout"]
-
 log = structlog.get_logger(__name__)
 
 BACKLOG = 8

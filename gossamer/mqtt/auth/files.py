@@ -16,8 +16,6 @@ import structlog
 from gossamer.errors import GossamerError
 from gossamer.supervisor import GenServer, Reason, Reply, self_pid, send_after, trap_exit
 
-__all__ = ["FileWatch", "Reloadable", "trouble"]
-
 log = structlog.get_logger(__name__)
 
 

@@ -23,8 +23,6 @@ from gossamer.mqtt.auth.files import trouble
 from gossamer.mqtt.auth.sources import Answer, Login, Verdict
 from gossamer.mqtt.codec.reasons import ReasonCode
 
-__all__ = ["PasswordFile", "PasswordFileError", "parse_passwords", "rewrite", "set_password"]
-
 BACKLOG = 1000
 
 

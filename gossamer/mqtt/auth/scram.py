@@ -31,8 +31,6 @@ from gossamer.mqtt.auth.passwords import PasswordFileError, rewrite
 from gossamer.mqtt.auth.sources import Challenge, Done, Login, Step, Verdict
 from gossamer.mqtt.codec.reasons import ReasonCode
 
-__all__ = ["Credential", "Scram", "client_proof", "credential_of", "saslprep", "set_scram_password"]
-
 NAME = "SCRAM-SHA-256"
 ITERATIONS = 16_384
 """RFC 7677 asks for 4096 at least; clients do this work once a connection."""

@@ -18,22 +18,6 @@ import msgspec
 
 from gossamer.mqtt.codec.reasons import ReasonCode
 
-__all__ = [
-    "Answer",
-    "Authenticator",
-    "Certificate",
-    "Chain",
-    "Challenge",
-    "Done",
-    "Exchange",
-    "Login",
-    "Method",
-    "NobodyElse",
-    "Source",
-    "Step",
-    "Verdict",
-]
-
 
 class Login(msgspec.Struct, frozen=True, kw_only=True):
     """What a client says of itself; ``certificate`` is the user name in a verified certificate."""

@@ -17,8 +17,6 @@ from gossamer.mqtt.auth.files import trouble
 from gossamer.mqtt.auth.sources import Answer, Login, Verdict
 from gossamer.mqtt.codec.reasons import ReasonCode
 
-__all__ = ["Tokens", "TokensError"]
-
 
 class TokensError(UsageError):
     """The key that tokens are checked with cannot be used."""

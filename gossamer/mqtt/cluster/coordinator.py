@@ -28,8 +28,6 @@ from gossamer.mqtt.session.store import SessionStore
 from gossamer.network import Network
 from gossamer.supervisor import GenServer, self_pid, send_after, spawn
 
-__all__ = ["MqttCluster"]
-
 log = structlog.get_logger(__name__)
 
 TICK = 1.0

@@ -38,8 +38,6 @@ from gossamer.mqtt.messages.records import read_record, record_of
 from gossamer.mqtt.publish.retained import Fetch, LocalRetained, TopicTree
 from gossamer.supervisor import Runtime
 
-__all__ = ["ClusterRetained"]
-
 log = structlog.get_logger(__name__)
 
 EXPIRED_FOR = 60.0

@@ -23,8 +23,6 @@ from gossamer.distribution import rpc as remote
 from gossamer.errors import UnavailableError
 from gossamer.mnesia_like import DiscError, LocalTable, OwnedTable
 
-__all__ = ["DISC_FAILS", "FETCH", "KEEP", "Bodies", "Body", "Links"]
-
 DISC_FAILS = (DiscError, UnavailableError)
 LINGER = 30.0
 KEEP = "mqtt.retained_keep"

@@ -25,8 +25,6 @@ from gossamer.mqtt.session.will_agreement import BATCH
 from gossamer.mqtt.session.will_rows import Key
 from gossamer.network import Address, Network
 
-__all__ = ["ClusterWills"]
-
 log = structlog.get_logger(__name__)
 
 KNOWN_TIMEOUT = 2.0

@@ -27,8 +27,6 @@ from gossamer.mqtt.codec.reasons import (
 )
 from gossamer.mqtt.codec.wire import Reader, text
 
-__all__ = ["check_filter", "check_topic_name", "connect_version", "decode", "decode_publish"]
-
 # Flags the fixed header must carry (table 2-2 of both versions); PUBLISH has its own.
 _FLAGS = {1: 0, 2: 0, 4: 0, 5: 0, 6: 2, 7: 0, 8: 2, 9: 0, 10: 2, 11: 0, 12: 0, 13: 0, 14: 0, 15: 0}
 _FLAG_STATEMENT = {

@@ -19,8 +19,6 @@ from gossamer.mqtt.codec.packets import V4, V5, Packet
 from gossamer.mqtt.codec.properties import NONE, Properties, encode_properties
 from gossamer.mqtt.codec.wire import MAX_VARINT, encode_binary, encode_string, encode_varint
 
-__all__ = ["LONGEST", "PACKET_ID", "convert", "encode", "explained", "fits", "publish_parts", "read_publish"]
-
 PACKET_ID: list[bytes] = [n.to_bytes(2, "big") for n in range(65536)]
 """Every packet identifier as the two bytes of the wire, made once: cheaper than making one per message."""
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from gossamer.errors import PeerError
 from gossamer.mqtt.codec.reasons import ReasonCode
 
-__all__ = ["MqttProtocolError", "malformed", "violation"]
-
 
 class MqttProtocolError(PeerError):
     """A packet that the standard forbids.

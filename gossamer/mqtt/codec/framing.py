@@ -13,8 +13,6 @@ from gossamer.mqtt.codec.errors import MqttProtocolError, malformed
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.codec.wire import MAX_VARINT
 
-__all__ = ["Framer", "frame", "topic_in"]
-
 
 def frame(data: bytes, pos: int, end: int, limit: int) -> tuple[int, int]:
     """Where the body of the packet at ``pos`` starts and stops.

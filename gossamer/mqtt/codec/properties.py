@@ -16,8 +16,6 @@ from gossamer.mqtt.codec.errors import MqttProtocolError, malformed, violation
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.codec.wire import Reader, encode_binary, encode_string, encode_varint
 
-__all__ = ["NONE", "WILL", "Properties", "decode_properties", "encode_properties"]
-
 WILL = 16
 """The "packet type" of will properties, which live inside CONNECT."""
 

@@ -8,18 +8,6 @@ from __future__ import annotations
 
 import enum
 
-__all__ = [
-    "AUTH_REASONS",
-    "CONNACK_REASONS",
-    "DISCONNECT_REASONS",
-    "PUBACK_REASONS",
-    "PUBREL_REASONS",
-    "SUBACK_REASONS",
-    "UNSUBACK_REASONS",
-    "ReasonCode",
-    "connack_return_code",
-]
-
 
 class ReasonCode(enum.IntEnum):
     """MQTT 5.0, table 2-6. Some values carry two names, by packet; the second is an alias."""

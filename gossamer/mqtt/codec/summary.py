@@ -11,8 +11,6 @@ from gossamer.mqtt.codec.framing import frame
 from gossamer.mqtt.codec.wire import MAX_VARINT
 from gossamer.supervisor import Told
 
-__all__ = ["glance"]
-
 NAMES = (
     *("RESERVED", "CONNECT", "CONNACK", "PUBLISH", "PUBACK", "PUBREC", "PUBREL", "PUBCOMP"),
     *("SUBSCRIBE", "SUBACK", "UNSUBSCRIBE", "UNSUBACK", "PINGREQ", "PINGRESP", "DISCONNECT", "AUTH"),

@@ -12,8 +12,6 @@ from __future__ import annotations
 from gossamer.errors import UsageError
 from gossamer.mqtt.codec.errors import malformed
 
-__all__ = ["MAX_VARINT", "Reader", "encode_binary", "encode_string", "encode_varint", "text"]
-
 MAX_VARINT = 268_435_455
 
 

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from gossamer.mqtt.connection.shared import Shared
     from gossamer.mqtt.migration.takeover import Takeovers
 
-__all__ = ["Admission"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Entrant:

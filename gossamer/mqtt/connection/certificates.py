@@ -18,8 +18,6 @@ from typing import Any
 from gossamer.config import TlsConfig
 from gossamer.errors import UsageError
 
-__all__ = ["Certificates", "CertificatesError", "user_of"]
-
 _VERIFY = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require": ssl.CERT_REQUIRED}
 
 

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from gossamer.mqtt.connection.shared import Shared
     from gossamer.mqtt.publish.plan import Plan
 
-__all__ = ["Channel", "Service"]
-
 log = structlog.get_logger(__name__)
 
 EARLY = 16 * 1024

@@ -31,8 +31,6 @@ from gossamer.routes import TopicLimits
 if TYPE_CHECKING:
     from gossamer.mqtt.session.session import Session
 
-__all__ = ["Connections", "Drained", "drain"]
-
 log = structlog.get_logger(__name__)
 
 STEP = 100

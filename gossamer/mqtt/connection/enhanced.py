@@ -25,8 +25,6 @@ from gossamer.mqtt.codec.reasons import ReasonCode
 if TYPE_CHECKING:
     from gossamer.mqtt.connection.channel import Channel
 
-__all__ = ["Enhanced"]
-
 log = structlog.get_logger(__name__)
 
 Then: TypeAlias = Callable[["Channel", "Conversation", Step], None]

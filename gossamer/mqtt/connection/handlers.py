@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from gossamer.mqtt.messages.ports import ForwarderLike
     from gossamer.mqtt.publish.publishing import Publishing
 
-__all__ = ["SYSTEM", "Handlers", "unexpected_ack"]
-
 SYSTEM = b"$SYS/"
 """Topics of the server: clients read them."""
 

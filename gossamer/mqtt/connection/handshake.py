@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from gossamer.mqtt.connection.channel import Channel
     from gossamer.mqtt.connection.limits import Entrance
 
-__all__ = ["ProxyHeader", "ProxyHeaderError", "TlsDoor", "parse_header"]
-
 log = structlog.get_logger(__name__)
 
 HANDSHAKE_TIMEOUT = 10.0

@@ -23,8 +23,6 @@ from gossamer.mqtt.connection.certificates import user_of
 from gossamer.mqtt.flow.backpressure import Bucket
 from gossamer.supervisor import Port
 
-__all__ = ["Entrance", "Room", "Shedding", "is_within"]
-
 log = structlog.get_logger(__name__)
 
 NOT_FOR_CLIENTS = 512

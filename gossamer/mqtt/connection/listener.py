@@ -33,8 +33,6 @@ from gossamer.supervisor import (
     self_pid,
 )
 
-__all__ = ["Acceptor", "ListenError"]
-
 log = structlog.get_logger(__name__)
 
 FRAME = 64 * 1024

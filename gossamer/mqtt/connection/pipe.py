@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from gossamer.mqtt.messages.ports import ForwarderLike
     from gossamer.mqtt.session.session import Session
 
-__all__ = ["ASKED", "CLOSED", "NEW", "UP", "WAITING", "Pipe"]
-
 NEW, WAITING, ASKED, UP, CLOSED = range(5)
 """Before CONNECT; while the client is being authenticated; while it is asked something for that; in service;
 over."""

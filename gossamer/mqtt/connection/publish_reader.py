@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from gossamer.mqtt.connection.channel import Channel
     from gossamer.mqtt.publish.plan import Plan
 
-__all__ = ["take"]
-
 _NOBODY = bytes((ReasonCode.NO_MATCHING_SUBSCRIBERS,))
 
 

@@ -21,15 +21,6 @@ from gossamer.mqtt.flow.deadlines import Wheel
 from gossamer.mqtt.publish.core import Core
 from gossamer.supervisor import Runtime
 
-__all__ = [
-    "ConnectionLimits",
-    "Shared",
-    "is_text",
-    "missing_properties",
-    "refusal_of",
-    "refusal_of_subscription",
-]
-
 
 class ConnectionLimits:
     """What every connection of a node may do.

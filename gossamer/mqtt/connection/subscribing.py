@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from gossamer.mqtt.connection.channel import Channel
     from gossamer.mqtt.connection.shared import Shared
 
-__all__ = ["HELD", "UNCONFIRMED_NODE", "Outcome", "Subscribing", "encoded"]
-
 log = structlog.get_logger(__name__)
 
 HELD = 100

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from gossamer.mqtt.connection.channel import Channel
 
-__all__ = ["WebSocket"]
-
 SUBPROTOCOLS = (Subprotocol("mqtt"), Subprotocol("mqttv3.1"))
 
 

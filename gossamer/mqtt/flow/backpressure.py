@@ -29,24 +29,6 @@ import structlog
 
 from gossamer.mqtt.codec.reasons import ReasonCode
 
-__all__ = [
-    "BEHIND",
-    "DECIDING",
-    "FAR_BEHIND",
-    "FENCED",
-    "ITEM",
-    "OWING",
-    "PATIENCE",
-    "RATE",
-    "TURN",
-    "UNCONFIRMED",
-    "Bucket",
-    "Hold",
-    "Pressure",
-    "Publisher",
-    "Taker",
-]
-
 log = structlog.get_logger(__name__)
 
 OWING = 1

@@ -20,8 +20,6 @@ import structlog
 
 from gossamer.mnesia_like import Journal
 
-__all__ = ["SETTLED_WITHIN", "JournalWriter", "Soon"]
-
 log = structlog.get_logger(__name__)
 
 Soon = Callable[[Callable[[], None]], object]

@@ -14,8 +14,6 @@ import heapq
 from collections.abc import Callable, Iterator
 from itertools import count
 
-__all__ = ["Deadline", "Wheel"]
-
 Callback = Callable[[float], float | None]
 
 

@@ -24,8 +24,6 @@ import structlog
 
 from gossamer.mqtt.flow.backpressure import FENCED, Publisher
 
-__all__ = ["LIMIT", "STALL", "Fence"]
-
 log = structlog.get_logger(__name__)
 
 STALL = 1.5

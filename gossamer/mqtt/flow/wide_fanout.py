@@ -19,8 +19,6 @@ from typing import Any, Protocol
 
 import structlog
 
-__all__ = ["SLICE", "Wide"]
-
 log = structlog.get_logger(__name__)
 
 SLICE = 2000

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from gossamer.mqtt.handoff.keeper import Keeping
     from gossamer.routes import Router
 
-__all__ = ["Absences"]
-
 log = structlog.get_logger(__name__)
 
 ABSENT = "mqtt.absent"

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from gossamer.mqtt.session.qos2 import Block
     from gossamer.mqtt.session.session import Session
 
-__all__ = ["Away"]
-
 log = structlog.get_logger(__name__)
 
 GREET = "mqtt.kept"

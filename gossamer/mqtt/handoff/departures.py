@@ -20,8 +20,6 @@ from gossamer.mqtt.handoff.hint_log import Spool
 from gossamer.mqtt.handoff.hints import MOVED_LIMIT, NO_END, Moved
 from gossamer.mqtt.session.qos2 import Block
 
-__all__ = ["Departures"]
-
 STEP = 500
 """Clients looked at in a turn."""
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from gossamer.mqtt.handoff.keeper import Keeping
     from gossamer.mqtt.session.sessions import SessionTable
 
-__all__ = ["Following"]
-
 GONE = "mqtt.gone"
 FOLLOW = "mqtt.follow"
 CALL_TIMEOUT = 5.0

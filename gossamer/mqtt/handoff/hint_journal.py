@@ -18,8 +18,6 @@ from gossamer.mnesia_like import Journal
 from gossamer.mqtt.flow.commits import JournalWriter, Soon
 from gossamer.mqtt.handoff.hints import Kept
 
-__all__ = ["HintJournal", "OnSafe", "Restored"]
-
 log = structlog.get_logger(__name__)
 
 OnSafe = Callable[[bool], None]

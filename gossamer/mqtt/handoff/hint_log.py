@@ -50,8 +50,6 @@ from gossamer.mqtt.handoff.hints import (
     joined,
 )
 
-__all__ = ["Spool"]
-
 State = Literal["live", "away", "asking", "sending"]
 
 WINDOW_MESSAGES = 1000

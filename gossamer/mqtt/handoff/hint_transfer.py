@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from gossamer.distribution import Distribution
     from gossamer.mqtt.handoff.keeper import Keeping
 
-__all__ = ["HintTransfer"]
-
 log = structlog.get_logger(__name__)
 
 ADOPT = "mqtt.adopt"

@@ -8,23 +8,6 @@ from dataclasses import dataclass
 
 import msgspec
 
-__all__ = [
-    "MOVED_LIMIT",
-    "NO_END",
-    "Action",
-    "Ask",
-    "Drop",
-    "Keep",
-    "Kept",
-    "Live",
-    "Lost",
-    "Moved",
-    "Over",
-    "Send",
-    "is_for",
-    "joined",
-]
-
 OVERHEAD = 64
 """Bytes that an entry counts for besides its records."""
 MOVED_LIMIT = 100_000

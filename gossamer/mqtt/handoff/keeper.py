@@ -31,8 +31,6 @@ from gossamer.mqtt.messages.records import MOVE_MARK, acknowledged, encode_kept,
 from gossamer.mqtt.session.qos2 import Block
 from gossamer.routes import Router
 
-__all__ = ["Keeping"]
-
 log = structlog.get_logger(__name__)
 
 

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from gossamer.mqtt.publish.core import Core
     from gossamer.mqtt.session.store import SessionStore
 
-__all__ = ["Arrivals"]
-
 log = structlog.get_logger(__name__)
 
 SETTLE = 3.0

@@ -18,8 +18,6 @@ from gossamer.mqtt.codec.packets import V5, Publish
 from gossamer.mqtt.codec.properties import NONE, Properties
 from gossamer.mqtt.messages.message_ids import NO_IDENT
 
-__all__ = ["Message", "strip"]
-
 
 class Message:
     """One application message on its way to its subscribers."""

@@ -22,23 +22,6 @@ from typing import NamedTuple
 
 from gossamer.mqtt.codec.errors import malformed
 
-__all__ = [
-    "ASIDE",
-    "MARK",
-    "NO_IDENT",
-    "UNRECORDED",
-    "Mark",
-    "Tracked",
-    "base_of",
-    "ident_in",
-    "is_recorded",
-    "life_of",
-    "mark_of",
-    "number_of",
-    "origin_of",
-    "read_mark",
-]
-
 NO_IDENT = -1
 ASIDE = 1 << 47
 """In the number of a message that is not of the recorder's sample: its publisher wants it traced."""

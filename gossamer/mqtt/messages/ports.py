@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-__all__ = ["ForwarderLike", "TrailLike"]
-
 
 class ForwarderLike(Protocol):
     """What must have a message: the batch for a remote node (``gossamer.routes.Forwarder``), or the disc."""

@@ -24,22 +24,6 @@ from gossamer.mqtt.codec.wire import MAX_VARINT
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.message_ids import MARK, NO_IDENT, mark_of, read_mark
 
-__all__ = [
-    "MOVE_MARK",
-    "V5_MARK",
-    "Piece",
-    "Span",
-    "acknowledged",
-    "encode_kept",
-    "fresh",
-    "fresh_kept",
-    "kept_in",
-    "pieces_of",
-    "read_record",
-    "record_of",
-    "walk",
-]
-
 _LIMIT = MAX_VARINT + 5
 V5_MARK = b"\x05"
 """Before a forwarded record that is a PUBLISH of MQTT 5.0; one of 3.1.1 begins with its own first byte."""

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from gossamer.mqtt.migration.source import Sources
     from gossamer.mqtt.publish.core import Core
 
-__all__ = ["SERVES", "Claimant", "Contests", "Standing"]
-
 SERVES = "mqtt.serves"
 """What other nodes call: ``Contests.serves``."""
 SERVES_TIMEOUT = 1.0

@@ -34,8 +34,6 @@ from gossamer.mqtt.migration import moves
 from gossamer.mqtt.migration.moves import Action, Event
 from gossamer.mqtt.session.transfer import rightful
 
-__all__ = ["FROZEN", "MARKS_WITHIN", "SILENT_WITHIN", "Giver", "Taker"]
-
 FROZEN = 15.0
 MARKS_WITHIN = 3.0
 ASKING_WITHIN = 20.0

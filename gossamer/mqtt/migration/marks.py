@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from gossamer.mqtt.handoff.away import Away
     from gossamer.mqtt.publish.core import Core
 
-__all__ = ["Marks"]
-
 LOOK = 0.2
 
 

@@ -5,35 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-__all__ = [
-    "Action",
-    "Answer",
-    "Answered",
-    "AskFreeze",
-    "AskRelease",
-    "Asked",
-    "Commit",
-    "Committed",
-    "Done",
-    "Event",
-    "Freeze",
-    "Give",
-    "Install",
-    "Installed",
-    "Marked",
-    "MarksSent",
-    "NodeDown",
-    "Own",
-    "Refuse",
-    "ReleaseAsked",
-    "Released",
-    "SendMarks",
-    "Superseded",
-    "Thaw",
-    "Tick",
-    "Wait",
-]
-
 # -- events
 
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from gossamer.mqtt.publish.core import Core
     from gossamer.mqtt.session.session import Session
 
-__all__ = ["KNOWS", "Ownership"]
-
 CLAIMED_WITHIN = 3.0
 """Seconds that a claim may take to be seen by nodes that are said to be up."""
 NEW_CLAIM_TIMEOUT = 1.0

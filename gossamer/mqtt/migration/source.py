@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from gossamer.mqtt.migration.ownership import Ownership
     from gossamer.mqtt.publish.core import Core
 
-__all__ = ["Sources"]
-
 DISC_TIMEOUT = 1.0
 """Seconds for which the disc of a node is waited for that gives a session away."""
 

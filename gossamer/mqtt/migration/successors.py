@@ -20,8 +20,6 @@ from gossamer.mqtt.session.session import Session
 if TYPE_CHECKING:
     from gossamer.mqtt.publish.core import Core
 
-__all__ = ["NOT_SUBSCRIBED", "OFFER", "SUPERSEDED", "Successors"]
-
 OFFER = "mqtt.remains"
 SUPERSEDED = "mqtt.superseded"
 SUBSCRIBE_TIMEOUT = 2.0

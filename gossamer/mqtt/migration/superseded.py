@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from gossamer.mqtt.migration.source import Sources
     from gossamer.mqtt.publish.core import Core
 
-__all__ = ["MARKS_TIMEOUT", "Remains"]
-
 log = structlog.get_logger(__name__)
 
 CALL_WITHIN = 5.0

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from gossamer.mqtt.handoff.away import Away
     from gossamer.mqtt.publish.core import Core
 
-__all__ = ["KickError", "Takeovers"]
-
 KICK = "mqtt.kick"
 """What other nodes call: ``SessionTable.kick``."""
 CALL_WITHIN = 5.0

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from gossamer.mqtt.migration.source import Sources
     from gossamer.mqtt.publish.core import Core
 
-__all__ = ["Taking", "Targets"]
-
 log = structlog.get_logger(__name__)
 
 CALL_WITHIN = 5.0

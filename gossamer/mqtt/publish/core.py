@@ -10,8 +10,6 @@ from gossamer.mqtt.session.sessions import SessionTable
 from gossamer.mqtt.session.wills import Wills
 from gossamer.routes import Router
 
-__all__ = ["Core"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:

@@ -33,8 +33,6 @@ from gossamer.mqtt.messages.ports import ForwarderLike
 from gossamer.mqtt.messages.records import read_record, record_of
 from gossamer.routes import Route, is_reserved, parse_name
 
-__all__ = ["BAD_DELAY", "DELAYED", "UNROUTED", "Delayed", "delayed_topic", "is_bad_delay"]
-
 log = structlog.get_logger(__name__)
 
 DELAYED = b"$delayed/"

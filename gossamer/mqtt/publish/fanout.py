@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from gossamer.mqtt.session.session import Session
     from gossamer.routes import Route
 
-__all__ = ["DELIVERIES", "FLUSHED", "Fanout", "drop_qos0", "forms", "message_of"]
-
 FLUSHED = 1024
 """Sockets written to in one turn: a write costs the loop about 10 µs, and others want to be read."""
 DELIVERIES = 10_000

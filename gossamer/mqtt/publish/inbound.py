@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from gossamer.mqtt.session.sessions import SessionTable
     from gossamer.routes import Router
 
-__all__ = ["Ingest"]
-
 log = structlog.get_logger(__name__)
 
 

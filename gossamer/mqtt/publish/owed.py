@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from gossamer.mqtt.publish.fanout import Fanout
     from gossamer.mqtt.session.sessions import SessionTable
 
-__all__ = ["INTERVAL", "Owed", "Waiting"]
-
 log = structlog.get_logger(__name__)
 
 INTERVAL = 0.25

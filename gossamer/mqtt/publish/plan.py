@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from gossamer.mqtt.messages.ports import ForwarderLike
     from gossamer.routes import Delivery, Route
 
-__all__ = ["Audience", "Plan", "compile_plan"]
-
 
 class Audience:
     """The sessions of one protocol version that take packets which were encoded for all."""

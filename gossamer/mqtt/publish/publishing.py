@@ -27,8 +27,6 @@ from gossamer.mqtt.session.sessions import SessionTable
 from gossamer.mqtt.session.store import SessionStore
 from gossamer.routes import RESERVED_TOPIC, Delivery, Route, Router, is_reserved
 
-__all__ = ["Publishing"]
-
 
 class Publishing:
     """Publisher of what clients, programs and this node send; ``first`` begins the numbers of QoS 2 messages

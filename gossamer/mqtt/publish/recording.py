@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from gossamer.mqtt.publish.plan import Plan
     from gossamer.mqtt.session.session import Session
 
-__all__ = ["Recording"]
-
 
 class Recording:
     """The fan-out for what is recorded: of a client whole reads, of a peer what its marks name."""

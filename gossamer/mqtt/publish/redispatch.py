@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from gossamer.mqtt.session.orphans import Orphan
     from gossamer.routes import Router
 
-__all__ = ["Redispatch"]
-
 log = structlog.get_logger(__name__)
 
 STEP = 500

@@ -8,8 +8,6 @@ from typing import Protocol
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.ports import ForwarderLike
 
-__all__ = ["Fetch", "LocalRetained", "Retained", "TopicTree"]
-
 Fetch = Callable[[], Awaitable[Message | None]]
 """Brings a message that is on another node."""
 

@@ -24,8 +24,6 @@ from gossamer.mqtt.codec.packets import V5
 if TYPE_CHECKING:
     from gossamer.mqtt.publish.plan import Plan
 
-__all__ = ["PUBACK", "QOS0", "QOS1", "Run", "runs"]
-
 QOS0, QOS1, PUBACK = 0x30, 0x32, 0x40
 
 Run = tuple[int, "Plan", bytes, int, int, int]

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from gossamer.mqtt.publish.fanout import Fanout
     from gossamer.routes import Router
 
-__all__ = ["tell_lost", "tell_undelivered"]
-
 
 def tell_undelivered(router: Router, hub: Fanout) -> None:
     """Have ``hub.trail`` told from now on."""

@@ -7,8 +7,6 @@ import msgspec
 from gossamer.mqtt.codec.encoder import publish_parts, read_publish
 from gossamer.mqtt.codec.packets import V5
 
-__all__ = ["TopicAliases"]
-
 
 class TopicAliases:
     """The aliases of one connection, at most ``maximum``; packets of at most ``max_packet`` bytes, 0: any."""

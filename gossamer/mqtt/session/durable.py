@@ -37,8 +37,6 @@ from gossamer.mqtt.session.store import (
     once_key,
 )
 
-__all__ = ["DurableSession"]
-
 _WAITS = frozenset({0x20, 0x34, 0x62, 0x70, 0x90, 0xB0})
 """First bytes, without DUP and RETAIN, of what waits for the commit."""
 

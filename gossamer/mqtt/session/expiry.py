@@ -16,8 +16,6 @@ import msgspec
 from gossamer.mqtt.codec.encoder import PACKET_ID, publish_parts, read_publish
 from gossamer.mqtt.codec.packets import V5
 
-__all__ = ["Expiring", "expiry_of", "sent_again"]
-
 
 class Expiring(bytes):
     """A stored PUBLISH; ``expires_at`` is on the monotonic clock of the node."""

@@ -20,8 +20,6 @@ from gossamer.mqtt.session.session import Session
 from gossamer.mqtt.session.transfer import message_of, messages_in
 from gossamer.routes import body_of, matches
 
-__all__ = ["Orphan", "orphans"]
-
 log = structlog.get_logger(__name__)
 
 Orphan = tuple[str, Message]

@@ -17,8 +17,6 @@ from collections.abc import Callable, Iterable, Iterator
 
 from gossamer.mqtt.messages.message_ids import NO_IDENT, base_of, life_of, number_of, origin_of
 
-__all__ = ["Block", "Once"]
-
 REMEMBERED = 65_536
 LIVES = 16
 BLOCK = 256

@@ -28,8 +28,6 @@ from gossamer.routes import Delivery
 if TYPE_CHECKING:
     from gossamer.mqtt.session.store import SessionStore
 
-__all__ = ["Hub", "Session"]
-
 
 class Hub(Protocol):
     """Whoever flushes sessions that have something to write, and counts what they drop."""

@@ -36,8 +36,6 @@ from gossamer.mqtt.session.transfer import Pending
 from gossamer.mqtt.session.wills import Wills
 from gossamer.routes import ExclusiveTakenError, Router, SubscriptionOptions
 
-__all__ = ["SessionTable", "options_of"]
-
 log = structlog.get_logger(__name__)
 
 NEVER = 0xFFFFFFFF

@@ -30,8 +30,6 @@ from gossamer.mqtt.session.aliases import TopicAliases
 from gossamer.mqtt.session.expiry import Expiring, expiry_of, sent_again
 from gossamer.mqtt.session.qos2 import Once
 
-__all__ = ["Drained", "Item", "Lost", "SessionState"]
-
 Item = tuple[bytes, bytes, Message | None]
 """A queued message: head and tail of its PUBLISH, and itself where time will change its encoding."""
 

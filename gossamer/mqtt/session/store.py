@@ -25,19 +25,6 @@ from gossamer.mqtt.session.expiry import Expiring
 from gossamer.mqtt.session.qos2 import Block
 from gossamer.mqtt.session.state import Item
 
-__all__ = [
-    "INCOMING",
-    "INFLIGHT",
-    "ONCE",
-    "QUEUED",
-    "SESSION",
-    "SUBSCRIPTION",
-    "SessionStore",
-    "Stored",
-    "decode_will",
-    "once_key",
-]
-
 SESSION, SUBSCRIPTION, QUEUED, INFLIGHT, INCOMING = range(5)
 """The kinds of rows."""
 

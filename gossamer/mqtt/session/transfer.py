@@ -29,31 +29,6 @@ from gossamer.mqtt.session.state import Item
 from gossamer.mqtt.session.store import decode_will
 from gossamer.routes import body_of, matches
 
-__all__ = [
-    "Pending",
-    "describe",
-    "distinct",
-    "forget",
-    "had_from",
-    "halves_of",
-    "in_parts",
-    "install",
-    "is_given",
-    "item_of",
-    "items_of",
-    "know",
-    "left_of",
-    "message_of",
-    "messages_in",
-    "packed",
-    "pending_of",
-    "queue_left",
-    "rightful",
-    "subscriptions_in",
-    "unreleased_in",
-    "wanted_by",
-]
-
 PART = 512 * 1024
 """A part is about so large, or one packet."""
 

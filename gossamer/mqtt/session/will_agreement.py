@@ -22,8 +22,6 @@ from gossamer.mqtt.session.will_rows import (
     number_of,
 )
 
-__all__ = ["BATCH", "WillAgreement"]
-
 BATCH = 500
 """Wills in one question."""
 BACK_FOR = 60.0

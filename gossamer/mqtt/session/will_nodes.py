@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["REFUSALS", "UNREACHABLE_TIMEOUT", "End", "NodeLives", "origin"]
-
 UNREACHABLE_TIMEOUT = 60.0
 """Seconds without an answer, after which a node is taken for dead without proof."""
 REFUSALS = 3

@@ -13,20 +13,6 @@ from typing import Any, Protocol
 
 from gossamer.mqtt.session.will_nodes import NodeLives, origin
 
-__all__ = [
-    "DONE",
-    "Held",
-    "Key",
-    "WillRows",
-    "WillsTable",
-    "comes_first",
-    "former_of",
-    "key_of",
-    "life_of",
-    "node_of",
-    "number_of",
-]
-
 Key = tuple[str, str]
 """Of a held will: its stamp, and the client."""
 DONE = 0

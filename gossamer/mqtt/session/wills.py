@@ -51,8 +51,6 @@ from gossamer.mqtt.session.will_rows import (
     number_of,
 )
 
-__all__ = ["Wills"]
-
 FORMER_GRACE = 5.0
 """Seconds that the will of a former life waits at least."""
 MEET_TIMEOUT = 10.0

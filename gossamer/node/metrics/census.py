@@ -13,8 +13,6 @@ import msgspec
 from gossamer.node.parts import NodeParts
 from gossamer.supervisor import Port, Runtime
 
-__all__ = ["Census", "take_census"]
-
 SLICE = 1_000
 """Sessions or processes that are looked at in one turn."""
 

@@ -14,8 +14,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from gossamer.api import Metric
 from gossamer.histogram import Histogram
 
-__all__ = ["TEXTS", "beginning", "durations", "family"]
-
 TEXTS: Final[Mapping[str, str]] = {
     "build_info{version,python}": "Always 1; what runs is in the labels.",
     "node_start_time_seconds": "When the node started, since the epoch.",

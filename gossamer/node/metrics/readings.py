@@ -15,8 +15,6 @@ from gossamer.node.metrics.family import beginning, durations, family
 from gossamer.node.parts import NodeParts
 from gossamer.supervisor import PAUSES, LoopWatch, Runtime
 
-__all__ = ["LOOP_WATCH", "loop", "loop_watch", "metrics_of"]
-
 LOOP_WATCH = "loop_watch"
 """The registered name of the process that watches the event loop."""
 _TRAFFIC = {"packets_in", "packets_out", "bytes_in", "bytes_out"}

@@ -25,8 +25,6 @@ from gossamer.mqtt import Message, MqttProtocolError
 from gossamer.node.parts import NodeParts
 from gossamer.routes import Findings, matches, parse_filter
 
-__all__ = ["ClientsView"]
-
 SAFE_WAIT = 10.0
 """Seconds that other nodes get to take a message over."""
 VERIFY_TIMEOUT = 120.0

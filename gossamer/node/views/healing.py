@@ -34,8 +34,6 @@ from gossamer.errors import GossamerError
 from gossamer.node.parts import NodeParts
 from gossamer.node.views.readiness import ReadinessCheck
 
-__all__ = ["Healing"]
-
 _PATIENCE = 10.0
 _SHOWN = 80
 

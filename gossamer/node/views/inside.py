@@ -28,8 +28,6 @@ from gossamer.mnesia_like import DiscError, OwnedTable
 from gossamer.node.parts import NodeParts
 from gossamer.supervisor import TraceLine, follow, locate
 
-__all__ = ["InsideView", "Recording", "log_level"]
-
 RELOAD_TIMEOUT = 15.0
 FILE_WATCH = "mqtt_files"
 TRACE_PULSE = 5.0

@@ -23,8 +23,6 @@ from gossamer.gossip import Keys, Member, Status, cluster_key, explain
 from gossamer.mqtt import drain
 from gossamer.node.parts import NodeParts
 
-__all__ = ["ROUTES", "MembersView"]
-
 ROUTES = "routes"
 """The table of routes."""
 HINTS_FOR = 600.0

@@ -27,8 +27,6 @@ from gossamer.gossip import Status
 from gossamer.mnesia_like import OwnedTable
 from gossamer.node.parts import NodeParts
 
-__all__ = ["Judge", "Peer", "ReadinessCheck", "Verdict"]
-
 log = structlog.get_logger(__name__)
 
 NEWCOMER = 30.0

@@ -31,8 +31,6 @@ from gossamer.node.views.members import MembersView
 from gossamer.node.views.readiness import ReadinessCheck
 from gossamer.supervisor import describe
 
-__all__ = ["View"]
-
 
 class View(MembersView, ClientsView, InsideView):
     """Implements :class:`gossamer.api.NodeView`."""

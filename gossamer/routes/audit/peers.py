@@ -29,8 +29,6 @@ from gossamer.routes.resolver import Resolver
 from gossamer.routes.shared import is_shared
 from gossamer.routes.subscriptions import LASTING, PRESENT
 
-__all__ = ["Ask", "PeerAudit"]
-
 log = structlog.get_logger(__name__)
 
 Ask = Callable[..., Awaitable[Any]]

@@ -23,8 +23,6 @@ from gossamer.routes.shared import Count, Group, is_shared
 from gossamer.routes.subscriptions import LASTING, SubscriptionTable
 from gossamer.routes.topics import InvalidTopicFilter, split_shared
 
-__all__ = ["Findings", "Verifier"]
-
 _STEP = 500
 
 

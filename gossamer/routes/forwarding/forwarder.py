@@ -38,8 +38,6 @@ import structlog
 
 from gossamer.errors import GossamerError, UnavailableError
 
-__all__ = ["Forwarder"]
-
 log = structlog.get_logger(__name__)
 
 OnSafe = Callable[[bool], None]

@@ -32,8 +32,6 @@ from gossamer.histogram import Histogram
 from gossamer.routes.forwarding.forwarder import Dropped, Forwarder
 from gossamer.routes.forwarding.nodes import Keeper, NodeSlot, NodeTable
 
-__all__ = ["GROUP_MARK", "KEPT_MARK", "Forwarding", "Fresh", "Held"]
-
 log = structlog.get_logger(__name__)
 
 DATA: Final = "data"

@@ -14,8 +14,6 @@ from typing import Protocol
 
 from gossamer.routes.forwarding.forwarder import Forwarder
 
-__all__ = ["Keeper", "NodeSlot", "NodeTable"]
-
 
 class Keeper(Protocol):
     """What keeps what the lasting sessions of a node that is away want; see ``Router.keep_with``."""

@@ -16,8 +16,6 @@ from typing import Any
 
 from gossamer.routes.index.shapes import Shape, parse_shape
 
-__all__ = ["TopicBook"]
-
 
 class _Buckets:
     """Topics by their levels at the constant places of one shape."""

@@ -23,8 +23,6 @@ from typing import Any
 
 from gossamer.routes.kernel import topic_book
 
-__all__ = ["FILED_LIMIT", "SHAPE_LIMIT", "RouteCache"]
-
 SHAPE_LIMIT = 64
 FILED_LIMIT = 8
 

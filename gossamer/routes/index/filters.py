@@ -22,8 +22,6 @@ from typing import Any, Generic, TypeVar
 from gossamer.routes.index.shapes import Shape, parse_shape
 from gossamer.routes.index.trie import FilterTrie
 
-__all__ = ["SHAPE_LIMIT", "FilterIndex"]
-
 V = TypeVar("V")
 
 SHAPE_LIMIT = 16

@@ -18,8 +18,6 @@ from gossamer.routes.delivery import Delivery
 from gossamer.routes.index.filters import FilterIndex
 from gossamer.routes.kernel import filter_index
 
-__all__ = ["Entry", "RouteIndex", "Value", "local_of", "mask_of"]
-
 
 class Entry:
     """Who wants a filter, where it is more than nodes alone or one subscriber alone."""

@@ -14,8 +14,6 @@ from operator import itemgetter
 from sys import intern
 from typing import Any
 
-__all__ = ["Key", "Shape", "parse_shape"]
-
 Key = Any
 """The constant levels: a tuple of text, the text itself where there is one, "" where there is none."""
 

@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Generic, TypeVar, cast
 
-__all__ = ["FilterTrie"]
-
 V = TypeVar("V")
 
 _Node = dict[str | None, Any]

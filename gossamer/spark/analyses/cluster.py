@@ -24,8 +24,6 @@ from gossamer.spark.engine.engine import one_of
 from gossamer.spark.source.holes import in_hole
 from gossamer.spark.source.source import Recording
 
-__all__ = ["OVERFLOWS", "partitions", "routes", "sessions", "splits"]
-
 OVERFLOWS = ("queue_full", "node_queue_full", "slow_consumer", "slow_consumer_closed")
 """Reasons of drops that say: faster in than out."""
 

@@ -38,8 +38,6 @@ from gossamer.spark.analyses.owed import SALTED_FROM, owed, published
 from gossamer.spark.analyses.verdict import DELIVERED, DOUBLED, LATE, LOST, MISROUTED, QUEUED, Terms
 from gossamer.spark.source.source import Recording
 
-__all__ = ["verdicts"]
-
 BROADCAST_UP_TO = 1_000_000
 """Doubts whose messages are few enough to be known to every task."""
 

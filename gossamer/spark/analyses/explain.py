@@ -12,8 +12,6 @@ from gossamer.spark.engine.engine import one_of
 from gossamer.spark.source.holes import in_hole
 from gossamer.spark.source.source import Recording
 
-__all__ = ["explain"]
-
 _SAME = "d.message = w.message AND d.origin = w.origin AND d.origin_creation = w.origin_creation"
 
 

@@ -17,18 +17,6 @@ import gossamer.audit.schema as schema
 from gossamer.spark.engine.engine import one_of
 from gossamer.spark.source.source import Recording
 
-__all__ = [
-    "FOREVER",
-    "MESSAGE_KEY",
-    "RECEIVER",
-    "connections",
-    "each_message",
-    "of_sessions",
-    "standing",
-    "stretches",
-    "subscriptions",
-]
-
 FOREVER = 2**62
 
 MESSAGE_KEY = "message, origin, origin_creation"

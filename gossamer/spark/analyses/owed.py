@@ -17,8 +17,6 @@ from gossamer.spark.analyses.topics import match
 from gossamer.spark.analyses.verdict import Terms
 from gossamer.spark.source.source import Recording
 
-__all__ = ["SALTED_FROM", "SLOT", "hot_topics", "owed", "published", "salted"]
-
 SLOT = 15 * 60 * 1_000_000
 """Microseconds."""
 SALTED_FROM = 100_000

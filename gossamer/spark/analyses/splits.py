@@ -19,8 +19,6 @@ from typing import NamedTuple
 
 import gossamer.audit.schema as schema
 
-__all__ = ["Change", "Split", "splits_of"]
-
 _BEFORE = 60_000_000
 """Microseconds before a split was found in which a node may have been held for gone because of it."""
 _GOODBYE = "left"

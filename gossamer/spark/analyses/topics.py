@@ -12,8 +12,6 @@ that begins with ``$``.
 
 from __future__ import annotations
 
-__all__ = ["match"]
-
 
 def match(topics: str, filters: str) -> str:
     """(topic, filter) for every pair that matches, of questions for distinct ``topic`` and ``filter``."""

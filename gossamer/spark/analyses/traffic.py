@@ -17,8 +17,6 @@ from gossamer.spark.analyses.completeness import FROM_STORE
 from gossamer.spark.analyses.histories import MESSAGE_KEY, each_message
 from gossamer.spark.source.source import Recording
 
-__all__ = ["anomalies", "hotspots", "latency"]
-
 _PERCENTILES = (50, 95, 99)
 _PRECISION = 1000
 """Of approximate percentiles: one part in so many."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["VERDICTS", "Terms"]
-
 DELIVERED, LATE, DOUBLED, LOST, QUEUED, MISROUTED, UNDECIDABLE = VERDICTS = (
     "delivered",
     "late",

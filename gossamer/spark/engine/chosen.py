@@ -11,8 +11,6 @@ from gossamer.spark.engine.on_duckdb import DuckEngine, has_duckdb
 from gossamer.spark.engine.on_spark import SparkEngine
 from gossamer.spark.engine.session import cores_of, open_session, path_here, size_of, submitted
 
-__all__ = ["AUTO", "ENGINES", "engine_for", "open_engine"]
-
 AUTO = "auto"
 ENGINES = (AUTO, "duckdb", "spark")
 _FOR_DUCKDB = 256 * 2**20

@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
-__all__ = ["Engine", "Row", "one_of"]
-
 Row = dict[str, Any]
 
 

@@ -23,8 +23,6 @@ from gossamer.spark.engine.engine import Row
 from gossamer.spark.engine.session import bytes_of, path_here
 from gossamer.spark.errors import UnreadableError, missing_package
 
-__all__ = ["DuckEngine", "has_duckdb", "taught"]
-
 MACROS = {
     "array_join(list, mark)": "array_to_string(list, mark)",
     "collect_set(x)": "coalesce(list(DISTINCT x) FILTER (WHERE x IS NOT NULL), [])",

@@ -12,8 +12,6 @@ from gossamer.spark.engine.engine import Row
 from gossamer.spark.engine.session import fit
 from gossamer.spark.errors import UnreadableError
 
-__all__ = ["SparkEngine"]
-
 _NUMBERS = count(1)
 """Views are the session's, of which there may be several engines."""
 

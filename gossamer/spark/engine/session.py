@@ -22,19 +22,6 @@ from urllib.parse import unquote, urlsplit
 from gossamer.errors import UnavailableError, UsageError
 from gossamer.spark.errors import NoDataError, missing_package
 
-__all__ = [
-    "bytes_of",
-    "check_files",
-    "cores_of",
-    "fit",
-    "is_little",
-    "means_nothing",
-    "open_session",
-    "path_here",
-    "size_of",
-    "submitted",
-]
-
 JAVA = 17
 _LEAST, _MOST = 2**30, 8 * 2**30
 """Bytes of heap that a machine is asked for when nobody says how much."""

@@ -11,8 +11,6 @@ from typing import Literal
 
 from gossamer.pages import Panel, Points, ticks
 
-__all__ = ["NAMES", "WIDTH", "Chart"]
-
 WIDTH, NAMES = 560, 200
 """Of the picture, and of what stands left of the bars."""
 _BAR = 22

@@ -14,8 +14,6 @@ from gossamer.spark.report.charts import NAMES, WIDTH, Chart
 from gossamer.spark.report.units import heading, shown
 from gossamer.spark.run import Outcome
 
-__all__ = ["missing_in_words", "render", "verdict_in_words"]
-
 _SHOWN = 200
 """Files and holes that are listed; the summary has all."""
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-__all__ = ["UNITS", "heading", "shown"]
-
 UNITS = {
     **dict.fromkeys(
         (

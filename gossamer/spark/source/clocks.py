@@ -19,8 +19,6 @@ from typing import Any
 import gossamer.audit.schema as schema
 from gossamer.spark.engine.engine import Engine
 
-__all__ = ["MAX_OFFSET", "delays_of_links", "offsets_of"]
-
 MAX_OFFSET = 1_000_000
 """Microseconds a clock may be off and still be called right."""
 _ONE_WAY = 60_000_000

@@ -24,18 +24,6 @@ import gossamer.audit.schema as schema
 from gossamer.spark.engine.engine import Engine
 from gossamer.spark.errors import UnreadableError
 
-__all__ = [
-    "FileProblem",
-    "Footer",
-    "footer_of_metadata",
-    "judge_file",
-    "kind_of",
-    "micros_of",
-    "partition_of",
-    "text_of",
-    "without_duplicates",
-]
-
 _MAGIC = b"PAR1"
 """Both ends of a Parquet file."""
 _PREFIX = "gossamer.audit."

@@ -19,8 +19,6 @@ from gossamer.spark.source.files import FileProblem, Footer, micros_of, partitio
 if TYPE_CHECKING:
     from gossamer.spark.source.source import Recording
 
-__all__ = ["TAIL", "Hole", "holes_between", "holes_of_problems", "in_hole"]
-
 TAIL = 5_000_000
 """Microseconds after the last event of a recorder that did not close in which it may have lived on."""
 

@@ -30,8 +30,6 @@ from gossamer.spark.source.files import (
 )
 from gossamer.spark.source.holes import Hole, holes_between, holes_of_problems
 
-__all__ = ["MARGIN", "Recording", "load", "read", "recording_of", "spoken_of"]
-
 _SLACK = timedelta(hours=26)
 """How far from the asked span a partition may lie and still hold its events: a clock may be off by a day."""
 _DAY = int(_SLACK.total_seconds()) * 1_000_000

@@ -12,8 +12,6 @@ import typer
 from gossamer.cli import ExitCode, app
 from gossamer.testing.references.markdown import cell, code, flow, prose, table
 
-__all__ = ["Entry", "cli_page", "commands"]
-
 _HEAD = """
 # Command line
 

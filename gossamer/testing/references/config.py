@@ -15,8 +15,6 @@ from gossamer.config import Config
 from gossamer.config.discovery import DiscoveryConfig
 from gossamer.testing.references.markdown import cell, code, flow, prose, table
 
-__all__ = ["Key", "config_page", "keys_of"]
-
 _HEAD = """
 # Configuration
 

@@ -7,8 +7,6 @@ from gossamer.audit.schema import COLUMNS, EVENTS, PARTITION_KEYS, VERSION
 from gossamer.node import HAPPENINGS
 from gossamer.testing.references.markdown import cell, code, flow, table
 
-__all__ = ["events_page"]
-
 _HEAD = """
 # Events and alarms
 

@@ -9,8 +9,6 @@ from fastapi import FastAPI
 
 from gossamer.testing.references.markdown import cell, code, flow, prose, table
 
-__all__ = ["http_page"]
-
 _HEAD = """
 # HTTP API
 

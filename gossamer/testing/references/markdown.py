@@ -6,8 +6,6 @@ import inspect
 import re
 from collections.abc import Iterable, Sequence
 
-__all__ = ["cell", "code", "flow", "prose", "table"]
-
 _ROLE = re.compile(r":(?:class|func|meth|mod|data|attr|exc):`(?:~[\w.]*\.)?([\w.]+)`")
 
 

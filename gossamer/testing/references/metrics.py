@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator
 from gossamer.api import Metric, ProcessNumbers
 from gossamer.testing.references.markdown import cell, code, flow, table
 
-__all__ = ["metrics_page"]
-
 _HEAD = """
 # Metrics
 

@@ -12,8 +12,6 @@ from gossamer.api import Metric, make_app
 from gossamer.config import Config
 from gossamer.node import Node
 
-__all__ = ["Described", "a_node"]
-
 
 @dataclass(frozen=True, slots=True)
 class Described:

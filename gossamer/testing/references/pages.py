@@ -14,8 +14,6 @@ from gossamer.testing.references.node import a_node
 from gossamer.testing.references.python import python_page
 from gossamer.testing.references.supervisor import supervisor_page
 
-__all__ = ["pages", "stale", "write"]
-
 _NOTE = "<!-- Made from the code by `python -m gossamer.testing.references`; edit that, not this. -->"
 
 

@@ -10,8 +10,6 @@ from typing import Any
 
 from gossamer.testing.references.markdown import prose
 
-__all__ = ["function_text", "members_of", "python_page", "signature_text"]
-
 _HEAD = """# Python
 
 What `import gossamer` gives. How to use it: [Supervised actors in Python](../guide/actors.md). All names of

@@ -13,8 +13,6 @@ import gossamer.supervisor as front
 from gossamer.testing.references.markdown import prose
 from gossamer.testing.references.python import function_text, members_of, signature_text
 
-__all__ = ["GROUPS", "described", "supervisor_page"]
-
 _HEAD = """# gossamer.supervisor
 
 Every public name of the package, by purpose; the most used ones can be imported from `gossamer` as well. How

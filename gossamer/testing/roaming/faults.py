@@ -8,8 +8,6 @@ from collections.abc import Awaitable, Callable
 from gossamer.testing.campaign import Campaign, Life
 from gossamer.testing.roaming.world import SIZE, RoamingWorld
 
-__all__ = ["FAULTS", "ROAMING"]
-
 Fault = Callable[[RoamingWorld], Awaitable[None]]
 
 FAULTS: dict[str, Fault] = {}

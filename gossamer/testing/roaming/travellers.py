@@ -20,8 +20,6 @@ from gossamer.mqtt.client import MqttClient
 from gossamer.mqtt.codec.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
 from gossamer.testing.cluster import SimCluster
 
-__all__ = ["Publisher", "Reception", "Subscriber", "Traveller"]
-
 SESSION = 86_400
 _RETRY_INTERVAL = 0.5
 _CONNECT_TIMEOUT = 8.0

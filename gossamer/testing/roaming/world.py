@@ -21,8 +21,6 @@ from gossamer.testing.cluster import SimCluster
 from gossamer.testing.network import SimNetwork
 from gossamer.testing.roaming.travellers import Publisher, Reception, Subscriber, Traveller
 
-__all__ = ["SIZE", "RoamingWorld"]
-
 SIZE = 3
 SETTLE = 90.0
 MEAN_COMMIT = 0.01

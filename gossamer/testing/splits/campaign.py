@@ -7,8 +7,6 @@ from gossamer.testing.splits.invariants import violations
 from gossamer.testing.splits.scenarios import SCENARIOS
 from gossamer.testing.splits.world import SplitWorld
 
-__all__ = ["SPLITS", "scenario_of"]
-
 
 def scenario_of(seed: int) -> str:
     """Seeds take turns, so that a hundred have every scenario several times; every third one is random."""

@@ -9,8 +9,6 @@ from typing import Any
 from gossamer.mnesia_like import OwnedTable, SharedTable
 from gossamer.testing.splits.world import TABLES, SplitWorld
 
-__all__ = ["violations"]
-
 
 def violations(world: SplitWorld) -> Iterator[str]:
     """One line for each that does not hold."""

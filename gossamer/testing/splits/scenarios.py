@@ -13,8 +13,6 @@ from typing import Any
 
 from gossamer.testing.splits.world import SplitWorld
 
-__all__ = ["SCENARIOS", "Scenario"]
-
 Script = Callable[[SplitWorld], Awaitable[None]]
 
 

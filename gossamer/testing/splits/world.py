@@ -22,8 +22,6 @@ from gossamer.testing.medium import Crash
 from gossamer.testing.network import SimNetwork
 from gossamer.testing.traffic import Flow
 
-__all__ = ["TABLES", "SplitWorld", "Written"]
-
 TABLES = {"latest": "lww", "larger": "survivors", "sums": "splits.sum"}
 """A shared table for each way to heal."""
 
