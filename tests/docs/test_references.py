@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from gossamer import supervisor
-from gossamer.testing.references import stale, write
-from gossamer.testing.references.cli import commands
-from gossamer.testing.references.config import keys_of
-from gossamer.testing.references.markdown import cell, prose, table
-from gossamer.testing.references.node import a_node
-from gossamer.testing.references.supervisor import GROUPS, described, supervisor_page
+from script.references import stale, write
+from script.references.cli import commands
+from script.references.config import keys_of
+from script.references.markdown import cell, prose, table
+from script.references.node import a_node
+from script.references.supervisor import GROUPS, described, supervisor_page
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 
@@ -21,7 +21,7 @@ def node():
 
 
 def test_the_pages_are_what_the_code_says():
-    assert stale(REFERENCE) == [], "renew them: python -m gossamer.testing.references"
+    assert stale(REFERENCE) == [], "renew them: python -m script.references"
 
 
 def test_what_was_written_is_not_stale(tmp_path):

@@ -1,11 +1,11 @@
-"""``python -m gossamer.testing.references [--check] [DIRECTORY]``: renew the pages, or tell the stale."""
+"""``python -m script.references [--check] [DIRECTORY]``: renew the pages, or tell the stale."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-from gossamer.testing.references import stale, write
+from script.references import stale, write
 
 DIRECTORY = Path("docs/reference")
 

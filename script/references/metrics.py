@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from gossamer.api import Metric, ProcessNumbers
-from gossamer.testing.references.markdown import cell, code, flow, table
+from script.references.markdown import cell, code, flow, table
 
 _HEAD = """
 # Metrics

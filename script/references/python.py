@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
-from gossamer.testing.references.markdown import prose
+from script.references.markdown import prose
 
 _HEAD = """# Python
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gossamer.api import OWN_ALARMS
 from gossamer.audit.schema import COLUMNS, EVENTS, PARTITION_KEYS, VERSION
 from gossamer.node import HAPPENINGS
-from gossamer.testing.references.markdown import cell, code, flow, table
+from script.references.markdown import cell, code, flow, table
 
 _HEAD = """
 # Events and alarms

@@ -10,7 +10,7 @@ from typing import Any
 import typer
 
 from gossamer.cli import ExitCode, app
-from gossamer.testing.references.markdown import cell, code, flow, prose, table
+from script.references.markdown import cell, code, flow, prose, table
 
 _HEAD = """
 # Command line

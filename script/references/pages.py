@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from gossamer.testing.references.cli import cli_page
-from gossamer.testing.references.config import config_page
-from gossamer.testing.references.events import events_page
-from gossamer.testing.references.http import http_page
-from gossamer.testing.references.metrics import metrics_page
-from gossamer.testing.references.node import a_node
-from gossamer.testing.references.python import python_page
-from gossamer.testing.references.supervisor import supervisor_page
+from script.references.cli import cli_page
+from script.references.config import config_page
+from script.references.events import events_page
+from script.references.http import http_page
+from script.references.metrics import metrics_page
+from script.references.node import a_node
+from script.references.python import python_page
+from script.references.supervisor import supervisor_page
 
-_NOTE = "<!-- Made from the code by `python -m gossamer.testing.references`; edit that, not this. -->"
+_NOTE = "<!-- Made from the code by `python -m script.references`; edit that, not this. -->"
 
 
 def pages() -> Mapping[str, str]:

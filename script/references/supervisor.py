@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import gossamer.supervisor as front
-from gossamer.testing.references.markdown import prose
-from gossamer.testing.references.python import function_text, members_of, signature_text
+from script.references.markdown import prose
+from script.references.python import function_text, members_of, signature_text
 
 _HEAD = """# gossamer.supervisor
 

@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 
 from gossamer.config import Config
 from gossamer.config.discovery import DiscoveryConfig
-from gossamer.testing.references.markdown import cell, code, flow, prose, table
+from script.references.markdown import cell, code, flow, prose, table
 
 _HEAD = """
 # Configuration

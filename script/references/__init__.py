@@ -1,6 +1,6 @@
 """The reference pages of the documentation, made from the code that they describe.
 
-``python -m gossamer.testing.references`` renews ``docs/reference``; a test fails while a page is not what the
+``python -m script.references`` renews ``docs/reference``; a test fails while a page is not what the
 code says. Each module here makes one page from one source: the configuration's schema, the OpenAPI document,
 the command line's parser, a node's metrics, the vocabularies of events, the front door's docstrings.
 
@@ -8,6 +8,6 @@ Rules: 1. Nothing is said here that the code does not say: what lacks a meaning 
 runs give the same bytes: no time, no address, no path of this machine.
 """
 
-from gossamer.testing.references.pages import pages, stale, write
+from script.references.pages import pages, stale, write
 
 __all__ = ["pages", "stale", "write"]

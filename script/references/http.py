@@ -7,7 +7,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from gossamer.testing.references.markdown import cell, code, flow, prose, table
+from script.references.markdown import cell, code, flow, prose, table
 
 _HEAD = """
 # HTTP API
