@@ -24,6 +24,7 @@ import structlog
 from msgspec import Struct
 
 from gossamer.errors import UsageError
+from gossamer.files import replace_file
 
 log = structlog.get_logger(__name__)
 
@@ -197,13 +198,13 @@ class Quarantine:
 
     @staticmethod
     def _write(path: Path, content: bytes, whole: bool) -> None:
-        target = path.with_suffix(".new") if whole else path
-        with target.open("wb" if whole else "ab") as file:
+        if whole:
+            replace_file(path, content)
+            return
+        with path.open("ab") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        if whole:
-            target.replace(path)
 
 
 def _framed(record: bytes) -> bytes:

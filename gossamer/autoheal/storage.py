@@ -8,7 +8,6 @@ blocks no loop.
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 
 import msgspec
@@ -17,6 +16,7 @@ from msgspec import Struct
 
 from gossamer.autoheal.autoclean import Downtime
 from gossamer.autoheal.machine import State
+from gossamer.files import replace_file
 from gossamer.mnesia_like import SharedTable
 
 log = structlog.get_logger(__name__)
@@ -49,7 +49,7 @@ class Storage:
             return
         content = msgspec.json.encode(saved)
         try:
-            await asyncio.get_running_loop().run_in_executor(None, self._save, self.path, content)
+            await asyncio.get_running_loop().run_in_executor(None, replace_file, self.path, content)
         except OSError as error:
             # A full disc must not stop a heal; only its memory suffers.
             log.error("heal_state_not_saved", path=str(self.path), error=str(error))
@@ -68,15 +68,6 @@ class Storage:
             except OSError as problem:
                 log.error("heal_state_stays", path=str(path), error=str(problem))
             return Saved()
-
-    @staticmethod
-    def _save(path: Path, content: bytes) -> None:
-        draft = path.with_suffix(".new")
-        with draft.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
 
 
 class Settings:

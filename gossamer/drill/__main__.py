@@ -31,6 +31,7 @@ from gossamer.drill.report.promises import short
 from gossamer.drill.report.words import figures, happened, outcome, verdict_in_words
 from gossamer.drill.run.runner import Progress, conduct
 from gossamer.errors import GossamerError, UsageError
+from gossamer.files import replace_file
 
 _BROKEN, _REFUSED, _UNAVAILABLE = 8, 5, 6
 _INTERVAL = 0.5
@@ -80,10 +81,10 @@ async def _run(directory: Path) -> int:
         for task in shown:
             task.cancel()
             await asyncio.wait({task})
-    _replace(directory / "record.json", record_json(record))
-    _replace(directory / "report.html", html(record).encode())
+    replace_file(directory / "record.json", record_json(record), durable=False)
+    replace_file(directory / "report.html", html(record).encode(), durable=False)
     # Last, so that who sees a result finds the rest.
-    _replace(directory / "result.json", msgspec.json.encode(_result(record)))
+    replace_file(directory / "result.json", msgspec.json.encode(_result(record)), durable=False)
     return _BROKEN if outcome(record.verdicts, record.failure) == "broken" else 0
 
 
@@ -121,7 +122,7 @@ def _result(record: DrillRecord) -> dict[str, Any]:
 
 async def _tell(progress: Progress, file: Path) -> None:
     while True:
-        _replace(file, msgspec.json.encode(_progress(progress)))
+        replace_file(file, msgspec.json.encode(_progress(progress)), durable=False)
         await asyncio.sleep(_INTERVAL)
 
 
@@ -130,12 +131,6 @@ def _read_plan(file: Path) -> Plan:
         return msgspec.json.decode(file.read_bytes(), type=Plan)
     except (OSError, msgspec.DecodeError) as error:
         raise UsageError(f"{file}: got {error}, expected a plan of a drill as JSON") from error
-
-
-def _replace(file: Path, content: bytes) -> None:
-    aside = file.with_suffix(".new")
-    aside.write_bytes(content)
-    aside.replace(file)
 
 
 if __name__ == "__main__":

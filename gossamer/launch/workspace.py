@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +18,7 @@ import yaml
 
 from gossamer.config import COOKIE_FILE, NodeConfig, cookie_of, write_cookie
 from gossamer.errors import UnavailableError, UsageError
+from gossamer.files import replace_file
 from gossamer.launch.plan import ClusterPlan, node_tree
 
 
@@ -82,9 +82,8 @@ class Workspace:
 
     def write_facts(self, facts: Mapping[str, Any]) -> None:
         """Write ``cluster.json``."""
-        aside = self.facts_file.with_name(f".cluster.json.{secrets.token_hex(4)}")
-        aside.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
-        aside.replace(self.facts_file)
+        content = json.dumps(facts, indent=2) + "\n"
+        replace_file(self.facts_file, content.encode(), mode=0o666, durable=False)
 
 
 def cluster_facts(plan: ClusterPlan, pids: Mapping[str, int]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from gossamer.files import replacing
 from gossamer.mnesia_like.core import AnyTable
 from gossamer.mnesia_like.definition import TableDef
 from gossamer.mnesia_like.disc.disc import DiscFile
@@ -66,26 +67,21 @@ def _writable(table: AnyTable) -> Mapping[Any, Any]:
 
 
 def _write(path: Path, content: dict[TableDef, dict[Key, Value]]) -> int:
-    temporary = path.with_name(f".{path.name}.new")
     try:
-        temporary.unlink(missing_ok=True)
-        if not path.parent.is_dir():
-            raise NotADirectoryError(f"{path.parent} is no directory")
-        file = DiscFile(temporary)
-        try:
-            for definition, rows in content.items():
-                file.create(definition)
-                file.commit({definition.name: {encode(key): encode(value) for key, value in rows.items()}})
-        finally:
-            file.close()
-        size = temporary.stat().st_size
-        temporary.replace(path)
+        with replacing(path) as draft:
+            file = DiscFile(draft)
+            try:
+                for definition, rows in content.items():
+                    file.create(definition)
+                    encoded = {encode(key): encode(value) for key, value in rows.items()}
+                    file.commit({definition.name: encoded})
+            finally:
+                file.close()
+            return draft.stat().st_size
     except (OSError, DiscError) as error:
-        temporary.unlink(missing_ok=True)
         problem = error.problem if isinstance(error, DiscError) else str(error)
         advice = "choose a place with space that this user may write"
         raise DiscError(str(path), problem=problem, advice=advice) from error
-    return size
 
 
 def _read(path: Path) -> dict[str, dict[Key, Value]]:

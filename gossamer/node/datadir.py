@@ -15,6 +15,7 @@ import os
 from pathlib import Path
 
 from gossamer.errors import TransportError, UnavailableError
+from gossamer.files import replace_file
 
 _LOCK_FILE = "lock"
 _CREATION_FILE = "creation"
@@ -67,13 +68,8 @@ class DataDir:
         except (OSError, ValueError) as error:
             raise _unusable(file, f"cannot be read ({error})") from error
         creation = max(previous + 1, int(wall * 1000))
-        aside = file.with_suffix(".new")
         try:
-            with aside.open("w", encoding="ascii") as out:
-                out.write(f"{creation}\n")
-                out.flush()
-                os.fsync(out.fileno())
-            aside.replace(file)
+            replace_file(file, b"%d\n" % creation)
         except OSError as error:
             raise _unusable(file, error.strerror or str(error)) from error
         return creation

@@ -35,6 +35,7 @@ from gossamer.api.peers.requests import PeerSilentError
 from gossamer.api.peers.scatter_gather import Peers
 from gossamer.errors import UnavailableError, UsageError
 from gossamer.faults import sides_of
+from gossamer.files import replace_file
 
 BEGIN_IN = 2.0
 """Seconds from telling the nodes to the cut: all of them have been told by then, or none is cut."""
@@ -271,10 +272,4 @@ def _figures(
 
 
 async def _write(file: Path, content: Value) -> None:
-    aside = file.with_suffix(".new")
-
-    def write() -> None:
-        aside.write_text(content.model_dump_json())
-        aside.replace(file)
-
-    await asyncio.to_thread(write)
+    await asyncio.to_thread(replace_file, file, content.model_dump_json().encode(), durable=False)

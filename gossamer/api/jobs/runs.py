@@ -31,6 +31,7 @@ from gossamer.api.jobs.processes import BROKEN, Program, Programs, Stop
 from gossamer.api.model.base import Value
 from gossamer.api.model.forms import RUN_ID
 from gossamer.errors import NotFoundError, UnavailableError, UsageError, mismatch
+from gossamer.files import replace_file
 from gossamer.supervisor import Reason
 
 log = structlog.get_logger(__name__)
@@ -308,6 +309,4 @@ def _last_words(file: Path) -> str:
 
 
 def _write(directory: Path, run: Run) -> None:
-    aside = directory / f"{STATE}.new"
-    aside.write_text(run.model_dump_json())
-    aside.replace(directory / STATE)
+    replace_file(directory / STATE, run.model_dump_json().encode(), durable=False)

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gossamer.errors import TransportError
+from gossamer.files import replace_file
 
 _VERSION = 1
 _LARGEST = 64 * 1024
@@ -68,20 +69,8 @@ class KeyFile:
             KeyFileError: they cannot be kept; what was kept before is still there.
         """
         content = json.dumps({"version": _VERSION, "keys": [key.hex() for key in keys]}).encode()
-        aside = self.path.with_name(self.path.name + ".new")
         try:
-            aside.unlink(missing_ok=True)
-            descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            aside.replace(self.path)
-            directory = os.open(self.path.parent, os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(directory)
-            finally:
-                os.close(directory)
+            replace_file(self.path, content)
         except OSError as error:
             raise KeyFileError(
                 path=self.path,

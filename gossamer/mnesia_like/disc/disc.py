@@ -25,6 +25,7 @@ from zlib import crc32
 
 from sqlite_utils import Database
 
+from gossamer.files import replacing
 from gossamer.mnesia_like.definition import TableDef
 from gossamer.mnesia_like.errors import (
     BackupExistsError,
@@ -210,28 +211,17 @@ class DiscFile:
         try:
             if path.exists():
                 raise BackupExistsError(str(path))
-            temporary = path.with_name(f".{path.name}.new")
             path.parent.mkdir(mode=0o700, exist_ok=True)
-            temporary.unlink(missing_ok=True)
-            os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-            try:
+            with replacing(path) as draft:
                 # By pages: a third of the time of VACUUM INTO, and commits wait for it.
-                with contextlib.closing(sqlite3.connect(temporary, isolation_level=None)) as copy:
+                with contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as copy:
                     # Nobody reads it before it is renamed: one fsync at the end does.
                     copy.execute("PRAGMA journal_mode = OFF")
                     copy.execute("PRAGMA synchronous = OFF")
                     self._conn.backup(copy)
-                with temporary.open("rb") as written:
-                    os.fsync(written.fileno())
-                size = temporary.stat().st_size
-                temporary.rename(path)
-                _sync_directory(path.parent)
-            except BaseException:
-                temporary.unlink(missing_ok=True)
-                raise
+                return draft.stat().st_size
         except (OSError, sqlite3.Error) as error:
             raise DiscError(str(path), problem=str(error), advice=_ADVICE["backup"]) from error
-        return size
 
     def close(self) -> None:
         """Fold the log into the file and let go of it."""
@@ -348,11 +338,3 @@ class DiscFile:
         if isinstance(error, PermissionError):
             kind = (DiscReadOnlyError, "read_only")
         raise kind[0](str(self.path), problem=str(error), advice=_ADVICE[kind[1]]) from error
-
-
-def _sync_directory(path: Path) -> None:
-    directory = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
