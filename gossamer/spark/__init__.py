@@ -5,7 +5,7 @@ only what ``gossamer.audit.schema`` says.
 """
 
 from gossamer.spark.analyses.completeness import verdicts
-from gossamer.spark.engine.chosen import open_engine
+from gossamer.spark.engine import open_engine
 from gossamer.spark.engine.on_duckdb import DuckEngine
 from gossamer.spark.engine.on_spark import SparkEngine
 from gossamer.spark.engine.session import open_session

@@ -10,24 +10,24 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
 import textwrap
 import traceback
 from collections.abc import Collection
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, NoReturn
 
 import typer
 
 from gossamer.errors import GossamerError, UsageError, WrongValueError
 from gossamer.options import OptionGroup
-from gossamer.spark.analyses.verdict import VERDICTS, Terms
-from gossamer.spark.engine.chosen import AUTO, engine_for, open_engine
+from gossamer.spark.analyses import VERDICTS, Terms
+from gossamer.spark.engine import AUTO, engine_for, open_engine
 from gossamer.spark.engine.session import check_files, is_little, open_session
 from gossamer.spark.errors import SparkFailedError
 from gossamer.spark.jobs import JOBS, PROMISES
-from gossamer.spark.moments import span_of
 from gossamer.spark.report.report import missing_in_words, render, verdict_in_words
 from gossamer.spark.run import Outcome, broken_promises, run_jobs, step
 from gossamer.spark.source.source import load
@@ -36,6 +36,7 @@ from gossamer.spark.stream import Auditor, Batch, start
 BROKEN = 8
 _USAGE, _UNAVAILABLE = 2, 6
 REPORT = "report"
+_AGO_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 app = typer.Typer(
     cls=OptionGroup,
@@ -202,6 +203,45 @@ def settings_of(given: list[str]) -> dict[str, str]:
             raise WrongValueError(f"--conf: got {text!r}, expected KEY=VALUE as spark-submit takes it")
         settings[key.strip()] = value
     return settings
+
+
+def moment_of(text: str, *, option: str, now: datetime) -> datetime:
+    """The moment that ``text`` names.
+
+    Raises:
+        WrongValueError: it names none.
+    """
+    wanted = text.strip().lower()
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    named = {"now": now, "today": midnight, "yesterday": midnight - timedelta(days=1)}
+    if wanted in named:
+        return named[wanted]
+    ago = re.fullmatch(r"(\d+)\s*([smhdw])(\s+ago)?", wanted)
+    if ago:
+        return now - timedelta(**{_AGO_UNITS[ago.group(2)]: int(ago.group(1))})
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise WrongValueError(
+            f"{option}: got {text!r}, expected a time such as 2026-01-31T07:00 or 2026-01-31 (UTC where no "
+            "zone is given), how long ago, such as 90m, 6h or 2d, or one of now, today, yesterday"
+        ) from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def span_of(begin: str | None, end: str | None, *, now: datetime) -> tuple[datetime | None, datetime | None]:
+    """[begin, end) of what ``--from`` and ``--to`` say; None where they say nothing.
+
+    Raises:
+        WrongValueError: one cannot be read, or the end is not after the beginning.
+    """
+    low = moment_of(begin, option="--from", now=now) if begin is not None else None
+    high = moment_of(end, option="--to", now=now) if end is not None else None
+    if low is not None and high is not None and low >= high:
+        raise WrongValueError(
+            f"--from {low:%Y-%m-%dT%H:%M:%S%z} is not before --to {high:%Y-%m-%dT%H:%M:%S%z}; turn them round"
+        )
+    return low, high
 
 
 def _say(outcome: Outcome, broken: dict[str, int | float]) -> None:

@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from gossamer.spark.analyses import cluster, traffic
+from gossamer.spark.analyses import VERDICTS, Terms, cluster, traffic
 from gossamer.spark.analyses.completeness import verdicts
-from gossamer.spark.analyses.verdict import VERDICTS, Terms
 from gossamer.spark.engine.engine import Engine, Row
 from gossamer.spark.report.charts import Chart
 from gossamer.spark.source.source import Recording

@@ -24,7 +24,7 @@ from typing import Any
 
 import msgspec
 
-from gossamer.spark.analyses.verdict import Terms
+from gossamer.spark.analyses import Terms
 from gossamer.spark.jobs import JOBS, Told
 from gossamer.spark.source.source import Recording
 

@@ -29,9 +29,9 @@ from typing import Any
 
 import msgspec
 
+from gossamer.spark.analyses import VERDICTS, Terms
 from gossamer.spark.analyses.completeness import verdicts
 from gossamer.spark.analyses.histories import of_sessions, standing
-from gossamer.spark.analyses.verdict import VERDICTS, Terms
 from gossamer.spark.engine.on_spark import SparkEngine
 from gossamer.spark.errors import NoDataError
 from gossamer.spark.source.files import FileProblem, Footer, judge_file, text_of

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
-from gossamer.spark.analyses.verdict import Terms
+from gossamer.spark.analyses import Terms
 from gossamer.spark.engine.on_spark import SparkEngine
 from gossamer.spark.engine.session import open_session
 from gossamer.spark.jobs import JOBS

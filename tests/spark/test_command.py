@@ -15,11 +15,11 @@ import pytest
 
 from gossamer.audit import schema
 from gossamer.errors import UnavailableError, WrongValueError
-from gossamer.spark.engine.chosen import engine_for
+from gossamer.spark.__main__ import moment_of, span_of
+from gossamer.spark.engine import engine_for
 from gossamer.spark.engine.on_duckdb import DuckEngine
 from gossamer.spark.engine.session import JAVA_OPTIONS, check_files, check_memory, fit, is_little
 from gossamer.spark.errors import NoDataError
-from gossamer.spark.moments import moment_of, span_of
 from tests.spark.world import SECOND, World
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
@@ -123,7 +123,7 @@ def test_who_is_asked_is_decided_by_what_there_is(recorded, monkeypatch):
     assert engine_for("auto", "s3a://bucket/audit") == "spark"
     assert engine_for("auto", recorded, writes="s3a://bucket/report") == "spark"
     assert engine_for("duckdb", recorded) == "duckdb"
-    monkeypatch.setattr("gossamer.spark.engine.chosen._FOR_DUCKDB", 10)
+    monkeypatch.setattr("gossamer.spark.engine._FOR_DUCKDB", 10)
     assert engine_for("auto", recorded) == "spark"
     monkeypatch.setitem(sys.modules, "pyspark", None)
     assert engine_for("auto", recorded) == "duckdb"
@@ -198,7 +198,7 @@ def test_a_stream_is_fitted_to_each_of_its_batches():
 def test_spark_submit_takes_the_same_program_and_the_same_arguments(tmp_path):
     """Lost messages end it with the code that says so; what was asked for is there."""
     World(2, clients=4).play(60).write(tmp_path / "in")
-    program = Path(sys.modules["gossamer.spark.moments"].__file__).with_name("__main__.py")
+    program = Path(sys.modules["gossamer.spark.__main__"].__file__)
     submit = shutil.which("spark-submit", path=str(Path(sys.executable).parent))
     done = subprocess.run(
         [

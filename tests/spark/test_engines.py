@@ -7,7 +7,7 @@ import pytest
 
 from gossamer.spark import load, verdicts
 from gossamer.spark.jobs import JOBS
-from gossamer.spark.report.units import UNITS
+from gossamer.spark.report.report import UNITS
 from gossamer.spark.run import run_jobs
 from tests.spark.together import Jumble, write_holed, write_together
 from tests.spark.world import World

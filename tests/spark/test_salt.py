@@ -6,9 +6,9 @@ from contextlib import contextmanager
 
 import pytest
 
+from gossamer.spark.analyses import Terms
 from gossamer.spark.analyses.histories import of_sessions
 from gossamer.spark.analyses.owed import SALTED_FROM, hot_topics, owed, published, salted
-from gossamer.spark.analyses.verdict import Terms
 from gossamer.spark.source.source import load
 from tests.spark.together import Lopsided
 

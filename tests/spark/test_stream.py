@@ -14,8 +14,8 @@ import msgspec
 import pytest
 from real.harness import Program, eventually
 
+from gossamer.spark.analyses import Terms
 from gossamer.spark.analyses.completeness import verdicts
-from gossamer.spark.analyses.verdict import Terms
 from gossamer.spark.engine.session import JAVA_OPTIONS
 from gossamer.spark.source.files import Footer, micros_of
 from gossamer.spark.source.source import load

@@ -9,6 +9,7 @@ missed.
 from __future__ import annotations
 
 import gossamer.audit.schema as schema
+from gossamer.spark.analyses import VERDICTS, Terms
 from gossamer.spark.analyses.histories import (
     FOREVER,
     MESSAGE_KEY,
@@ -19,9 +20,7 @@ from gossamer.spark.analyses.histories import (
 )
 from gossamer.spark.analyses.splits import Change, Split, splits_of
 from gossamer.spark.analyses.topics import match
-from gossamer.spark.analyses.verdict import VERDICTS, Terms
 from gossamer.spark.engine.engine import one_of
-from gossamer.spark.source.holes import in_hole
 from gossamer.spark.source.source import Recording
 
 OVERFLOWS = ("queue_full", "node_queue_full", "slow_consumer", "slow_consumer_closed")
@@ -93,8 +92,7 @@ def _hidden(recording: Recording, terms: Terms) -> str:
     """Whether a hole may hide what would make a forward right."""
     # What seems unneeded may be right by who subscribed there, or came there subscribed, in any hole before.
     until = f"moment + {terms.late_after}"
-    return in_hole(
-        recording,
+    return recording.in_hole(
         f"""(h['node'] = origin AND h['begin'] <= {until} AND h['end'] >= moment - {terms.settle})
             OR ((h['node'] = peer OR fault = 'unneeded') AND h['begin'] <= {until} AND h['end'] >= since)""",
     )

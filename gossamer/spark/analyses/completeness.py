@@ -32,10 +32,10 @@ owed = delivered + late + doubled + lost + queued, and the undecidable beside th
 from __future__ import annotations
 
 import gossamer.audit.schema as schema
+from gossamer.spark.analyses import DELIVERED, DOUBLED, LATE, LOST, MISROUTED, QUEUED, Terms
 from gossamer.spark.analyses.explain import explain
 from gossamer.spark.analyses.histories import MESSAGE_KEY, RECEIVER, each_message, of_sessions
 from gossamer.spark.analyses.owed import SALTED_FROM, owed, published
-from gossamer.spark.analyses.verdict import DELIVERED, DOUBLED, LATE, LOST, MISROUTED, QUEUED, Terms
 from gossamer.spark.source.source import Recording
 
 BROADCAST_UP_TO = 1_000_000

@@ -6,10 +6,9 @@ Only what seems lost or misrouted comes here, which is little: everything else w
 from __future__ import annotations
 
 import gossamer.audit.schema as schema
+from gossamer.spark.analyses import LOST, MISROUTED, UNDECIDABLE, Terms
 from gossamer.spark.analyses.histories import MESSAGE_KEY, each_message, stretches
-from gossamer.spark.analyses.verdict import LOST, MISROUTED, UNDECIDABLE, Terms
 from gossamer.spark.engine.engine import one_of
-from gossamer.spark.source.holes import in_hole
 from gossamer.spark.source.source import Recording
 
 _SAME = "d.message = w.message AND d.origin = w.origin AND d.origin_creation = w.origin_creation"
@@ -101,8 +100,7 @@ def _hidden(recording: Recording, terms: Terms) -> str:
     def met(low: str, high: str) -> str:
         return f"(h['begin'] <= {high} AND h['end'] >= {low})"
 
-    return in_hole(
-        recording,
+    return recording.in_hole(
         f"""(h['node'] = origin AND {met(f"moment - {terms.settle}", "until")})
             OR (h['node'] = coalesce(stay_node, node) AND {met(before, "until")})
             OR (kept AND {met(before, "came")}) OR (away AND {met(before, "until")})""",

@@ -12,9 +12,9 @@ stand under each.  3. Nothing is multiplied with everything: all joins are on eq
 from __future__ import annotations
 
 import gossamer.audit.schema as schema
+from gossamer.spark.analyses import Terms
 from gossamer.spark.analyses.histories import FOREVER, RECEIVER, each_message, stretches, subscriptions
 from gossamer.spark.analyses.topics import match
-from gossamer.spark.analyses.verdict import Terms
 from gossamer.spark.source.source import Recording
 
 SLOT = 15 * 60 * 1_000_000

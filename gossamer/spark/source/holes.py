@@ -12,12 +12,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from gossamer.spark.source.files import FileProblem, Footer, micros_of, partition_of, text_of
-
-if TYPE_CHECKING:
-    from gossamer.spark.source.source import Recording
 
 TAIL = 5_000_000
 """Microseconds after the last event of a recorder that did not close in which it may have lived on."""
@@ -89,14 +85,3 @@ def holes_of_problems(problems: Iterable[FileProblem], footers: Sequence[Footer]
             begin = max([begin, *(footer.end for footer in life)])
         holes.append(Hole(node, min(begin, end), end, f"{problem.path}: {problem.kind}"))
     return holes
-
-
-def in_hole(recording: Recording, condition: str) -> str:
-    """A condition on rows: ``condition``, which knows a hole as ``h``, is true of one of the recording's."""
-    if not recording.holes:
-        return "false"
-    rows: list[dict[str, int | str]] = [
-        {"node": hole.node, "begin": hole.begin, "end": hole.end} for hole in recording.holes
-    ]
-    tried = f"transform({recording.engine.structs(rows)}, h -> coalesce({condition}, false))"
-    return f"array_contains({tried}, true)"

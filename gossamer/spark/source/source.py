@@ -74,6 +74,13 @@ class Recording:
         """A condition: an event is of the span."""
         return f"t >= {self.begin} AND t < {self.end}"
 
+    def in_hole(self, condition: str) -> str:
+        """A condition on rows: ``condition``, which knows a hole as ``h``, is true of one of the holes."""
+        if not self.holes:
+            return "false"
+        holes = self.engine.structs([{"node": h.node, "begin": h.begin, "end": h.end} for h in self.holes])
+        return f"array_contains(transform({holes}, h -> coalesce({condition}, false)), true)"
+
 
 def load(
     engine: Engine,
