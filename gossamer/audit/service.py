@@ -37,7 +37,7 @@ from gossamer.clock import Clock, HybridLogicalClock
 from gossamer.config import AuditConfig
 from gossamer.distribution import Distribution
 from gossamer.errors import UnavailableError, how_to_install
-from gossamer.supervisor import ChildSpec, Pid, Reason, Runtime, StartFailed, Supervisor, describe
+from gossamer.supervisor import ChildSpec, GenServer, Pid, Reason, Runtime, StartFailed, Supervisor, describe
 
 log = structlog.get_logger(__name__)
 
@@ -204,38 +204,26 @@ class Auditor:
 
     async def _start(self) -> Pid:
         config = self.config
-        recorder = partial(
-            Recorder.start_link,
-            self.tape,
-            root=self.root,
-            node=self.runtime.node,
-            creation=self.runtime.creation,
-            limits=_limits(config),
-            share=config.sample,
-            name=RECORDER,
-            label=RECORDER,
-        )
-        watch = partial(
-            Watch.start_link,
-            tape=self.tape,
-            trail=self.trail,
-            distribution=self._distribution,
-            sessions=self._standing,
-            name=WATCH,
-            label=WATCH,
-        )
-        offsets = partial(
-            ClockOffsets.start_link,
-            clock=self._clock,
-            nodes=self._peers,
-            found=self._found,
-            name="audit_offsets",
-            label="audit_offsets",
-        )
         children = [
-            ChildSpec(RECORDER, recorder, shutdown=_STOP),
-            ChildSpec(WATCH, watch),
-            ChildSpec("audit_offsets", offsets),
+            _child(
+                RECORDER,
+                Recorder,
+                self.tape,
+                root=self.root,
+                node=self.runtime.node,
+                creation=self.runtime.creation,
+                limits=_limits(config),
+                share=config.sample,
+            ),
+            _child(
+                WATCH,
+                Watch,
+                tape=self.tape,
+                trail=self.trail,
+                distribution=self._distribution,
+                sessions=self._standing,
+            ),
+            _child("audit_offsets", ClockOffsets, clock=self._clock, nodes=self._peers, found=self._found),
         ]
         # Told of from now on; what stands already is told by the watch.
         self._listen(recording=True)
@@ -263,6 +251,11 @@ class Auditor:
 
     def _found(self, offset_us: int) -> None:
         self.tape.offset_us = offset_us
+
+
+def _child(name: str, kind: type[GenServer], *arguments: Any, **options: Any) -> ChildSpec:
+    start = partial(kind.start_link, *arguments, **options, name=name, label=name)
+    return ChildSpec(name, start, shutdown=_STOP if kind is Recorder else None)
 
 
 def _limits(config: AuditConfig) -> Limits:

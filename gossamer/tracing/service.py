@@ -21,7 +21,7 @@ from gossamer.config import Config, TracingConfig
 from gossamer.errors import UnavailableError, how_to_install
 from gossamer.supervisor import ChildSpec, GenServer, Pid, Reason, Supervisor, describe
 from gossamer.tracing.shipper import FAREWELL, Send, Shipper
-from gossamer.tracing.spans import Span, Weaver
+from gossamer.tracing.spans import Weaver
 from gossamer.tracing.tape import TracedTape
 
 log = structlog.get_logger(__name__)
@@ -46,7 +46,7 @@ class Tracing:
         self.config = config
         self._tape = tape
         self._auditor = auditor
-        self.connect: Callable[[], Send] = partial(_Otlp, config, auditor.runtime.node)
+        self.connect: Callable[[], Send] = partial(_otlp, config, auditor.runtime.node)
         """Makes what sends spans, in the thread that does."""
         self.weaver = Weaver(auditor.runtime.node, deliveries=config.deliveries)
         self.counts: Counter[str] = Counter()
@@ -142,18 +142,8 @@ class _Server(GenServer):
         await self.process.loop.run_in_executor(None, self._shipper.end)
 
 
-class _Otlp:
-    """Sends over HTTP; made in the thread that uses it."""
+def _otlp(config: TracingConfig, node: str) -> Send:
+    # Here, since the SDK takes a while to import: the thread that exports does.
+    from gossamer.tracing.otlp import OtlpSender
 
-    def __init__(self, config: TracingConfig, node: str) -> None:
-        from gossamer.tracing import otlp
-
-        self._otlp = otlp
-        self._resource = otlp.resource_of(node, config.service_name)
-        self._exporter = otlp.make_exporter(config)
-
-    def __call__(self, spans: list[Span]) -> bool:
-        return self._exporter.export(self._otlp.readable(spans, self._resource)).name == "SUCCESS"
-
-    def close(self) -> None:
-        self._exporter.shutdown()
+    return OtlpSender(config, node)

@@ -52,6 +52,9 @@ _DROPPED: int = KINDS[schema.DROPPED]
 _RETAINED: int = KINDS[schema.RETAINED]
 
 
+Kind = Literal["server", "internal", "producer", "consumer"]
+
+
 class Span(NamedTuple):
     """One span; times are microseconds of the wall clock."""
 
@@ -59,7 +62,7 @@ class Span(NamedTuple):
     span: int
     parent: int | None
     name: str
-    kind: Literal["server", "internal", "producer", "consumer"]
+    kind: Kind
     start: int
     end: int
     attributes: dict[str, Any]
@@ -222,78 +225,71 @@ class Weaver:
 
 def _told(story: _Story, node: str) -> Iterator[Span]:
     """The spans of one message on ``node``."""
-    name, trace = story.name, story.trace
-    common = {"messaging.system": "mqtt", "messaging.message.id": str(name), "gossamer.node": node}
-    route = span_id(name, "route", node)
+    name = story.name
     last = max([story.touched if story.came is None else story.came, *(at for at, *_ in story.routes)])
     last = max([last, *(at for _, at in story.forwards)])
     if story.published is not None and story.came is not None:
         acked = max((at for _, role, at in story.acks if role == "publisher"), default=last)
-        yield Span(
-            trace,
-            span_id(name, "publish"),
-            None if story.parent is None else story.parent.span,
-            "publish",
-            "server",
-            story.came,
-            max(last, acked),
-            common | story.published,
-            remote=story.parent is not None,
-        )
+        parent = None if story.parent is None else story.parent.span
+        end = max(last, acked)
+        span = _span(story, node, "server", parent, story.came, end, story.published, "publish")
+        yield span._replace(remote=parent is not None)
     for peer, at in story.received:
-        yield Span(
-            trace,
-            span_id(name, "receive", node),
-            span_id(name, "forward", peer, node),
-            "receive",
-            "consumer",
-            at,
-            max(at, last),
-            common | {"gossamer.peer": peer},
-            remote=True,
-        )
+        above = span_id(name, "forward", peer, node)
+        facts = {"gossamer.peer": peer}
+        span = _span(story, node, "consumer", above, at, max(at, last), facts, "receive", node)
+        yield span._replace(remote=True)
     if story.routes:
         ours = name.origin == node and not story.received
-        begin = story.routes[0][0] if story.came is None else story.came
-        yield Span(
-            trace,
-            route,
-            span_id(name, "publish") if ours else span_id(name, "receive", node),
-            "route",
-            "internal",
-            min(begin, story.routes[0][0]),
-            max(at for at, *_ in story.routes),
-            common | _where(story),
-        )
-    yield from _went(story, common, route, node)
+        above = span_id(name, "publish") if ours else span_id(name, "receive", node)
+        begin, end = story.routes[0][0], max(at for at, *_ in story.routes)
+        begin = begin if story.came is None else min(begin, story.came)
+        yield _span(story, node, "internal", above, begin, end, _where(story), "route", node)
+    yield from _went(story, node)
 
 
-def _went(story: _Story, common: dict[str, Any], route: int, node: str) -> Iterator[Span]:
+def _went(story: _Story, node: str) -> Iterator[Span]:
     """To whom, and whether it came there."""
-    name, trace = story.name, story.trace
+    name = story.name
+    route = span_id(name, "route", node)
     routed = story.routes[0][0] if story.routes else None
     for to, at in story.forwards:
         begin = at if routed is None else min(routed, at)
-        span = span_id(name, "forward", node, to)
-        yield Span(trace, span, route, "forward", "producer", begin, at, common | {"gossamer.peer": to})
+        yield _span(story, node, "producer", route, begin, at, {"gossamer.peer": to}, "forward", node, to)
     for client, (at, facts) in story.deliveries.items():
         begin = at if routed is None or "gossamer.reason" in facts else min(routed, at)
-        span = span_id(name, "deliver", node, client)
-        yield Span(trace, span, route, "deliver", "producer", begin, at, common | facts)
+        yield _span(story, node, "producer", route, begin, at, facts, "deliver", node, client)
     for client, role, at in story.acks:
         sent = story.came if role == "publisher" else story.deliveries.get(client, (None,))[0]
         above = ("publish",) if role == "publisher" else ("deliver", node, client)
-        span = span_id(name, "acknowledge", node, role, client)
-        facts = {"messaging.client.id": client, "mqtt.role": role}
         begin = at if sent is None else min(sent, at)
-        yield Span(trace, span, span_id(name, *above), "acknowledge", "internal", begin, at, common | facts)
+        facts = {"messaging.client.id": client, "mqtt.role": role}
+        parent = span_id(name, *above)
+        yield _span(story, node, "internal", parent, begin, at, facts, "acknowledge", node, role, client)
     for number, (lost, peer, reason, at) in enumerate(story.drops):
-        span = span_id(name, "drop", node, lost or "", peer or "", str(number))
-        known = _known({"messaging.client.id": lost, "gossamer.peer": peer, "gossamer.reason": reason})
-        yield Span(trace, span, route, "drop", "internal", at, at, common | known, error=reason)
+        facts = _known({"messaging.client.id": lost, "gossamer.peer": peer, "gossamer.reason": reason})
+        which = (lost or "", peer or "", str(number))
+        span = _span(story, node, "internal", route, at, at, facts, "drop", node, *which)
+        yield span._replace(error=reason)
     if story.retained is not None:
         at = story.retained
-        yield Span(trace, span_id(name, "retain", node), route, "retain", "internal", at, at, common)
+        yield _span(story, node, "internal", route, at, at, {}, "retain", node)
+
+
+def _span(
+    story: _Story,
+    node: str,
+    kind: Kind,
+    parent: int | None,
+    begin: int,
+    end: int,
+    facts: dict[str, Any],
+    *what: str,
+) -> Span:
+    """One span, named after the first word of ``what`` happened."""
+    common = {"messaging.system": "mqtt", "messaging.message.id": str(story.name), "gossamer.node": node}
+    span = span_id(story.name, *what)
+    return Span(story.trace, span, parent, what[0], kind, begin, end, common | facts)
 
 
 def _where(story: _Story) -> dict[str, Any]:

@@ -172,14 +172,14 @@ def test_a_collector_that_hangs_does_not_keep_a_node_from_stopping(monkeypatch):
 
 def test_spans_reach_a_collector_over_http_with_the_headers_it_wants():
     pytest.importorskip("opentelemetry.sdk")
-    from gossamer.tracing.service import _Otlp
+    from gossamer.tracing.otlp import OtlpSender
 
     from .collector import Collector
 
     with Collector() as collector:
         config = TracingConfig(endpoint=collector.endpoint, headers={"authorization": "Bearer xyz"})
         world = World()
-        world.shipper._send = send = _Otlp(config, "n1@h")
+        world.shipper._send = send = OtlpSender(config, "n1@h")
         world.publish(1)
         world.work()
         send.close()
@@ -192,7 +192,7 @@ def test_spans_reach_a_collector_over_http_with_the_headers_it_wants():
 
 def test_nobody_at_the_endpoint_is_a_loss_of_spans():
     pytest.importorskip("opentelemetry.sdk")
-    from gossamer.tracing.service import _Otlp
+    from gossamer.tracing.otlp import OtlpSender
 
     from .collector import Collector
 
@@ -200,7 +200,7 @@ def test_nobody_at_the_endpoint_is_a_loss_of_spans():
     endpoint = gone.endpoint
     gone._server.server_close()
     world = World()
-    world.shipper._send = send = _Otlp(TracingConfig(endpoint=endpoint, timeout="200ms"), "n1@h")
+    world.shipper._send = send = OtlpSender(TracingConfig(endpoint=endpoint, timeout="200ms"), "n1@h")
     world.publish(1)
     world.work()
     send.close()

@@ -207,11 +207,12 @@ def test_spans_are_what_opentelemetry_exports():
     pytest.importorskip("opentelemetry.sdk")
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-    from gossamer.tracing.otlp import readable, resource_of
+    from gossamer.config import TracingConfig
+    from gossamer.tracing.otlp import OtlpSender
 
     exporter = InMemorySpanExporter()
     rows = [*journey()[0], row(schema.DROPPED, 1600, 5, "s", None, "queue_full")]
-    exporter.export(readable(woven(rows), resource_of(HERE, "broker")))
+    assert OtlpSender(TracingConfig(service_name="broker"), HERE, exporter)(woven(rows))
     spans = {span.name: span for span in exporter.get_finished_spans()}
     assert spans["publish"].parent is None
     assert spans["route"].parent.span_id == spans["publish"].context.span_id
