@@ -21,18 +21,6 @@ import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = [
-    "RUN",
-    "SHELLS",
-    "Block",
-    "Typed",
-    "blocks_of",
-    "cluster_of",
-    "commands_in",
-    "inline_commands",
-    "typed_in",
-]
-
 SHELLS = ("sh", "bash")
 RUN = ("console", "python", *SHELLS)
 

@@ -25,8 +25,6 @@ from gossamer.cli import app
 from gossamer.config import config_from
 from gossamer.errors import GossamerError
 
-__all__ = ["command_fault", "faults_of"]
-
 ROOT = Path(__file__).parents[2]
 SHOWN = frozenset({"text", "json", "toml", "yaml", "console", "python", "ini", "dockerfile", "xml", *SHELLS})
 _OTHERS = ("services", "scrape_configs", "groups")

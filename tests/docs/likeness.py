@@ -11,8 +11,6 @@ import json
 import re
 from typing import Any
 
-__all__ = ["difference", "is_like"]
-
 PORTS = frozenset(str(base + node) for base in (1883, 8083, 8091, 8883, 7946, 4370) for node in range(5))
 _ANY_LINES = ("…", "⋮")
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

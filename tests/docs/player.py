@@ -27,8 +27,6 @@ from docs.blocks import SHELLS, Block, Typed, blocks_of, cluster_of, typed_in
 from docs.likeness import difference, is_like
 from docs.terminal import Shell, UntrueError
 
-__all__ = ["own_network", "play", "play_apart"]
-
 ROOT = Path(__file__).parents[2]
 LONGEST = 420.0
 

@@ -22,8 +22,6 @@ from pathlib import Path
 from docs.blocks import Typed
 from docs.likeness import difference, is_like
 
-__all__ = ["PATIENCE", "Shell", "UntrueError"]
-
 PATIENCE = 60.0
 LONGEST_COMMAND = 150.0
 APIS = tuple(f"http://127.0.0.1:{8091 + node}" for node in range(5))

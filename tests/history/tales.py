@@ -6,8 +6,6 @@ from real.history.history import Event
 from real.history.judge import SESSIONS, judge
 from real.history.story import Story
 
-__all__ = ["Tale", "Teller", "pair"]
-
 
 class Tale:
     """Writes a history, a tenth of a second an event."""

@@ -12,8 +12,6 @@ from gossamer.mqtt.client import MqttClient
 from gossamer.network import SystemNetwork
 from real.harness import eventually
 
-__all__ = ["Mqtt", "assert_crosses", "enter"]
-
 
 class Mqtt:
     """A paho client that keeps what it gets; connected, and subscribed to the filters, once it is made."""

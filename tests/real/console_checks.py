@@ -1,7 +1,5 @@
 """What a page is asked in the browser, as JavaScript: each gives a list of what is wrong, as text."""
 
-__all__ = ["FAINT", "MOVING", "NAMELESS", "NOTE_SILENCE", "OVERLAPS", "PAINTINGS"]
-
 NAMELESS = """() => {
   const text = node => (node.getAttribute('aria-label') ?? node.textContent ?? '').trim();
   const wrong = [];

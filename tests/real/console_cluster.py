@@ -21,8 +21,6 @@ from gossamer.config import ApiConfig
 from gossamer.network import SystemNetwork
 from gossamer.supervisor import Runtime, TraceLine
 
-__all__ = ["FakeCluster"]
-
 KINDS = ("up", "link_up", "suspected", "refuted", "link_down", "down", "healed")
 
 

@@ -21,8 +21,6 @@ from gossamer.spark.engine.session import open_session
 from gossamer.spark.jobs import JOBS
 from gossamer.spark.source.source import Recording, load
 
-__all__ = ["FORBIDDEN", "page_of_plans", "plans"]
-
 FORBIDDEN = ("CartesianProduct", "BroadcastNestedLoopJoin", "Python", "Pandas")
 """What no plan may have: everything against everything, and rows that go through Python.
 

@@ -11,8 +11,6 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
-__all__ = ["Collector"]
-
 
 class Collector:
     """Listens on a port of its own while it is entered; ``spans`` are plain dicts."""

@@ -23,19 +23,6 @@ from dataclasses import dataclass
 from .history import Event
 from .story import Message, Story, Subscription, matches
 
-__all__ = [
-    "Check",
-    "Violation",
-    "answered",
-    "became_whole",
-    "delivered",
-    "not_invented",
-    "once",
-    "ordered",
-    "present",
-    "sound",
-]
-
 ANSWER_WITHIN = 15.0
 LET_IN_WITHIN = 10.0
 UNSPECIFIED_ERROR = 0x80
@@ -45,8 +32,6 @@ UNSPECIFIED_ERROR = 0x80
 class Violation:
     promise: str
     says: str
-    message: str = ""
-    client: str = ""
     at: float = 0.0
 
     def __str__(self) -> str:
@@ -68,7 +53,7 @@ def delivered(story: Story) -> Iterator[Violation]:
                 and (sub.client, message.name) not in seen
                 and _promised(story, sub, message)
             ):
-                yield Violation("lost", _lost(story, sub, message), message.name, sub.client, _sent(message))
+                yield Violation("lost", _lost(story, sub, message), _sent(message))
 
 
 def _promised(story: Story, sub: Subscription, message: Message) -> bool:
@@ -133,8 +118,6 @@ def once(story: Story) -> Iterator[Violation]:
                 yield Violation(
                     "twice",
                     f"{name} (QoS 2, {got[0].topic}) came {len(got)} times to {client}: {came}; sent {sends}",
-                    name,
-                    client,
                     got[1].at,
                 )
 
@@ -166,8 +149,6 @@ def ordered(story: Story) -> Iterator[Violation]:
                 f"{message.name} came to {client} at {event.at:.2f}s by node {event.node}, after "
                 f"{newer.name} at {before.at:.2f}s by node {before.node}; sent {_sent(message):.2f}s at node "
                 f"{message.sent[0].node} and {newer.sent[0].at:.2f}s at node {newer.sent[0].node}",
-                message.name,
-                client,
                 event.at,
             )
 
@@ -181,8 +162,6 @@ def not_invented(story: Story) -> Iterator[Violation]:
                 yield Violation(
                     "invented",
                     f"{event.message!r} came to {client} on {event.topic} at {event.at:.2f}s, never sent",
-                    event.message,
-                    client,
                     event.at,
                 )
 
@@ -195,16 +174,12 @@ def present(story: Story, *, strict: bool = False) -> Iterator[Violation]:
                 "session not present",
                 f"{event.client} at node {event.node}, {event.at:.2f}s: session present 0, though it had one"
                 + (f" (at node {', '.join(map(str, sorted(legal)))}, impaired)" if legal else ""),
-                "",
-                event.client,
                 event.at,
             )
     for event in story.presences:
         yield Violation(
             "session out of nothing",
             f"{event.client} at node {event.node}, {event.at:.2f}s: session present 1 at its first CONNECT",
-            "",
-            event.client,
             event.at,
         )
 
@@ -223,8 +198,6 @@ def answered(story: Story) -> Iterator[Violation]:
                 "not acknowledged",
                 f"{len(pending)} messages of {client}, from {pending[0].name} on, connected to node "
                 f"{ends[-1].node} since {ends[-1].at:.2f}s",
-                pending[0].name,
-                client,
                 ends[-1].at,
             )
         for event in events:
@@ -232,8 +205,6 @@ def answered(story: Story) -> Iterator[Violation]:
                 yield Violation(
                     "no answer",
                     f"{client} at node {event.node}, {event.at:.2f}s: nothing came upon {event.note}",
-                    "",
-                    client,
                     event.at,
                 )
 
@@ -250,8 +221,6 @@ def sound(story: Story) -> Iterator[Violation]:
                 yield Violation(
                     "server error",
                     f"{client} at node {event.node}, {event.at:.2f}s: closed with 0x80",
-                    "",
-                    client,
                     event.at,
                 )
 

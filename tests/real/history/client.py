@@ -18,8 +18,6 @@ from .history import History
 from .packets import Kind, Packet, Will
 from .wire import Wire
 
-__all__ = ["EXPIRY", "Client"]
-
 CONNECT_TIMEOUT = 12.0
 ANSWER_TIMEOUT = 15.0
 GOODBYE_TIMEOUT = 2.0

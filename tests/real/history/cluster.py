@@ -19,8 +19,6 @@ from .history import FULL, ROOM, History
 from .network import Namespaces, able
 from .nodes import Process, signal_group, spawn
 
-__all__ = ["AUTOHEAL", "Cluster"]
-
 AUTOHEAL = 4.0
 """Seconds after a split until its sides are brought together; not the usual 15, so that a run sees it."""
 READY_TIMEOUT = 60.0

@@ -23,8 +23,6 @@ from .checks import Violation
 from .history import Event
 from .story import Story
 
-__all__ = ["TWINS_WITHIN", "one_of_twins", "register", "routed", "shared", "wills"]
-
 TWINS_WITHIN = 2.0
 """Seconds after the CONNACK of one for which another connection of the same client may be served."""
 READ_AT_LEAST = 2.5
@@ -77,8 +75,6 @@ def register(story: Story) -> Iterator[Violation]:
                 f"{topic}: version {newest.version} {newest.what} at node {newest.node} at {newest.at:.2f}s "
                 f"({newest.client}), then {read.version or 'nothing'} read at node {read.node}, "
                 f"{read.since:.2f} to {read.at:.2f}s by {read.client}",
-                "",
-                read.client,
                 read.at,
             )
 
@@ -142,16 +138,14 @@ def _will(
         got = came.get(watcher, [])
         times = ", ".join(f"{e.at:.2f}s node {e.node}" for e in got) or "never"
         if len(got) > 1:
-            yield Violation(
-                "will twice", f"{told}; came to {watcher}: {times}", will.message, watcher, got[1].at
-            )
+            yield Violation("will twice", f"{told}; came to {watcher}: {times}", got[1].at)
         elif len(got) > most:
-            yield Violation("will for nothing", f"{told}; came: {times}", will.message, watcher, got[0].at)
+            yield Violation("will for nothing", f"{told}; came: {times}", got[0].at)
         elif len(got) < least and not _forgot(story, watcher, end + will.code):
-            yield Violation("will never came", f"{told}; not to {watcher}", will.message, watcher, end)
+            yield Violation("will never came", f"{told}; not to {watcher}", end)
         early = bool(got) and got[0].at < end + will.code - EARLY
         if early and least and not _broken(story, will.node, will.at, end + will.code):
-            yield Violation("will too early", f"{told}; came: {times}", will.message, watcher, got[0].at)
+            yield Violation("will too early", f"{told}; came: {times}", got[0].at)
 
 
 def _forgot(story: Story, watcher: str, due: float) -> bool:
@@ -226,17 +220,11 @@ def _both(
             "the earlier one stayed",
             f"{told}, let in at {later.at:.2f}s: the later one was closed at {ended.at:.2f}s with "
             f"0x{ended.code:02X}, the earlier one served until {served[-1]:.2f}s",
-            "",
-            later.client,
             ended.at,
         )
     elif both and both[-1] - later.at > TWINS_WITHIN:
         yield Violation(
-            "two at once",
-            f"{told}: both served from {later.at:.2f} to {both[-1]:.2f}s",
-            "",
-            later.client,
-            later.at,
+            "two at once", f"{told}: both served from {later.at:.2f} to {both[-1]:.2f}s", later.at
         )
 
 
@@ -258,14 +246,12 @@ def shared(story: Story) -> Iterator[Violation]:
         told = f"{message.name} sent at {sends}, acknowledged by node {ack.node} {ack.at:.2f}s"
         if not taken:
             to = ", ".join(f"{e.client} {e.at:.2f}s unacknowledged" for e in came) or "nobody"
-            yield Violation("given to nobody", f"{told}; came to {to}", message.name, "", ack.at)
+            yield Violation("given to nobody", f"{told}; came to {to}", ack.at)
         elif len(taken) > 1 and len(message.sent) == 1:
             first, second = taken[:2]
             if not story.disturbed(first.at, second.at) and not _left(story, first):
                 to = ", ".join(f"{e.client} {e.at:.2f}s" for e in taken)
-                yield Violation(
-                    "given twice", f"{told}; came to {to}", message.name, second.client, second.at
-                )
+                yield Violation("given twice", f"{told}; came to {to}", second.at)
 
 
 def _left(story: Story, event: Event) -> bool:
@@ -298,7 +284,5 @@ def routed(story: Story) -> Iterator[Violation]:
                     "routed to a stranger",
                     f"{message.name} ({event.topic}), sent at node {sent.node} {sent.at:.2f}s, came to "
                     f"{client} at node {event.node} {event.at:.2f}s, which does not subscribe to it",
-                    message.name,
-                    client,
                     event.at,
                 )

@@ -13,8 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-__all__ = ["FAULTS", "ROLES", "Fault", "Step"]
-
 ROLES = {"publisher": 1, "subscriber": 2, "third": 3}
 NAMES = (*ROLES, "owner")
 

@@ -6,15 +6,12 @@ Times are seconds since the run began, all by the one clock of the process that 
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FULL", "KINDS", "ROOM", "Event", "History", "read", "write"]
+import msgspec
 
 FULL, ROOM = "its disc is full", "its disc has room again"
 """Notes of ``fault``, with the node."""
@@ -59,8 +56,7 @@ KINDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     at: float
     kind: str
     client: str = ""
@@ -76,9 +72,6 @@ class Event:
     present: bool = False
     code: int = 0
     note: str = ""
-
-
-_DEFAULTS = {f.name: f.default for f in dataclasses.fields(Event)}
 
 
 class History:
@@ -100,15 +93,10 @@ class History:
 
 def write(path: Path, header: dict[str, Any], events: Sequence[Event]) -> None:
     """``header``: how the run was made; the first line."""
-    with path.open("w", encoding="utf-8") as file:
-        file.write(json.dumps({"run": header}) + "\n")
-        for event in events:
-            shown = {n: v for n in _DEFAULTS if (v := getattr(event, n)) != _DEFAULTS[n] or n == "at"}
-            file.write(json.dumps(shown, ensure_ascii=False) + "\n")
+    lines = [{"run": header}, *events]
+    path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
 
 
 def read(path: Path) -> tuple[dict[str, Any], list[Event]]:
-    with path.open(encoding="utf-8") as file:
-        lines: Iterable[str] = iter(file)
-        header = json.loads(next(iter(lines)))["run"]
-        return header, [Event(**json.loads(line)) for line in lines]
+    header, *lines = path.read_bytes().splitlines()
+    return msgspec.json.decode(header)["run"], [msgspec.json.decode(line, type=Event) for line in lines]

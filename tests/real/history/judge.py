@@ -6,8 +6,6 @@ from . import checks, clusterwide
 from .checks import Check, Violation
 from .story import Story
 
-__all__ = ["PROMISES", "SESSIONS", "Violation", "judge"]
-
 PROMISES: dict[str, Check] = {
     "delivered": checks.delivered,
     "once": checks.once,

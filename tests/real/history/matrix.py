@@ -19,8 +19,6 @@ from .nodes import die_with_parent
 from .report import Line, broken, error_line, line_of
 from .run import Plan, run
 
-__all__ = ["Manner", "matrix"]
-
 LAST_RUN = 45.0
 """Seconds before time is up in which no run is begun."""
 

@@ -18,8 +18,6 @@ from .history import Event
 from .judge import Violation
 from .run import Outcome, Plan, judged, run
 
-__all__ = ["minimise", "reduced", "smaller", "smallest"]
-
 TRIES = 2
 Fails = Callable[[Plan], Awaitable[bool]]
 

@@ -21,8 +21,6 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["Namespaces", "able", "enter"]
-
 _NET = "10.78.0"
 _HUB = 254
 _CLONE_NEWNET = 0x40000000

@@ -20,8 +20,6 @@ from typing import Protocol
 
 from .network import enter
 
-__all__ = ["GOSSAMER", "Process", "die_with_parent", "signal_group", "spawn"]
-
 GOSSAMER = (sys.executable, "-m", "gossamer.cli")
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)

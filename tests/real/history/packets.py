@@ -1,33 +1,17 @@
 """MQTT packets as bytes, for the judge alone: written from the standard, 3.1.1 and 5, no I/O.
 
-It shares nothing with the codec of the product, so a mistake there cannot hide itself here.
+It shares nothing with the codec of the product, so a mistake there cannot hide itself here; properties and
+lengths are paho's.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-__all__ = ["Kind", "Packet", "Publish", "Reader", "Will", "ack", "connect", "disconnect", "ping", "publish"]
-__all__ += ["parse_ack", "parse_connack", "parse_disconnect", "parse_publish", "parse_suback", "subscribe"]
-__all__ += ["EXPIRY", "REASON", "USER_PROPERTY", "unsubscribe"]
-
-
-class Kind:
-    """Packet types (MQTT 5.0, 2.1.2)."""
-
-    CONNECT, CONNACK, PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP = range(1, 8)
-    SUBSCRIBE, SUBACK, UNSUBSCRIBE, UNSUBACK, PINGREQ, PINGRESP, DISCONNECT, AUTH = range(8, 16)
-
-
-EXPIRY, SESSION_EXPIRY, WILL_DELAY, REASON, USER_PROPERTY = 0x02, 0x11, 0x18, 0x1F, 0x26
-_SIZES = {
-    **dict.fromkeys((0x01, 0x17, 0x19, 0x24, 0x25, 0x28, 0x29, 0x2A), 1),
-    **dict.fromkeys((0x13, 0x21, 0x22, 0x23), 2),
-    **dict.fromkeys((0x02, 0x11, 0x18, 0x27), 4),
-}
-Properties = Mapping[int, object]
+from paho.mqtt.packettypes import PacketTypes as Kind
+from paho.mqtt.properties import Properties, VariableByteIntegers
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +29,6 @@ class Publish:
     dup: bool
     retain: bool
     packet_id: int
-    properties: Properties = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +71,7 @@ def _cut(data: bytearray) -> tuple[int, int] | None:
 
 
 def _frame(kind: int, flags: int, body: bytes) -> bytes:
-    return bytes([kind << 4 | flags]) + _varint(len(body)) + body
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while True:
-        value, low = value >> 7, value & 0x7F
-        out.append(low | (0x80 if value else 0))
-        if not value:
-            return bytes(out)
+    return bytes([kind << 4 | flags]) + bytes(VariableByteIntegers.encode(len(body))) + body
 
 
 def _text(value: str | bytes) -> bytes:
@@ -105,13 +79,15 @@ def _text(value: str | bytes) -> bytes:
     return struct.pack(">H", len(raw)) + raw
 
 
-def _numbers(version: int, properties: Mapping[int, int]) -> bytes:
+def _properties(version: int, kind: int, **values: object) -> bytes:
+    """Those that have a value, by paho's names."""
     if version < 5:
         return b""
-    body = b"".join(
-        bytes([key]) + value.to_bytes(_SIZES[key], "big") for key, value in properties.items() if value
-    )
-    return _varint(len(body)) + body
+    properties = Properties(kind)
+    for name, value in values.items():
+        if value:
+            setattr(properties, name, value)
+    return bytes(properties.pack())
 
 
 def connect(
@@ -127,19 +103,18 @@ def connect(
     body = _text(client_id)
     if will is not None:
         flags |= 0x04 | will.qos << 3
-        body += (
-            _numbers(version, {WILL_DELAY: will.delay, EXPIRY: will.expiry})
-            + _text(will.topic)
-            + _text(will.payload)
-        )
+        expires = {"WillDelayInterval": will.delay, "MessageExpiryInterval": will.expiry}
+        body += _properties(version, Kind.WILLMESSAGE, **expires)
+        body += _text(will.topic) + _text(will.payload)
     head = _text("MQTT") + bytes([version, flags]) + struct.pack(">H", keep_alive)
-    return _frame(Kind.CONNECT, 0, head + _numbers(version, {SESSION_EXPIRY: expiry}) + body)
+    head += _properties(version, Kind.CONNECT, SessionExpiryInterval=expiry)
+    return _frame(Kind.CONNECT, 0, head + body)
 
 
 def publish(
     *, version: int, topic: str, payload: bytes, qos: int, packet_id: int, dup: bool, retain: bool
 ) -> bytes:
-    body = _text(topic) + (struct.pack(">H", packet_id) if qos else b"") + _numbers(version, {}) + payload
+    body = _text(topic) + (struct.pack(">H", packet_id) if qos else b"") + b"\0" * (version == 5) + payload
     return _frame(Kind.PUBLISH, dup << 3 | qos << 1 | retain, body)
 
 
@@ -148,12 +123,12 @@ def ack(kind: int, packet_id: int) -> bytes:
 
 
 def subscribe(*, version: int, packet_id: int, topic_filter: str, qos: int) -> bytes:
-    head = struct.pack(">H", packet_id) + _numbers(version, {})
+    head = struct.pack(">H", packet_id) + b"\0" * (version == 5)
     return _frame(Kind.SUBSCRIBE, 2, head + _text(topic_filter) + bytes([qos]))
 
 
 def unsubscribe(*, version: int, packet_id: int, topic_filter: str) -> bytes:
-    head = struct.pack(">H", packet_id) + _numbers(version, {})
+    head = struct.pack(">H", packet_id) + b"\0" * (version == 5)
     return _frame(Kind.UNSUBSCRIBE, 2, head + _text(topic_filter))
 
 
@@ -176,9 +151,9 @@ def parse_publish(version: int, packet: Packet) -> Publish:
     if qos:
         packet_id = int.from_bytes(packet.body[at : at + 2], "big")
         at += 2
-    properties: Properties = {}
     if version == 5:
-        properties, at = _take_properties(packet.body, at)
+        size, head = VariableByteIntegers.decode(packet.body[at:])
+        at += head + size
     return Publish(
         topic=topic.decode(),
         payload=packet.body[at:],
@@ -186,7 +161,6 @@ def parse_publish(version: int, packet: Packet) -> Publish:
         dup=bool(packet.flags & 8),
         retain=bool(packet.flags & 1),
         packet_id=packet_id,
-        properties=properties,
     )
 
 
@@ -199,8 +173,11 @@ def parse_suback(version: int, packet: Packet) -> tuple[int, int, str]:
     """Packet identifier, reason code, and whatever was said besides (reason string, user properties)."""
     packet_id, at, said = int.from_bytes(packet.body[:2], "big"), 2, ""
     if version == 5:
-        properties, at = _take_properties(packet.body, at)
-        said = "; ".join(str(properties[key]) for key in (REASON, USER_PROPERTY) if key in properties)
+        properties = Properties(packet.kind)
+        _, size = properties.unpack(packet.body[at:])
+        at += size
+        named = (getattr(properties, name, None) for name in ("ReasonString", "UserProperty"))
+        said = "; ".join(str(value) for value in named if value)
     return packet_id, packet.body[at] if len(packet.body) > at else 0, said
 
 
@@ -211,39 +188,3 @@ def parse_disconnect(packet: Packet) -> int:
 def _take_text(body: bytes, at: int) -> tuple[bytes, int]:
     size = int.from_bytes(body[at : at + 2], "big")
     return body[at + 2 : at + 2 + size], at + 2 + size
-
-
-def _take_varint(body: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = body[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return value, at
-
-
-def _take_properties(body: bytes, at: int) -> tuple[Properties, int]:
-    """Properties by identifier, those that may repeat as a list; and where they end."""
-    size, at = _take_varint(body, at)
-    end = at + size
-    found: dict[int, object] = {}
-    while at < end:
-        key = body[at]
-        at += 1
-        if key in _SIZES:
-            found[key] = int.from_bytes(body[at : at + _SIZES[key]], "big")
-            at += _SIZES[key]
-        elif key == 0x0B:
-            found[key], at = _take_varint(body, at)
-        elif key == USER_PROPERTY:
-            name, at = _take_text(body, at)
-            value, at = _take_text(body, at)
-            pairs = found.setdefault(key, [])
-            assert isinstance(pairs, list)
-            pairs.append((name.decode(), value.decode()))
-        else:
-            raw, at = _take_text(body, at)
-            found[key] = raw.decode(errors="replace")
-    return found, end

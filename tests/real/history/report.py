@@ -15,8 +15,6 @@ from typing import Any
 
 from .run import Outcome, Plan
 
-__all__ = ["Line", "broken", "error_line", "in_words", "line_of", "read_lines", "table"]
-
 Line = dict[str, Any]
 KEPT_VIOLATIONS = 20
 

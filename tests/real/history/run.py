@@ -22,8 +22,6 @@ from .story import Story
 from .workloads import WORKLOADS
 from .world import World
 
-__all__ = ["Outcome", "Plan", "judged", "run"]
-
 AFTER_FAULT = 3.0
 """Seconds for which clients go on as before once everything is lifted."""
 SETTLE_AT_LEAST = 6.0

@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import Callable
 
 from .client import EXPIRY, Client
 from .cluster import AUTOHEAL
 from .packets import Will
-from .world import RETRY_INTERVAL, World, keep_in, publish_on
-
-__all__ = [
-    "churn",
-    "probe",
-    "read_finally",
-    "retained",
-    "shared",
-    "twins",
-    "visible",
-    "wait_for_wills",
-    "wills",
-]
+from .world import RETRY_INTERVAL, World, keep_all_in, keep_in, one_by_one, publish_on
 
 HEALED = AUTOHEAL + 8.0
 """Seconds after all nodes see each other in which the sides of a split may still be brought together."""
@@ -31,8 +18,7 @@ TOPICS = 12
 
 async def visible(world: World, name: str, tasks: asyncio.TaskGroup) -> None:
     publishers = {node: world.client(f"{name}/pub{node}") for node in world.places()}
-    ready = [keep_in(tasks, world, client, "home", node) for node, client in publishers.items()]
-    await asyncio.gather(*(event.wait() for event in ready))
+    await keep_all_in(tasks, world, publishers.items())
 
     async def one(number: int) -> None:
         here = world.rng.choice(world.places())
@@ -52,20 +38,12 @@ async def visible(world: World, name: str, tasks: asyncio.TaskGroup) -> None:
         else:
             keep_in(tasks, world, client, "home", here)
 
-    async def go_on() -> None:
-        for number in itertools.count(1):
-            if world.settling.is_set():
-                return
-            tasks.create_task(one(number))
-            await world.rest(world.rng.uniform(0.1, 0.4))
-
-    tasks.create_task(go_on())
+    tasks.create_task(one_by_one(world, tasks, one, 0.4))
 
 
 async def retained(world: World, name: str, tasks: asyncio.TaskGroup) -> None:
     writers = [world.client(f"{name}/writer{number}") for number in (1, 2)]
-    ready = [keep_in(tasks, world, client, "roam", number) for number, client in enumerate(writers, 1)]
-    await asyncio.gather(*(event.wait() for event in ready))
+    await keep_all_in(tasks, world, enumerate(writers, 1), "roam")
 
     async def write(client: Client) -> None:
         while not world.settling.is_set():
@@ -108,12 +86,10 @@ async def read_finally(world: World, name: str) -> None:
 
 
 async def wills(world: World, name: str, tasks: asyncio.TaskGroup) -> None:
-    ready = []
-    for node in world.places():
-        watcher = world.client(f"{name}/watch{node}")
+    watchers = {node: world.client(f"{name}/watch{node}") for node in world.places()}
+    for watcher in watchers.values():
         watcher.wanted[f"{name}/+"] = 2
-        ready.append(keep_in(tasks, world, watcher, "home", node))
-    await asyncio.gather(*(event.wait() for event in ready))
+    await keep_all_in(tasks, world, watchers.items())
 
     async def one(number: int) -> None:
         rng, who = world.rng, f"{name}/c{number}"
@@ -138,14 +114,7 @@ async def wills(world: World, name: str, tasks: asyncio.TaskGroup) -> None:
                 await asyncio.sleep(7)
                 await client.goodbye()
 
-    async def go_on() -> None:
-        for number in itertools.count(1):
-            if world.settling.is_set():
-                return
-            tasks.create_task(one(number))
-            await world.rest(world.rng.uniform(0.1, 0.5))
-
-    tasks.create_task(go_on())
+    tasks.create_task(one_by_one(world, tasks, one, 0.5))
 
 
 async def wait_for_wills(world: World, name: str) -> None:
@@ -186,15 +155,12 @@ async def _ping(clients: list[Client]) -> None:
 
 async def shared(world: World, name: str, tasks: asyncio.TaskGroup) -> None:
     topic_filter = f"$share/g/{name}/+"
-    ready = []
-    for node in world.places():
-        member = world.client(f"{name}/member{node}")
+    members = {node: world.client(f"{name}/member{node}") for node in world.places()}
+    for member in members.values():
         member.wanted[topic_filter] = 1
-        ready.append(keep_in(tasks, world, member, "home", node))
-    await asyncio.gather(*(event.wait() for event in ready))
+    await keep_all_in(tasks, world, members.items())
     publishers = [world.client(f"{name}/pub{node}") for node in (1, 2)]
-    ready = [keep_in(tasks, world, client, "home", node) for node, client in enumerate(publishers, 1)]
-    await asyncio.gather(*(event.wait() for event in ready))
+    await keep_all_in(tasks, world, enumerate(publishers, 1))
 
     async def fall() -> None:
         client = world.client(f"{name}/faithless", clean=True)
@@ -215,15 +181,12 @@ async def shared(world: World, name: str, tasks: asyncio.TaskGroup) -> None:
 
 async def churn(world: World, name: str, tasks: asyncio.TaskGroup) -> None:
     topics = [f"{name}/{number}" for number in range(TOPICS)]
-    ready = []
-    for node in world.places():
-        prober = world.client(f"{name}/probe{node}")
-        ready.append(keep_in(tasks, world, prober, "home", node))
+    homes = [(node, world.client(f"{name}/probe{node}")) for node in world.places()]
     for number in range(6):
         client = world.client(f"{name}/client{number}", version=4 + number % 2)
-        ready.append(keep_in(tasks, world, client, "home", 1 + number % 3))
+        homes.append((1 + number % 3, client))
         tasks.create_task(_change_mind(world, client, topics))
-    await asyncio.gather(*(event.wait() for event in ready))
+    await keep_all_in(tasks, world, homes)
 
 
 async def _change_mind(world: World, client: Client, topics: list[str]) -> None:

@@ -20,8 +20,6 @@ from operator import itemgetter
 
 from .history import FULL, ROOM, Event
 
-__all__ = ["GRACE", "Message", "Span", "Story", "Subscription", "matches"]
-
 GRACE = 10.0
 """Seconds after a fault in which the nodes may still act on it."""
 MOVE_END = 1.0

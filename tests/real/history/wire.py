@@ -8,8 +8,6 @@ from typing import Protocol
 
 from .packets import Packet, Reader
 
-__all__ = ["Owner", "Wire"]
-
 
 class Owner(Protocol):
     falls_on: Callable[[int], bool]

@@ -14,9 +14,7 @@ from functools import partial
 from . import state
 from .faults import ROLES
 from .judge import PROMISES, SESSIONS
-from .world import Mode, World, keep_in, publish_on
-
-__all__ = ["WORKLOADS", "Workload"]
+from .world import Mode, World, keep_all_in, publish_on
 
 Start = Callable[[World, str, asyncio.TaskGroup], Awaitable[None]]
 """Connects and subscribes its clients, returns, and goes on in tasks of the group."""
@@ -42,20 +40,18 @@ class Workload:
 
 async def stream(world: World, name: str, tasks: asyncio.TaskGroup, *, mode: Mode, qos: int) -> None:
     """Two publishers and three subscribers with persistent sessions, of both versions."""
-    seats = {"sub1": "subscriber", "sub2": "subscriber", "sub3": "publisher"}
-    ready = []
-    for number, (seat, role) in enumerate(seats.items()):
-        client = world.client(f"{name}/{seat}", version=4 if number == 1 else 5)
+    homes = []
+    for number, role in enumerate(("subscriber", "subscriber", "publisher")):
+        client = world.client(f"{name}/sub{number + 1}", version=4 if number == 1 else 5)
         client.wanted[f"{name}/+"] = qos
-        ready.append(keep_in(tasks, world, client, mode, ROLES[role]))
+        homes.append((ROLES[role], client))
         if mode == "roam":
             world.first.setdefault("owner", client)
-    await asyncio.gather(*(event.wait() for event in ready))
+    await keep_all_in(tasks, world, homes, mode)
     publishers = [world.client(f"{name}/pub{number}", version=6 - number) for number in (1, 2)]
     # Who is away cannot publish.
     manner = "home" if mode == "away" else mode
-    ready = [keep_in(tasks, world, client, manner, ROLES["publisher"]) for client in publishers]
-    await asyncio.gather(*(event.wait() for event in ready))
+    await keep_all_in(tasks, world, [(ROLES["publisher"], client) for client in publishers], manner)
     for client in publishers:
         tasks.create_task(publish_on(world, client, client.name, qos, rate=20))
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import itertools
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from random import Random
+from typing import Any
 
 from .client import EXPIRY, Client
 from .history import History
 from .packets import Will
-
-__all__ = ["Mode", "World", "keep_in", "publish_on"]
 
 Mode = str
 """``home``: stays; ``roam``: moves every few seconds; ``nomad``: moves all the time, in mid-handshake too;
@@ -84,6 +84,25 @@ def keep_in(tasks: asyncio.TaskGroup, world: World, client: Client, mode: Mode, 
     ready = asyncio.Event()
     tasks.create_task(_keep(world, client, mode, home, ready), name=client.name)
     return ready
+
+
+async def keep_all_in(
+    tasks: asyncio.TaskGroup, world: World, homes: Iterable[tuple[int, Client]], mode: Mode = "home"
+) -> None:
+    """Keep them, each at its home, and wait until all are connected and subscribed."""
+    ready = [keep_in(tasks, world, client, mode, home) for home, client in homes]
+    await asyncio.gather(*(event.wait() for event in ready))
+
+
+async def one_by_one(
+    world: World, tasks: asyncio.TaskGroup, one: Callable[[int], Coroutine[Any, Any, None]], most: float
+) -> None:
+    """Begin one after the other until the run settles, a tenth of a second to ``most`` apart."""
+    for number in itertools.count(1):
+        if world.settling.is_set():
+            return
+        tasks.create_task(one(number))
+        await world.rest(world.rng.uniform(0.1, most))
 
 
 async def _keep(world: World, client: Client, mode: Mode, home: int, ready: asyncio.Event) -> None:
