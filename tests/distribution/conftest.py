@@ -9,7 +9,7 @@ import pytest
 
 from gossamer.config import DistributionConfig
 from gossamer.distribution import PURPOSES, Distribution, StreamTransport
-from gossamer.supervisor import Runtime, Supervisor
+from gossamer.supervisor import CallFailed, Runtime, Supervisor
 from gossamer.testing import LinkQuality
 
 
@@ -112,3 +112,10 @@ async def net(sim):
 
 def record(into, *what):
     into.append(what)
+
+
+async def failure(calling):
+    """The reason with which a call fails."""
+    with pytest.raises(CallFailed) as failed:
+        await calling
+    return failed.value.reason

@@ -1,5 +1,6 @@
 """Which callers come in, and that forgetting is mutual and ends."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,28 +26,19 @@ def decide(message, *, session=22, theirs=0, creation=3):
     return admit(creation=creation, session=session, theirs=theirs, hello=message)
 
 
-def test_a_first_caller_comes_in():
-    assert decide(hello()) == "accept"
-
-
-def test_a_reconnect_of_the_same_session_comes_in():
-    assert decide(hello(yours=22), theirs=11) == "accept"
-
-
-def test_a_ghost_of_an_earlier_creation_stays_out():
-    assert decide(hello(creation=2)) == "stale_creation"
-
-
-def test_a_restarted_peer_begins_a_new_session():
-    assert decide(hello(creation=4, yours=22)) == "renew"
-
-
-def test_a_caller_that_resumes_a_session_we_ended_must_begin_anew():
-    assert decide(hello(yours=21)) == "stale_session"
-
-
-def test_a_caller_that_forgot_us_is_forgotten():
-    assert decide(hello(session=12), theirs=11) == "renew"
+@pytest.mark.parametrize(
+    ("message", "theirs", "verdict"),
+    [
+        pytest.param({}, 0, "accept", id="a first caller comes in"),
+        pytest.param({"yours": 22}, 11, "accept", id="a reconnect of the same session comes in"),
+        pytest.param({"creation": 2}, 0, "stale_creation", id="a ghost of an earlier creation stays out"),
+        pytest.param({"creation": 4, "yours": 22}, 0, "renew", id="a restarted peer begins a new session"),
+        pytest.param({"yours": 21}, 0, "stale_session", id="who resumes an ended session must begin anew"),
+        pytest.param({"session": 12}, 11, "renew", id="a caller that forgot us is forgotten"),
+    ],
+)
+def test_who_comes_in(message, theirs, verdict):
+    assert decide(hello(**message), theirs=theirs) == verdict
 
 
 class Side:

@@ -87,30 +87,6 @@ async def test_a_process_that_ends_and_a_node_that_is_lost_free_their_names(net)
     assert await a.runtime.run(names) == []
 
 
-@pytest.mark.parametrize("resolve", ["exit", "notify"])
-async def test_of_two_holders_after_a_split_one_is_told(net, resolve):
-    a, b = await cluster(net)
-    net.cut("a", "b")
-    a.disconnect("b", "down")
-    b.disconnect("a", "down")
-    told = []
-
-    async def listen():
-        told.append(await receive())
-
-    first, second = a.runtime.spawn(idle), b.runtime.spawn(listen)
-    assert await a.runtime.run(register_name, "x", first)
-    assert await b.runtime.run(register_name, "x", second, resolve=resolve)
-    net.heal()
-    ended = b.runtime.join(second)
-    net.connect(a, b)
-    await asyncio.sleep(10)
-    assert await where(a) == await where(b) == first
-    assert a.runtime.alive(first)
-    assert await ended == ("killed" if resolve == "exit" else "normal")
-    assert told == ([] if resolve == "exit" else [NameConflict("x", first)])
-
-
 def by_number(name, older, younger):
     """A user's rule: the greater process number keeps the name."""
     return max(older, younger, key=lambda pid: pid.number)

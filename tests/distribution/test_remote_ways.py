@@ -16,7 +16,6 @@ from gossamer.distribution import (
 )
 from gossamer.errors import UsageError
 from gossamer.supervisor import (
-    CallFailed,
     Cast,
     Down,
     Exit,
@@ -30,10 +29,13 @@ from gossamer.supervisor import (
     link,
     monitor,
     receive,
+    self_pid,
     send,
     trap_exit,
 )
 from gossamer.testing import seeds
+
+from .conftest import failure
 
 WAYS = pytest.mark.parametrize("way", ["pid", "name"])
 
@@ -44,7 +46,12 @@ class Echo(GenServer):
         self.got = []
 
     async def handle_call(self, request, caller):
-        return Reply(self.got if request == "got" else request)
+        match request:
+            case "got":
+                return Reply(self.got)
+            case "who":
+                return Reply(caller.pid)
+        return Reply(request)
 
     async def handle_cast(self, request):
         self.got.append(("cast", request))
@@ -71,6 +78,7 @@ async def test_every_signal_reaches_a_process_by_pid_and_by_name(net, way):
         assert send(where, "sent") is True
         cast(where, "cast")
         assert await call(where, "called") == "called"
+        assert await call(where, "who") == self_pid()
         exit(where, "signal")
         source = monitor(where)
         got = await call(where, "got")
@@ -111,9 +119,7 @@ async def test_a_link_takes_a_pid_and_a_name_is_looked_up_for_it(net):
         b.runtime.exit(pid, "kill")
         assert await receive() == Exit(pid, "killed")
         assert await pid_of("echo", "b") is None
-        with pytest.raises(CallFailed) as failure:
-            await pid_of("echo", "z")
-        assert failure.value.reason == "noconnection"
+        assert await failure(pid_of("echo", "z")) == "noconnection"
 
     await a.runtime.run(body)
 
@@ -130,9 +136,7 @@ async def test_who_is_not_there_is_told_as_the_kind_of_signal_demands(net, where
         assert send(where, 1) is not lost
         cast(where, 1)
         exit(where, "kill")
-        with pytest.raises(CallFailed) as failure:
-            await call(where, 1)
-        assert failure.value.reason == reason
+        assert await failure(call(where, 1)) == reason
         ref = monitor(where)
         down = await receive(timeout=5)
         assert (down.ref, down.reason) == (ref, reason)
