@@ -85,6 +85,21 @@ async def waits():
     await otp.receive()
 
 
+async def linked(to):
+    """A body that links itself, and ends with the first message."""
+    otp.link(to)
+    await otp.receive()
+
+
+async def nothing_comes(seconds=1):
+    """Nobody sends this process anything for so long."""
+    try:
+        message = await otp.receive(timeout=seconds)
+    except TimeoutError:
+        return
+    raise AssertionError(f"got {message}")
+
+
 async def settle(turns: int = 20) -> None:
     """Let everything that can run, run; no time passes."""
     for _ in range(turns):

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 import gossamer.supervisor as otp
-from tests.supervisor.harness import crashed, settle
+from tests.supervisor.harness import crashed, linked, settle, waits
 
 
 class Connection(otp.Port):
@@ -32,10 +32,6 @@ class Connection(otp.Port):
 
     def on_close(self, reason):
         self.closed_with.append(reason)
-
-
-async def forever():
-    await otp.receive()
 
 
 async def never():
@@ -111,7 +107,7 @@ async def test_exit_signals_follow_the_rules(rt):
 
 
 async def test_the_end_of_a_linked_process_closes_the_port(rt):
-    pid = otp.spawn(forever)
+    pid = otp.spawn(waits)
     port = Connection()
     port.open(link_to=pid)
     await settle()
@@ -262,14 +258,12 @@ async def test_an_open_port_is_small(rt):
 
 
 async def test_unique_keys_have_one_holder(rt):
-    from gossamer.supervisor import NameTaken
-
     registry = otp.Registry("unique")
     registry.register("key", 1)
     registry.register("key", 2)
 
     async def rival():
-        with pytest.raises(NameTaken):
+        with pytest.raises(otp.NameTaken):
             registry.register("key")
 
     pid = otp.spawn_link(rival)
@@ -327,11 +321,7 @@ async def test_linking_a_port_to_many(rt):
     port = Connection()
     pid = port.open()
 
-    async def partner():
-        otp.link(pid)
-        await otp.receive()
-
-    partners = [otp.spawn(partner) for _ in range(3)]
+    partners = [otp.spawn(linked, pid) for _ in range(3)]
     await settle()
     port.close("bad")
     await settle()

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 import gossamer.supervisor as otp
 from tests.supervisor.harness import settle
-from tests.supervisor.supervise.test_supervisor import Probe, probe
+from tests.supervisor.supervise.children import Probe, probe
 
 REPORTS = ("start_error", "child_terminated", "shutdown_error", "shutdown")
 

@@ -55,9 +55,14 @@ class Busy(otp.GenServer):
 async def traced(rt: Any, *options: Any) -> tuple[otp.Pid, otp.Pid, list[tuple[str, Any]]]:
     other = await Worker.start()
     pid = await Busy.start(other)
+    return pid, other, tapped(pid)
+
+
+def tapped(pid: otp.Pid) -> list[tuple[str, Any]]:
+    """What is seen of a process from now on."""
     seen: list[tuple[str, Any]] = []
     otp.trace(pid, lambda event, about: seen.append((event, about)))
-    return pid, other, seen
+    return seen
 
 
 async def test_a_call_is_seen_on_its_way_in_and_out_and_back(rt):
@@ -118,8 +123,7 @@ async def test_signals_and_the_end_are_seen_and_the_end_takes_the_taps_off(rt):
 async def test_a_port_is_traced_like_a_process(rt):
     port = otp.Port()
     pid = port.open()
-    seen = []
-    otp.trace(pid, lambda event, about: seen.append((event, about)))
+    seen = tapped(pid)
     otp.send(pid, 1)
     otp.exit(pid, "over")
     assert [event for event, _ in seen] == ["receive", "signal", "end"]
@@ -132,8 +136,7 @@ async def test_messages_of_timers_are_seen(rt):
 
     me = otp.self_pid()
     pid = otp.spawn(body)
-    seen = []
-    otp.trace(pid, lambda event, about: seen.append((event, about)))
+    seen = tapped(pid)
     assert await otp.receive() == "tick"
     assert seen == [("send", otp.Sent(me, "tick"))]
     otp.exit(pid, "kill")

@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 import gossamer.supervisor as otp
-from tests.supervisor.harness import Worker, crashed, ended, settle
+from tests.supervisor.harness import Worker, crashed, ended, nothing_comes, settle
 
 
 class Scripted(otp.GenServer):
@@ -39,14 +39,45 @@ class Scripted(otp.GenServer):
             await self.script["terminate"](self, reason)
 
 
+def returns(value=None, *, after=0.0):
+    """A callback that gives this back, after so many seconds."""
+
+    async def callback(*_):
+        await asyncio.sleep(after)
+        return value
+
+    return callback
+
+
+def raises(error):
+    """A callback that fails with this."""
+
+    async def callback(*_):
+        raise error
+
+    return callback
+
+
+def keeps(into, value=None):
+    """A callback that notes what it is given last."""
+
+    async def callback(*given):
+        into.append(given[-1])
+        return value
+
+    return callback
+
+
+async def traps(server):
+    """An ``init`` that traps exits."""
+    otp.trap_exit(True)
+
+
 # Starting.
 
 
 async def test_start_comes_back_when_init_is_done(rt):
-    async def init(server):
-        await asyncio.sleep(3)
-
-    pid = await Scripted.start(init=init, name="slow")
+    pid = await Scripted.start(init=returns(after=3), name="slow")
     assert rt.loop.time() == 3
     assert otp.whereis("slow") == pid
 
@@ -59,17 +90,12 @@ def test_a_start_outside_of_processes_names_what_was_to_start(start):
 
 async def test_a_server_that_ignores_leaves_nothing(rt):
     ends = []
-
-    async def init(server):
-        raise otp.Ignore
-
     otp.trap_exit(True)
     with pytest.raises(otp.Ignore):
-        await Scripted.start_link(init=init, name="unwanted", ends=ends)
+        await Scripted.start_link(init=raises(otp.Ignore), name="unwanted", ends=ends)
     assert otp.whereis("unwanted") is None
     assert not ends
-    with pytest.raises(TimeoutError):
-        await otp.receive(timeout=1)
+    await nothing_comes()
 
 
 @pytest.mark.parametrize(
@@ -82,23 +108,17 @@ async def test_a_server_that_ignores_leaves_nothing(rt):
 )
 async def test_a_failed_init_is_told_once_and_frees_the_name_first(rt, error, reason):
     """No stray EXIT reaches a starter that traps exits, and terminate does not run."""
-    names = []
-
-    async def init(server):
-        raise error
-
+    names, ends = [], []
     otp.trap_exit(True)
-    ends = []
     with pytest.raises(otp.StartFailed) as caught:
         try:
-            await Scripted.start_link(init=init, name="server", ends=ends)
+            await Scripted.start_link(init=raises(error), name="server", ends=ends)
         finally:
             names.append(otp.whereis("server"))
     assert caught.value.reason == reason if reason else crashed(caught.value.reason, "ValueError")
     assert names == [None]
     assert not ends
-    with pytest.raises(TimeoutError):
-        await otp.receive(timeout=1)
+    await nothing_comes()
 
 
 async def test_a_name_in_use_refuses_the_start(rt):
@@ -108,19 +128,13 @@ async def test_a_name_in_use_refuses_the_start(rt):
 
 
 async def test_init_may_not_return_nonsense(rt):
-    async def init(server):
-        return "ok"
-
     with pytest.raises(otp.StartFailed, match="expected None or Continue"):
-        await Scripted.start(init=init)
+        await Scripted.start(init=returns("ok"))
 
 
 async def test_a_dying_starter_takes_the_starting_server_along(rt):
-    async def init(server):
-        await asyncio.sleep(100)
-
     async def starter():
-        await Scripted.start_link(init=init, name="half")
+        await Scripted.start_link(init=returns(after=100), name="half")
 
     pid = rt.spawn(starter)
     await settle()
@@ -166,13 +180,10 @@ async def test_continue_runs_before_queued_messages(rt):
         order.append(token)
         return otp.NoReply(then=otp.Continue("second")) if token == "first" else None
 
-    async def info(server, message):
-        order.append(message)
-
     async def on_call(server, request, caller):
         return otp.Reply(list(order), then=otp.Continue("after the reply"))
 
-    pid = await Scripted.start(init=init, then=then, info=info, call=on_call)
+    pid = await Scripted.start(init=init, then=then, info=keeps(order), call=on_call)
     assert await otp.call(pid, 1) == ["first", "second", "queued"]
     await settle()
     assert order[-1] == "after the reply"
@@ -203,14 +214,12 @@ async def test_a_timeout_comes_when_no_message_does(rt):
 async def test_stop_terminates_first_and_answers_then(rt):
     ends = []
 
-    async def on_call(server, request, caller):
-        return otp.Stop("normal", reply=("bye", ends))
-
     async def terminate(server, reason):
         await asyncio.sleep(1)
         ends.append("done")
 
-    pid = await Scripted.start(call=on_call, terminate=terminate, ends=ends)
+    stop = otp.Stop("normal", reply=("bye", ends))
+    pid = await Scripted.start(call=returns(stop), terminate=terminate, ends=ends)
     answer = await otp.call(pid, 1)
     assert answer == ("bye", ["normal", "done"])
     await settle()
@@ -228,11 +237,7 @@ async def test_only_disorderly_ends_are_reported(rt, reason):
 
 async def test_an_exception_ends_the_server_and_its_caller_hears_why(rt):
     ends = []
-
-    async def on_call(server, request, caller):
-        raise ZeroDivisionError("oops")
-
-    pid = await Scripted.start(call=on_call, ends=ends)
+    pid = await Scripted.start(call=raises(ZeroDivisionError("oops")), ends=ends)
     with pytest.raises(otp.CallFailed, match="ZeroDivisionError: oops") as caught:
         await otp.call(pid, 1)
     assert crashed(caught.value.reason, "ZeroDivisionError")
@@ -241,10 +246,7 @@ async def test_an_exception_ends_the_server_and_its_caller_hears_why(rt):
 
 @pytest.mark.parametrize("returned", [7, None, "reply", otp.Continue(1)])
 async def test_a_wrong_return_ends_the_server_and_names_the_callback(rt, returned):
-    async def on_call(server, request, caller):
-        return returned
-
-    pid = await Scripted.start(call=on_call)
+    pid = await Scripted.start(call=returns(returned))
     with pytest.raises(
         otp.CallFailed, match=r"Scripted.handle_call returned .*, expected Reply, NoReply or Stop"
     ):
@@ -252,10 +254,7 @@ async def test_a_wrong_return_ends_the_server_and_names_the_callback(rt, returne
 
 
 async def test_a_reply_where_nobody_asked_ends_the_server(rt):
-    async def on_cast(server, request):
-        return otp.Reply(1)
-
-    pid = await Scripted.start(cast=on_cast)
+    pid = await Scripted.start(cast=returns(otp.Reply(1)))
     otp.cast(pid, 1)
     assert crashed(await ended(pid), "BadReturn")
 
@@ -278,11 +277,8 @@ async def test_an_unexpected_message_is_logged_and_dropped(rt):
 async def test_the_parents_exit_terminates_a_trapping_server(rt):
     ends, pids = [], []
 
-    async def init(server):
-        otp.trap_exit(True)
-
     async def parent():
-        pids.append(await Scripted.start_link(init=init, ends=ends))
+        pids.append(await Scripted.start_link(init=traps, ends=ends))
         await otp.receive()
 
     boss = rt.spawn(parent)
@@ -295,11 +291,8 @@ async def test_the_parents_exit_terminates_a_trapping_server(rt):
 
 @pytest.mark.parametrize("trapping", [False, True])
 async def test_kill_and_an_untrapped_signal_end_without_terminate(rt, trapping):
-    async def init(server):
-        otp.trap_exit(trapping)
-
     ends = []
-    pid = await Scripted.start(init=init, ends=ends)
+    pid = await Scripted.start(init=traps if trapping else returns(), ends=ends)
     otp.exit(pid, "kill" if trapping else "bad")
     assert await ended(pid) == ("killed" if trapping else "bad")
     assert not ends
@@ -307,44 +300,26 @@ async def test_kill_and_an_untrapped_signal_end_without_terminate(rt, trapping):
 
 async def test_other_exits_are_messages_to_a_trapping_server(rt):
     got = []
+    pid = await Scripted.start(init=traps, info=keeps(got))
 
-    async def init(server):
-        otp.trap_exit(True)
-
-    async def info(server, message):
-        got.append(message)
-
-    pid = await Scripted.start(init=init, info=info)
-    stranger = []
-
-    async def body():
-        stranger.append(otp.self_pid())
+    async def stranger():
         otp.exit(pid, "bad")
 
-    rt.spawn(body)
+    source = rt.spawn(stranger)
     await settle()
-    assert got == [otp.Exit(stranger[0], "bad")]
+    assert got == [otp.Exit(source, "bad")]
 
 
 async def test_a_failing_terminate_replaces_the_reason(rt):
-    async def terminate(server, reason):
-        raise OSError("disc full")
-
-    async def on_cast(server, request):
-        return otp.Stop("normal")
-
-    pid = await Scripted.start(cast=on_cast, terminate=terminate)
+    failing = raises(OSError("disc full"))
+    pid = await Scripted.start(cast=returns(otp.Stop("normal")), terminate=failing)
     otp.cast(pid, 1)
     assert crashed(await ended(pid), "OSError")
 
 
 async def test_exit_process_in_a_callback_runs_terminate(rt):
     ends = []
-
-    async def on_cast(server, request):
-        raise otp.ExitProcess(("shutdown", "enough"))
-
-    pid = await Scripted.start(cast=on_cast, ends=ends)
+    pid = await Scripted.start(cast=raises(otp.ExitProcess(("shutdown", "enough"))), ends=ends)
     otp.cast(pid, 1)
     assert await ended(pid) == ("shutdown", "enough")
     assert ends == [("shutdown", "enough")]

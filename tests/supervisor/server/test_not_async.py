@@ -39,6 +39,15 @@ class PlainMachine(otp.StateMachine):
         return otp.Keep()
 
 
+class Mixin:
+    def handle_call(self, request, caller):
+        return otp.Reply(1)
+
+
+class Mixed(Mixin, otp.GenServer):
+    pass
+
+
 class Delegates(otp.GenServer):
     """A plain function that gives back something to await is no mistake."""
 
@@ -49,12 +58,19 @@ class Delegates(otp.GenServer):
         return otp.Reply(request * 2)
 
 
-async def test_a_callback_that_is_no_async_def_is_named(rt):
-    pid = await Plain.start()
-    with pytest.raises(
-        otp.CallFailed, match=r"NotAsync: Plain\.handle_call gave back Reply.*`async def handle_call`"
-    ):
-        await otp.call(pid, "hello")
+@pytest.mark.parametrize(
+    ("kind", "request_", "said"),
+    [
+        (Plain, "hello", r"NotAsync: Plain\.handle_call gave back Reply.*`async def handle_call`"),
+        (Mixed, 1, "`async def handle_call`"),
+        (PlainEnd, ("stop", "over"), "`async def terminate`"),
+        (PlainMachine, 1, "`async def handle_event`"),
+    ],
+)
+async def test_a_callback_that_is_no_async_def_is_named(rt, kind, request_, said):
+    pid = await kind.start()
+    with pytest.raises(otp.CallFailed, match=said):
+        await otp.call(pid, request_)
 
 
 @pytest.mark.parametrize(("kind", "message"), [("handle_cast", 1), ("handle_info", 2)])
@@ -67,33 +83,9 @@ async def test_so_are_those_that_nobody_waits_for(rt, kind, message):
     assert f"`async def {kind}`" in reason.message
 
 
-async def test_so_is_terminate(rt):
-    pid = await PlainEnd.start()
-    with pytest.raises(otp.CallFailed, match="`async def terminate`"):
-        await otp.call(pid, ("stop", "over"))
-
-
 async def test_an_init_that_is_no_async_def_is_named_to_who_starts_it(rt):
     with pytest.raises(otp.StartFailed, match=r"PlainInit\.init gave back NoneType.*`async def init`"):
         await PlainInit.start()
-
-
-async def test_so_is_the_callback_of_a_state_machine(rt):
-    pid = await PlainMachine.start()
-    with pytest.raises(otp.CallFailed, match="`async def handle_event`"):
-        await otp.call(pid, 1)
-
-
-async def test_a_callback_that_comes_from_a_mixin_is_found_too(rt):
-    class Mixin:
-        def handle_call(self, request, caller):
-            return otp.Reply(1)
-
-    class Mixed(Mixin, otp.GenServer):
-        pass
-
-    with pytest.raises(otp.CallFailed, match="`async def handle_call`"):
-        await otp.call(await Mixed.start(), 1)
 
 
 async def test_a_plain_function_that_returns_an_awaitable_serves(rt):

@@ -29,6 +29,25 @@ class Entering(Scripted):
     state_enter = True
 
 
+async def scripted(first, answers, kind=Scripted):
+    """A machine that answers events as the table says, by event and state or by event alone; and its log."""
+    log = []
+
+    def script(event, state):
+        return answers.get((_word(event), state), answers.get(_word(event)))
+
+    return await kind.start(first, script, log), log
+
+
+def _word(event):
+    return event.request if isinstance(event, otp.Cast) else None
+
+
+def tell(pid, *words):
+    for word in words:
+        otp.cast(pid, word)
+
+
 class Door(otp.StateMachine):
     """Locked by a code; opens for ten seconds."""
 
@@ -80,50 +99,27 @@ async def test_a_door(rt):
 
 
 async def test_postponed_events_come_back_in_order_when_the_state_changes(rt):
-    log = []
-
-    def script(event, state):
-        if state == "closed":
-            return otp.Next("open") if event == otp.Cast("open") else otp.Keep(postpone=True)
-        return None
-
-    pid = await Scripted.start(otp.Next("closed"), script, log)
-    for word in ("a", "b", "open", "c"):
-        otp.cast(pid, word)
+    later = otp.Keep(postpone=True)
+    answers = {("a", "closed"): later, ("b", "closed"): later, ("open", "closed"): otp.Next("open")}
+    pid, log = await scripted(otp.Next("closed"), answers)
+    tell(pid, "a", "b", "open", "c")
     await settle()
-    assert [(e.request, s) for e, s in log] == [
-        ("a", "closed"),
-        ("b", "closed"),
-        ("open", "closed"),
-        ("a", "open"),
-        ("b", "open"),
-        ("c", "open"),
-    ]
+    seen = [f"{event.request} {state}" for event, state in log]
+    assert seen == ["a closed", "b closed", "open closed", "a open", "b open", "c open"]
 
 
 async def test_the_same_state_again_brings_nothing_back(rt):
-    log = []
-    script = lambda event, state: otp.Keep(postpone=True) if event == otp.Cast("later") else otp.Next("same")  # noqa: E731
-    pid = await Scripted.start(otp.Next("same"), script, log)
-    otp.cast(pid, "later")
-    otp.cast(pid, "x")
+    answers = {"later": otp.Keep(postpone=True), "x": otp.Next("same")}
+    pid, log = await scripted(otp.Next("same"), answers)
+    tell(pid, "later", "x")
     await settle()
     assert len(log) == 2
 
 
 async def test_events_put_in_front_come_before_postponed_and_queued_ones(rt):
-    log = []
-
-    def script(event, state):
-        if event == otp.Cast("postpone me") and state == 1:
-            return otp.Keep(postpone=True)
-        if event == otp.Cast("go"):
-            return otp.Next(2, events=(otp.Internal("x"), otp.Internal("y")))
-        return None
-
-    pid = await Scripted.start(otp.Next(1), script, log)
-    for word in ("postpone me", "go", "queued"):
-        otp.cast(pid, word)
+    go = otp.Next(2, events=(otp.Internal("x"), otp.Internal("y")))
+    pid, log = await scripted(otp.Next(1), {("postpone me", 1): otp.Keep(postpone=True), "go": go})
+    tell(pid, "postpone me", "go", "queued")
     await settle()
     assert [event for event, _ in log][2:] == [
         otp.Internal("x"),
@@ -134,9 +130,7 @@ async def test_events_put_in_front_come_before_postponed_and_queued_ones(rt):
 
 
 async def test_any_event_cancels_the_event_timeout(rt):
-    log = []
-    script = lambda event, state: otp.Keep(event_timeout=5.0) if event == otp.Cast("start") else None  # noqa: E731
-    pid = await Scripted.start(otp.Next("s"), script, log)
+    pid, log = await scripted(otp.Next("s"), {"start": otp.Keep(event_timeout=5.0)})
     otp.cast(pid, "start")
     await asyncio.sleep(4)
     otp.send(pid, "disturb")
@@ -152,22 +146,13 @@ async def test_any_event_cancels_the_event_timeout(rt):
 
 
 async def test_the_state_timeout_ends_with_its_state(rt):
-    log = []
-
-    def script(event, state):
-        match event:
-            case otp.Cast(("go", where)):
-                return otp.Next(where, state_timeout=5.0)
-            case otp.Cast("leave"):
-                return otp.Next("elsewhere")
-        return None
-
-    pid = await Scripted.start(otp.Next("s", state_timeout=3.0), script, log)
+    answers = {"go": otp.Next("t", state_timeout=5.0), "leave": otp.Next("elsewhere")}
+    pid, log = await scripted(otp.Next("s", state_timeout=3.0), answers)
     await asyncio.sleep(4)
-    otp.cast(pid, ("go", "t"))
+    otp.cast(pid, "go")
     await asyncio.sleep(4)
     otp.send(pid, "does not matter")
-    otp.cast(pid, ("go", "t"))
+    otp.cast(pid, "go")
     await asyncio.sleep(4)
     otp.cast(pid, "leave")
     await asyncio.sleep(10)
@@ -175,34 +160,20 @@ async def test_the_state_timeout_ends_with_its_state(rt):
 
 
 async def test_named_timeouts_survive_changes_and_can_be_cancelled(rt):
-    log = []
-
-    def script(event, state):
-        if event == otp.Cast("start"):
-            return otp.Next("running", timeouts={"a": 5.0, "b": 6.0})
-        if event == otp.Cast("cancel b"):
-            return otp.Next("other", timeouts={"b": None})
-        return None
-
-    pid = await Scripted.start(otp.Next("idle"), script, log)
-    otp.cast(pid, "start")
-    otp.cast(pid, "cancel b")
+    answers = {
+        "start": otp.Next("running", timeouts={"a": 5.0, "b": 6.0}),
+        "cancel b": otp.Next("other", timeouts={"b": None}),
+    }
+    pid, log = await scripted(otp.Next("idle"), answers)
+    tell(pid, "start", "cancel b")
     await asyncio.sleep(10)
     assert [e for e, _ in log][2:] == [otp.NamedTimeout("a")]
 
 
 async def test_a_fired_but_cancelled_timeout_never_comes(rt):
     """The timer fires while the machine is busy with the event that cancels it."""
-    log = []
-
-    def script(event, state):
-        if event == otp.Cast("start"):
-            return otp.Keep(state_timeout=1.0)
-        if event == otp.Cast("move"):
-            return otp.Next("moved")
-        return None
-
-    pid = await Scripted.start(otp.Next("s"), script, log)
+    answers = {"start": otp.Keep(state_timeout=1.0), "move": otp.Next("moved")}
+    pid, log = await scripted(otp.Next("s"), answers)
     otp.cast(pid, "start")
     await settle()
     await otp.suspend(pid)
@@ -214,9 +185,7 @@ async def test_a_fired_but_cancelled_timeout_never_comes(rt):
 
 
 async def test_enter_events_come_first(rt):
-    log = []
-    script = lambda event, state: otp.Next("b") if event == otp.Cast("go") else None  # noqa: E731
-    pid = await Entering.start(otp.Next("a", events=(otp.Internal(1),)), script, log)
+    pid, log = await scripted(otp.Next("a", events=(otp.Internal(1),)), {"go": otp.Next("b")}, Entering)
     otp.cast(pid, "go")
     await settle()
     assert log == [

@@ -9,7 +9,7 @@ import pytest
 import gossamer.supervisor as otp
 from gossamer.supervisor.supervise.application import start_order
 from tests.supervisor.harness import settle
-from tests.supervisor.supervise.test_supervisor import Probe
+from tests.supervisor.supervise.children import Probe
 
 
 def application(name, events=None, *, fails=False, **options):

@@ -1,4 +1,4 @@
-"""Supervisor, by the themes of OTP's supervisor_SUITE."""
+"""Supervisor, by the themes of OTP's supervisor_SUITE: what the scenarios cannot say."""
 
 from __future__ import annotations
 
@@ -9,71 +9,10 @@ import pytest
 from structlog.testing import capture_logs
 
 import gossamer.supervisor as otp
-from tests.supervisor.harness import Worker, ended, settle
-
-
-class Probe(Worker):
-    """Writes down when it starts and ends."""
-
-    async def init(self, name, events, stop_after=None, ends_with=None):
-        otp.trap_exit(True)
-        await super().init()
-        self.name, self.events = name, events
-        self.stop_after, self.ends_with = stop_after, ends_with
-        events.append(f"+{name}")
-
-    async def terminate(self, reason):
-        if self.stop_after is not None:
-            await asyncio.sleep(self.stop_after)
-        self.events.append(f"-{self.name}")
-
-
-def probe(name, events, *, fails=None, stop_after=None, **options):
-    """``fails`` is a list; while it holds something, starting pops and fails with it."""
-
-    async def start():
-        if fails:
-            reason = fails.pop()
-            if reason == "ignore":
-                raise otp.Ignore
-            raise otp.StartFailed(name, reason)
-        return await Probe.start_link(name, events, stop_after, name=name)
-
-    return otp.ChildSpec(name, start, **options)
-
-
-async def crash(name, reason="bad"):
-    """End a child and let the supervisor do what it does."""
-    pid = otp.whereis(name)
-    if reason == "kill":
-        otp.exit(pid, "kill")
-    else:
-        await otp.call(pid, ("stop", reason))
-    await settle(100)
-    return pid
-
-
-async def children(sup):
-    return [(info.id, info.pid) for info in await otp.Supervisor.which_children(sup)]
-
-
-async def running(sup):
-    return [
-        info.id for info in await otp.Supervisor.which_children(sup) if info.pid not in (None, "restarting")
-    ]
-
+from tests.supervisor.harness import Worker, nothing_comes, settle
+from tests.supervisor.supervise.children import children, crash, probe
 
 # Start.
-
-
-async def test_children_start_left_to_right_and_stop_right_to_left(rt):
-    events = []
-    otp.trap_exit(True)
-    sup = await otp.Supervisor.start_link([probe(n, events) for n in "abc"])
-    assert events == ["+a", "+b", "+c"]
-    otp.exit(sup, "shutdown")
-    assert (await otp.receive()).reason == "shutdown"
-    assert events == ["+a", "+b", "+c", "-c", "-b", "-a"]
 
 
 async def test_a_child_that_fails_to_start_takes_back_those_before_it(rt):
@@ -90,8 +29,7 @@ async def test_a_child_that_fails_to_start_takes_back_those_before_it(rt):
     assert caught.value.reason == ("shutdown", ("failed_to_start_child", "c", "no luck"))
     assert events == ["+a", "+b", "-b", "-a"]
     assert otp.whereis("sup") is None
-    with pytest.raises(TimeoutError):
-        await otp.receive(timeout=1)
+    await nothing_comes()
 
 
 @pytest.mark.parametrize("wrong", ["raise", "return"])
@@ -103,18 +41,6 @@ async def test_a_start_function_that_misbehaves_is_the_childs_failure(rt, wrong)
 
     with pytest.raises(otp.StartFailed, match=r"port taken|expected a Pid or None"):
         await otp.Supervisor.start_link([otp.ChildSpec("a", start)])
-
-
-@pytest.mark.parametrize(
-    ("restart", "kept"), [("permanent", True), ("transient", True), ("temporary", False)]
-)
-async def test_a_child_that_ignores_keeps_its_specification_unless_temporary(rt, restart, kept):
-    events = []
-    sup = await otp.Supervisor.start_link([probe("a", events, fails=["ignore"], restart=restart)])
-    assert await children(sup) == ([("a", None)] if kept else [])
-    spec = probe("b", events, fails=["ignore"], restart=restart)
-    assert await otp.Supervisor.start_child(sup, spec) is None
-    assert ("b", None) in await children(sup) or not kept
 
 
 class Unwanted(otp.Supervisor):
@@ -177,23 +103,6 @@ async def test_a_supervisor_ends_with_its_parents_reason_and_stops_its_children(
     assert events == ["+a", "-a"]
 
 
-@pytest.mark.parametrize(
-    ("stop_after", "shutdown", "seconds", "last"),
-    [(10, 3.0, 3, "+a"), (1000, "infinity", 1000, "-a"), (10, "brutal_kill", 0, "+a")],
-)
-async def test_a_child_gets_its_time_and_then_the_kill(rt, stop_after, shutdown, seconds, last):
-    events = []
-    sup = await otp.Supervisor.start_link([probe("a", events, stop_after=stop_after, shutdown=shutdown)])
-    pid = otp.whereis("a")
-    with capture_logs() as logs:
-        await otp.Supervisor.terminate_child(sup, "a")
-    assert rt.loop.time() == seconds
-    assert not rt.alive(pid)
-    assert events[-1] == last
-    late = [entry["event"] for entry in logs if entry["event"] != "terminate_hangs"]
-    assert late == ["shutdown_error"] * (shutdown == 3.0)
-
-
 @pytest.mark.parametrize("restart", ["permanent", "transient", "temporary"])
 @pytest.mark.parametrize("reason", ["normal", "shutdown", ("shutdown", "x"), "bad"])
 async def test_a_child_that_ends_by_itself_during_the_stop(rt, restart, reason):
@@ -248,54 +157,18 @@ async def test_a_child_that_unlinked_cannot_hang_its_supervisor(rt):
 # Administration.
 
 
-async def test_child_administration(rt):
-    events = []
+async def test_errors_of_administration_name_the_child_and_who_is_there(rt):
     sup = await otp.Supervisor.start_link([], name="sup")
-    spec = probe("a", events)
+    spec = probe("a", [])
     pid = await otp.Supervisor.start_child("sup", spec)
     with pytest.raises(otp.AlreadyStarted) as caught:
         await otp.Supervisor.start_child(sup, spec)
     assert caught.value.pid == pid
     assert await otp.Supervisor.get_childspec(sup, "a") is spec
-    with pytest.raises(otp.ChildRunning):
-        await otp.Supervisor.restart_child(sup, "a")
-    with pytest.raises(otp.ChildRunning):
-        await otp.Supervisor.delete_child(sup, "a")
-    await otp.Supervisor.terminate_child(sup, "a")
-    await otp.Supervisor.terminate_child(sup, "a")
-    assert await children(sup) == [("a", None)]
-    with pytest.raises(otp.AlreadyPresent):
-        await otp.Supervisor.start_child(sup, spec)
-    again = await otp.Supervisor.restart_child(sup, "a")
-    assert again != pid
-    assert await children(sup) == [("a", again)]
     await otp.Supervisor.terminate_child(sup, "a")
     await otp.Supervisor.delete_child(sup, "a")
-    for request in (
-        otp.Supervisor.terminate_child,
-        otp.Supervisor.restart_child,
-        otp.Supervisor.delete_child,
-        otp.Supervisor.get_childspec,
-    ):
-        with pytest.raises(otp.ChildNotFound, match="no child 'a'; this supervisor has none"):
-            await request(sup, "a")
-
-
-async def test_a_child_that_fails_in_start_child_is_forgotten(rt):
-    sup = await otp.Supervisor.start_link([])
-    with pytest.raises(otp.StartFailed, match="no luck"):
-        await otp.Supervisor.start_child(sup, probe("a", [], fails=["no luck"]))
-    assert await children(sup) == []
-
-
-async def test_a_child_that_fails_in_restart_child_stays_specified(rt):
-    fails = []
-    sup = await otp.Supervisor.start_link([probe("a", [], fails=fails)])
-    await otp.Supervisor.terminate_child(sup, "a")
-    fails.append("no luck")
-    with pytest.raises(otp.StartFailed):
-        await otp.Supervisor.restart_child(sup, "a")
-    assert await children(sup) == [("a", None)]
+    with pytest.raises(otp.ChildNotFound, match="no child 'a'; this supervisor has none"):
+        await otp.Supervisor.get_childspec(sup, "a")
 
 
 async def test_a_bad_start_child_does_not_hurt_the_supervisor(rt):
@@ -358,103 +231,7 @@ async def test_restart_types(rt, kind, restart, reason, again, reported):
     assert rt.alive(sup)
 
 
-# Strategies.
-
-
-SCENARIOS = {
-    # Children, what is ordered, what starts and stops then, and who runs in the end.
-    "one_for_one": [
-        ("a b c", "kill b", "+b", "a b c"),
-        ("a", "next a ignore, kill a", "", ""),
-        ("a", "next a ignore, kill a, restart a", "+a", "a"),
-    ],
-    "one_for_all": [
-        ("a b c", "kill b", "-c -a +a +b +c", "a b c"),
-        # A temporary bystander of a sweep is not restarted.
-        ("a b:temporary c", "end a bad", "-a -c -b +a +c", "a c"),
-        # Siblings already restarted are stopped again, and all are tried again.
-        ("a b c", "next b fail, kill c", "-b -a +a -a +a +b +c", "a b c"),
-    ],
-    "rest_for_one": [
-        ("a b c d", "kill b", "-d -c +b +c +d", "a b c d"),
-        ("a b:temporary c", "end a bad", "-a -c -b +a +c", "a c"),
-        # It goes on from the child that failed; those before it stay.
-        ("a b c d", "next c fail, kill b", "-d -c +b +c +d", "a b c d"),
-    ],
-    # Significant children are marked by a star.
-    "one_for_one any_significant": [
-        ("a:transient* b:transient* c", "end a normal", "-a -c -b", None),
-        ("a:transient* b:transient* c", "end a shutdown", "-a -c -b", None),
-        ("a:transient* b:transient* c", "end a bad", "-a +a", "a b c"),
-        ("a:temporary* b:temporary* c", "end a normal", "-a -c -b", None),
-        ("a:temporary* b:temporary* c", "end a bad", "-a -c -b", None),
-        ("a:transient b:temporary", "end a normal, end b normal", "-a -b", ""),
-        # Only an end of its own counts.
-        ("a:transient* b:transient*", "terminate a", "-a", "b"),
-    ],
-    "one_for_one all_significant": [
-        ("a:transient* b:temporary* c", "end a normal", "-a", "b c"),
-        ("a:transient* b:temporary* c", "end a normal, end b bad", "-a -b -c", None),
-    ],
-    "one_for_all any_significant": [("a b:temporary* c:transient*", "kill a", "-c -b +a +c", "a c")],
-}
-"""By strategy and automatic shutdown."""
-
-
-@pytest.mark.parametrize(
-    ("flags", "names", "orders", "expected", "left"),
-    [(flags, *scenario) for flags, scenarios in SCENARIOS.items() for scenario in scenarios],
-)
-async def test_what_starts_and_stops_when_a_child_ends(rt, flags, names, orders, expected, left):
-    events, fails = [], {}
-
-    def child(said):
-        name, _, restart = said.partition(":")
-        fails[name] = []
-        flags = {"restart": restart.rstrip("*") or "permanent", "significant": said.endswith("*")}
-        return probe(name, events, fails=fails[name], **flags)
-
-    strategy, *shutdown = flags.split()
-    specs = [child(said) for said in names.split()]
-    sup = await otp.Supervisor.start(specs, strategy, 3, auto_shutdown=next(iter(shutdown), "never"))
-    del events[:]
-    for order in orders.split(", "):
-        match order.split():
-            case "next", name, outcome:
-                fails[name].append(outcome)
-            case "kill", name:
-                await crash(name, "kill")
-            case "end", name, reason:
-                await crash(name, reason)
-            case "terminate", name:
-                await otp.Supervisor.terminate_child(sup, name)
-            case "restart", name:
-                await otp.Supervisor.restart_child(sup, name)
-    assert events == expected.split()
-    if left is None:
-        assert rt.processes() == [otp.self_pid()]
-    else:
-        assert await running(sup) == left.split()
-
-
-@pytest.mark.parametrize("strategy", ["one_for_one", "one_for_all", "rest_for_one"])
-async def test_as_many_restarts_as_the_intensity_allows(rt, strategy):
-    """A sweep of three counts once; one more than allowed ends the supervisor with shutdown."""
-    events = []
-    otp.trap_exit(True)
-    sup = await otp.Supervisor.start_link(
-        [probe(n, events) for n in "abc"], strategy=strategy, intensity=3, period=10
-    )
-    for _ in range(3):
-        await crash("a", "kill")
-        await asyncio.sleep(1)
-    assert rt.alive(sup)
-    with capture_logs() as logs:
-        await crash("a", "kill")
-    assert not rt.alive(sup)
-    assert (await otp.receive()).reason == "shutdown"
-    assert [e["reason"] for e in logs if e["event"] == "shutdown"] == ["reached_max_restart_intensity"]
-    assert rt.processes() == [otp.self_pid()]
+# Intensity.
 
 
 async def test_restarts_just_under_the_intensity_go_on_for_ever(rt):
@@ -463,56 +240,6 @@ async def test_restarts_just_under_the_intensity_go_on_for_ever(rt):
         await crash("a", "kill")
         await asyncio.sleep(5.01)
     assert rt.alive(sup)
-
-
-async def test_failed_attempts_count_against_the_intensity(rt):
-    fails = []
-    otp.trap_exit(True)
-    sup = await otp.Supervisor.start_link([probe("a", [], fails=fails)], intensity=5, period=10)
-    fails.extend(["no"] * 4)
-    await crash("a", "kill")
-    assert rt.alive(sup)
-    assert otp.whereis("a") is not None
-    fails.extend(["no"] * 4)
-    await crash("a", "kill")
-    assert (await otp.receive()).reason == "shutdown"
-
-
-@pytest.mark.parametrize("strategy", ["one_for_one", "one_for_all", "rest_for_one"])
-async def test_the_supervisor_answers_between_attempts(rt, strategy):
-    fails = []
-    sup = await otp.Supervisor.start_link(
-        [probe("a", []), probe("b", [], fails=fails)], strategy=strategy, intensity=10**6, period=1
-    )
-    fails.extend(["no"] * 50)
-    otp.exit(otp.whereis("b"), "kill")
-    await settle(5)
-    seen = await children(sup)
-    assert seen[1] == ("b", "restarting")
-    assert (await otp.Supervisor.count_children(sup)).active == 1
-    with pytest.raises(otp.ChildRestarting):
-        await otp.Supervisor.delete_child(sup, "b")
-    with pytest.raises(otp.ChildRestarting):
-        await otp.Supervisor.restart_child(sup, "b")
-    await otp.Supervisor.terminate_child(sup, "b")
-    left = len(fails)
-    await settle(50)
-    assert len(fails) == left
-    assert (await children(sup))[1] == ("b", None)
-
-
-async def test_a_restart_that_hangs_on_failing_ends_at_shutdown(rt):
-    otp.trap_exit(True)
-    for strategy in ("one_for_one", "one_for_all", "rest_for_one"):
-        fails = []
-        sup = await otp.Supervisor.start_link(
-            [probe("a", [], fails=fails)], strategy=strategy, intensity=10**9
-        )
-        fails.extend(["no"] * 10**5)
-        otp.exit(otp.whereis("a"), "kill")
-        await settle(20)
-        otp.exit(sup, "shutdown")
-        assert await ended(sup) == "shutdown"
 
 
 async def test_giving_up_escalates_to_the_supervisor_above(rt):
@@ -608,15 +335,3 @@ async def test_restart_counts_show_in_the_tree(rt):
     (node,) = me.children
     assert (node.pid, node.type) == (sup, "supervisor")
     assert [(child.name, child.restarts) for child in node.children] == [("a", 2)]
-
-
-async def test_a_suspended_supervisor_restarts_after_it_is_resumed(rt):
-    sup = await otp.Supervisor.start([probe("a", [])], name="sup")
-    await otp.suspend("sup")
-    otp.exit(otp.whereis("a"), "kill")
-    await settle()
-    assert otp.whereis("a") is None
-    await otp.resume("sup")
-    await settle()
-    assert otp.whereis("a") is not None
-    assert (await otp.get_state(sup))["_restarts"] == 1

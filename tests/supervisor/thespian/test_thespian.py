@@ -34,13 +34,18 @@ async def start_system(**options):
     return await ThespianSystem.start_link(path=[HERE], name="thespian", **options)
 
 
+async def started(name="Adder", **options):
+    """An actor of that class, in an actor system of its own."""
+    await start_system()
+    return await ThespianActor.start("thespian", actor(name), **options)
+
+
 async def down():
     return await otp.receive(PATIENCE, lambda m: isinstance(m, otp.Down))
 
 
 async def test_ask_and_tell_and_an_orderly_end(real_rt):
-    await start_system()
-    adder = await ThespianActor.start("thespian", actor("Adder"))
+    adder = await started()
     assert await otp.call(adder, 1) == 2
     pid, *_ = await otp.call(adder, "pid")
     assert pid != os.getpid()
@@ -52,8 +57,7 @@ async def test_ask_and_tell_and_an_orderly_end(real_rt):
 
 async def test_a_raising_handler_runs_once_and_its_reason_is_the_exit_reason(real_rt):
     """Thespian would run it again, and let the actor live on."""
-    await start_system()
-    fragile = await ThespianActor.start("thespian", actor("Fragile"))
+    fragile = await started("Fragile")
     otp.monitor(fragile)
     record = HERE / f".ran-{os.getpid()}"
     try:
@@ -68,8 +72,7 @@ async def test_a_raising_handler_runs_once_and_its_reason_is_the_exit_reason(rea
 
 
 async def test_a_killed_actor_says_by_what(real_rt):
-    await start_system()
-    adder = await ThespianActor.start("thespian", actor("Adder"))
+    adder = await started()
     otp.monitor(adder)
     otp.cast(adder, "kill")
     assert (await down()).reason == ("signal", "SIGKILL")
@@ -111,8 +114,7 @@ async def test_shutdown_leaves_no_process_children_of_actors_included(real_rt):
 
 
 async def test_a_killed_proxy_takes_its_actor_along(real_rt):
-    await start_system()
-    adder = await ThespianActor.start("thespian", actor("Adder"))
+    adder = await started()
     pid, *_ = await otp.call(adder, "pid")
     otp.exit(adder, "kill")
     await until(lambda: not is_alive(pid))
@@ -187,8 +189,7 @@ async def test_a_port_in_use_is_refused_not_attached_to(real_rt):
 
 
 async def test_everything_listens_on_loopback_only(real_rt):
-    await start_system()
-    adder = await ThespianActor.start("thespian", actor("Adder"))
+    adder = await started()
     _, _, group = await otp.call(adder, "pid")
     family = [psutil.Process(group), *psutil.Process(group).children(recursive=True)]
     listening = [c.laddr.ip for p in family for c in p.net_connections("inet") if c.status == "LISTEN"]
@@ -210,8 +211,7 @@ async def test_answers_are_never_mixed_up(real_rt):
 
 
 async def test_a_late_answer_is_not_the_next_ones(real_rt):
-    await start_system()
-    adder = await ThespianActor.start("thespian", actor("Adder"), ask_timeout=0.3)
+    adder = await started(ask_timeout=0.3)
     with pytest.raises(otp.CallFailed, match="no_answer"):
         await otp.call(adder, ["slow", 1.0, "late"], timeout=PATIENCE)
     answers = []
@@ -225,8 +225,7 @@ async def test_a_late_answer_is_not_the_next_ones(real_rt):
 
 
 async def test_values_that_are_not_plain_are_refused(real_rt):
-    await start_system()
-    adder = await ThespianActor.start("thespian", actor("Adder"))
+    adder = await started()
     with pytest.raises(otp.CallFailed, match="expected plain data"):
         await otp.call(adder, object())
     with pytest.raises(otp.CallFailed, match="bytes"):
