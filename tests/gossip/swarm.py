@@ -10,6 +10,7 @@ import heapq
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from swimprotocol.status import Status
 
@@ -20,7 +21,7 @@ from gossamer.gossip.swim.swim import Swim
 from gossamer.gossip.wire import PacketRejected
 from gossamer.network import Address
 
-__all__ = ["SEEDS", "Host", "Swarm", "grow"]
+__all__ = ["SEEDS", "Host", "Swarm", "grow", "grown"]
 
 SEEDS = [1, 2, 3]
 
@@ -148,6 +149,10 @@ class Swarm:
         self.now = end
         return until is None or until()
 
+    def saw(self, kind: type) -> list[MemberEvent]:
+        """Of all hosts, whatever became of them."""
+        return [event for host in self.hosts.values() for _, event in host.saw(kind)]
+
     def live(self) -> list[Host]:
         return [host for host in self.hosts.values() if host.running]
 
@@ -269,3 +274,9 @@ def grow(swarm: Swarm, size: int) -> list[Host]:
         swarm.join(host, hosts[0])
     assert swarm.run(10, until=swarm.complete), f"no full view; seed {swarm.seed}"
     return hosts
+
+
+def grown(size: int, **options: Any) -> tuple[Swarm, list[Host]]:
+    """A swarm made with these options, and so many members of it that know each other."""
+    swarm = Swarm(**options)
+    return swarm, grow(swarm, size)

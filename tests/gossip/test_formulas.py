@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -22,9 +23,7 @@ from gossamer.gossip.wire import Alive
 def test_suspicion_bounds_grow_with_the_logarithm(members: int, expected: tuple[float, float]) -> None:
     bounds = suspicion_bounds(members, interval=0.5, mult=4, max_mult=6, floor=1.5)
     assert bounds == pytest.approx(expected)
-
-
-def test_suspicion_never_ends_before_the_floor() -> None:
+    # Never before the floor, however short the interval.
     assert suspicion_bounds(3, interval=0.1, mult=1, max_mult=2, floor=1.5) == (1.5, 3.0)
 
 
@@ -41,49 +40,43 @@ def test_confirmations_shrink_a_suspicion(needed: int, confirmers: int, expected
     assert suspicion.deadline() == pytest.approx(100 + expected, abs=0.01)
 
 
-def test_a_confirmer_counts_once_and_the_accuser_never() -> None:
-    suspicion = Suspicion("accuser", started=0, minimum=2, maximum=30, needed=3)
-    assert [suspicion.confirm(name) for name in ("accuser", "b", "b", "c", "d", "e")] == [
-        False,
-        True,
-        False,
-        True,
-        True,
-        False,
+@pytest.mark.parametrize(
+    ("options", "said", "expected"),
+    # Who confirms; with "!" by hard evidence. Whether that counts, and the timeout from then on.
+    [
+        pytest.param(
+            {"needed": 3},
+            "accuser b b c d e",
+            [(False, 30), (True, 16), (False, 16), (True, 7.81), (True, 2), (False, 2)],
+            id="a confirmer counts once and the accuser never",
+        ),
+        pytest.param(
+            {"needed": 3},
+            "accuser! accuser!",
+            [(True, 2), (False, 2)],
+            id="hard evidence counts as every confirmation",
+        ),
+        pytest.param({"needed": 3, "refused": 0.5}, "accuser!", [(True, 0.5)], id="a refusal has a floor"),
+        pytest.param({"needed": 0}, "", [], id="without a third opinion, twice the minimum"),
+        pytest.param({"needed": 0, "hard": True}, "", [], id="and hard evidence the minimum"),
+        pytest.param({"needed": 1, "few": True}, "b", [(True, 2)], id="the minimum where all agree"),
+    ],
+)
+def test_what_counts_against_the_accused(
+    options: dict[str, Any], said: str, expected: list[tuple[bool, float]]
+) -> None:
+    suspicion = Suspicion("accuser", started=10, minimum=2, maximum=30, **options)
+    begins = 30 if options["needed"] == 3 else 2 if "hard" in options else 4
+    assert suspicion.timeout() == begins
+    got = [
+        (suspicion.confirm(who.rstrip("!"), hard=who.endswith("!")), suspicion.timeout())
+        for who in said.split()
     ]
-
-
-def test_hard_evidence_counts_as_every_confirmation() -> None:
-    suspicion = Suspicion("accuser", started=0, minimum=2, maximum=30, needed=3)
-    assert suspicion.confirm("accuser", hard=True)
-    assert suspicion.timeout() == 2
-    assert not suspicion.confirm("accuser", hard=True)
-
-
-def test_without_a_third_opinion_soft_evidence_gets_twice_the_minimum() -> None:
-    assert Suspicion("a", started=0, minimum=2, maximum=30, needed=0).timeout() == 4
-    assert Suspicion("a", started=0, minimum=2, maximum=30, needed=0, hard=True).timeout() == 2
-
-
-def test_where_all_there_are_agree_the_minimum_is_enough():
-    """As in a cluster of three, where one other can confirm."""
-    suspicion = Suspicion("a", started=0, minimum=2, maximum=30, needed=1, few=True)
-    assert suspicion.timeout() == 4
-    suspicion.confirm("b")
-    assert suspicion.timeout() == 2
-
-
-def test_a_refused_connection_has_a_floor_of_its_own():
-    suspicion = Suspicion("a", started=0, minimum=2, maximum=30, needed=3, refused=0.5)
-    assert suspicion.timeout() == 30
-    suspicion.confirm("a", hard=True)
-    assert suspicion.timeout() == 0.5
-
-
-def test_time_this_process_lost_is_given_back() -> None:
-    suspicion = Suspicion("a", started=10, minimum=2, maximum=30, needed=0)
+    assert got == [(counts, pytest.approx(timeout, abs=0.01)) for counts, timeout in expected]
+    # Time that this process lost is given back.
+    before = suspicion.deadline()
     suspicion.extend(3)
-    assert suspicion.deadline() == 17
+    assert suspicion.deadline() == before + 3
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from gossamer.gossip import ForcedOut, MemberLeft, MemberUp
 from gossamer.gossip.swim.table import REMOVED
-from tests.gossip.swarm import Swarm, grow
+from tests.gossip.swarm import grown
 
 
 def test_a_dead_member_is_removed_from_every_table_and_not_probed_any_more() -> None:
-    swarm = Swarm(seed=7)
-    hosts = grow(swarm, 4)
+    swarm, hosts = grown(4, seed=7)
     swarm.kill(hosts[3])
     swarm.run(10)
     assert swarm.force_leave(hosts[0], "node4", final=False) is True
@@ -21,16 +20,14 @@ def test_a_dead_member_is_removed_from_every_table_and_not_probed_any_more() -> 
 
 
 def test_a_member_that_lives_is_not_removed() -> None:
-    swarm = Swarm(seed=7)
-    hosts = grow(swarm, 3)
+    swarm, hosts = grown(3, seed=7)
     assert swarm.force_leave(hosts[0], "node3", final=False) is False
     swarm.run(3)
     assert swarm.complete()
 
 
 def test_who_was_removed_behind_a_split_is_a_member_again_once_it_ends() -> None:
-    swarm = Swarm(seed=8)
-    hosts = grow(swarm, 5)
+    swarm, hosts = grown(5, seed=8)
     swarm.split(hosts[:3], hosts[3:])
     swarm.run(15)
     assert swarm.force_leave(hosts[0], "node4", final=False) is True
@@ -46,8 +43,7 @@ def test_who_was_removed_behind_a_split_is_a_member_again_once_it_ends() -> None
 
 
 def test_a_removed_member_that_starts_anew_is_a_member() -> None:
-    swarm = Swarm(seed=9)
-    hosts = grow(swarm, 3)
+    swarm, hosts = grown(3, seed=9)
     swarm.kill(hosts[2])
     swarm.run(10)
     swarm.force_leave(hosts[0], "node3", final=False)

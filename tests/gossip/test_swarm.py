@@ -18,7 +18,7 @@ from gossamer.gossip.member import (
     PartitionHint,
 )
 from gossamer.gossip.steps import JoinResult, Requested, Tick, UpdateMetadata
-from tests.gossip.swarm import SEEDS, Swarm, grow
+from tests.gossip.swarm import SEEDS, Swarm, grow, grown
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -34,8 +34,7 @@ def test_thirty_that_start_together_know_each_other_within_three_seconds(seed: i
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_killed_process_is_seen_by_all_within_four_seconds(seed: int) -> None:
-    swarm = Swarm(seed=seed)
-    hosts = grow(swarm, 30)
+    swarm, hosts = grown(30, seed=seed)
     swarm.run(5)
     swarm.kill(hosts[7])
     assert swarm.run(4, until=swarm.complete), f"seed {seed}"
@@ -45,8 +44,7 @@ def test_a_killed_process_is_seen_by_all_within_four_seconds(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_reset_links_speed_the_verdict(seed: int) -> None:
-    swarm = Swarm(seed=seed)
-    hosts = grow(swarm, 30)
+    swarm, hosts = grown(30, seed=seed)
     swarm.run(5)
     swarm.kill(hosts[7], links=hosts)
     assert swarm.run(2.2, until=swarm.complete), f"seed {seed}"
@@ -55,8 +53,7 @@ def test_reset_links_speed_the_verdict(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_a_machine_that_loses_power_is_seen_by_all_within_four_seconds(seed: int) -> None:
     """Silence, not even a refused connection; four deaths a seed, and the slowest survivor counts."""
-    swarm = Swarm(seed=seed)
-    hosts = grow(swarm, 30)
+    swarm, hosts = grown(30, seed=seed)
     swarm.run(5)
     for victim in hosts[3:15:3]:
         swarm.kill(victim, power=True)
@@ -66,29 +63,26 @@ def test_a_machine_that_loses_power_is_seen_by_all_within_four_seconds(seed: int
 
 @pytest.mark.parametrize("loss", [0.0, 0.05])
 def test_a_member_that_stalls_three_tenths_of_each_second_is_not_suspected(loss: float) -> None:
-    swarm = Swarm(seed=6, loss=loss)
-    hosts = grow(swarm, 10)
+    swarm, hosts = grown(10, seed=6, loss=loss)
     for _ in range(120):
         swarm.freeze(hosts[3], 0.3)
         swarm.run(1)
-    assert [event for host in swarm.live() for event in host.saw(MemberDown)] == []
-    assert [event for host in swarm.live() for event in host.saw(MemberSuspect)] == []
+    assert swarm.saw(MemberDown) == []
+    assert swarm.saw(MemberSuspect) == []
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_member_frozen_for_a_second_refutes(seed: int) -> None:
-    swarm = Swarm(seed=seed)
-    hosts = grow(swarm, 8)
+    swarm, hosts = grown(8, seed=seed)
     swarm.freeze(hosts[3], 1.2)
     swarm.run(6)
     assert swarm.complete()
-    assert [event for host in swarm.live() for event in host.saw(MemberDown)] == []
+    assert swarm.saw(MemberDown) == []
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_restart_replaces_the_life_before(seed: int) -> None:
-    swarm = Swarm(seed=seed)
-    hosts = grow(swarm, 5)
+    swarm, hosts = grown(5, seed=seed)
     swarm.kill(hosts[2])
     swarm.run(0.05)
     again = swarm.start("node3")
@@ -104,8 +98,7 @@ def test_a_restart_replaces_the_life_before(seed: int) -> None:
 
 
 def test_a_restart_whose_clock_went_back_outbids_its_former_life() -> None:
-    swarm = Swarm(seed=1)
-    hosts = grow(swarm, 5)
+    swarm, hosts = grown(5, seed=1)
     swarm.kill(hosts[2])
     swarm.run(10)
     again = swarm.start("node3", incarnation=1)
@@ -115,8 +108,7 @@ def test_a_restart_whose_clock_went_back_outbids_its_former_life() -> None:
 
 def test_a_seedless_node_that_restarts_is_found_by_the_others() -> None:
     """The first node has no seeds; the others keep trying its address."""
-    swarm = Swarm(seed=2)
-    hosts = grow(swarm, 4)
+    swarm, hosts = grown(4, seed=2)
     swarm.kill(hosts[0])
     swarm.run(10)
     swarm.start("node1")
@@ -124,8 +116,7 @@ def test_a_seedless_node_that_restarts_is_found_by_the_others() -> None:
 
 
 def test_another_name_at_the_same_address_ends_the_zombie() -> None:
-    swarm = Swarm(seed=4)
-    hosts = grow(swarm, 4)
+    swarm, hosts = grown(4, seed=4)
     swarm.kill(hosts[3])
     del swarm.hosts["node4"]
     fresh = swarm.start("other", address=hosts[3].address)
@@ -136,8 +127,7 @@ def test_another_name_at_the_same_address_ends_the_zombie() -> None:
 
 
 def test_a_leave_is_no_failure_and_is_final() -> None:
-    swarm = Swarm(seed=4)
-    hosts = grow(swarm, 6)
+    swarm, hosts = grown(6, seed=4)
     swarm.leave(hosts[2])
     swarm.run(5)
     assert hosts[2].answers["leave"] is None
@@ -156,8 +146,7 @@ def test_a_leave_is_no_failure_and_is_final() -> None:
 
 @pytest.mark.parametrize("loss", [0.0, 0.1])
 def test_who_stops_refutes_none_of_the_repetitions_of_its_own_goodbye(loss: float) -> None:
-    swarm = Swarm(seed=4, loss=loss)
-    hosts = grow(swarm, 6)
+    swarm, hosts = grown(6, seed=4, loss=loss)
     # What it says of itself last is on its way still when it says goodbye.
     metadata = MemberMetadata("node3", creation=1, ports={"mqtt": 1884})
     swarm.give(hosts[2], Requested("metadata", UpdateMetadata(metadata)))
@@ -176,8 +165,7 @@ def test_who_stops_refutes_none_of_the_repetitions_of_its_own_goodbye(loss: floa
 
 
 def test_force_leave_removes_the_dead_and_throws_out_the_living() -> None:
-    swarm = Swarm(seed=4)
-    hosts = grow(swarm, 5)
+    swarm, hosts = grown(5, seed=4)
     swarm.kill(hosts[4])
     swarm.run(10)
     swarm.force_leave(hosts[0], "node5")
@@ -191,8 +179,7 @@ def test_force_leave_removes_the_dead_and_throws_out_the_living() -> None:
 
 
 def test_the_younger_of_two_nodes_with_one_name_has_to_go() -> None:
-    swarm = Swarm(seed=4)
-    hosts = grow(swarm, 4)
+    swarm, hosts = grown(4, seed=4)
     holder = hosts[2]
     twin = swarm.start("node3", address=("10.9.9.9", 7946))
     swarm.hosts["node3"] = holder
@@ -200,7 +187,7 @@ def test_the_younger_of_two_nodes_with_one_name_has_to_go() -> None:
     swarm.run(5)
     assert twin.answers["join"] == JoinResult(failed={hosts[0].address: "name-taken"})
     assert swarm.complete()
-    assert [event for host in hosts for event in host.saw(MemberDown)] == []
+    assert swarm.saw(MemberDown) == []
 
 
 def test_the_same_seed_is_the_same_history() -> None:
@@ -215,8 +202,7 @@ def test_the_same_seed_is_the_same_history() -> None:
 
 
 def test_tombstones_are_reaped() -> None:
-    swarm = Swarm(seed=1, settings=GossipConfig(down_retention=60))
-    hosts = grow(swarm, 4)
+    swarm, hosts = grown(4, seed=1, settings=GossipConfig(down_retention=60))
     swarm.kill(hosts[3])
     swarm.run(30)
     assert hosts[0].swim.table.get("node4") is not None
@@ -225,8 +211,7 @@ def test_tombstones_are_reaped() -> None:
 
 
 def test_a_refuted_suspicion_is_told() -> None:
-    swarm = Swarm(seed=2)
-    hosts = grow(swarm, 6)
+    swarm, hosts = grown(6, seed=2)
     swarm.freeze(hosts[2], 1.4)
     swarm.run(8)
     assert any(host.saw(MemberAlive) for host in hosts)
@@ -234,8 +219,7 @@ def test_a_refuted_suspicion_is_told() -> None:
 
 def test_a_node_that_moved_to_another_address_gets_its_name_back() -> None:
     """As a pod that is killed and started elsewhere: the first join is refused, a later one is not."""
-    swarm = Swarm(seed=6)
-    hosts = grow(swarm, 4)
+    swarm, hosts = grown(4, seed=6)
     swarm.kill(hosts[3], power=True)
     moved = swarm.start("node4", address=("10.7.7.7", 7946))
     swarm.join(moved, hosts[0])
@@ -247,8 +231,7 @@ def test_a_node_that_moved_to_another_address_gets_its_name_back() -> None:
 
 
 def test_tables_that_are_alike_cost_an_exchange_next_to_nothing() -> None:
-    swarm = Swarm(seed=5)
-    hosts = grow(swarm, 60)
+    swarm, hosts = grown(60, seed=5)
     swarm.run(60)
     before = sum(host.stream_bytes for host in hosts)
     swarm.run(300)
@@ -257,8 +240,7 @@ def test_tables_that_are_alike_cost_an_exchange_next_to_nothing() -> None:
 
 
 def test_an_exchange_sends_only_the_rows_that_one_side_lacks() -> None:
-    swarm = Swarm(seed=5)
-    hosts = grow(swarm, 40)
+    swarm, hosts = grown(40, seed=5)
     swarm.run(30)
     late = swarm.start("late")
     before = {host.name: host.stream_bytes for host in hosts}
@@ -271,8 +253,7 @@ def test_an_exchange_sends_only_the_rows_that_one_side_lacks() -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_clock_that_jumps_forward_is_taken_for_a_stall_and_convicts_nobody(seed: int) -> None:
-    swarm = Swarm(seed=seed)
-    hosts = grow(swarm, 6)
+    swarm, hosts = grown(6, seed=seed)
     swarm.freeze(hosts[2], 20.0)
     swarm.run(0.6)
     # Woken after what its own clock calls an hour: its answers are late, not those of the others.
@@ -284,8 +265,7 @@ def test_a_clock_that_jumps_forward_is_taken_for_a_stall_and_convicts_nobody(see
 
 def test_a_loop_that_ran_late_makes_this_node_wait_longer_before_it_accuses() -> None:
     """A stall between two timers of gossip: only whoever watches the loop has seen it."""
-    swarm = Swarm(seed=3)
-    hosts = grow(swarm, 5)
+    swarm, hosts = grown(5, seed=3)
     swarm.run(5)
     node = hosts[2]
     assert node.swim.awareness.score == 0
@@ -298,12 +278,11 @@ def test_a_loop_that_ran_late_makes_this_node_wait_longer_before_it_accuses() ->
         assert node.swim.awareness.score == score + 1 <= expected
     swarm.run(10)
     assert node.swim.awareness.score == 0
-    assert [event for host in hosts for event in host.saw(MemberSuspect)] == []
+    assert swarm.saw(MemberSuspect) == []
 
 
 def test_one_stall_counts_once_whoever_notices_it() -> None:
-    swarm = Swarm(seed=3)
-    hosts = grow(swarm, 5)
+    swarm, hosts = grown(5, seed=3)
     swarm.run(5)
     node = hosts[2]
     swarm.freeze(node, 0.6)
@@ -321,6 +300,6 @@ def test_a_join_storm_keeps_the_seed_and_everybody_cheap() -> None:
     for host in hosts[1:]:
         swarm.join(host, hosts[0])
     assert swarm.run(10, until=swarm.complete, step=0.5)
-    assert [event for host in hosts for event in host.saw(MemberSuspect)] == []
+    assert swarm.saw(MemberSuspect) == []
     # A row is about 150 bytes; everybody learns 199 of them at least once.
     assert sum(host.stream_bytes for host in hosts) / 200 < 2 * 199 * 150
