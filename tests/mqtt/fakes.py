@@ -1,8 +1,11 @@
-"""A router with the shape of gossamer.routes' and the plainest insides, and forwarders that record."""
+"""What stands around the part under test, with the plainest insides: router, forwarders, hub, disc."""
 
 import asyncio
 from collections.abc import Callable
 
+import msgspec
+
+from gossamer.mqtt.flow.backpressure import Pressure
 from gossamer.routes.delivery import delivery_of, merge
 from gossamer.routes.topics import matches, parse_filter, parse_name
 
@@ -25,9 +28,9 @@ class Subscribed:
 
 
 class FakeForwarder:
-    peer = "there"
+    """Keeps what is forwarded; ``settle`` plays the network."""
 
-    """Keeps what is forwarded; ``deliver_to`` and ``settle`` play the network."""
+    peer = "there"
 
     def __init__(self):
         self.records = []
@@ -144,3 +147,65 @@ class FakeRouter:
 
     def on_congestion(self, callback):
         self.congestion = callback
+
+
+class FakeJournal:
+    """Rows that are on disc, and rows on their way."""
+
+    def __init__(self):
+        self.rows = {}
+        self.open = {}
+        self.committed = 0
+        self.callbacks = []
+
+    @property
+    def ticket(self):
+        return self.committed + bool(self.open)
+
+    def put(self, key, value):
+        self.open[key] = value
+        return self.ticket
+
+    def on_commit(self, callback):
+        self.callbacks.append(callback)
+
+    def commit(self):
+        if self.open:
+            self.rows.update(self.open)
+            self.open = {}
+            self.committed += 1
+            for callback in self.callbacks:
+                callback()
+
+    def read(self):
+        decode = msgspec.msgpack.Decoder().decode
+        pairs = [(decode(key), decode(value)) for key, value in self.rows.items() if value is not None]
+        return {tuple(key): value for key, value in pairs}
+
+
+class FakeHub:
+    """Counts what is dropped, and keeps nothing else."""
+
+    trail = None
+
+    def __init__(self):
+        self.pressure = Pressure(lambda *_: None)
+        self.at = 100.0
+        self.drops = []
+
+    def touch(self, session):
+        pass
+
+    def where(self):
+        return ""
+
+    def now(self):
+        return self.at
+
+    def dropped(self, reason, count=1):
+        self.drops += [reason] * count
+
+
+class FakeChannel:
+    will = None
+    unwritten = 0

@@ -137,12 +137,12 @@ class Client:
         return [decode(first, body, self.version) for first, body in self._framer.feed(data)]
 
     async def connect(self, client_id="c", *, version=p.V4, **options):
-        """CONNECT; the CONNACK."""
+        """CONNECT; the CONNACK. What came behind that at once is in ``early``."""
         self.version = version
         self.send(p.Connect(client_id=client_id, version=version, **options))
-        [connack, *rest] = await self.got()
-        self._early = rest
+        [connack, *self.early] = await self.got()
         assert isinstance(connack, p.Connack)
+        self.connack = connack
         return connack
 
     async def subscribe(self, *filters, qos=0, identifier=None, **options):
@@ -152,6 +152,11 @@ class Client:
         got = await self.got()
         assert isinstance(got[0], p.Suback)
         return got
+
+    async def drop(self):
+        """The connection breaks."""
+        self.transport.close()
+        await self.world.settle()
 
     def publish(self, topic, payload=b"x", **options):
         self.send(p.Publish(topic=topic.encode(), payload=payload, **options))
@@ -201,19 +206,35 @@ class World:
     async def stop(self):
         await self.runtime.stop()
 
+    async def __aenter__(self):
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc_info):
+        await self.stop()
+
     async def settle(self):
         for _ in range(6):
             await asyncio.sleep(0)
 
-    def dial(self):
+    def dial(self, version=p.V4):
+        """A connection of which nothing has come yet."""
         [port, *_] = self.broker.ports.values()
-        return Client(self, self.network.dial(port))
+        client = Client(self, self.network.dial(port))
+        client.version = version
+        return client
 
     async def client(self, client_id="c", **options):
         """A connected client."""
         client = self.dial()
         connack = await client.connect(client_id, **options)
         assert connack.reason == 0
+        return client
+
+    async def subscriber(self, client_id, *filters, qos=0, identifier=None, **options):
+        """A connected client that has subscribed."""
+        client = await self.client(client_id, **options)
+        await client.subscribe(*filters, qos=qos, identifier=identifier)
         return client
 
     def later(self, seconds):

@@ -10,13 +10,15 @@ from paho.mqtt.enums import CallbackAPIVersion
 from gossamer.clock import SystemClock
 from gossamer.config import MqttAuthConfig, MqttConfig, MqttLimitsConfig, MqttServerConfig
 from gossamer.mqtt import Broker, decode, encode, mqtt_spec
+from gossamer.mqtt.codec import packets as p
 from gossamer.network import SystemNetwork
 from gossamer.routes import Router
 from gossamer.supervisor import Runtime, Supervisor
 
 
 @contextlib.asynccontextmanager
-async def broker_with(*listeners, auth=None, limits=None):
+async def broker_with(*listeners, auth=None, limits=None, **mqtt):
+    """A broker with these listeners, on ports of the system's choice, that lets everybody in."""
     runtime = Runtime()
     broker = Broker(
         Router("node1@test"),
@@ -26,6 +28,7 @@ async def broker_with(*listeners, auth=None, limits=None):
             server=MqttServerConfig(listeners=tuple({"port": 0} | listener for listener in listeners)),
             auth=MqttAuthConfig(**{"allow_anonymous": True} | (auth or {})),
             limits=MqttLimitsConfig(**limits or {}),
+            **mqtt,
         ),
         runtime=runtime,
     )
@@ -48,6 +51,13 @@ async def mqtt(reader, writer, *sent):
     first = (await reader.readexactly(2))[0:2]
     body = await reader.readexactly(first[1])
     return decode(first[0], body, 4)
+
+
+async def accepted(port, client_id="c"):
+    """A client that is let in: its reader and writer."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    assert (await mqtt(reader, writer, p.Connect(client_id=client_id))).reason == 0
+    return reader, writer
 
 
 def with_paho(port, *, transport="tcp", tls=None, client_id="paho", path="/mqtt"):

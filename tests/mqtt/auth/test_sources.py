@@ -16,7 +16,6 @@ from gossamer.mqtt.auth.callout import HttpCallout
 from gossamer.mqtt.auth.passwords import parse_passwords
 from gossamer.mqtt.auth.sources import Certificate
 from gossamer.mqtt.auth.tokens import Tokens
-from gossamer.mqtt.codec import packets as p
 from mqtt.harness import connack
 
 SECRET = "s" * 32
@@ -202,36 +201,11 @@ async def test_sources_do_not_open_the_door_to_unknown_names(make_world, tmp_pat
     assert world.broker.access.decisions["connect", "nobody", "deny"] == 1
 
 
-@pytest.mark.parametrize(
-    ("reason", "code"),
-    [
-        (ReasonCode.BAD_USER_NAME_OR_PASSWORD, 4),
-        (ReasonCode.NOT_AUTHORIZED, 5),
-        (ReasonCode.BANNED, 5),
-        (ReasonCode.SERVER_UNAVAILABLE, 3),
-        (ReasonCode.SERVER_BUSY, 3),
-        (ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, 2),
-    ],
-)
-async def test_a_refusal_has_the_code_of_its_version_and_is_counted(make_world, reason, code):
-    """The tables of CONNACK: 3.1 of version 3.1.1, 3-1 of version 5."""
-
-    class Refuses:
-        def authenticate(self, login):
-            return Verdict(reason, "test")
-
-    world = await make_world(authenticator=Refuses())
-    assert (await world.dial().connect("c", version=p.V5)).reason == reason
-    assert (await world.dial().connect("c")).reason == code
-    assert world.broker.access.decisions["connect", "test", "deny"] == 2
-
-
 async def test_every_decision_is_a_line_and_a_count_and_lines_are_bounded(make_world, tmp_path):
     (tmp_path / "acl").write_text("allow publish * open\nallow subscribe * open\n")
     world = await make_world(auth={"acl_file": tmp_path / "acl", "log_rate": 10})
     with structlog.testing.capture_logs() as lines:
-        client = await world.client("c", username="ann")
-        await client.subscribe("open")
+        client = await world.subscriber("c", "open", username="ann")
         await client.subscribe("closed")
         for _ in range(500):
             client.publish("open")

@@ -25,10 +25,8 @@ async def test_since_when_a_client_is_connected(world):
 
 
 async def test_how_many_messages_for_a_client_were_dropped(world):
-    sub = await world.client("s", version=p.V5, properties=Properties(maximum_packet_size=50))
-    await sub.subscribe("a", qos=1)
-    other = await world.client("t")
-    await other.subscribe("a", qos=1)
+    await world.subscriber("s", "a", qos=1, version=p.V5, properties=Properties(maximum_packet_size=50))
+    await world.subscriber("t", "a", qos=1)
     pub = await world.client("p")
     for n in range(3):
         pub.publish("a", b"x" * 100, qos=1, packet_id=n + 1)

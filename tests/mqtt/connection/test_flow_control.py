@@ -1,5 +1,7 @@
 """Slow consumers: what is dropped, what is queued, and who waits."""
 
+import pytest
+
 from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.flow.backpressure import _progress
 from mqtt.fakes import FakeForwarder, FakeRouter
@@ -17,8 +19,7 @@ async def unstick(client):
 
 
 async def test_qos_0_beyond_the_write_buffer_is_dropped_and_counted(world):
-    sub = await world.client("s")
-    await sub.subscribe("a")
+    sub = await world.subscriber("s", "a")
     await stick(sub)
     pub = await world.client("p")
     pub.send(*[p.Publish(topic=b"a", payload=b"%d" % n) for n in range(10)])
@@ -28,8 +29,7 @@ async def test_qos_0_beyond_the_write_buffer_is_dropped_and_counted(world):
 
 async def test_answers_are_sent_however_full_the_buffer_is(world):
     """[MQTT-3.3.4-10]"""
-    sub = await world.client("s")
-    await sub.subscribe("a")
+    sub = await world.subscriber("s", "a")
     await stick(sub, 5 << 20)
     sub.send(p.Pingreq())
     world.broker.publish("a", b"1")
@@ -37,8 +37,7 @@ async def test_answers_are_sent_however_full_the_buffer_is(world):
 
 
 async def test_qos_1_waits_until_the_socket_takes_more(world):
-    sub = await world.client("s")
-    await sub.subscribe("a", qos=1)
+    sub = await world.subscriber("s", "a", qos=1)
     await stick(sub)
     for n in range(3):
         world.broker.publish("a", b"%d" % n, qos=1)
@@ -48,8 +47,7 @@ async def test_qos_1_waits_until_the_socket_takes_more(world):
 
 
 async def test_a_publisher_waits_for_a_subscriber_that_is_behind(world):
-    sub = await world.client("s")
-    await sub.subscribe("a", qos=1)
+    sub = await world.subscriber("s", "a", qos=1)
     pub = await world.client("p")
     other = await world.client("o")
     await stick(sub)
@@ -62,8 +60,7 @@ async def test_a_publisher_waits_for_a_subscriber_that_is_behind(world):
 
 
 async def test_a_publisher_does_not_wait_for_ever(world):
-    sub = await world.client("s")
-    await sub.subscribe("a")
+    sub = await world.subscriber("s", "a")
     pub = await world.client("p")
     await stick(sub)
     pub.publish("a")
@@ -76,8 +73,7 @@ async def test_a_publisher_does_not_wait_for_ever(world):
 
 
 async def test_a_publisher_waits_on_while_its_subscriber_gets_somewhere(world):
-    sub = await world.client("s")
-    await sub.subscribe("a")
+    sub = await world.subscriber("s", "a")
     pub = await world.client("p")
     await stick(sub, 5000)
     pub.publish("a")
@@ -89,34 +85,35 @@ async def test_a_publisher_waits_on_while_its_subscriber_gets_somewhere(world):
 
 
 async def test_a_subscriber_that_leaves_holds_nobody_up(world):
-    sub = await world.client("s")
-    await sub.subscribe("a")
+    sub = await world.subscriber("s", "a")
     pub = await world.client("p")
     await stick(sub)
     pub.publish("a")
-    sub.transport.close()
-    await world.settle()
+    await sub.drop()
     assert not pub.transport.paused
 
 
-async def test_a_long_queue_holds_publishers_up_until_it_shrinks(make_world):
-    world = await make_world(max_queued=8, max_inflight=1)
-    sub = await world.client("s")
-    await sub.subscribe("a", qos=1)
+@pytest.mark.parametrize(
+    ("limits", "size"),
+    [({"max_queued": 8}, 1), ({"max_packet_size": "4KiB", "max_queued_bytes": "16KiB"}, 1000)],
+    ids=["messages", "bytes"],
+)
+async def test_a_long_queue_holds_publishers_up_until_it_shrinks(make_world, limits, size):
+    world = await make_world(max_inflight=1, **limits)
+    sub = await world.subscriber("s", "a", qos=1)
     pub = await world.client("p")
     for n in range(5):
-        pub.publish("a", b"%d" % n, qos=1, packet_id=n + 1)
+        pub.publish("a", b"%d" % n * size, qos=1, packet_id=n + 1)
     assert pub.transport.paused
     for n in range(5):
         [got] = await sub.got()
-        assert got.payload == b"%d" % n
+        assert got.payload == b"%d" % n * size
         sub.send(p.Puback(got.packet_id))
     assert not pub.transport.paused
 
 
 async def test_a_publisher_that_is_waiting_is_not_taken_for_dead(world):
-    sub = await world.client("s")
-    await sub.subscribe("a")
+    sub = await world.subscriber("s", "a")
     pub = await world.client("p", keep_alive=10)
     await stick(sub)
     pub.publish("a")
@@ -144,8 +141,7 @@ async def test_a_publisher_waits_for_a_link_that_is_behind(make_world):
 async def test_peers_are_held_back_while_a_session_is_far_behind(make_world):
     """Nothing is lost meanwhile, and what is held is told in order once the session has caught up."""
     world = await make_world(router=FakeRouter(), max_queued=2, max_inflight=1)
-    sub = await world.client("s")
-    await sub.subscribe("a", qos=1)
+    sub = await world.subscriber("s", "a", qos=1)
     record = b"\x32\x06\0\1a\0\1x"
     told = []
     for n in range(12):
@@ -165,8 +161,7 @@ async def test_peers_are_held_back_while_a_session_is_far_behind(make_world):
 
 async def test_a_dead_session_does_not_hold_peers_back_for_ever(make_world):
     world = await make_world(router=FakeRouter(), max_queued=2, max_inflight=1)
-    sub = await world.client("s")
-    await sub.subscribe("a", qos=1)
+    await world.subscriber("s", "a", qos=1)
     for _ in range(30):
         hold = world.router.callback("there", b"\x32\x06\0\1a\0\1x")
     told = []
@@ -198,8 +193,7 @@ async def test_a_closing_connection_does_not_linger(world, monkeypatch):
 
 async def test_a_client_is_not_held_up_by_itself(make_world):
     world = await make_world(max_queued=4, max_inflight=1)
-    client = await world.client("c")
-    await client.subscribe("a", qos=1)
+    client = await world.subscriber("c", "a", qos=1)
     for n in range(4):
         client.publish("a", b"%d" % n, qos=1, packet_id=n + 1)
     assert not client.transport.paused

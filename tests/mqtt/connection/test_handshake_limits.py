@@ -8,7 +8,7 @@ import pytest
 
 from gossamer.mqtt import encode, tree
 from gossamer.mqtt.codec import packets as p
-from mqtt.listening import broker_with, mqtt, tls_section, until, with_paho
+from mqtt.listening import accepted, broker_with, tls_section, until, with_paho
 
 pytestmark = pytest.mark.real
 
@@ -22,13 +22,11 @@ async def test_hundreds_that_never_say_connect_are_bounded_and_let_go():
             writer.write(b"\x10")
         await until(lambda: broker.refused["tcp:0", "pending"] == 200)
         assert len(broker.channels) == 100
-        reader, writer = await asyncio.open_connection("127.0.0.1", broker.ports["tcp:1"])
-        assert (await mqtt(reader, writer, p.Connect(client_id="good"))).reason == 0
+        _, writer = await accepted(broker.ports["tcp:1"], "good")
         await until(lambda: len(broker.channels) == 1)
         for _, other in idle:
             other.close()
-        reader, again = await asyncio.open_connection("127.0.0.1", port)
-        assert (await mqtt(reader, again, p.Connect(client_id="late"))).reason == 0
+        _, again = await accepted(port, "late")
         writer.close()
         again.close()
 
@@ -47,8 +45,7 @@ async def test_clients_do_not_take_the_descriptors_that_the_node_needs(monkeypat
         for _, writer in opened:
             writer.transport.abort()
         await until(lambda: not broker.channels)
-        reader, writer = await asyncio.open_connection("127.0.0.1", broker.ports["tcp:0"])
-        assert (await mqtt(reader, writer, p.Connect(client_id="c"))).reason == 0
+        _, writer = await accepted(broker.ports["tcp:0"], "c")
         writer.close()
 
 
@@ -112,6 +109,5 @@ async def test_a_stream_cut_at_every_byte_leaves_nothing_behind():
             await writer.drain()
             writer.close()
         await until(lambda: not broker.channels and not broker.sessions)
-        reader, writer = await asyncio.open_connection("127.0.0.1", broker.ports["tcp:0"])
-        assert (await mqtt(reader, writer, p.Connect(client_id="good"))).reason == 0
+        _, writer = await accepted(broker.ports["tcp:0"], "good")
         writer.close()

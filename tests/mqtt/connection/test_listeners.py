@@ -16,21 +16,13 @@ from mqtt.listening import broker_with, mqtt, shown, tls_section, with_paho
 pytestmark = pytest.mark.real
 
 
-async def test_paho_over_tls(ca):
-    async with broker_with({"type": "tls", "tls": tls_section(ca)}) as broker:
-        context = ssl.create_default_context(cafile=ca.file)
-        async with asyncio.timeout(30):
-            assert await asyncio.to_thread(with_paho, broker.ports["tls:0"], tls=context)
-
-
-async def test_paho_over_websocket_and_secure_websocket(ca):
-    async with broker_with({"type": "ws"}, {"type": "wss", "tls": tls_section(ca)}) as broker:
-        context = ssl.create_default_context(cafile=ca.file)
-        async with asyncio.timeout(30):
-            assert await asyncio.to_thread(with_paho, broker.ports["ws:0"], transport="websockets")
-            assert await asyncio.to_thread(
-                with_paho, broker.ports["wss:1"], transport="websockets", tls=context
-            )
+@pytest.mark.parametrize("kind", ["tls", "ws", "wss"])
+async def test_paho_comes_in_over_tls_and_websockets(ca, kind):
+    section = {} if kind == "ws" else {"tls": tls_section(ca)}
+    context = ssl.create_default_context(cafile=ca.file) if section else None
+    transport = "tcp" if kind == "tls" else "websockets"
+    async with broker_with({"type": kind, **section}) as broker, asyncio.timeout(30):
+        assert await asyncio.to_thread(with_paho, broker.ports[f"{kind}:0"], transport=transport, tls=context)
 
 
 async def test_a_client_certificate_is_demanded_and_names_the_user(ca, tmp_path):

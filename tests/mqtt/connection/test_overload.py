@@ -37,37 +37,11 @@ async def test_a_node_that_is_late_lets_nobody_else_in_and_serves_who_is_there(w
     await world.client("later")
 
 
-@pytest.mark.parametrize("version", [p.V4, p.V5])
-@pytest.mark.parametrize("qos", [0, 1, 2])
-async def test_clients_do_not_publish_what_is_the_servers(world, version, qos):
-    watcher = await world.client("watcher")
-    await watcher.subscribe("$SYS/#")
-    client = await world.client("c", version=version)
-    client.publish("$SYS/broker/version", b"forged", qos=qos, packet_id=1 if qos else None)
-    client.publish("$SYS/broker/version", b"again", qos=qos, retain=True, packet_id=2 if qos else None)
-    answers = await client.got()
-    refused = ReasonCode.NOT_AUTHORIZED if version == p.V5 else 0
-    assert [answer.reason for answer in answers] == ([refused] * 2 if qos else [])
-    assert await watcher.got() == []
-    assert len(world.broker.retained) == 0
-    assert not client.closed
-    world.broker.publish("$SYS/broker/version", b"real")
-    [message] = await watcher.got()
-    assert message.payload == b"real"
-
-
 async def test_other_topics_with_a_dollar_are_clients_own(world):
-    client = await world.client("c")
-    await client.subscribe("$app/x")
+    client = await world.subscriber("c", "$app/x")
     client.publish("$app/x", b"1")
     client.publish("$app/x", b"2")
     assert [m.payload for m in await client.got()] == [b"1", b"2"]
-
-
-async def test_a_will_is_no_way_around_it(world):
-    client = world.dial()
-    will = p.Will(topic=b"$SYS/broker/version", payload=b"forged")
-    assert (await client.connect("c", version=p.V5, will=will)).reason == ReasonCode.NOT_AUTHORIZED
 
 
 async def test_a_session_that_resumes_keeps_only_what_its_client_may_have_now(make_world, tmp_path):
@@ -75,10 +49,8 @@ async def test_a_session_that_resumes_keeps_only_what_its_client_may_have_now(ma
     file.write_text("allow all * open/#\nallow all * shut/#\n")
     world = await make_world(auth={"acl_file": file})
     keep = Properties(session_expiry=300)
-    client = await world.client("c", version=p.V5, properties=keep)
-    await client.subscribe("open/#", "shut/#", qos=1)
-    client.transport.close()
-    await world.settle()
+    client = await world.subscriber("c", "open/#", "shut/#", qos=1, version=p.V5, properties=keep)
+    await client.drop()
     world.broker.publish("shut/1", b"secret", qos=1)
     world.broker.publish("open/1", b"news", qos=1)
     file.write_text("allow all * open/#\n")
@@ -86,7 +58,7 @@ async def test_a_session_that_resumes_keeps_only_what_its_client_may_have_now(ma
     client = await world.client("c", version=p.V5, properties=keep, clean_start=False)
     world.broker.publish("shut/2", b"secret", qos=1)
     world.broker.publish("open/2", b"news", qos=1)
-    got = [*client._early, *await client.got()]
+    got = [*client.early, *await client.got()]
     assert [(m.topic, m.payload) for m in got] == [(b"open/1", b"news"), (b"open/2", b"news")]
     assert set(world.broker.sessions["c"].subscriptions) == {"open/#"}
     assert world.broker.hub.drops["not_authorized"] == 1

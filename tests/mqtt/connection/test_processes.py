@@ -40,20 +40,6 @@ async def test_a_closed_connection_leaves_no_process(world):
     assert world.broker.channels == set()
 
 
-async def test_a_killed_listener_comes_back_on_its_port_and_its_connections_live_on(world):
-    client = await world.client("one")
-    ports = dict(world.broker.ports)
-    [acceptor] = pids(world, "mqtt_listener")
-    world.runtime.exit(acceptor, "kill")
-    await until(lambda: pids(world, "mqtt_listener") not in ([], [acceptor]))
-    await until(lambda: next(iter(ports.values())) in world.network.listening)
-    assert world.broker.ports == ports
-    client.send(p.Pingreq())
-    assert await client.got() == [p.Pingresp()]
-    other = await world.client("two")
-    assert not other.closed
-
-
 async def test_a_killed_connection_supervisor_ends_its_connections_and_comes_back(world):
     client = await world.client("one")
     [channels] = pids(world, "mqtt_channels")
@@ -109,8 +95,7 @@ async def test_a_client_can_be_kicked(world):
 
 
 async def test_clients_are_described(world):
-    client = await world.client("one", version=p.V5, keep_alive=30)
-    await client.subscribe("a", qos=1)
+    await world.subscriber("one", "a", qos=1, version=p.V5, keep_alive=30)
     [info] = world.broker.clients()
     assert (info.client_id, info.connected, info.version, info.keep_alive, info.subscriptions) == (
         "one",

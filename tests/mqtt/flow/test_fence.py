@@ -41,8 +41,7 @@ async def opened(world):
 
 
 async def test_what_comes_after_a_pause_waits_until_every_peer_is_level(world, peers):
-    client = await world.client("c", version=p.V5)
-    await client.subscribe("a", qos=1)
+    client = await world.subscriber("c", "a", qos=1, version=p.V5)
     world.clock.at += STALL + 0.1
     # Read before any timer runs.
     client.publish("a", b"1", qos=1, packet_id=1)

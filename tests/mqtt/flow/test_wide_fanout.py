@@ -162,8 +162,7 @@ async def test_order_is_kept_for_who_has_not_had_its_turn(world, sliced):
 
 async def test_others_are_served_while_a_message_for_very_many_goes_out(world, sliced):
     subscribers = await crowd(world, "wide")
-    listener = await world.client("listener")
-    await listener.subscribe("narrow", qos=1)
+    listener = await world.subscriber("listener", "narrow", qos=1)
     publisher, other = await world.client("p"), await world.client("o")
     publisher.publish("wide", b"x", qos=1, packet_id=1)
     other.publish("narrow", b"in between", qos=1, packet_id=1)

@@ -8,7 +8,7 @@ from gossamer.mqtt.codec.properties import Properties
 from gossamer.mqtt.flow.deadlines import Wheel
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.publish.delayed import Delayed, delayed_topic
-from mqtt.session.test_store import FakeJournal
+from mqtt.fakes import FakeJournal
 
 
 class World:

@@ -8,29 +8,14 @@ from gossamer.mqtt.codec.properties import NONE, Properties
 from mqtt.fakes import FakeForwarder, FakeRouter
 
 
-@pytest.fixture
-async def two(make_world):
-    """Two nodes; what the first forwards is handed to the second."""
-    here, there = await make_world(router=FakeRouter()), await make_world(router=FakeRouter())
-    forwarder = FakeForwarder()
-    here.router.add_peer("a/#", forwarder)
-    there.router.add_peer("a/#", FakeForwarder())
-
-    def carry():
-        records, forwarder.records = forwarder.records, []
-        there.router.callback("here", b"".join(records))
-        forwarder.settle()
-
-    return here, there, forwarder, carry
-
-
 @pytest.mark.parametrize("sub_version", [4, 5])
 @pytest.mark.parametrize("pub_version", [4, 5])
 @pytest.mark.parametrize("qos", [0, 1, 2])
 async def test_a_message_crosses_nodes(two, pub_version, sub_version, qos):
     here, there, _, carry = two
-    sub = await there.client("s", version=sub_version)
-    await sub.subscribe("a/+", qos=2)
+    back = FakeForwarder()
+    there.router.add_peer("a/#", back)
+    sub = await there.subscriber("s", "a/+", qos=2, version=sub_version)
     pub = await here.client("p", version=pub_version)
     sent = [
         p.Publish(
@@ -42,8 +27,7 @@ async def test_a_message_crosses_nodes(two, pub_version, sub_version, qos):
     await here.settle()
     carry()
     assert [(x.topic, x.payload, x.qos) for x in await sub.got()] == [(x.topic, x.payload, qos) for x in sent]
-    there_forwarder = next(iter(there.router.remote.values()))
-    assert there_forwarder.records == [], "what a peer sent is not forwarded again"
+    assert back.records == [], "what a peer sent is not forwarded again"
     counts = [
         (w.broker.stats()["messages_received"], w.broker.stats()["messages_from_peers"])
         for w in (here, there)
@@ -53,8 +37,7 @@ async def test_a_message_crosses_nodes(two, pub_version, sub_version, qos):
 
 async def test_mixed_traffic_keeps_its_order_across_nodes(two):
     here, there, _, carry = two
-    sub = await there.client("s", version=5)
-    await sub.subscribe("a/#", qos=2)
+    sub = await there.subscriber("s", "a/#", qos=2, version=5)
     pub = await here.client("p", version=5)
     sent = []
     for n in range(40):
@@ -105,8 +88,7 @@ async def test_acknowledgements_keep_the_order_of_the_publishes(two):
 async def test_acknowledgements_of_one_read_keep_the_order_of_its_publishes(two):
     """Those in between that are for subscribers of this node alone wait as well."""
     here, _, _, carry = two
-    sub = await here.client("s")
-    await sub.subscribe("local", qos=1)
+    await here.subscriber("s", "local", qos=1)
     pub = await here.client("p")
     topics = (b"a/1", b"local", b"a/1", b"local", b"local", b"a/2")
     pub.send(*(p.Publish(topic=topic, qos=1, packet_id=n) for n, topic in enumerate(topics, 1)))
@@ -165,15 +147,13 @@ async def test_acknowledgements_for_a_client_that_left_go_nowhere(two):
     here, _, forwarder, _ = two
     pub = await here.client("p")
     pub.publish("a/1", qos=1, packet_id=1)
-    pub.transport.close()
-    await here.settle()
+    await pub.drop()
     forwarder.settle()
 
 
 async def test_expiry_counts_across_nodes(two):
     here, there, _, carry = two
-    sub = await there.client("s", version=5)
-    await sub.subscribe("a/1")
+    sub = await there.subscriber("s", "a/1", version=5)
     here.broker.publish("a/1", b"x", properties=Properties(message_expiry=30))
     carry()
     [got] = await sub.got()
@@ -182,8 +162,7 @@ async def test_expiry_counts_across_nodes(two):
 
 async def test_a_bad_record_is_counted_and_harms_nobody(two):
     _, there, _, _ = two
-    sub = await there.client("s")
-    await sub.subscribe("a/1")
+    sub = await there.subscriber("s", "a/1")
     for bad in (
         b"\x30",
         b"\x30\x7fxx",
@@ -203,8 +182,7 @@ async def test_a_record_for_a_share_group_goes_to_one_member(make_world):
     members = [await there.client(f"m{n}") for n in range(2)]
     for member in members:
         await member.subscribe("$share/g/a", qos=1)
-    everybody = await there.client("e")
-    await everybody.subscribe("a")
+    everybody = await there.subscriber("e", "a")
     group = next(iter(there.router.resolve(b"a").groups))
     there.broker.ingest.group("here", group, b"\x32\x06\0\1a\0\1x" * 4 + b"\x05\x30\x05\0\1a\0y")
     counts = [len(await member.got()) for member in members]

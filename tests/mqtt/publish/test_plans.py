@@ -6,8 +6,7 @@ import weakref
 import pytest
 
 from gossamer.mqtt.codec import packets as p
-
-from .test_recorded import record
+from mqtt.recording import record
 
 
 @pytest.fixture
@@ -19,16 +18,14 @@ def uncollected():
 
 
 async def test_topics_of_one_subscriber_have_one_route(world):
-    sub = await world.client("s")
-    await sub.subscribe("a/+", "b")
+    sub = await world.subscriber("s", "a/+", "b")
     pub = await world.client("p")
     for topic in ("a/1", "a/2", "b"):
         pub.publish(topic, topic.encode())
     assert [x.payload for x in await sub.got()] == [b"a/1", b"a/2", b"b"]
     routes = world.router.cache
     assert routes[b"a/1"] is routes[b"a/2"] is routes[b"b"]
-    other = await world.client("o")
-    await other.subscribe("a/2")
+    other = await world.subscriber("o", "a/2")
     pub.publish("a/2", b"both")
     pub.publish("a/1", b"one")
     assert [x.payload for x in await sub.got()] == [b"both", b"one"]
@@ -36,8 +33,7 @@ async def test_topics_of_one_subscriber_have_one_route(world):
 
 
 async def test_a_route_is_gone_with_the_last_topic_that_has_it(world, uncollected):
-    sub = await world.client("s")
-    await sub.subscribe("a/+")
+    await world.subscriber("s", "a/+")
     pub = await world.client("p")
     pub.publish("a/1")
     pub.publish("a/2")
@@ -52,13 +48,11 @@ async def test_a_route_is_gone_with_the_last_topic_that_has_it(world, uncollecte
 
 async def test_a_client_that_comes_back_with_the_other_version_is_sent_that(world, uncollected):
     """Its route was in the cache before, and left it for another reason."""
-    sub = await world.client("s", clean_start=False)
-    await sub.subscribe("a/+")
+    sub = await world.subscriber("s", "a/+", clean_start=False)
     pub = await world.client("p")
     pub.publish("a/1", b"to 3.1.1")
     assert [x.payload for x in await sub.got()] == [b"to 3.1.1"]
-    other = await world.client("o")
-    await other.subscribe("a/1")
+    await world.subscriber("o", "a/1")
     assert b"a/1" not in world.router.cache
     back = await world.client("s", version=p.V5, clean_start=False)
     pub.publish("a/2", b"to 5.0")
@@ -67,8 +61,7 @@ async def test_a_client_that_comes_back_with_the_other_version_is_sent_that(worl
 
 async def test_what_is_recorded_names_the_filters_of_each_topic(world):
     rows = record(world)
-    sub = await world.client("s")
-    await sub.subscribe("a/+", "b")
+    await world.subscriber("s", "a/+", "b")
     world.router.filters = {"a/+": 1, "b": 1}
     pub = await world.client("p")
     rows()

@@ -10,8 +10,7 @@ FILTER = "$share/g/t/+"
 
 async def pair(world, *, qos=1, **first):
     """Two members; all messages go to the first until the second is there."""
-    one = await world.client("one", **first)
-    await one.subscribe(FILTER, qos=qos)
+    one = await world.subscriber("one", FILTER, qos=qos, **first)
     return one, await world.client("publisher")
 
 
@@ -31,8 +30,7 @@ async def test_what_is_in_flight_or_queued_when_a_session_ends_goes_to_another_m
     first = got[0].packet_id
     one.send(p.Puback(first) if qos == 1 else p.Pubrec(first))
     await world.settle()
-    two = await world.client("two")
-    await two.subscribe(FILTER, qos=qos)
+    two = await world.subscriber("two", FILTER, qos=qos)
     one.transport.abort()
     got = await two.got()
     # One of QoS 2 that was sent was meant for its first member alone ([MQTT-4.8.2-5]).
@@ -54,8 +52,7 @@ async def test_a_session_that_waits_for_its_client_keeps_them_until_it_ends(worl
     one, publisher = await pair(world, version=p.V5, clean_start=True, properties=expiry(60))
     publisher.publish("t/x", b"kept", qos=1, packet_id=1)
     await one.got()
-    two = await world.client("two")
-    await two.subscribe(FILTER, qos=1)
+    two = await world.subscriber("two", FILTER, qos=1)
     one.transport.abort()
     assert payloads(await two.got()) == []
     world.later(61)
@@ -67,8 +64,7 @@ async def test_what_an_ordinary_subscription_asked_for_too_is_nobody_elses(world
     await one.subscribe("t/#", qos=1)
     publisher.publish("t/x", b"both", qos=1, packet_id=1)
     assert payloads(await one.got()) == [b"both", b"both"]
-    two = await world.client("two")
-    await two.subscribe(FILTER, qos=1)
+    two = await world.subscriber("two", FILTER, qos=1)
     one.transport.abort()
     assert payloads(await two.got()) == []
 
@@ -96,8 +92,7 @@ async def test_a_message_that_cannot_be_read_keeps_no_session_from_ending(make_w
     session.inflight[packet_id] = session.inflight[packet_id].replace(b"t/x", b"t/\xff")
     head, tail, message = session.queue[1]
     session.queue[1] = head.replace(b"t/x", b"t/\xff"), tail, message
-    two = await world.client("two")
-    await two.subscribe(FILTER, qos=1)
+    two = await world.subscriber("two", FILTER, qos=1)
     with capture_logs() as lines:
         one.transport.abort()
         got = await two.got()

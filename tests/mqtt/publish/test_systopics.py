@@ -28,8 +28,7 @@ async def test_sys_topics_are_published_only_to_who_asks(world):
     await world.settle()
     assert world.broker.stats()["messages_sent"] == 0
     client = await world.client("c")
-    wide = await world.client("w")
-    await wide.subscribe("#")
+    wide = await world.subscriber("w", "#")
     await client.subscribe("$SYS/broker/clients/+")
     world.runtime.send(pid, "now")
     got = {x.topic.decode(): x.payload for x in await client.got()}

@@ -1,16 +1,12 @@
 """A publisher that traces its message finds what the broker made of it in its own trace, on every node."""
 
-import asyncio
-
 import pytest
 
-from gossamer.audit import Trail
 from gossamer.clock import HybridLogicalClock
 from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.codec.properties import Properties
-from gossamer.routes.topics import matches
 from gossamer.tracing import TracedTape, Weaver
-from mqtt.fakes import FakeForwarder, FakeRouter
+from mqtt.recording import matching, trail_on
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 SAMPLED = f"00-{TRACE}-00f067aa0ba902b7-01"
@@ -22,19 +18,8 @@ def traced(world, node, *, sample=0.0, recording=False, tracing=True):
     tape = TracedTape(
         limit=1000, wall=world.clock.wall, clock=HybridLogicalClock(), recording=lambda: recording
     )
-    trail = Trail(
-        tape,
-        node=node,
-        creation=1,
-        hub=world.broker.hub,
-        key=b"k" * 16,
-        pseudonyms=False,
-        filters_of=lambda topic: [f for f in getattr(world.router, "filters", {}) if matches(f, topic)],
-        soon=asyncio.get_running_loop().call_soon,
-    )
-    trail.sample = sample
-    trail.parents = tape if tracing else None
-    world.broker.hub.trail = trail
+    parents = tape if tracing else None
+    trail_on(tape, world.broker.hub, node, filters_of=matching(world), sample=sample, parents=parents)
     weaver = Weaver(node, deliveries=16)
 
     def spans():
@@ -47,21 +32,6 @@ def traced(world, node, *, sample=0.0, recording=False, tracing=True):
     return spans
 
 
-@pytest.fixture
-async def two(make_world):
-    here, there = await make_world(router=FakeRouter()), await make_world(router=FakeRouter())
-    forwarder = FakeForwarder()
-    here.router.add_peer("a/#", forwarder)
-
-    def carry():
-        records, forwarder.records = forwarder.records, []
-        for batch in [b"".join(records)] if records else []:
-            there.router.callback("here", batch)
-        forwarder.settle()
-
-    return here, there, carry
-
-
 def message(qos=0, traceparent=None):
     user = () if traceparent is None else (("traceparent", traceparent), ("other", "one"))
     return p.Publish(
@@ -71,10 +41,9 @@ def message(qos=0, traceparent=None):
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
 async def test_a_publisher_s_trace_goes_on_over_nodes_to_subscribers(two, qos):
-    here, there, carry = two
+    here, there, _, carry = two
     ours, theirs = traced(here, "here"), traced(there, "there")
-    sub = await there.client("s", version=5)
-    await sub.subscribe("a/+", qos=qos)
+    sub = await there.subscriber("s", "a/+", qos=qos, version=5)
     pub = await here.client("p", version=5)
     pub.send(message(qos, SAMPLED))
     await here.settle()
@@ -93,7 +62,7 @@ async def test_a_publisher_s_trace_goes_on_over_nodes_to_subscribers(two, qos):
 
 
 async def test_what_a_publisher_leaves_out_is_left_out(two):
-    here, there, carry = two
+    here, there, _, carry = two
     ours, theirs = traced(here, "here", sample=1.0), traced(there, "there", sample=1.0)
     pub = await here.client("p", version=5)
     pub.send(message(0, LEFT_OUT))
@@ -107,7 +76,7 @@ async def test_what_a_publisher_leaves_out_is_left_out(two):
 
 
 async def test_without_a_traceparent_the_sample_decides(two):
-    here, _, carry = two
+    here, _, _, carry = two
     ours = traced(here, "here")
     pub = await here.client("p", version=5)
     for _ in range(20):
@@ -120,7 +89,7 @@ async def test_without_a_traceparent_the_sample_decides(two):
 
 async def test_it_is_not_in_a_recorder_s_sample(two):
     """A share of messages stands for all; one that is there because it was asked for stands for none."""
-    here, _, carry = two
+    here, _, _, carry = two
     ours = traced(here, "here", recording=True)
     pub = await here.client("p", version=5)
     ours.tape.take()
@@ -132,11 +101,10 @@ async def test_it_is_not_in_a_recorder_s_sample(two):
 
 
 async def test_a_node_that_does_not_trace_takes_no_notice(two):
-    here, there, carry = two
+    here, there, _, carry = two
     traced(here, "here")
     theirs = traced(there, "there", recording=True, tracing=False)
-    sub = await there.client("s", version=5)
-    await sub.subscribe("a/+", qos=1)
+    sub = await there.subscriber("s", "a/+", qos=1, version=5)
     theirs.tape.take()
     pub = await here.client("p", version=5)
     pub.send(message(1, SAMPLED))

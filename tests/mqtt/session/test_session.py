@@ -5,34 +5,11 @@ from hypothesis import strategies as st
 
 from gossamer.mqtt import Framer, Message, decode
 from gossamer.mqtt.codec import packets as p
-from gossamer.mqtt.flow.backpressure import Pressure
 from gossamer.mqtt.messages.message_ids import UNRECORDED, base_of
 from gossamer.mqtt.session.qos2 import Once
 from gossamer.mqtt.session.session import Session
 from gossamer.mqtt.session.transfer import forget, know, unreleased_in
-
-
-class Hub:
-    """Counts, and keeps nothing else."""
-
-    trail = None
-
-    def __init__(self):
-        self.pressure = Pressure(lambda _seconds, _callback: None)
-        self.drops = []
-        self.touches = 0
-
-    def touch(self, session):
-        self.touches += 1
-
-    def where(self):
-        return ""
-
-    def now(self):
-        return 0.0
-
-    def dropped(self, reason, count=1):
-        self.drops += [reason] * count
+from mqtt.fakes import FakeHub
 
 
 class Delivery:
@@ -121,7 +98,7 @@ steps = st.lists(
 @given(steps, st.lists(st.sampled_from([p.V4, p.V5]), min_size=1))
 def test_everything_arrives_in_order_through_any_number_of_reconnects(script, versions):
     """[MQTT-4.4.0-1], [MQTT-4.6.0-6], [MQTT-3.3.4-9], [MQTT-4.3.3-1] and what they promise together"""
-    hub = Hub()
+    hub = FakeHub()
     session = Session("c", hub=hub, max_queued=1000)
     client = Client(session)
     client.connect(3, versions[0])
@@ -157,15 +134,6 @@ def test_everything_arrives_in_order_through_any_number_of_reconnects(script, ve
     assert hub.drops == []
 
 
-def test_a_session_is_touched_once_until_it_is_flushed():
-    hub = Hub()
-    session = Session("c", hub=hub)
-    session.attach(object(), version=p.V4, receive_maximum=10)
-    for n in range(5):
-        session.deliver(Message(b"t", b"%d" % n), Delivery(0))
-    assert hub.touches == 1
-
-
 def test_one_encoding_serves_all_subscribers_of_a_version_and_qos():
     message = Message(b"t", b"x", qos=1)
     assert message.parts(p.V4, 2, (), 0.0) is message.parts(p.V4, 2, (7,), 5.0)
@@ -173,7 +141,7 @@ def test_one_encoding_serves_all_subscribers_of_a_version_and_qos():
 
 
 def test_a_zero_queue_keeps_nothing():
-    hub = Hub()
+    hub = FakeHub()
     session = Session("c", hub=hub, max_queued=0)
     session.deliver(Message(b"t", b"x", qos=1), Delivery(1))
     assert hub.drops == ["queue_full"]
@@ -181,7 +149,7 @@ def test_a_zero_queue_keeps_nothing():
 
 
 def test_an_identifier_that_the_client_half_took_from_another_copy_is_ended_before_it_is_given_again():
-    session = Session("c", hub=Hub())
+    session = Session("c", hub=FakeHub())
     session.expiry, session.epoch = 60, 5
     session.attach(object(), version=p.V4, receive_maximum=10)
     session.end_halves([7])
@@ -200,7 +168,7 @@ def test_an_identifier_that_the_client_half_took_from_another_copy_is_ended_befo
 
 
 def test_what_another_session_gave_the_client_is_forgotten_once_and_its_identifier_serves_again():
-    session = Session("c", hub=Hub())
+    session = Session("c", hub=FakeHub())
     session.expiry = 60
     session.attach(object(), version=p.V4, receive_maximum=1)
     known = Once()
@@ -216,7 +184,7 @@ def test_what_another_session_gave_the_client_is_forgotten_once_and_its_identifi
 
 
 def test_what_a_client_published_to_one_copy_of_a_session_the_other_knows_when_it_comes_again():
-    one, other = Session("c", hub=Hub()), Session("c", hub=Hub())
+    one, other = Session("c", hub=FakeHub()), Session("c", hub=FakeHub())
     first, second = (base_of("a@h", 1) + UNRECORDED + number for number in (1, 2))
     one.unreleased(7, first)
     one.unreleased(8, first + 5)

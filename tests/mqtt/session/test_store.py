@@ -1,6 +1,5 @@
 """Sessions as rows: whatever happens to one, and whenever its node dies, what comes back was there."""
 
-import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -9,69 +8,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from gossamer.mqtt.codec.encoder import publish_parts
 from gossamer.mqtt.codec.packets import V5, Subscription
 from gossamer.mqtt.codec.properties import Properties
-from gossamer.mqtt.flow.backpressure import Pressure
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.message_ids import NO_IDENT, Tracked, base_of, ident_in
 from gossamer.mqtt.session.durable import DurableSession
 from gossamer.mqtt.session.expiry import expiry_of
 from gossamer.mqtt.session.store import SessionStore
-
-
-class FakeJournal:
-    """Rows that are on disc, and rows on their way."""
-
-    def __init__(self):
-        self.rows = {}
-        self.open = {}
-        self.committed = 0
-        self.callbacks = []
-
-    @property
-    def ticket(self):
-        return self.committed + bool(self.open)
-
-    def put(self, key, value):
-        self.open[key] = value
-        return self.ticket
-
-    def on_commit(self, callback):
-        self.callbacks.append(callback)
-
-    def commit(self):
-        if self.open:
-            self.rows.update(self.open)
-            self.open = {}
-            self.committed += 1
-            for callback in self.callbacks:
-                callback()
-
-    def read(self):
-        decode = msgspec.msgpack.Decoder().decode
-        pairs = [(decode(key), decode(value)) for key, value in self.rows.items() if value is not None]
-        return {tuple(key): value for key, value in pairs}
-
-
-class FakeHub:
-    trail = None
-
-    def __init__(self):
-        self.pressure = Pressure(lambda *_: None)
-        self.at = 100.0
-        self.drops = []
-
-    def touch(self, session):
-        pass
-
-    def now(self):
-        return self.at
-
-    def dropped(self, reason, count=1):
-        self.drops.append(reason)
-
-
-class Channel:
-    will = None
-    unwritten = 0
+from mqtt.fakes import FakeChannel, FakeHub, FakeJournal
 
 
 def store_on(journal, hub):
@@ -82,6 +24,21 @@ def store_on(journal, hub):
 
 def make(journal, hub, **options):
     return DurableSession("c", hub=hub, store=store_on(journal, hub), max_queued=5, **options)
+
+
+def restarted(journal, hub):
+    """The session as the disc has it."""
+    [stored] = store_on(journal, hub).read(journal.read())
+    session = make(journal, hub)
+    session.restore(stored)
+    return session
+
+
+def connected(journal, hub):
+    session = make(journal, hub)
+    session.attach(FakeChannel(), version=V5, receive_maximum=10)
+    session.save()
+    return session
 
 
 def state(session):
@@ -118,7 +75,7 @@ class Lives(RuleBasedStateMachine):
     @precondition(lambda self: not self.connected)
     @rule(window=st.integers(1, 4))
     def connect(self, window):
-        self.session.attach(Channel(), version=V5, receive_maximum=window)
+        self.session.attach(FakeChannel(), version=V5, receive_maximum=window)
         self.session.save()
         self.session.resume()
         self.connected = True
@@ -230,9 +187,7 @@ def test_a_full_queue_drops_what_it_was_told_to(keep_oldest, kept):
 
 def test_what_makes_a_client_forget_waits_for_the_commit_and_qos_1_does_not():
     hub, journal = FakeHub(), FakeJournal()
-    session = make(journal, hub)
-    session.attach(Channel(), version=V5, receive_maximum=10)
-    session.save()
+    session = connected(journal, hub)
     one = publish_parts(b"t", b"1", flags=2, version=V5)
     two = publish_parts(b"t", b"2", flags=4, version=V5)
     session.send(*one)
@@ -251,12 +206,10 @@ def test_what_makes_a_client_forget_waits_for_the_commit_and_qos_1_does_not():
 
 def test_what_was_to_be_sent_to_a_connection_that_is_gone_is_not_sent_to_the_next():
     hub, journal = FakeHub(), FakeJournal()
-    session = make(journal, hub)
-    session.attach(Channel(), version=V5, receive_maximum=10)
-    session.save()
+    session = connected(journal, hub)
     session.push(b"\x90\x04\x00\x01\x00\x01")
     session.detach()
-    session.attach(Channel(), version=V5, receive_maximum=10)
+    session.attach(FakeChannel(), version=V5, receive_maximum=10)
     journal.commit()
     assert session.out == []
 
@@ -264,9 +217,7 @@ def test_what_was_to_be_sent_to_a_connection_that_is_gone_is_not_sent_to_the_nex
 def test_what_is_recorded_is_known_by_its_name_after_a_restart():
     """In flight, released or not, and what the client itself has published and not released."""
     hub, journal = FakeHub(), FakeJournal()
-    session = make(journal, hub)
-    session.attach(Channel(), version=V5, receive_maximum=10)
-    session.save()
+    session = connected(journal, hub)
     first = base_of("there", 3) + 100
     for number, qos in enumerate((1, 2, 2, 1)):
         parts = publish_parts(b"t", b"x", flags=qos << 1, version=V5)
@@ -274,17 +225,14 @@ def test_what_is_recorded_is_known_by_its_name_after_a_restart():
     session.received(3)
     session.unreleased(9, first + 9)
     journal.commit()
-    store = store_on(journal, hub)
-    [stored] = store.read(journal.read())
-    again = make(journal, hub)
-    again.restore(stored)
+    again = restarted(journal, hub)
     assert dict(again.idents) == {1: first, 2: first + 1, 3: first + 2, -9: first + 9}
     assert not journal.open
     # What has had its last word is forgotten with its packet.
     again.acked(1)
     again.release(9)
     journal.commit()
-    [stored] = store.read(journal.read())
+    [stored] = store_on(journal, hub).read(journal.read())
     assert stored.idents == {2: first + 1, 3: first + 2}
 
 
@@ -316,9 +264,7 @@ def test_what_was_taken_is_known_after_a_restart_whatever_became_of_it():
         assert session.admits(message)
     session.remember().release([first + 301])
     journal.commit()
-    [stored] = store_on(journal, hub).read(journal.read())
-    again = make(journal, hub)
-    again.restore(stored)
+    again = restarted(journal, hub)
     again.expiry = 100
     assert [again.admits(message) for message in taken] == [False, True, False]
     again.forget()

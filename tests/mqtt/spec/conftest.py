@@ -1,10 +1,32 @@
-"""Who watches that nobody else is harmed."""
+"""Versions, tables of packets that break a rule, and who watches that nobody else is harmed."""
 
 import pytest
 
 from gossamer.mqtt.codec import packets as p
 
+from .statements import cites
+
 V4, V5 = p.V4, p.V5
+BOTH = pytest.mark.parametrize("version", [V4, V5])
+QOS = pytest.mark.parametrize("qos", [0, 1, 2])
+
+
+def breaking(table, table_5):
+    """Run a test with each packet of a table, in both versions, and each of one for 5.0 alone.
+
+    A row: its name, the statements of 3.1.1 and of 5.0 (of 5.0 alone) that it breaks, what makes the packet
+    of a version, and the reason code to end with.
+    """
+    cases = [
+        pytest.param(version, make, reason, id=f"{name}-{version}", marks=cites(v4=v4, v5=v5))
+        for version in (V4, V5)
+        for name, (v4, v5, make, reason) in table.items()
+    ]
+    cases += [
+        pytest.param(V5, make, reason, id=f"{name}-5", marks=cites(v5=v5))
+        for name, (v5, make, reason) in table_5.items()
+    ]
+    return pytest.mark.parametrize(("version", "make", "reason"), cases)
 
 
 class Witness:
@@ -24,8 +46,7 @@ class Witness:
 
 @pytest.fixture
 async def witness(world):
-    client = await world.client("witness", version=V5, keep_alive=0)
-    await client.subscribe("witness", qos=1)
+    client = await world.subscriber("witness", "witness", qos=1, version=V5, keep_alive=0)
     return Witness(world, client)
 
 

@@ -68,17 +68,17 @@ def hello(dancer, *, method=METHOD, data=True, **options):
     return p.Connect(client_id="c", version=V5, properties=properties, **options)
 
 
-def dial(world):
-    client = world.dial()
-    client.version = V5
-    return client
+async def greet(world, dancer=None, **options):
+    """A client that has sent its CONNECT; and what came."""
+    client = world.dial(V5)
+    client.send(hello(dancer or Dancer("ann", "pencil"), **options))
+    return client, await client.got()
 
 
 async def let_in(world, name="ann", password="pencil", **options):
     """A client that has danced; and its CONNACK."""
-    client, dancer = dial(world), Dancer(name, password)
-    client.send(hello(dancer, **options))
-    [challenge] = await client.got()
+    dancer = Dancer(name, password)
+    client, [challenge] = await greet(world, dancer, **options)
     assert isinstance(challenge, p.Auth)
     client.send(auth(0x18, dancer.final(challenge.properties.authentication_data)))
     connack = (await client.got())[-1]

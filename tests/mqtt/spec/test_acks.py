@@ -9,7 +9,7 @@ from gossamer.mqtt.codec.errors import MqttProtocolError
 from gossamer.mqtt.codec.properties import Properties
 from gossamer.mqtt.codec.reasons import PUBACK_REASONS, PUBREL_REASONS
 
-from .conftest import V4, V5
+from .conftest import BOTH, V5
 from .statements import keeps
 from .wire import packet, props, s, u16
 
@@ -47,8 +47,7 @@ async def test_what_nobody_knows_is_answered_with_that(world):
 @keeps(v5="2.2.2-1")
 @pytest.mark.parametrize("tail", [b"", b"\0", b"\0\0", b"\0" + props(5, b"\x1f" + s("because"))])
 async def test_acknowledgements_may_leave_out_what_is_nothing(world, tail):
-    sub = await world.client("s", version=V5)
-    await sub.subscribe("t", qos=1)
+    sub = await world.subscriber("s", "t", qos=1, version=V5)
     world.broker.publish("t", b"1", qos=1)
     [got] = await sub.got()
     sub.raw(packet(0x40, u16(got.packet_id) + tail))
@@ -74,8 +73,7 @@ async def test_a_publisher_hears_that_nobody_has_subscribed(world):
         return [x.reason for x in await pub.got()], [x.reason for x in await old.got()]
 
     assert await answers("t") == ([nobody] * 3 + [nobody, 0] * 3, [0] * 9)
-    sub = await world.client("s", version=V5, properties=Properties(session_expiry=600))
-    await sub.subscribe("t", qos=1)
+    sub = await world.subscriber("s", "t", qos=1, version=V5, properties=Properties(session_expiry=600))
     await sub.subscribe("$share/g/u", qos=1)
     sub.transport.close()
     pub.send(*(p.Pubrel(n) for n in (20, 21, 22)))
@@ -89,7 +87,7 @@ async def test_a_publisher_hears_that_nobody_has_subscribed(world):
 
 
 @keeps(v5="3.4.2-1 3.5.2-1")
-@pytest.mark.parametrize("version", [V4, V5])
+@BOTH
 @pytest.mark.parametrize(
     "topic",
     ["$share/g/t", "$share/", "$exclusive/t", "$delayed/soon/t", "$delayed/5", "$delayed/5/$share/g/t"],
@@ -109,8 +107,7 @@ async def test_a_topic_that_can_only_be_a_filter_is_refused(world, witness, vers
     why = "SECONDS/TOPIC" if topic.startswith("$delayed") else "filters, not topics"
     with pytest.raises(MqttProtocolError, match=why):
         world.broker.publish(topic, b"x")
-    client = world.dial()
-    client.version = version
+    client = world.dial(version)
     will = p.Will(topic=topic.encode(), payload=b"x")
     client.send(p.Connect(client_id="w", version=version, will=will))
     assert [x.reason for x in await client.got()] == [ReasonCode.TOPIC_NAME_INVALID] * (version == V5)

@@ -11,7 +11,7 @@ from gossamer.mqtt.codec.properties import Properties
 from gossamer.mqtt.codec.reasons import AUTH_REASONS
 
 from .conftest import V5
-from .dancer import METHOD, Dancer, auth, dial, hello, let_in, scram_world
+from .dancer import METHOD, Dancer, auth, greet, hello, let_in, scram_world
 from .statements import keeps
 from .wire import packet, props, publish, s
 
@@ -20,9 +20,8 @@ __all__ = ["scram_world"]
 
 @keeps(v5="4.12.0-2,3,5 3.15.2-1 3.2.0-1")
 async def test_the_exchange(world):
-    client, dancer = dial(world), Dancer("ann", "pencil")
-    client.send(hello(dancer))
-    [challenge] = await client.got()
+    dancer = Dancer("ann", "pencil")
+    client, [challenge] = await greet(world, dancer)
     assert (challenge.reason, challenge.properties.authentication_method) == (0x18, METHOD)
     assert world.broker.sessions == {}
     client.send(auth(0x18, dancer.final(challenge.properties.authentication_data)), p.Pingreq())
@@ -37,9 +36,8 @@ async def test_the_exchange(world):
 @keeps(v5="4.12.0-2")
 async def test_a_client_may_begin_with_an_empty_hand(world):
     """The first message is the client's; CONNECT need not bring it."""
-    client, dancer = dial(world), Dancer("c,d=e", "comma")
-    client.send(hello(dancer, data=False))
-    [empty] = await client.got()
+    dancer = Dancer("c,d=e", "comma")
+    client, [empty] = await greet(world, dancer, data=False)
     assert empty.properties.authentication_data == b""
     client.send(auth(0x18, dancer.first))
     [challenge] = await client.got()
@@ -65,15 +63,14 @@ async def test_who_does_not_know_the_password_is_refused(world, name, password, 
 @keeps(v5="4.12.0-1")
 @pytest.mark.parametrize("method", ["SCRAM-SHA-1", "", "x" * 1000])
 async def test_a_method_that_is_not_there_is_told_so(world, method):
-    client = dial(world)
-    client.send(hello(Dancer("ann", "pencil"), method=method))
-    assert [x.reason for x in await client.got()] == [ReasonCode.BAD_AUTHENTICATION_METHOD]
+    client, got = await greet(world, method=method)
+    assert [x.reason for x in got] == [ReasonCode.BAD_AUTHENTICATION_METHOD]
     assert client.closed
 
 
 @keeps(v5="4.12.0-6,7 3.1.4-2")
 async def test_without_a_method_there_is_no_auth(world, is_ended):
-    client = dial(world)
+    client = world.dial(V5)
     connack = await client.connect("c", version=V5, username="ann", password=b"pencil")
     assert connack.reason == ReasonCode.BAD_USER_NAME_OR_PASSWORD
     assert connack.properties.authentication_method is None
@@ -101,9 +98,7 @@ async def test_without_a_method_there_is_no_auth(world, is_ended):
     ],
 )
 async def test_before_connack_only_the_answer_that_was_asked_for_is_taken(world, sent):
-    client = dial(world)
-    client.send(hello(Dancer("ann", "pencil")))
-    await client.got()
+    client, _ = await greet(world)
     client.raw(sent + publish(5, "t", b"late", flags=1))
     assert [(type(x), x.reason) for x in await client.got()] == [(p.Connack, ReasonCode.PROTOCOL_ERROR)]
     assert client.closed
@@ -122,9 +117,7 @@ async def test_auth_that_cannot_be_read_is_malformed(world, up):
         if up:
             client, _, _ = await let_in(world)
         else:
-            client = dial(world)
-            client.send(hello(Dancer("ann", "pencil")))
-            await client.got()
+            client, _ = await greet(world)
         client.raw(packet(0xF0, body))
         assert [x.reason for x in await client.got()] == [ReasonCode.MALFORMED_PACKET]
 
@@ -135,18 +128,14 @@ def test_the_reason_codes_of_auth():
 
 
 async def test_disconnect_before_connack_ends_it(world):
-    client = dial(world)
-    client.send(hello(Dancer("ann", "pencil")))
-    await client.got()
+    client, _ = await greet(world)
     client.send(p.Disconnect())
     assert await client.got() == []
     assert client.closed
 
 
 async def test_who_never_answers_runs_into_the_connect_timeout(world):
-    client = dial(world)
-    client.send(hello(Dancer("ann", "pencil")))
-    await client.got()
+    client, _ = await greet(world)
     world.later(11)
     assert client.closed
 
@@ -206,9 +195,7 @@ async def test_auth_out_of_turn_is_a_protocol_error(world, is_ended, first, seco
 
 @keeps(v5="3.15.2-2,3 3.1.2-24")
 async def test_auth_says_nothing_besides(world):
-    client = dial(world)
-    client.send(hello(Dancer("ann", "pencil")))
-    [challenge] = await client.got()
+    _, [challenge] = await greet(world)
     assert challenge.properties == Properties(
         authentication_method=METHOD, authentication_data=challenge.properties.authentication_data
     )
@@ -251,7 +238,7 @@ def yes(until=None, data=None):
 @keeps(v5="4.12.0-2,4,5")
 async def test_a_method_may_take_its_time(world, slow):
     slow.answers = [Challenge(b"1"), Challenge(b"2"), yes(data=b"3")]
-    client = dial(world)
+    client = world.dial(V5)
     client.send(hello(Dancer("ann", ""), method="slow"))
     for n in (b"1", b"2"):
         got = await client.got()
@@ -268,30 +255,25 @@ async def test_a_method_may_take_its_time(world, slow):
 @pytest.mark.parametrize("error", [OSError("gone"), MqttProtocolError(ReasonCode.BANNED, "x", "y")])
 async def test_a_method_that_fails_lets_nobody_in(world, slow, is_ended, error):
     slow.answers = [error, yes(), error]
-    client = dial(world)
+    client = world.dial(V5)
     client.send(hello(Dancer("ann", ""), method="slow"))
     await is_ended(client, V5, ReasonCode.UNSPECIFIED_ERROR)
-    client = dial(world)
-    client.send(hello(Dancer("ann", ""), method="slow"))
-    await client.got()
+    client, _ = await greet(world, method="slow")
     client.send(auth(0x19, method="slow"))
     await is_ended(client, V5, ReasonCode.UNSPECIFIED_ERROR)
 
 
 async def test_a_client_that_goes_while_its_method_thinks_leaves_nothing(world, slow):
     slow.answers = [yes()]
-    client = dial(world)
+    client = world.dial(V5)
     client.send(hello(Dancer("ann", ""), method="slow"))
-    client.transport.close()
-    await world.settle()
+    await client.drop()
     assert world.broker.sessions == {}
 
 
 async def test_auth_while_the_one_before_is_looked_at_is_a_protocol_error(world, slow, is_ended):
     slow.answers = [yes(), Challenge(b"x")]
-    client = dial(world)
-    client.send(hello(Dancer("ann", ""), method="slow"))
-    await client.got()
+    client, _ = await greet(world, method="slow")
     client.send(auth(0x19, method="slow"), auth(0x18, method="slow"))
     await is_ended(client, V5, ReasonCode.PROTOCOL_ERROR)
 
@@ -299,9 +281,7 @@ async def test_auth_while_the_one_before_is_looked_at_is_a_protocol_error(world,
 async def test_what_holds_until_a_time_may_be_renewed_before(world, slow, is_ended):
     now = world.clock.wall()
     slow.answers = [yes(now + 100), yes(now + 200)]
-    client = dial(world)
-    client.send(hello(Dancer("ann", ""), method="slow", keep_alive=0))
-    await client.got()
+    client, _ = await greet(world, method="slow", keep_alive=0)
     world.later(90)
     client.send(auth(0x19, method="slow"))
     [done] = await client.got()

@@ -19,11 +19,10 @@ from gossamer.supervisor import Crash
 from mqtt.harness import World
 from mqtt.strategies import packets
 
-from .conftest import V4, V5
+from .conftest import BOTH, V4, V5
 from .statements import keeps
 from .wire import connect, packet, pair, props, publish, s, subscribe, u16, unsubscribe, varint
 
-BOTH = pytest.mark.parametrize("version", [V4, V5])
 MALFORMED, VIOLATION = ReasonCode.MALFORMED_PACKET, ReasonCode.PROTOCOL_ERROR
 
 PUBLISH_PROPERTIES = (
@@ -104,9 +103,7 @@ each = pytest.mark.parametrize(("version", "example"), EXAMPLES)
 async def fresh(world, version, example):
     """A client in the state in which ``example`` is right."""
     if example.first == 0x10:
-        client = world.dial()
-        client.version = version
-        return client
+        return world.dial(version)
     return await world.client("bad", version=version)
 
 
@@ -144,8 +141,7 @@ async def test_a_packet_that_has_not_all_come_is_waited_for(world, version, exam
         client.raw(whole[:cut])
         assert await client.got() == []
         assert not client.closed
-        client.transport.close()
-    await world.settle()
+        await client.drop()
 
 
 @keeps(v4="4.8.0-1", v5="4.13.1-1")
@@ -306,11 +302,9 @@ async def test_acknowledgements_of_the_wrong_kind_change_nothing(world, version)
     client.send(p.Pubrec(one.packet_id))
     [release] = await client.got()
     assert release == p.Pubrel(one.packet_id, 0x92 if version == V5 else 0)
-    client.transport.close()
-    await world.settle()
-    back = world.dial()
-    await back.connect("c", version=version, clean_start=False, properties=lasting(version))
-    assert [x.payload for x in back._early] == [b"1", b"2"]
+    await client.drop()
+    back = await world.client("c", version=version, clean_start=False, properties=lasting(version))
+    assert [x.payload for x in back.early] == [b"1", b"2"]
 
 
 def lasting(version):
@@ -344,14 +338,10 @@ async def harm(version, stream, damages):
             stream[at:at] = stream[max(0, at - value % 8) : at]
         elif at < len(stream):
             stream[at] = value
-    world = World(max_packet_size="4KiB", max_inflight=16)
-    await world.start()
     ends = []
-    try:
-        witness = await world.client("witness")
-        await witness.subscribe("witness", qos=1)
-        client = world.dial()
-        client.version = version
+    async with World(max_packet_size="4KiB", max_inflight=16) as world:
+        witness = await world.subscriber("witness", "witness", qos=1)
+        client = world.dial(version)
         world.runtime.join(client.channel.pid).add_done_callback(lambda done: ends.append(done.result()))
         client.raw(bytes(stream))
         await world.settle()
@@ -369,8 +359,6 @@ async def harm(version, stream, damages):
                 assert last.reason in CONNACK_REASONS
         world.broker.publish("witness", b"alive", qos=1)
         assert b"alive" in [x.payload for x in await witness.got() if isinstance(x, p.Publish)]
-    finally:
-        await world.stop()
 
 
 @quiet
@@ -383,6 +371,12 @@ def test_a_whole_conversation_damaged_anywhere(case, damages):
     version, sent = case
     stream = encode(p.Connect(client_id="bad", version=version), version)
     asyncio.run(harm(version, stream + b"".join(encode(x, version) for x in sent), damages))
+
+
+@quiet
+@given(st.binary(max_size=200), st.sampled_from([V4, V5]))
+def test_any_bytes_behind_connect(data, version):
+    asyncio.run(harm(version, connect(version) + data, ()))
 
 
 @quiet

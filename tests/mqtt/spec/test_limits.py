@@ -20,8 +20,7 @@ def limited(size, **more):
 async def test_no_publish_is_larger_than_the_client_takes(world, qos):
     """Up to the last byte; what is larger is dropped as if it had been delivered, and frees its place."""
     limit = 60
-    client = await world.client("c", version=V5, properties=limited(limit, receive_maximum=1))
-    await client.subscribe("t", qos=2)
+    client = await world.subscriber("c", "t", qos=2, version=V5, properties=limited(limit, receive_maximum=1))
     head = len(publish(5, "t", flags=qos << 1, packet_id=1 if qos else None))
     for size in (limit - head + 1, limit - head, 300, limit - head - 1):
         world.broker.publish("t", b"z" * size, qos=qos)
@@ -47,11 +46,9 @@ async def test_a_smaller_limit_at_the_next_connection_blocks_nothing(world):
     for size in (200, 200, 300, 5):
         world.broker.publish("t", b"z" * size, qos=1)
     await client.got()
-    client.transport.close()
-    await world.settle()
-    back = world.dial()
-    await back.connect("c", properties=limited(100, session_expiry=60, receive_maximum=1), **options)
-    assert [len(x.payload) for x in back._early] == [5]
+    await client.drop()
+    back = await world.client("c", properties=limited(100, session_expiry=60, receive_maximum=1), **options)
+    assert [len(x.payload) for x in back.early] == [5]
 
 
 @keeps(v5="3.1.2-24 3.1.2-25")
@@ -66,47 +63,27 @@ async def test_no_retained_message_is_larger_either(world):
 # Reason strings. Each: what makes the broker say one, in which packet, and the statements that bound it.
 
 
-async def is_refused(client):
-    client.publish("$SYS/x", b"1", qos=1, packet_id=1)
-
-
-async def is_refused_with_pubrec(client):
-    client.publish("$SYS/x", b"1", qos=2, packet_id=1)
-
-
-async def has_no_such_filter(client):
-    client.raw(subscribe(5, ("/" * 200, 0)))
-
-
-async def has_nothing_to_unsubscribe(client):
-    client.raw(unsubscribe(5, "none"))
-
-
-async def breaks_a_rule(client):
-    client.raw(publish(5, "#"))
-
-
-async def releases_nothing(client):
-    client.send(p.Pubrel(9))
-
-
-async def receives_nothing(client):
-    client.send(p.Pubrec(9))
-
-
-SAID = [
-    pytest.param(is_refused, p.Puback, True, marks=cites(v5="3.4.2-2,3")),
-    pytest.param(is_refused_with_pubrec, p.Pubrec, True, marks=cites(v5="3.5.2-2,3")),
-    pytest.param(receives_nothing, p.Pubrel, False, marks=cites(v5="3.6.2-2,3")),
-    pytest.param(releases_nothing, p.Pubcomp, False, marks=cites(v5="3.7.2-2,3")),
-    pytest.param(has_no_such_filter, p.Suback, True, marks=cites(v5="3.9.2-1,2")),
-    pytest.param(has_nothing_to_unsubscribe, p.Unsuback, False, marks=cites(v5="3.11.2-1,2")),
-    pytest.param(breaks_a_rule, p.Disconnect, True, marks=cites(v5="3.14.2-3,4")),
-]
+SAID = {
+    "is refused": (lambda c: c.publish("$SYS/x", b"1", qos=1, packet_id=1), p.Puback, True, "3.4.2-2,3"),
+    "is refused with PUBREC": (
+        lambda c: c.publish("$SYS/x", b"1", qos=2, packet_id=1),
+        p.Pubrec,
+        True,
+        "3.5.2-2,3",
+    ),
+    "receives nothing": (lambda c: c.send(p.Pubrec(9)), p.Pubrel, False, "3.6.2-2,3"),
+    "releases nothing": (lambda c: c.send(p.Pubrel(9)), p.Pubcomp, False, "3.7.2-2,3"),
+    "has no such filter": (lambda c: c.raw(subscribe(5, ("/" * 200, 0))), p.Suback, True, "3.9.2-1,2"),
+    "has nothing to unsubscribe": (lambda c: c.raw(unsubscribe(5, "none")), p.Unsuback, False, "3.11.2-1,2"),
+    "breaks a rule": (lambda c: c.raw(publish(5, "#")), p.Disconnect, True, "3.14.2-3,4"),
+}
 
 
 @keeps(v5="3.1.2-24,29")
-@pytest.mark.parametrize(("act", "kind", "says"), SAID)
+@pytest.mark.parametrize(
+    ("act", "kind", "says"),
+    [pytest.param(*row, id=name, marks=cites(v5=v5)) for name, (*row, v5) in SAID.items()],
+)
 @pytest.mark.parametrize("problems", [None, 0, 1])
 @pytest.mark.parametrize("limit", [None, 60, 30, 12])
 async def test_why_is_said_to_who_wants_it_and_has_room_for_it(world, act, kind, says, problems, limit):
@@ -117,7 +94,7 @@ async def test_why_is_said_to_who_wants_it_and_has_room_for_it(world, act, kind,
     # As if it had said so in CONNECT; CONNACK takes some room itself.
     client.channel.asked = Properties(request_problem_information=problems, maximum_packet_size=limit)
     before = len(client.transport.written)
-    await act(client)
+    act(client)
     got = await client.got()
     sent = bytes(client.transport.written[before:])
     assert len(sent) <= room
@@ -162,8 +139,7 @@ def aliased(n):
 
 @keeps(v5="3.3.2-12 3.3.2-7 3.2.2-17")
 async def test_every_alias_up_to_the_servers_maximum_stands_for_a_topic(world, is_ended):
-    sub = await world.client("s")
-    await sub.subscribe("#")
+    sub = await world.subscriber("s", "#")
     pub = world.dial()
     told = await pub.connect("p", version=V5)
     maximum = told.properties.topic_alias_maximum
@@ -175,8 +151,7 @@ async def test_every_alias_up_to_the_servers_maximum_stands_for_a_topic(world, i
     )
     topics = [f"t/{n}".encode() for n in range(1, maximum + 1) for _ in range(2)] + [b"again"] * 2
     assert [x.topic for x in await sub.got()] == topics
-    pub.transport.close()
-    await world.settle()
+    await pub.drop()
     back = await world.client("p", version=V5)
     back.raw(publish(5, "", b"carried over", properties=aliased(1)))
     await is_ended(back, V5, ReasonCode.PROTOCOL_ERROR)
@@ -218,17 +193,14 @@ async def test_aliases_towards_the_client_end_with_the_connection(world):
         "properties": Properties(topic_alias_maximum=5, session_expiry=60),
         "clean_start": False,
     }
-    sub = await world.client("s", **options)
-    await sub.subscribe("#", qos=1)
+    sub = await world.subscriber("s", "#", qos=1, **options)
     world.broker.publish("first", b"1", qos=1)
     world.broker.publish("first", b"2", qos=1)
     assert [x.topic for x in await sub.got()] == [b"first", b""]
-    sub.transport.close()
-    await world.settle()
+    await sub.drop()
     world.broker.publish("first", b"3", qos=1)
-    back = world.dial()
-    await back.connect("s", **options)
-    assert [(x.topic, x.payload) for x in back._early] == [
+    back = await world.client("s", **options)
+    assert [(x.topic, x.payload) for x in back.early] == [
         (b"first", b"1"),
         (b"first", b"2"),
         (b"first", b"3"),
@@ -237,8 +209,7 @@ async def test_aliases_towards_the_client_end_with_the_connection(world):
 
 @keeps(v5="3.2.2-15 3.3.2-12")
 async def test_an_alias_may_be_set_and_used_at_every_qos(world):
-    sub = await world.client("s", version=V5)
-    await sub.subscribe("t", qos=2)
+    sub = await world.subscriber("s", "t", qos=2, version=V5)
     pub = await world.client("p", version=V5)
     for n, topic in enumerate(["t", "", "", "t", ""], 1):
         pub.raw(

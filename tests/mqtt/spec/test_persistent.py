@@ -2,12 +2,12 @@
 
 import asyncio
 
-import msgspec
 import pytest
 
 from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.session.store import SessionStore
 from gossamer.routes import SubscriptionOptions
+from mqtt.fakes import FakeJournal
 from mqtt.harness import World
 
 from .statements import keeps
@@ -26,40 +26,19 @@ from .test_wills import *  # noqa: F403 - collected here as well
 from .wire import publish
 
 
-class Journal:
-    """A disc that commits in the next turn of the loop, everything at once."""
+class Journal(FakeJournal):
+    """A disc that commits in the next turn of the loop, everything at once, unless it is full."""
 
-    def __init__(self):
-        self.rows = {}
-        self.open = {}
-        self.committed = 0
-        self.callbacks = []
-        self.full = False
-
-    @property
-    def ticket(self):
-        return self.committed + bool(self.open)
+    full = False
 
     def put(self, key, value):
         if not self.open:
             asyncio.get_running_loop().call_soon(self.commit)
-        self.open[key] = value
-        return self.ticket
-
-    def on_commit(self, callback):
-        self.callbacks.append(callback)
+        return super().put(key, value)
 
     def commit(self):
-        if self.full:
-            return
-        self.rows |= self.open
-        self.open = {}
-        self.committed += 1
-        for callback in self.callbacks:
-            callback()
-
-    def clients(self):
-        return {msgspec.msgpack.decode(key)[0] for key, value in self.rows.items() if value is not None}
+        if not self.full:
+            super().commit()
 
 
 class PersistentWorld(World):
@@ -79,37 +58,19 @@ class PersistentWorld(World):
 
 
 @pytest.fixture
-async def make_world():
-    worlds = []
-
-    async def make(**options):
-        world = PersistentWorld(**options)
-        worlds.append(world)
-        await world.start()
-        return world
-
-    yield make
-    for world in worlds:
-        await world.stop()
-
-
-@pytest.fixture
-async def world(make_world):
-    return await make_world()
+def world_class():
+    return PersistentWorld
 
 
 async def test_they_are_on_disc(world):
-    client = await world.client("s", clean_start=False)
-    await client.subscribe("t")
-    assert world.journal.clients() == {"s"}
+    await world.subscriber("s", "t", clean_start=False)
+    assert {client_id for client_id, *_ in world.journal.read()} == {"s"}
 
 
 async def returns_to_a_full_disc(world, **options):
     """A client whose session is subscribed to ``t`` is back, and CONNACK waits for the commit."""
-    client = await world.client("s", clean_start=False)
-    await client.subscribe("t")
-    client.transport.close()
-    await world.settle()
+    client = await world.subscriber("s", "t", clean_start=False)
+    await client.drop()
     world.journal.full = True
     client = world.dial()
     client.send(p.Connect(client_id="s", clean_start=False, **options))
@@ -197,8 +158,7 @@ async def test_who_sends_again_before_it_is_known_that_the_first_failed_sends_on
     publisher = await world.client("p", clean_start=False)
     world.journal.full = True
     publisher.raw(publish(4, "t", b"x", flags=4, packet_id=7))
-    publisher.transport.close()
-    await world.settle()
+    await publisher.drop()
     publisher = world.dial()
     publisher.send(p.Connect(client_id="p", clean_start=False))
     publisher.raw(publish(4, "t", b"x", flags=12, packet_id=7))

@@ -5,10 +5,8 @@ import pytest
 from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.codec.properties import Properties
 
-from .conftest import V4, V5
+from .conftest import BOTH, QOS, V5
 from .statements import keeps
-
-BOTH = pytest.mark.parametrize("version", [V4, V5])
 
 
 @pytest.fixture
@@ -24,7 +22,7 @@ async def retained(client, topic_filter="t/+", **options):
 
 @keeps(v4="3.3.1-5,6,7,8 3.8.4-6", v5="3.3.1-5,9 3.8.4-8")
 @BOTH
-@pytest.mark.parametrize("qos", [0, 1, 2])
+@QOS
 async def test_the_last_message_with_retain_is_kept_and_sent_to_new_subscribers(world, pub, version, qos):
     pub.publish("t/a", b"older", retain=True, qos=2, packet_id=1)
     pub.publish("t/a", b"newer", retain=True, qos=qos, packet_id=2 if qos else None)
@@ -52,8 +50,7 @@ async def test_without_retain_nothing_is_stored_removed_or_replaced(world, pub):
 @keeps(v4="3.3.1-10,11", v5="3.3.1-6,7")
 @BOTH
 async def test_an_empty_one_is_passed_on_and_removes_what_was_kept(world, pub, version):
-    sub = await world.client("s", version=version)
-    await sub.subscribe("t/+")
+    sub = await world.subscriber("s", "t/+", version=version)
     pub.publish("t/a", b"kept", retain=True)
     pub.publish("t/a", b"", retain=True)
     pub.publish("t/b", b"", retain=True)
@@ -68,13 +65,11 @@ async def test_an_empty_one_is_passed_on_and_removes_what_was_kept(world, pub, v
 
 
 @keeps(v4="3.3.1-9", v5="3.3.1-12,13")
-@pytest.mark.parametrize("qos", [0, 1, 2])
+@QOS
 @pytest.mark.parametrize("flag", [False, True])
 async def test_the_flag_of_what_is_passed_on(world, pub, qos, flag):
-    old = await world.client("old")
-    await old.subscribe("t", qos=2)
-    plain = await world.client("plain", version=V5)
-    await plain.subscribe("t", qos=2)
+    old = await world.subscriber("old", "t", qos=2)
+    plain = await world.subscriber("plain", "t", qos=2, version=V5)
     keeping = await world.client("keeping", version=V5)
     await keeping.subscribe("t", qos=2, retain_as_published=True)
     pub.publish("t", b"1", qos=qos, retain=flag, packet_id=1 if qos else None)
@@ -89,13 +84,11 @@ async def test_retain_as_published_holds_for_what_waited(world, pub):
     sub = await world.client("s", **options)
     await sub.subscribe("t", qos=1, retain_as_published=True)
     await sub.subscribe("u", qos=1)
-    sub.transport.close()
-    await world.settle()
+    await sub.drop()
     for n, topic in enumerate("tu", 1):
         pub.publish(topic, b"1", qos=1, retain=True, packet_id=n)
-    back = world.dial()
-    await back.connect("s", clean_start=False, **options)
-    assert [(x.topic, x.retain) for x in back._early] == [(b"t", True), (b"u", False)]
+    back = await world.client("s", clean_start=False, **options)
+    assert [(x.topic, x.retain) for x in back.early] == [(b"t", True), (b"u", False)]
 
 
 @keeps(v5="3.3.1-9,10,11 3.8.4-4")
@@ -115,8 +108,7 @@ async def test_retain_handling(world, pub, handling, new, again, qos):
 @BOTH
 async def test_subscribing_again_loses_nothing(world, pub, version):
     """Publishes before and behind the SUBSCRIBE in one stream all arrive."""
-    sub = await world.client("s", version=version)
-    await sub.subscribe("t/+")
+    sub = await world.subscriber("s", "t/+", version=version)
     pub.publish("t/a", b"0", retain=True)
     for n in range(1, 5):
         sub.send(

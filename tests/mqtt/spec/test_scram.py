@@ -10,7 +10,8 @@ from gossamer.mqtt import Done, Login, ReasonCode, Scram, set_scram_password
 from gossamer.mqtt.auth.passwords import PasswordFileError
 from gossamer.mqtt.auth.scram import BadPasswordError, Credential, credential_of, saslprep
 
-from .dancer import USERS, Dancer, auth, dial, hello, let_in, scram_world
+from .conftest import V5
+from .dancer import USERS, Dancer, auth, greet, hello, let_in, scram_world
 from .statements import keeps
 
 __all__ = ["scram_world"]
@@ -20,9 +21,7 @@ async def test_an_unknown_name_is_asked_like_a_known_one(world):
     """With a salt that stays the same: nobody learns who is here."""
     salts = set()
     for name in ("nobody", "nobody", "ann"):
-        client = dial(world)
-        client.send(hello(Dancer(name, "x")))
-        [challenge] = await client.got()
+        _, [challenge] = await greet(world, Dancer(name, "x"))
         salts.add(challenge.properties.authentication_data.split(b",")[1])
     assert len(salts) == 2
 
@@ -48,7 +47,7 @@ NOT_SCRAM = [
 @keeps(v5="4.12.0-4")
 @pytest.mark.parametrize("data", NOT_SCRAM)
 async def test_what_is_no_scram_is_refused(world, data):
-    client, dancer = dial(world), Dancer("ann", "pencil")
+    client, dancer = world.dial(V5), Dancer("ann", "pencil")
     dancer.gs2, dancer.bare = b"", data
     client.send(hello(dancer))
     assert [x.reason for x in await client.got()] == [ReasonCode.NOT_AUTHORIZED]
@@ -68,9 +67,8 @@ async def test_what_is_no_scram_is_refused(world, data):
     ],
 )
 async def test_a_spoilt_proof_is_refused(world, spoil):
-    client, dancer = dial(world), Dancer("ann", "pencil")
-    client.send(hello(dancer))
-    [challenge] = await client.got()
+    dancer = Dancer("ann", "pencil")
+    client, [challenge] = await greet(world, dancer)
     client.send(auth(0x18, spoil(dancer.final(challenge.properties.authentication_data))))
     assert [x.reason for x in await client.got()] == [ReasonCode.NOT_AUTHORIZED]
 

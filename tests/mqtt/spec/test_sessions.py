@@ -6,10 +6,8 @@ from gossamer.mqtt import ReasonCode
 from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.codec.properties import NONE, Properties
 
-from .conftest import V4, V5
+from .conftest import BOTH, V4, V5
 from .statements import keeps
-
-BOTH = pytest.mark.parametrize("version", [V4, V5])
 
 
 def lasting(version, seconds=600):
@@ -17,17 +15,9 @@ def lasting(version, seconds=600):
 
 
 async def come(world, client_id, version, *, clean=False, **options):
-    """A client of a session that outlives it; what came behind its CONNACK is in ``early``."""
-    client = world.dial()
+    """A client of a session that outlives it."""
     options.setdefault("properties", lasting(version))
-    client.connack = await client.connect(client_id, version=version, clean_start=clean, **options)
-    client.early = client._early
-    return client
-
-
-async def go(world, client):
-    client.transport.close()
-    await world.settle()
+    return await world.client(client_id, version=version, clean_start=clean, **options)
 
 
 @keeps(
@@ -40,7 +30,7 @@ async def test_a_session_goes_on_unless_its_client_wants_a_clean_one(world, vers
     first = await come(world, "s", version)
     assert not first.connack.session_present
     await first.subscribe("t/+", qos=2)
-    await go(world, first)
+    await first.drop()
     for n, qos in enumerate((0, 1, 2)):
         pub.publish("t/x", b"%d" % n, qos=qos, packet_id=n or None)
     second = await come(world, "s", version)
@@ -48,7 +38,7 @@ async def test_a_session_goes_on_unless_its_client_wants_a_clean_one(world, vers
     assert [(x.payload, x.qos, x.dup) for x in second.early] == [(b"1", 1, False), (b"2", 2, False)]
     other = await come(world, "other", version)
     assert not other.connack.session_present
-    await go(world, second)
+    await second.drop()
     clean = await come(world, "s", version, clean=True)
     assert not clean.connack.session_present
     assert clean.early == []
@@ -63,7 +53,7 @@ async def test_a_session_that_is_not_kept_lasts_as_long_as_its_connection(world,
     await client.subscribe("t")
     world.later(30)
     assert "s" in world.broker.sessions
-    await go(world, client)
+    await client.drop()
     assert "s" not in world.broker.sessions
     back = await come(world, "s", version, clean=False)
     assert not back.connack.session_present
@@ -75,7 +65,7 @@ async def test_a_session_ends_when_its_expiry_has_passed_and_not_before(world, s
     client = await come(world, "s", V5, properties=lasting(V5, seconds), keep_alive=0)
     world.later(seconds * 10)
     assert "s" in world.broker.sessions
-    await go(world, client)
+    await client.drop()
     world.later(seconds - 0.5)
     assert "s" in world.broker.sessions
     world.later(1.5)
@@ -87,7 +77,7 @@ async def test_an_expiry_of_all_ones_means_never(make_world):
     world = await make_world(max_session_expiry=2**32 - 1)
     client = await come(world, "s", V5, properties=lasting(V5, 2**32 - 1))
     assert client.connack.properties.session_expiry is None
-    await go(world, client)
+    await client.drop()
     world.later(1e9)
     assert "s" in world.broker.sessions
 
@@ -117,7 +107,7 @@ async def test_disconnect_may_change_the_expiry_and_the_server_may_shorten_it(ma
 async def test_retained_messages_are_no_part_of_the_session(world, version):
     client = await world.client("s", version=version)
     client.publish("t", b"kept", retain=True)
-    await go(world, client)
+    await client.drop()
     back = await world.client("s", version=version)
     [_, got] = await back.subscribe("t")
     assert got.payload == b"kept"
@@ -157,13 +147,13 @@ async def test_what_is_not_acknowledged_is_sent_again_in_order(world, version, n
     world.later(1000)
     assert await sub.got() == []
     sub.send(p.Puback(sent[0].packet_id))
-    await go(world, sub)
+    await sub.drop()
     for _ in range(2):
         back = await come(world, "s", newer)
         assert [(x.packet_id, x.payload, x.qos, x.dup) for x in back.early] == [
             (x.packet_id, x.payload, x.qos, True) for x in sent[1:]
         ]
-        await go(world, back)
+        await back.drop()
     clean = await come(world, "s", newer, clean=True)
     assert clean.early == []
 
@@ -183,7 +173,7 @@ async def test_what_is_sent_again_says_what_is_left_of_its_time(world, qos):
     sub.send(p.Puback(first.packet_id) if qos == 1 else p.Pubrec(first.packet_id, 0x80))
     [third] = await sub.got()
     assert third.properties.message_expiry == 90
-    await go(world, sub)
+    await sub.drop()
     world.later(20)
     back = await come(world, "s", V5, properties=Properties(session_expiry=600, receive_maximum=1))
     world.later(10)
@@ -195,10 +185,10 @@ async def test_what_is_sent_again_says_what_is_left_of_its_time(world, qos):
     assert [x.properties.message_expiry for x in again] == [70, 60]
     assert {x.properties.content_type for x in again} == {"x"}
     assert {x.properties.subscription_identifiers for x in again} == {(7,)}
-    await go(world, back)
+    await back.drop()
     old = await come(world, "s", V4)
     assert [x.payload for x in old.early] == [b"2"]
-    await go(world, old)
+    await old.drop()
     world.later(500)
     [late] = (await come(world, "s", V5)).early
     assert (late.payload, late.properties.message_expiry) == (b"2", 0)
@@ -213,7 +203,7 @@ async def test_what_was_sent_does_not_expire_but_what_waits_behind_it_does(world
     for n in range(2):
         world.broker.publish("t", b"%d" % n, qos=qos, properties=Properties(message_expiry=5))
     assert [x.payload for x in await sub.got()] == [b"0"]
-    await go(world, sub)
+    await sub.drop()
     world.later(60)
     back = await come(world, "s", V5, **options)
     [again] = back.early
@@ -233,28 +223,27 @@ async def test_pubrel_is_sent_again_and_publish_is_not(world, version):
     sent = await sub.got()
     sub.send(*(p.Pubrec(x.packet_id) for x in sent[:2]))
     assert await sub.got() == [p.Pubrel(x.packet_id) for x in sent[:2]]
-    await go(world, sub)
+    await sub.drop()
     back = await come(world, "s", version)
     assert back.early[:2] == [p.Pubrel(x.packet_id) for x in sent[:2]]
     assert [(x.packet_id, x.dup) for x in back.early[2:]] == [(sent[2].packet_id, True)]
     back.send(*(p.Pubcomp(x.packet_id) for x in sent[:2]), p.Pubrec(sent[2].packet_id))
     await back.got()
     back.send(p.Pubcomp(sent[2].packet_id))
-    await go(world, back)
+    await back.drop()
     assert (await come(world, "s", version)).early == []
 
 
 @keeps(v4="4.3.3-2 4.4.0-1", v5="4.3.3-10,11,12 4.4.0-1 3.2.2-4,5")
 @BOTH
 async def test_a_qos_2_message_is_taken_once_over_reconnects(world, version):
-    watcher = await world.client("w", version=version)
-    await watcher.subscribe("t", qos=2)
+    watcher = await world.subscriber("w", "t", qos=2, version=version)
     message = p.Publish(topic=b"t", payload=b"once", qos=2, packet_id=9)
     again = p.Publish(topic=b"t", payload=b"once", qos=2, packet_id=9, dup=True)
     pub = await come(world, "p", version)
     pub.send(message)
     assert await pub.got() == [p.Pubrec(9)]
-    await go(world, pub)
+    await pub.drop()
     pub = await come(world, "p", version)
     pub.send(again, again)
     assert await pub.got() == [p.Pubrec(9), p.Pubrec(9)]
@@ -277,7 +266,7 @@ async def test_a_refusal_acknowledges_for_good(world):
     one, two = await sub.got()
     sub.send(p.Puback(one.packet_id, 0x80), p.Pubrec(two.packet_id, 0x97))
     assert await sub.got() == []
-    await go(world, sub)
+    await sub.drop()
     assert (await come(world, "s", V5)).early == []
 
 

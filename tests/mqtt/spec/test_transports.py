@@ -7,20 +7,14 @@ from websockets.client import ClientProtocol
 from websockets.frames import Frame, Opcode
 from websockets.uri import parse_uri
 
-from gossamer.clock import SystemClock
-from gossamer.config import ListenerConfig, MqttAuthConfig, MqttConfig, MqttServerConfig
-from gossamer.mqtt import Broker, Framer, decode, mqtt_spec
+from gossamer.mqtt import Framer, decode
 from gossamer.mqtt.codec import packets as p
-from gossamer.network import SystemNetwork
-from gossamer.routes import Router
-from gossamer.supervisor import Runtime, Supervisor
 from mqtt.harness import Client
+from mqtt.listening import broker_with
 
-from .conftest import V4, V5
+from .conftest import BOTH
 from .statements import keeps
 from .wire import connect, packet, publish, subscribe, unsubscribe
-
-BOTH = pytest.mark.parametrize("version", [V4, V5])
 
 
 class Browser:
@@ -105,8 +99,7 @@ async def test_nothing_but_the_standard_is_needed_and_no_server_is_connected_to(
     """A whole life of a client in plain MQTT. The broker's network here cannot even connect to anybody: nodes
     have links of their own, not MQTT."""
     assert not hasattr(world.network, "connect")
-    client = world.dial()
-    client.version = version
+    client = world.dial(version)
     client.raw(
         connect(version)
         + subscribe(version, ("t", 1))
@@ -126,20 +119,8 @@ async def test_nothing_but_the_standard_is_needed_and_no_server_is_connected_to(
 @pytest.mark.parametrize("kind", ["tcp", "unix"])
 @BOTH
 async def test_a_stream_is_whole_and_in_order_both_ways(tmp_path, kind, version):
-    runtime = Runtime()
     where = {"socket": tmp_path / "s"} if kind == "unix" else {}
-    broker = Broker(
-        Router("node1@test"),
-        clock=SystemClock(),
-        network=SystemNetwork(),
-        config=MqttConfig(
-            server=MqttServerConfig(listeners=(ListenerConfig(type=kind, port=0, **where),)),
-            auth=MqttAuthConfig(allow_anonymous=True),
-        ),
-        runtime=runtime,
-    )
-    await runtime.start(Supervisor, [mqtt_spec(broker)])
-    try:
+    async with broker_with({"type": kind, **where}) as broker:
         if kind == "unix":
             reader, writer = await asyncio.open_unix_connection(str(tmp_path / "s"))
         else:
@@ -154,5 +135,3 @@ async def test_a_stream_is_whole_and_in_order_both_ways(tmp_path, kind, version)
                 got += [decode(*x, version) for x in framer.feed(await reader.read(65536))]
         assert [x.payload for x in got if isinstance(x, p.Publish)] == sent
         writer.close()
-    finally:
-        await runtime.stop()

@@ -6,10 +6,8 @@ from gossamer.mqtt import ReasonCode
 from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.codec.properties import NONE, Properties
 
-from .conftest import V4, V5
+from .conftest import BOTH, QOS, V4, V5
 from .statements import keeps
-
-BOTH = pytest.mark.parametrize("version", [V4, V5])
 
 
 @pytest.fixture
@@ -23,31 +21,20 @@ def will(**options):
     return p.Will(topic=b"will/x", payload=b"gone", **options)
 
 
-def breaks(world, client):
-    client.transport.close()
-
-
-def falls_silent(world, client):
-    world.later(100)
-
-
-def says_nonsense(world, client):
-    client.raw(b"\x00\x00")
-
-
-def is_kicked(world, client):
-    world.broker.kick("c")
-
-
-def reconnects(world, client):
-    other = world.dial()
-    other.send(p.Connect(client_id="c"))
+ENDS = {
+    "breaks": lambda world, client: client.transport.close(),
+    "falls silent": lambda world, client: world.later(100),
+    "says nonsense": lambda world, client: client.raw(b"\x00\x00"),
+    "is kicked": lambda world, client: world.broker.kick("c"),
+    "reconnects": lambda world, client: world.dial().send(p.Connect(client_id="c")),
+    "crashes": lambda world, client: world.runtime.exit(client.channel.pid, "kill"),
+}
 
 
 @keeps(v4="3.1.2-8,10,16,17", v5="3.1.2-7,8,10,14,15")
 @BOTH
 @pytest.mark.parametrize("retain", [False, True])
-@pytest.mark.parametrize("end", [breaks, falls_silent, says_nonsense, is_kicked, reconnects])
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
 async def test_a_will_is_published_once_when_the_connection_ends_without_a_goodbye(
     world, watcher, version, retain, end
 ):
@@ -56,6 +43,7 @@ async def test_a_will_is_published_once_when_the_connection_ends_without_a_goodb
     end(world, client)
     [got] = await watcher.got()
     assert (got.topic, got.payload, got.qos, got.retain) == (b"will/x", b"gone", 1, retain)
+    assert client.closed
     assert len(world.broker.retained) == retain
     world.later(10_000)
     assert await watcher.got() == []
@@ -99,7 +87,7 @@ async def test_a_will_waits_for_its_delay_or_the_end_of_the_session(world, watch
         "c",
         version=V5,
         properties=Properties(session_expiry=expiry) if expiry else NONE,
-        will=will(properties=Properties(will_delay=delay)),
+        will=will(properties=Properties(will_delay=delay, content_type="t")),
     )
     client.transport.close()
     if due:
@@ -107,7 +95,8 @@ async def test_a_will_waits_for_its_delay_or_the_end_of_the_session(world, watch
         world.later(due - 0.5)
         assert await watcher.got() == []
         world.later(2)
-    assert len(await watcher.got()) == 1
+    [got] = await watcher.got()
+    assert got.properties == Properties(content_type="t")
     world.later(1000)
     assert await watcher.got() == []
 
@@ -118,13 +107,23 @@ async def test_whoever_is_back_in_time_has_no_will_published(world, watcher, aft
     """With clean start the session ends, and with that the will is due."""
     options = {"version": V5, "properties": Properties(session_expiry=100)}
     client = await world.client("c", will=will(properties=Properties(will_delay=10)), **options)
-    client.transport.close()
-    await world.settle()
+    await client.drop()
     world.later(after)
     back = await world.client("c", clean_start=clean, **options)
     back.send(p.Disconnect())
     await world.settle()
     world.later(1000)
+    assert len(await watcher.got()) == count
+
+
+@keeps(v5="3.1.2-8")
+@pytest.mark.parametrize(("delay", "clean", "count"), [(0, False, 1), (10, False, 0), (10, True, 1)])
+async def test_takeover_publishes_the_will_unless_it_is_delayed_and_the_session_goes_on(
+    world, watcher, delay, clean, count
+):
+    options = {"version": V5, "properties": Properties(session_expiry=100)}
+    await world.client("c", will=will(properties=Properties(will_delay=delay)), **options)
+    await world.client("c", clean_start=clean, **options)
     assert len(await watcher.got()) == count
 
 
@@ -147,7 +146,7 @@ async def test_a_wills_properties_are_those_of_its_message(world, watcher):
 
 @keeps(v4="3.1.2-9", v5="3.1.2-9")
 @BOTH
-@pytest.mark.parametrize("qos", [0, 1, 2])
+@QOS
 async def test_a_will_may_be_empty_and_of_any_qos(world, watcher, version, qos):
     client = await world.client(
         "c", version=version, will=p.Will(topic=b"will/e", payload=b"", qos=qos, retain=True)
@@ -162,8 +161,7 @@ async def test_a_will_may_be_empty_and_of_any_qos(world, watcher, version, qos):
 @BOTH
 async def test_a_will_that_could_not_be_published_is_refused(world, version):
     """Well formed, but of more levels than this node takes; 3.1.1 has no code for that."""
-    client = world.dial()
-    client.version = version
+    client = world.dial(version)
     client.send(p.Connect(client_id="c", version=version, will=p.Will(topic=b"/" * 200, payload=b"")))
     got = [x.reason for x in await client.got()]
     assert got == ([] if version == V4 else [ReasonCode.TOPIC_NAME_INVALID])

@@ -13,12 +13,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties as PahoProperties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from gossamer.clock import SystemClock
-from gossamer.config import ListenerConfig, MqttAuthConfig, MqttConfig, MqttServerConfig
-from gossamer.mqtt import Broker, mqtt_spec
-from gossamer.network import SystemNetwork
-from gossamer.routes import Router
-from gossamer.supervisor import Runtime, Supervisor
+from mqtt.listening import broker_with
 
 PATIENCE = 20
 """Seconds for anything to happen; all of it takes milliseconds."""
@@ -26,21 +21,8 @@ PATIENCE = 20
 
 @pytest.fixture
 async def broker():
-    runtime = Runtime()
-    broker = Broker(
-        Router("node1@test"),
-        clock=SystemClock(),
-        network=SystemNetwork(),
-        config=MqttConfig(
-            server=MqttServerConfig(listeners=(ListenerConfig(port=0),)),
-            auth=MqttAuthConfig(allow_anonymous=True),
-            response_information="replies/%c",
-        ),
-        runtime=runtime,
-    )
-    await runtime.start(Supervisor, [mqtt_spec(broker)])
-    yield broker
-    await runtime.stop()
+    async with broker_with({}, response_information="replies/%c") as broker:
+        yield broker
 
 
 @pytest.fixture
