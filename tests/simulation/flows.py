@@ -19,18 +19,36 @@ async def session(cluster, number, name, *filters, qos, **options):
     return await subscriber(cluster, number, *filters, qos=qos, name=name, **SESSION, **options)
 
 
-async def resumed(cluster, number, name, **options):
-    """A client that comes to a node and finds its session there."""
+async def gone(cluster, number, name, *filters, qos, **options):
+    """The same, and its client has just lost its connection."""
+    client = await session(cluster, number, name, *filters, qos=qos, **options)
+    client.drop()
+
+
+async def resumed(cluster, number, name, *, pause=0.0, **options):
+    """A client that comes to a node and finds its session there, so many seconds later."""
     client = await cluster.client(number, name, **SESSION, **options)
     assert client.session_present
+    if pause:
+        await asyncio.sleep(pause)
     return client
 
 
-async def numbered(speaker, topic, count, *, qos=1, first=0):
+async def new_session(cluster, number, name, *filters, qos, **options):
+    """A client that comes to a node, finds no session and subscribes."""
+    client = await cluster.client(number, name, **SESSION, **options)
+    assert not client.session_present
+    await client.subscribe(*filters, qos=qos)
+    return client
+
+
+async def numbered(speaker, topic, count, *, qos=1, first=0, pause=0.0):
     """Publish so many numbers, one after another; what was sent."""
     sent = [b"%d" % number for number in range(first, first + count)]
     for payload in sent:
         await speaker.publish(topic, payload, qos=qos)
+        if pause:
+            await asyncio.sleep(pause)
     return sent
 
 
@@ -50,6 +68,11 @@ def lost(flow, *subscribers):
     """Acknowledged to the publisher, never delivered to a subscriber."""
     got = {payload for subscriber in subscribers for payload in subscriber.payloads()}
     return [payload for payload in flow.acknowledged if payload not in got]
+
+
+def delivered(lives, flow):
+    """What the connections of a client were sent of a flow."""
+    return [m.payload for life in lives for m in life.messages if m.topic == flow.topic.encode()]
 
 
 async def stop(flows):

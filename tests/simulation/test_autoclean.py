@@ -5,7 +5,7 @@ from functools import partial
 
 from gossamer.autoheal import AUTOHEAL, SetAutoclean
 
-from .clusters import nodes, until
+from .clusters import heal, nodes, restart, until
 from .flows import listening, reaches
 
 LIMIT = 60.0
@@ -50,8 +50,7 @@ async def test_a_dead_member_goes_once_and_all_that_was_its_own_with_it(sim, clu
         assert traces(node, gone) == []
     await asyncio.sleep(3 * LIMIT)
     assert len(removals(cluster)) == 1
-    await cluster.restart(3)
-    await cluster.settled()
+    await restart(cluster, 3)
     assert await reaches(cluster, 1, 3)
 
 
@@ -65,8 +64,7 @@ async def test_who_was_removed_while_it_lived_behind_a_split_rejoins_by_itself(s
     assert known(cluster.nodes[1]) == {"node1", "node2", "node3"}
     assert known(cluster.nodes[4]) == {"node1", "node2", "node3", "node4", "node5"}
     await listeners[5].subscribe("during/5", qos=1)
-    cluster.heal()
-    await cluster.settled(timeout=90)
+    await heal(cluster)
     assert all(listener.connected for listener in listeners.values())
     assert all(node.state == "running" for node in cluster.nodes.values())
     # It had been cut off, so that it heals as any other split does.
@@ -83,8 +81,7 @@ async def test_nobody_is_removed_in_an_even_split(sim, cluster):
     cluster.partition([1, 2], [3, 4])
     await asyncio.sleep(3 * LIMIT)
     assert removals(cluster) == []
-    cluster.heal()
-    await cluster.settled(timeout=90)
+    await heal(cluster)
 
 
 @cleaned(5, cluster={"autoclean": LIMIT, "autoheal": 300.0})

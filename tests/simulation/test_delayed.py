@@ -6,7 +6,7 @@ import pytest
 
 from gossamer.mqtt.client import RefusedError
 
-from .clusters import nodes
+from .clusters import nodes, restart
 from .flows import subscriber
 
 
@@ -29,8 +29,6 @@ async def test_delayed_messages_cross_nodes_and_outlive_a_crash(sim, cluster):
     cluster.crash(1)
     await asyncio.sleep(22 - (sim.loop.time() - begun) % 1)
     assert len(listener.messages) == 3
-    await cluster.restart(1)
-    await cluster.settled()
-    await asyncio.sleep(15)
+    await restart(cluster, 1, pause=15)
     assert listener.payloads()[3:] == [b"%d" % number for number in range(5)]
     assert cluster.nodes[1].broker.delayed.count == 0

@@ -6,8 +6,7 @@ import pytest
 
 from gossamer.autoheal import AUTOHEAL, NotInQuarantineError, Replay, register_merge
 
-from .clusters import Shape, nodes
-from .test_healing import all_healed
+from .clusters import mend, nodes
 
 register_merge("test.sum", lambda key, ours, theirs: (ours or 0) + (theirs or 0))
 
@@ -44,6 +43,14 @@ async def split(cluster, tables, length=20.0):
     await asyncio.sleep(length / 2)
 
 
+async def healed(cluster, heal, *, length=20.0, pause=5.0):
+    """The tables after such a split has healed."""
+    tables = await begin(cluster, heal)
+    await split(cluster, tables, length)
+    await mend(cluster, pause=pause)
+    return tables
+
+
 def equal_rows(tables):
     first, *others = [dict(table.rows()) for table in tables.values()]
     assert all(rows == first for rows in others)
@@ -58,11 +65,7 @@ def lost(node):
 @nodes(start="in turn")
 @pytest.mark.parametrize("length", [20.0, 60.0], ids=["short", "longer than the grace of rows"])
 async def test_lww_keeps_the_latest_write_and_quarantines_the_other(sim, cluster, length):
-    tables = await begin(cluster, "lww")
-    await split(cluster, tables, length)
-    cluster.heal()
-    await all_healed(cluster)
-    await asyncio.sleep(5)
+    tables = await healed(cluster, "lww", length=length)
     assert equal_rows(tables) == {
         "both": "minority",
         "theirs": "minority",
@@ -80,11 +83,7 @@ async def test_lww_keeps_the_latest_write_and_quarantines_the_other(sim, cluster
 @nodes(start="in turn")
 @pytest.mark.parametrize("length", [20.0, 60.0], ids=["short", "longer than the grace of rows"])
 async def test_the_survivors_rows_win_and_the_others_can_be_replayed(sim, cluster, length):
-    tables = await begin(cluster, "survivors")
-    await split(cluster, tables, length)
-    cluster.heal()
-    await all_healed(cluster)
-    await asyncio.sleep(5)
+    tables = await healed(cluster, "survivors", length=length)
     assert equal_rows(tables) == {
         "both": "majority",
         "theirs": "before",
@@ -119,9 +118,7 @@ async def test_a_merge_function_decides(sim, cluster):
         tables[number].write("votes", number)
         await asyncio.sleep(0.5)
     tables[4].write("theirs", 7)
-    cluster.heal()
-    await all_healed(cluster)
-    await asyncio.sleep(5)
+    await mend(cluster)
     assert equal_rows(tables) == {"votes": 9, "theirs": 7}
     (episode,) = cluster.nodes[5].healing.history
     assert episode.rows.merged == 1
@@ -129,11 +126,7 @@ async def test_a_merge_function_decides(sim, cluster):
 
 @nodes(start="in turn")
 async def test_a_merge_function_that_is_missing_leaves_the_latest_write(sim, cluster):
-    tables = await begin(cluster, "test.missing")
-    await split(cluster, tables)
-    cluster.heal()
-    await all_healed(cluster)
-    await asyncio.sleep(5)
+    tables = await healed(cluster, "test.missing")
     assert equal_rows(tables)["both"] == "minority"
     assert cluster.nodes[1].healing.history[0].rows.left >= 1
     assert ("both", "majority", "node1") in lost(cluster.nodes[1])
@@ -141,11 +134,7 @@ async def test_a_merge_function_that_is_missing_leaves_the_latest_write(sim, clu
 
 @nodes(start="in turn", discs=True)
 async def test_the_quarantine_outlives_the_node(sim, cluster):
-    tables = await begin(cluster, "survivors")
-    await split(cluster, tables)
-    cluster.heal()
-    await all_healed(cluster)
-    await asyncio.sleep(2)
+    await healed(cluster, "survivors", pause=2)
     before = lost(cluster.nodes[1])
     assert before
     cluster.crash(1)
@@ -168,13 +157,7 @@ async def test_a_coordinator_that_dies_before_the_heal_leaves_what_the_next_one_
     assert (rows["both"], rows["theirs"], "new" in rows) == ("majority", "before", False)
 
 
-@pytest.mark.parametrize("seed", [0])
-@pytest.mark.parametrize(
-    "cluster",
-    [Shape(start="in turn"), Shape(start="in turn", discs=True)],
-    indirect=True,
-    ids=["in memory", "on disc"],
-)
+@nodes(start="in turn", discs=[False, True])
 async def test_a_healer_that_dies_in_mid_split_goes_on_where_it_was(sim, cluster):
     tables = await begin(cluster, "survivors")
     cluster.partition([1, 2, 3], [4, 5])
@@ -188,9 +171,7 @@ async def test_a_healer_that_dies_in_mid_split_goes_on_where_it_was(sim, cluster
     await asyncio.sleep(0.5)
     tables[4].write("theirs", "minority")
     tables[3].write("both", "minority")
-    cluster.heal()
-    await all_healed(cluster)
-    await asyncio.sleep(5)
+    await mend(cluster)
     rows = equal_rows(tables)
     assert (rows["both"], rows["theirs"]) == ("majority", "before")
 
@@ -200,9 +181,7 @@ async def test_restart_node_drops_the_clients_of_the_minority_and_lets_the_survi
     tables = await begin(cluster, "lww")
     clients = {number: await cluster.client(number) for number in cluster.nodes}
     await split(cluster, tables)
-    cluster.heal()
-    await all_healed(cluster)
-    await asyncio.sleep(5)
+    await mend(cluster)
     assert {number for number, client in clients.items() if not client.connected} == {4, 5}
     assert equal_rows(tables)["both"] == "majority"
     again = await cluster.client(5)
@@ -220,9 +199,7 @@ async def test_a_heal_tells_of_rows_that_its_coordinator_never_saw_lose(sim, clu
     await asyncio.sleep(0.5)
     tables[2].write("both", "majority")
     await asyncio.sleep(5)
-    cluster.heal()
-    await all_healed(cluster)
-    await asyncio.sleep(2)
+    await mend(cluster, pause=2)
     most = max(len(lost(node)) for node in cluster.nodes.values())
     assert most >= 1
     assert cluster.nodes[1].healing.history[0].rows.quarantined == most

@@ -23,8 +23,7 @@ from gossamer.mnesia_like import InconsistentDatabase
 from gossamer.node import healing
 from gossamer.supervisor import CallFailed, call, cast, receive, self_pid
 
-from .clusters import Shape, nodes
-from .test_healing import all_healed
+from .clusters import Shape, all_healed, mend, nodes, restart
 
 healing_soon = nodes(3, start="in turn", cluster={"autoheal": 2.0, "autoclean": 40.0})
 
@@ -73,9 +72,7 @@ async def test_settings_reach_all_nodes_and_those_that_come_later(sim, cluster):
     await asyncio.sleep(1)
     cluster.crash(1)
     await asyncio.sleep(10)
-    await cluster.restart(1)
-    await cluster.settled()
-    await asyncio.sleep(1)
+    await restart(cluster, 1, pause=1)
     for node in cluster.nodes.values():
         assert (node.healing.autoheal, node.healing.autoclean) == (None, 77.0)
 
@@ -202,7 +199,5 @@ async def test_what_two_sides_of_a_split_set_is_agreed_on_after_it(sim, cluster)
     await ask(cluster.nodes[3], SetAutoheal(9.0))
     await asyncio.sleep(1)
     assert [cluster.nodes[number].healing.autoheal for number in (2, 3)] == [7.0, 9.0]
-    cluster.heal()
-    await all_healed(cluster)
-    await asyncio.sleep(2)
+    await mend(cluster, pause=2)
     assert {node.healing.autoheal for node in cluster.nodes.values()} == {9.0}

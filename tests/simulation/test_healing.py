@@ -7,7 +7,7 @@ import pytest
 
 from gossamer.testing.traffic import Flow
 
-from .clusters import nodes, until
+from .clusters import all_healed, nodes, restart
 from .flows import assert_whole, listening, lost
 
 
@@ -17,15 +17,6 @@ def raised(cluster):
         (number, int(event.peer[4 : event.peer.index("@")]))
         for number, node in cluster.nodes.items()
         for event in node.healing.raised
-    )
-
-
-async def all_healed(cluster, count=1, within=120):
-    def healed(healing):
-        return len(healing.history) >= count and not healing.open and healing.phase == "idle"
-
-    await until(
-        lambda: all(healed(node.healing) for node in cluster.nodes.values()), within=within, pause=0.5
     )
 
 
@@ -68,7 +59,5 @@ async def test_a_node_that_crashes_and_returns_is_no_split(sim, cluster):
     await listening(cluster)
     cluster.crash(3)
     await asyncio.sleep(20)
-    await cluster.restart(3)
-    await cluster.settled()
-    await asyncio.sleep(10)
+    await restart(cluster, 3, pause=10)
     assert not raised(cluster)

@@ -9,7 +9,7 @@ from gossamer.cli.commands.nodes import status_parts
 from gossamer.cli.render.show import show_part
 from gossamer.testing import LAN
 
-from .clusters import nodes
+from .clusters import heal, nodes
 
 EVERYBODY = range(1, 6)
 
@@ -63,8 +63,7 @@ async def test_a_split_is_told_by_the_smaller_side_and_its_end_by_both(cluster, 
     assert "of 5 members are reachable, fewer than the quorum of 3" in shown
     assert "this side of a split is probably the smaller one" in shown
     healed = cluster.nodes[1].clock.wall()
-    cluster.heal()
-    await cluster.settled()
+    await heal(cluster)
     for side, others in ((large, small), (small, large)):
         accusers = {by for n in side for by in named(cluster.nodes[n], "healed-split", "by")}
         assert accusers <= {name(number) for number in others}

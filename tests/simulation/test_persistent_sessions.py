@@ -8,15 +8,14 @@ import pytest
 from gossamer.testing.traffic import Flow
 
 from .clusters import nodes
-from .flows import SESSION, doubled, in_order, lost
+from .flows import SESSION, doubled, gone, in_order, lost, resumed, session
 
 lone = partial(nodes, 1, discs=True)
 
 
 @lone(seeds=4)
 async def test_what_was_acknowledged_is_delivered_after_a_crash(sim, cluster):
-    client = await cluster.client(1, "sleeper", **SESSION)
-    await client.subscribe("t/#", qos=2)
+    client = await session(cluster, 1, "sleeper", "t/#", qos=2)
     lives = [client]
     rng = sim.rng("lives")
     flows = []
@@ -45,17 +44,14 @@ async def test_what_was_acknowledged_is_delivered_after_a_crash(sim, cluster):
 
 @lone(seeds=2)
 async def test_subscriptions_come_back_with_their_options(sim, cluster):
-    client = await cluster.client(1, "c", **SESSION)
-    await client.subscribe("a/+", "b/#", qos=1)
+    client = await session(cluster, 1, "c", "a/+", "b/#", qos=1)
     await client.unsubscribe("b/#")
     cluster.crash(1)
     await cluster.restart(1)
     speaker = await cluster.client(1)
     await speaker.publish("a/x", b"1", qos=1)
     await speaker.publish("b/x", b"2", qos=1)
-    client = await cluster.client(1, "c", **SESSION)
-    await asyncio.sleep(1)
-    assert client.session_present
+    client = await resumed(cluster, 1, "c", pause=1)
     assert client.payloads() == [b"1"]
 
 
@@ -80,8 +76,7 @@ async def test_what_a_client_is_told_is_on_disc(sim, cluster):
 @lone(seeds=6)
 @pytest.mark.parametrize("expiry", [0, 3600])
 async def test_a_clean_start_is_on_disc_once_it_is_told(sim, cluster, expiry):
-    old = await cluster.client(1, "c", **SESSION)
-    await old.subscribe("t", qos=1)
+    await session(cluster, 1, "c", "t", qos=1)
     await asyncio.sleep(1)
     new = await cluster.client(1, "c", clean_start=True, session_expiry=expiry)
     assert not new.session_present
@@ -109,8 +104,7 @@ async def test_expiry_goes_on_while_the_node_is_down(sim, cluster):
 
 @lone()
 async def test_a_clean_start_leaves_nothing_on_disc(sim, cluster):
-    client = await cluster.client(1, "c", **SESSION)
-    await client.subscribe("t", qos=1)
+    client = await session(cluster, 1, "c", "t", qos=1)
     speaker = await cluster.client(1)
     client.drop()
     await asyncio.sleep(1)
@@ -127,9 +121,7 @@ async def test_a_clean_start_leaves_nothing_on_disc(sim, cluster):
 
 @lone(seeds=2)
 async def test_order_is_kept_across_an_orderly_restart(sim, cluster):
-    client = await cluster.client(1, "c", **SESSION)
-    await client.subscribe("t", qos=1)
-    client.drop()
+    await gone(cluster, 1, "c", "t", qos=1)
     await asyncio.sleep(1)
     flow = Flow(await cluster.client(1), "t", pause=0.001)
     flow.start(100)
@@ -146,9 +138,7 @@ async def test_order_is_kept_across_an_orderly_restart(sim, cluster):
 @lone(seeds=2)
 async def test_any_process_may_be_killed_and_what_was_acknowledged_survives_the_node(sim, cluster):
     """Clients of a killed listener are dropped and come back; of the rest they notice nothing but a delay."""
-    client = await cluster.client(1, "c", **SESSION)
-    await client.subscribe("t", qos=1)
-    client.drop()
+    await gone(cluster, 1, "c", "t", qos=1)
     flow = Flow(await cluster.client(1), "t", pause=0.01).start()
     node = cluster.nodes[1]
     rng = sim.rng("which")
@@ -163,8 +153,6 @@ async def test_any_process_may_be_killed_and_what_was_acknowledged_survives_the_
     await flow.stop()
     cluster.crash(1)
     await cluster.restart(1)
-    client = await cluster.client(1, "c", **SESSION)
-    await asyncio.sleep(5)
-    assert client.session_present
+    client = await resumed(cluster, 1, "c", pause=5)
     assert not lost(flow, client)
     assert in_order(client, "t")

@@ -7,7 +7,7 @@ import pytest
 from gossamer.distribution import Distribution
 from gossamer.node.views.readiness import ALARM_AFTER, NEWCOMER
 
-from .clusters import nodes
+from .clusters import nodes, restart
 from .flows import fill_disc
 
 
@@ -58,8 +58,7 @@ async def test_a_release_that_does_not_fit_makes_its_own_node_unready_and_no_oth
     # One that fits again is taken back, and the alarm is over.
     await cluster.stop(3)
     stranger.clear()
-    await cluster.restart(3)
-    await cluster.settled()
+    await restart(cluster, 3)
     assert ready(cluster) == {1: True, 2: True, 3: True}
     assert not [alarm for alarm in first.healing.alarms() if alarm.name == "peer_apart"]
 
@@ -128,8 +127,7 @@ async def test_a_member_that_is_down_is_an_alarm_until_it_is_back_or_removed(sim
     # It says since when, and not when it was asked.
     assert alarms() == before
     assert all(view.readiness().ready for view in seers)
-    await cluster.restart(3)
-    await cluster.settled()
+    await restart(cluster, 3)
     assert alarms() == [[], []]
     cluster.crash(3)
     await asyncio.sleep(30)

@@ -24,7 +24,7 @@ from gossamer.supervisor import (
 )
 from gossamer.supervisor.process.signals import ExitSignal, SendSignal
 
-from .clusters import nodes
+from .clusters import nodes, restart
 
 
 class Ledger(GenServer):
@@ -94,8 +94,7 @@ async def test_a_pid_of_an_earlier_life_of_a_node_is_nobody(sim, cluster):
     old = await cluster.nodes[2].runtime.start(Ledger, name="ledger")
     assert await here.runtime.call(old, "ping") == "ping"
     cluster.crash(2, "kill")
-    await cluster.restart(2)
-    await cluster.settled(timeout=60)
+    await restart(cluster, 2)
     there = cluster.nodes[2]
     assert there.runtime.creation > old.creation
     # A process with the same number lives there now, and must not be taken for the old one.

@@ -8,7 +8,7 @@ from gossamer.config import GossipConfig
 from gossamer.testing.cluster import BEFORE_CREATIONS, GOSSIP_PORT, SimCluster
 from gossamer.testing.names import SimZone
 
-from .clusters import nodes
+from .clusters import heal, nodes
 
 NAME = "gossamer.example"
 FORGETFUL = {"gossip": GossipConfig(down_retention=60)}
@@ -25,8 +25,7 @@ async def assert_found_again(cluster, sim, side):
     for number, others in ((side[0], rest), (rest[0], side)):
         known = {member.name for member in cluster.nodes[number].members.members(include_left=True)}
         assert not known & {cluster.nodes[other].name for other in others}
-    cluster.heal()
-    await cluster.settled(timeout=60)
+    await heal(cluster)
     assert {number: node.members.local.id for number, node in cluster.nodes.items()} == lives
     await cluster.stop_all()
 

@@ -5,8 +5,8 @@ from functools import partial
 
 import pytest
 
-from .clusters import nodes
-from .flows import SESSION
+from .clusters import nodes, restart
+from .flows import SESSION, resumed
 
 GROUP = "$share/g/t/#"
 trio = partial(nodes, 3, discs=True, cluster={"autoclean": None})
@@ -78,8 +78,7 @@ async def test_what_a_member_had_not_acknowledged_when_its_node_died_goes_to_ano
     await asyncio.sleep(5)
     # What was acknowledged does not come again.
     cluster.crash(2)
-    await cluster.restart(2)
-    await cluster.settled()
+    await restart(cluster, 2)
     other = await cluster.client(2, "other", **SESSION)
     await asyncio.sleep(20)
     assert other.payloads() == []
@@ -99,9 +98,7 @@ async def test_what_is_on_its_way_to_another_member_when_the_node_dies_comes_to_
     await asyncio.sleep(1)
     cluster.crash(3)
     cluster.heal()
-    await cluster.restart(3)
-    await cluster.settled()
-    await asyncio.sleep(20)
+    await restart(cluster, 3, pause=20)
     assert sorted(other.payloads()) == sorted(sent)
     assert all(node.broker.owed.waiting == 0 for node in cluster.nodes.values())
 
@@ -126,12 +123,8 @@ async def test_what_comes_while_all_members_are_on_a_dead_node_waits_for_it(
         await cluster.restart(1)
         await asyncio.sleep(15)
     late = await publish(cluster, 1, 10, qos=qos, start=200)
-    await cluster.restart(3)
-    await cluster.settled()
-    await asyncio.sleep(5)
-    back = await cluster.client(3, "away", **SESSION)
-    await asyncio.sleep(5)
-    assert back.session_present
+    await restart(cluster, 3, pause=5)
+    back = await resumed(cluster, 3, "away", pause=5)
     assert back.payloads() == [*before, *during, *late]
     assert all(node.broker.owed.waiting == 0 for node in cluster.nodes.values())
 

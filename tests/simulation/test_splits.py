@@ -9,7 +9,7 @@ import pytest
 
 from gossamer.testing import SLOW
 
-from .clusters import nodes
+from .clusters import heal, nodes
 from .flows import SESSION, assert_whole, listening, reaches, session
 
 
@@ -54,8 +54,7 @@ async def test_what_was_unsubscribed_behind_a_cut_is_not_routed_after_it(sim, cl
     for topic in ("gone", "stays"):
         await speaker.publish(topic, b"during", qos=1, timeout=60)
     await listener.unsubscribe("gone")
-    cluster.heal()
-    await cluster.settled(timeout=90)
+    await heal(cluster)
     for topic in ("gone", "stays"):
         await speaker.publish(topic, b"after", qos=1)
     await asyncio.sleep(5)
@@ -75,8 +74,6 @@ async def test_of_two_connections_on_both_sides_of_a_cut_the_later_stays(sim, cl
     await asyncio.sleep(sim.rng("when").uniform(1, 20))
     later = await cluster.client(1, "c", **SESSION, timeout=60)
     assert earlier.connected
-    cluster.heal()
-    await cluster.settled(timeout=90)
-    await asyncio.sleep(2)
+    await heal(cluster, pause=2)
     assert later.connected
     assert not earlier.connected

@@ -6,7 +6,7 @@ import pytest
 
 from gossamer.mqtt.client import RefusedError
 
-from .clusters import nodes
+from .clusters import heal, nodes
 from .flows import session
 
 
@@ -71,8 +71,7 @@ async def test_an_unconfirmed_subscription_is_refused_and_leaves_no_route(sim, c
     with pytest.raises(RefusedError, match="0x80"):
         await listener.subscribe("t", qos=1)
     assert [session.revised for session in cluster.nodes[1].broker.sessions.values()] == [0]
-    cluster.heal()
-    await cluster.settled()
+    await heal(cluster)
     await published_at(cluster, 3, "t")
     await asyncio.sleep(2)
     assert listener.payloads() == []

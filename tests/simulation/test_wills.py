@@ -9,7 +9,7 @@ from gossamer.config import Endpoint
 from gossamer.mqtt.codec.packets import Will
 from gossamer.mqtt.codec.properties import Properties
 
-from .clusters import nodes
+from .clusters import heal, nodes
 from .flows import SESSION
 
 ALL = (1, 2, 3)
@@ -73,9 +73,7 @@ async def test_a_delayed_will_of_a_session_that_a_cut_leaves_with_two_nodes_come
     await mortal(cluster, 3, delay=2)
     broker.runtime.spawn(partial(broker.takeovers.fetch, "mortal", clean=False), label="moving")
     await asyncio.sleep(20)
-    cluster.heal()
-    await cluster.settled(timeout=90)
-    await asyncio.sleep(100)
+    await heal(cluster, pause=100)
     assert payloads(watching) == [[b"gone"]] * 3
 
 

@@ -1,0 +1,242 @@
+"""What is kept for a node that is away follows sessions that move meanwhile, and comes once."""
+
+import asyncio
+
+import pytest
+
+from gossamer.testing.links import LinkQuality
+from gossamer.testing.traffic import Flow
+
+from .clusters import heal, restart, until
+from .flows import SESSION, doubled, fill_disc, new_session, numbered, resumed, session, stop
+from .kept import begin, finish, kept, roamer, three, under_load
+
+
+@three()
+async def test_a_session_that_moved_meanwhile_gets_everything_and_nothing_twice(sim, cluster):
+    here, _, running = await under_load(cluster)
+    cluster.partition([1, 2], [3])
+    await asyncio.sleep(12)
+    # It has lost its connection as well, and finds another node.
+    here.drop()
+    moved = await cluster.client(2, "here", **SESSION)
+    before = [list(flow.acknowledged) for flow in running]
+    await moved.subscribe("t/#", qos=2)
+    since = [len(flow.acknowledged) for flow in running]
+    await asyncio.sleep(sim.rng("length").uniform(2, 30))
+    cluster.heal()
+    await finish(cluster, running)
+    await asyncio.sleep(20)
+    got = {*here.payloads(), *moved.payloads()}
+    for flow, earlier, count in zip(running, before, since, strict=True):
+        # Between its arrival and its SUBSCRIBE it was subscribed to nothing there.
+        wanted = [*earlier, *list(flow.acknowledged)[count + 1 :]]
+        assert not [payload for payload in wanted if payload not in got]
+    # In the two seconds in which a client may subscribe to all that it wants, QoS 1 may come by both ways.
+    twice = doubled(moved)
+    assert not [payload for payload in twice if b"/2 " in payload]
+    assert len(twice) <= 2 * 2.5 / 0.1
+    assert not [payload for payload in here.payloads() if payload in moved.payloads() and b"/2 " in payload]
+    assert not [name for name in cluster.nodes[3].broker.sessions if name == "here"]
+
+
+@three(seeds=4)
+async def test_what_comes_live_behind_it_is_there_for_a_session_that_goes_and_comes_back(sim, cluster):
+    """Sent before the session had gone, it arrives while it returns, before the mark of either move."""
+    await begin(cluster)
+    cluster.crash(3)
+    await asyncio.sleep(5)
+    speaker = await cluster.client(1, "speaker")
+    kept = [b"%d " % number + bytes(2000) for number in range(600)]
+    for payload in kept:
+        await speaker.publish("t/1/2", payload, qos=2)
+    sim.shape(cluster.address(1), cluster.address(3), LinkQuality(bandwidth=100_000), one_way=True)
+    starting = asyncio.create_task(cluster.restart(3))
+    await until(lambda: "node3@10.0.0.3" in cluster.nodes[1].distribution.nodes(), pause=0.001)
+    live = [b"live %d" % number for number in range(5)]
+    for payload in live:
+        await speaker.publish("t/1/2", payload, qos=2)
+    there = await resumed(cluster, 2, "away", timeout=60)
+    await starting
+    await there.disconnect()
+    await asyncio.sleep(sim.rng("when").uniform(0, 8))
+    back = await cluster.client(3, "away", **SESSION, timeout=60)
+    await asyncio.sleep(60)
+    got = there.payloads() + back.payloads()
+    assert not [payload for payload in [*kept, *live] if payload not in got]
+    assert len(got) == len(set(got))
+
+
+@three(seeds=3)
+async def test_what_one_side_keeps_follows_a_session_that_moved_on_the_other(sim, cluster):
+    """The publishers' node does not see it go, and keeps for a node that has it no more after the cut."""
+    home = await session(cluster, 2, "moves", "t/#", qos=2)
+    running = [Flow(await cluster.client(1), f"t/{qos}", qos=qos, pause=0.1).start() for qos in (1, 2)]
+    await asyncio.sleep(2)
+    await home.disconnect()
+    cluster.partition([1], [2, 3])
+    await asyncio.sleep(sim.rng("moves").uniform(0, 12))
+    moved = await resumed(cluster, 3, "moves")
+    await asyncio.sleep(sim.rng("heals").uniform(8, 20))
+    cluster.heal()
+    await asyncio.sleep(30)
+    await stop(running)
+    await asyncio.sleep(5)
+    got = {*home.payloads(), *moved.payloads()}
+    assert not [payload for flow in running for payload in flow.acknowledged if payload not in got]
+    assert not [payload for payload in doubled(moved) if b"/2 " in payload]
+    assert not [name for name in cluster.nodes[2].broker.sessions if name == "moves"]
+
+
+@three(seeds=4)
+@pytest.mark.parametrize("anew", [False, True])
+async def test_what_a_node_keeps_that_died_before_it_saw_the_cut_follows_a_session(sim, cluster, anew):
+    """It knows from its disc what the others want, and not whose sessions they had."""
+    home = await session(cluster, 2, "moves", "t/#", qos=2)
+    await session(cluster, 2, "stays", "#", qos=2)
+    steady = await session(cluster, 3, "steady", "u", qos=1)
+    await asyncio.sleep(2)
+    await home.disconnect()
+    cluster.partition([1], [2, 3])
+    await asyncio.sleep(sim.rng("dies").uniform(0.1, 1))
+    cluster.crash(1)
+    starts = asyncio.create_task(cluster.restart(1))
+    await asyncio.sleep(sim.rng("moves").uniform(0, 3))
+    moved = await resumed(cluster, 3, "moves")
+    await moved.disconnect()
+    await starts
+    sent = [
+        *await numbered(await cluster.client(1, "first"), "t/1", 5, qos=1),
+        *await numbered(await cluster.client(1, "second"), "t/2", 5, qos=2),
+    ]
+    others = await numbered(await cluster.client(1, "third"), "u", 5, qos=1)
+    begun = await session(cluster, 1, "moves", "t/#", qos=2) if anew else None
+    await asyncio.sleep(15)
+    cluster.heal()
+    await asyncio.sleep(30)
+    back = begun or await resumed(cluster, 3, "moves")
+    await asyncio.sleep(5)
+    assert sorted(back.payloads()) == sorted(sent)
+    assert steady.payloads() == others
+
+
+@three(seeds=2)
+async def test_what_follows_a_session_to_a_node_whose_disc_is_full_is_queued_once(sim, cluster):
+    home = await session(cluster, 2, "moves", "t/#", qos=1)
+    speaker = await cluster.client(1, "speaker")
+    await home.disconnect()
+    cluster.partition([1], [2, 3])
+    await asyncio.sleep(10)
+    moved = await resumed(cluster, 3, "moves")
+    sent = await numbered(speaker, "t/x", 20, qos=1)
+    disc = await fill_disc(cluster, 3)
+    cluster.heal()
+    await asyncio.sleep(40)
+    disc.limit_pages(0)
+    await asyncio.sleep(20)
+    assert moved.payloads() == sent
+
+
+@three(seeds=3)
+async def test_what_a_new_session_had_whose_node_dies_is_not_for_the_old_one_too(sim, cluster):
+    """But for the seconds in which the client may not have subscribed to all that it wants."""
+    await begin(cluster)
+    cluster.crash(3)
+    moved = await new_session(cluster, 1, "here", "t/#", qos=2)
+    await asyncio.sleep(3)
+    speaker = await cluster.client(2)
+    await numbered(speaker, "t/x", 5, qos=2)
+    await asyncio.sleep(5)
+    had = moved.payloads()
+    assert len(had) == 5
+    cluster.crash(1)
+    starts = asyncio.create_task(cluster.restart(3))
+    old = await resumed(cluster, 2, "here", timeout=60)
+    await starts
+    await speaker.publish("t/x", b"later", qos=2)
+    await asyncio.sleep(10)
+    assert old.payloads() == [b"later"]
+
+
+@three(seeds=2)
+async def test_a_session_that_began_behind_a_cut_and_is_over_is_not_where_its_client_is(sim, cluster):
+    """Its node has seen a later claim by the time at which its client would have subscribed to everything."""
+    await roamer(cluster)
+    cluster.partition([1], [2, 3])
+    await asyncio.sleep(10)
+    speaker = await cluster.client(1, "speaker")
+    for _ in range(600):
+        await speaker.publish("t/1/1", bytes(2000), qos=1)
+    anew = await new_session(cluster, 1, "roams", "r", qos=2)
+    anew.drop()
+    await resumed(cluster, 3, "roams")
+    # What was kept is on its way for long enough, so the node is expected still when it dies.
+    sim.shape(cluster.address(1), cluster.address(3), LinkQuality(bandwidth=100_000), one_way=True)
+    cluster.heal()
+    await asyncio.sleep(4)
+    assert "node3@10.0.0.3" in cluster.nodes[1].distribution.nodes()
+    assert kept(cluster).anybody_away
+    cluster.crash(3)
+    await asyncio.sleep(10)
+    sent = await numbered(speaker, "r", 5, qos=2)
+    await restart(cluster, 3, pause=20)
+    back = await resumed(cluster, 3, "roams", pause=5)
+    assert back.payloads() == sent
+
+
+@three(seeds=2)
+@pytest.mark.parametrize("goes_on", [False, True])
+async def test_what_waits_for_a_session_on_its_way_to_a_node_that_is_back(sim, cluster, monkeypatch, goes_on):
+    """It came behind the mark of the move, so it is for the session there, which was elsewhere before."""
+    await roamer(cluster)
+    cluster.partition([1, 2], [3])
+    await asyncio.sleep(10)
+    speaker = await cluster.client(1, "speaker")
+    await speaker.publish("t/1/1", b"is kept", qos=1)
+    moved = await session(cluster, 2, "roams", "r", qos=2)
+    await asyncio.sleep(3)
+
+    async def busy(_peer, _turn):
+        await asyncio.sleep(0.1)
+        return False
+
+    # The node that is back does not get to say what it has.
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster.nodes[1].broker.away, "_greeted", busy)
+        await heal(cluster, pause=3)
+        moved.drop()
+        coming = asyncio.create_task(cluster.client(3, "roams", **SESSION))
+        await asyncio.sleep(1.5)
+        await speaker.publish("r", b"on its way", qos=2)
+        assert not coming.done()
+        cluster.partition([1], [2, 3])
+        last = await coming
+        assert last.session_present
+        await asyncio.sleep(5)
+    if goes_on:
+        await last.disconnect()
+        last = await cluster.client(2, "roams", **SESSION)
+    await asyncio.sleep(5)
+    await heal(cluster, pause=20)
+    assert last.payloads() == [b"on its way"]
+
+
+@three(seeds=2)
+async def test_what_a_client_had_as_its_new_session_began_comes_from_an_older_one_no_more(sim, cluster):
+    """Its node kept the same for the one that had the older session, and died before that was back."""
+    await roamer(cluster)
+    cluster.crash(3)
+    await asyncio.sleep(10)
+    speaker = await cluster.client(1, "speaker")
+    await speaker.publish("r", b"before", qos=2)
+    anew = await new_session(cluster, 2, "roams", "r", qos=2)
+    sent = await numbered(speaker, "r", 30, qos=2, pause=0.1)
+    await asyncio.sleep(3)
+    assert anew.payloads() == sent
+    cluster.crash(2)
+    await asyncio.sleep(10)
+    await cluster.restart(3)
+    back = await resumed(cluster, 3, "roams")
+    await speaker.publish("r", b"after", qos=2)
+    await asyncio.sleep(30)
+    assert back.payloads() == [b"before", b"after"]

@@ -1,0 +1,234 @@
+"""Wills in a cluster: published once, whoever dies, is cut off or comes back."""
+
+import asyncio
+
+import pytest
+
+from gossamer.mqtt.codec.packets import Will
+from gossamer.mqtt.codec.properties import Properties
+
+from .clusters import heal, nodes
+from .flows import SESSION, session
+
+
+async def wills(cluster, number, delay=None):
+    """A watcher at every other node, and a client with a will at ``number``."""
+    watchers = []
+    for other in sorted(cluster.nodes):
+        if other != number:
+            watchers.append(await cluster.client(other))
+            await watchers[-1].subscribe("will/#", qos=1)
+    await cluster.settled()
+    will = Will(topic=b"will/x", payload=b"gone", qos=1, properties=Properties(will_delay=delay))
+    client = await cluster.client(number, "mortal", will=will, session_expiry=300)
+    await asyncio.sleep(1)
+    return watchers, client
+
+
+@nodes(4, seeds=4)
+@pytest.mark.parametrize("number", [1, 3])
+async def test_a_will_is_published_once_when_its_node_dies(sim, cluster, number):
+    watchers, _ = await wills(cluster, number)
+    cluster.crash(number, sim.rng("how").choice(["kill", "reset", "silence"]))
+    await asyncio.sleep(120)
+    assert [watcher.payloads() for watcher in watchers] == [[b"gone"]] * 3
+
+
+@nodes(4, seeds=3)
+async def test_a_will_outlives_the_survivor_that_was_to_publish_it(sim, cluster):
+    watchers, _ = await wills(cluster, 4, delay=60)
+    cluster.crash(4, "kill")
+    await asyncio.sleep(sim.rng("when").uniform(2, 30))
+    cluster.crash(1, "kill")
+    assert not any(watcher.payloads() for watcher in watchers), "it waits for its delay"
+    await asyncio.sleep(180)
+    assert [watcher.payloads() for watcher in watchers[1:]] == [[b"gone"]] * 2
+
+
+@nodes(3, seeds=2)
+async def test_the_smaller_side_of_a_split_publishes_no_wills(sim, cluster):
+    watchers, _ = await wills(cluster, 1)
+    cluster.partition([1, 2], [3])
+    await asyncio.sleep(60)
+    await heal(cluster)
+    assert [watcher.payloads() for watcher in watchers] == [[], []]
+
+
+@nodes(3, seeds=2)
+async def test_a_goodbye_leaves_no_will_behind(sim, cluster):
+    watchers, client = await wills(cluster, 3)
+    await client.disconnect()
+    await asyncio.sleep(1)
+    cluster.crash(3, "kill")
+    await asyncio.sleep(60)
+    assert [watcher.payloads() for watcher in watchers] == [[], []]
+
+
+@nodes(3, seeds=3)
+@pytest.mark.parametrize("soon", [True, False])
+async def test_a_delayed_will_is_void_when_its_client_is_back_on_a_third_node(sim, cluster, soon):
+    watchers, _ = await wills(cluster, 3, delay=60)
+    cluster.crash(3, "kill")
+    await asyncio.sleep(0.1 if soon else 30)
+    back = await cluster.client(2, "mortal", **SESSION, timeout=30)
+    await asyncio.sleep(20)
+    back.drop()
+    await asyncio.sleep(200)
+    assert [watcher.payloads() for watcher in watchers] == [[], []]
+
+
+@nodes(3, seeds=3, discs=True)
+@pytest.mark.parametrize("pauses", [(0.5,), (40,), (30, 3, 3)], ids=str)
+async def test_a_node_that_comes_back_leaves_its_wills_to_those_who_saw_it_die(sim, cluster, pauses):
+    watchers, _ = await wills(cluster, 3)
+    for pause in pauses:
+        cluster.crash(3, "kill")
+        await asyncio.sleep(pause)
+        await cluster.restart(3)
+        await asyncio.sleep(pause)
+    await asyncio.sleep(120)
+    assert [watcher.payloads() for watcher in watchers] == [[b"gone"]] * 2
+
+
+@nodes(2, seeds=2, discs=True)
+async def test_wills_are_published_after_all_nodes_died_at_once(sim, cluster):
+    _, _ = await wills(cluster, 2)
+    watcher = await session(cluster, 1, "watcher", "will/#", qos=1)
+    cluster.crash(1)
+    cluster.crash(2)
+    await cluster.start()
+    await asyncio.sleep(60)
+    watcher = await cluster.client(1, "watcher", **SESSION)
+    await asyncio.sleep(1)
+    assert watcher.payloads() == [b"gone"]
+
+
+@nodes(2, seeds=3, discs=True)
+@pytest.mark.parametrize("pause", [0.1, 3])
+async def test_a_node_that_dies_again_soon_publishes_its_wills_in_its_third_life(sim, cluster, pause):
+    """Before it knew whether somebody had seen it die; now nobody has, or its neighbour has."""
+    _, _ = await wills(cluster, 2)
+    watcher = await session(cluster, 1, "watcher", "will/#", qos=1)
+    cluster.crash(1, "kill")
+    cluster.crash(2, "kill")
+    for _ in range(2):
+        await cluster.restart(2)
+        await asyncio.sleep(pause)
+        cluster.crash(2, "kill")
+    await cluster.restart(1)
+    await cluster.restart(2)
+    await asyncio.sleep(60)
+    watcher = await cluster.client(1, "watcher", **SESSION)
+    await asyncio.sleep(1)
+    assert watcher.payloads() == [b"gone"]
+
+
+async def mortal(cluster, number, **options):
+    """A client with a will whose session ends with its connection."""
+    will = Will(topic=b"will/x", payload=b"gone", qos=1)
+    return await cluster.client(number, "mortal", will=will, **options)
+
+
+async def watching(cluster, number):
+    """A session that is there throughout, at a node."""
+    return await session(cluster, number, "watcher", "will/#", qos=2, timeout=30)
+
+
+@nodes(3, seeds=4, start=False)
+@pytest.mark.parametrize("pause", [0.0, 40.0])
+async def test_a_will_without_session_survives_the_death_of_all_nodes(sim, cluster, tmp_path, pause):
+    """Also where its node has been back for a moment only, and discs take their time."""
+    rng = sim.rng("discs")
+    sim.loop.executor_delay = lambda: rng.expovariate(20)
+    cluster.discs = tmp_path
+    await cluster.start()
+    await cluster.settled()
+    await watching(cluster, 1)
+    # Others know on disc, too, that it is there.
+    await asyncio.sleep(5)
+    if pause:
+        cluster.crash(3, "kill")
+        await asyncio.sleep(pause)
+        await cluster.restart(3)
+    await mortal(cluster, 3, timeout=30)
+    for number in (1, 2, 3):
+        cluster.crash(number, "kill")
+    for number in rng.sample([1, 2, 3], 3):
+        await cluster.restart(number)
+    await asyncio.sleep(120)
+    watcher = await watching(cluster, 1)
+    await asyncio.sleep(5)
+    assert watcher.payloads() == [b"gone"]
+
+
+@nodes(3, seeds=3, discs=True)
+@pytest.mark.parametrize("seconds", [2, 25, 100])
+@pytest.mark.parametrize("end", ["goodbye", "behind", "after"])
+async def test_a_cut_publishes_a_will_once_and_none_after_a_goodbye(sim, cluster, seconds, end):
+    """A goodbye that nobody has heard for longer than a minute cannot be told from a death."""
+    watcher = await watching(cluster, 1)
+    client = await mortal(cluster, 3)
+    await asyncio.sleep(1)
+    if sim.rng("cut").random() < 0.5:
+        cluster.partition([1, 2], [3])
+    else:
+        for number in (1, 2):
+            cluster.cut(3, number, one_way=True)
+    await asyncio.sleep(seconds / 2)
+    if end == "goodbye":
+        await client.disconnect()
+    elif end == "behind":
+        client.drop()
+    await asyncio.sleep(seconds / 2)
+    await heal(cluster, timeout=120, pause=5)
+    if end == "after":
+        client.drop()
+    await asyncio.sleep(100)
+    expected = [] if end == "goodbye" and seconds < 60 else [b"gone"]
+    assert watcher.payloads() == expected
+
+
+@nodes(3)
+async def test_a_will_is_published_whichever_way_its_node_ends_the_client(sim, cluster):
+    watcher = await watching(cluster, 1)
+    for count, end in enumerate(("keep alive", "protocol", "takeover", "kick", "stop"), 1):
+        client = await mortal(cluster, 3)
+        await asyncio.sleep(0.1)
+        match end:
+            case "keep alive":
+                client._pinger.cancel()
+            case "protocol":
+                client._transport.write(b"\x10\x00")
+            case "takeover":
+                taker = await cluster.client(3, "mortal")
+                await taker.disconnect()
+            case "kick":
+                cluster.nodes[3].broker.kick("mortal")
+            case "stop":
+                await cluster.stop(3)
+        await asyncio.sleep(100 if end == "keep alive" else 10)
+        assert watcher.payloads() == [b"gone"] * count, end
+
+
+@nodes(3, seeds=4, discs=[False, True])
+async def test_a_will_that_is_due_when_its_node_stops_is_published(sim, cluster):
+    """While others are asked for it, or on its way to them. Without a disc the node leaves for good."""
+    watcher = await watching(cluster, 1)
+    await mortal(cluster, 3)
+    await asyncio.sleep(1)
+    cluster.nodes[3].broker.kick("mortal")
+    await asyncio.sleep(sim.rng("kick").choice([0, 0.0005, 0.001, 0.003]))
+    await cluster.stop(3)
+    await asyncio.sleep(100)
+    assert watcher.payloads() == [b"gone"]
+
+
+@nodes(1)
+async def test_a_delayed_will_of_a_session_that_ends_with_its_connection_comes_with_its_end(sim, cluster):
+    """Somebody else takes the name: that is another session, so nothing has come back."""
+    watcher = await watching(cluster, 1)
+    will = Will(topic=b"will/x", payload=b"gone", properties=Properties(will_delay=60))
+    await cluster.client(1, "mortal", will=will)
+    await cluster.client(1, "mortal", clean_start=False)
+    await asyncio.sleep(1)
+    assert watcher.payloads() == [b"gone"]
