@@ -9,8 +9,9 @@ from functools import partial
 from typing import Any
 
 from gossamer.mnesia_like.definition import TableDef
+from gossamer.mnesia_like.replication.exchange import Action, OwnedState, Send
 from gossamer.mnesia_like.replication.replica import Change
-from gossamer.mnesia_like.replication.replication import Action, OwnedState, Replication, Send
+from gossamer.mnesia_like.replication.replication import Replication
 
 DEFINITION = TableDef(name="routes", replication="owned", grace=20.0)
 

@@ -21,7 +21,7 @@ from gossamer.mnesia_like.errors import (
     NotOwnerError,
 )
 from gossamer.mnesia_like.replication.replication import Replication
-from gossamer.mnesia_like.replication.wire import Chunk, Delta, Message, decode_frame, encode_frames
+from gossamer.mnesia_like.replication.wire import Chunk, Delta, Head, Message, decode_frame, encode_frames
 
 BAD_KEYS: list[Any] = [
     None,
@@ -130,6 +130,7 @@ def core() -> Replication:
     replication = Replication(node="a", creation=7)
     replication.create(TableDef(name="t", replication="owned"), 0.0)
     replication.peer_up("b", 3, 3, 0.0)
+    replication.receive("b", frame(Head("t", 0)), 0.0)
     return replication
 
 
@@ -150,7 +151,7 @@ def test_a_key_that_no_table_can_have_is_refused(key: Any) -> None:
     for bad in (
         Delta("t", 2, {key: 1}, {}),
         Delta("t", 2, {}, {key: None}),
-        Chunk("t", 1, 1, 0, {key: 1}),
+        Chunk("t", 0, {key: 1}),
     ):
         replication = core()
         with pytest.raises(BadFrameError, match="a key that is not"):

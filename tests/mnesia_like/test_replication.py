@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import random
 from typing import Any
 
@@ -13,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gossamer.mnesia_like.definition import TableDef
-from gossamer.mnesia_like.replication.exchange import Confirmed
+from gossamer.mnesia_like.replication.exchange import Confirmed, Send
 from gossamer.mnesia_like.replication.feed import Feed
 from gossamer.mnesia_like.replication.own_log import OwnLog
 from gossamer.mnesia_like.replication.replica import Replica
-from gossamer.mnesia_like.replication.replication import Replication, Send
+from gossamer.mnesia_like.replication.replication import Replication
 from gossamer.mnesia_like.replication.wire import Chunk, Delta
 
 from .fakes import DEFINITION, Net
@@ -98,24 +97,24 @@ def test_the_log_is_bounded_and_a_snapshot_pins_it_up_to_a_second_bound() -> Non
 def test_a_stuck_peer_costs_its_window_and_no_more() -> None:
     """However much is written, what was not confirmed stays below the window and one message."""
     log = OwnLog(DEFINITION, node="a", log_bytes=50_000)
-    feed = Feed(log, sessions=itertools.count(1), window=10_000)
+    feed = Feed(log, window=10_000)
     feed.follow(0, snapshot=False)
-    sent = 0
+    sent: list[bytes] = []
     for i in range(1000):
         log.write(i, "x" * 1000)
         log.seal()
-        sent += sum(map(len, feed.pump()))
-    assert sent <= 11_100
+        sent += feed.pump()
+    assert sum(map(len, sent)) <= 11_100
     assert log.log_size <= 50_000
     # It answers at last, and what it needs is no longer in the log.
-    feed.ack(feed.sent, 0, 0)
-    parts = [msgspec.msgpack.decode(m, type=Chunk) for m in feed.pump()]
-    assert [p.index for p in parts] == [1]
+    feed.ack(len(sent))
+    assert feed.acked == feed.sent == len(sent)
+    assert len(parts_of(feed)) == 1
     assert feed.base == log.last
 
 
 def parts_of(feed: Feed) -> list[Chunk]:
-    """Everything that a feed sends now, one part a turn."""
+    """All parts of a snapshot that a feed sends now, one part a turn."""
     messages = feed.pump()
     assert len(messages) == 1
     while feed.more:
@@ -129,14 +128,15 @@ def test_a_snapshot_is_over_once_its_last_part_is_confirmed() -> None:
     log = OwnLog(DEFINITION, node="a")
     for i in range(2000):
         log.write(i, "x" * 100)
-    feed = Feed(log, sessions=itertools.count(1), window=1_000_000)
+    feed = Feed(log, window=1_000_000)
     feed.follow(0, snapshot=True)
     parts = parts_of(feed)
     assert len(parts) > 3
-    feed.ack(0, 1, 1)
-    assert not feed.level
-    feed.ack(1, 1, len(parts))
-    assert feed.base is None
+    assert [part.base for part in parts] == [-1] * (len(parts) - 1) + [log.last]
+    feed.ack(len(parts) - 1)
+    assert (feed.base, feed.acked) == (log.last, 0)
+    feed.ack(len(parts))
+    assert (feed.base, feed.acked, feed.in_flight) == (None, log.last, 0)
     assert feed.level
 
 
@@ -145,8 +145,8 @@ def test_rows_that_vanished_between_snapshots_are_removed() -> None:
     replica = Replica(DEFINITION, "b")
     replica.peer_up(1)
     replica.on_head(1)
-    replica.on_chunk(Chunk("routes", 1, 1, 1, {"same": 1, "changed": 1, "gone": 1}))
-    changes = replica.on_chunk(Chunk("routes", 2, 1, 5, {"same": 1, "changed": True, "new": 1}))
+    replica.on_chunk(Chunk("routes", 1, {"same": 1, "changed": 1, "gone": 1}))
+    changes = replica.on_chunk(Chunk("routes", 5, {"same": 1, "changed": True, "new": 1}))
     assert [(c.written, list(c.deleted)) for c in changes] == [
         ({"changed": True, "new": 1}, []),
         ({}, ["gone"]),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gossamer.clock import HybridLogicalClock
 from gossamer.mnesia_like import Change
 from gossamer.mnesia_like.definition import TableDef
-from gossamer.mnesia_like.replication.replication import Action, Installed
+from gossamer.mnesia_like.replication.exchange import Action, Installed
 from gossamer.mnesia_like.shared.shared import Shared
 
 from .fakes import Machine, Net

@@ -6,6 +6,7 @@ for each table from which something came, however many deltas that was.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from gossamer.mnesia_like.definition import TableDef
@@ -100,8 +101,17 @@ class Peer:
     # It is to be told which tables we have.
     roster_due: bool = True
     outbox: list[bytes] = field(default_factory=list)
+    # Of tables that we asked to follow, how often without an answer yet: what comes before the last one was
+    # sent to an earlier wish. And how many deltas and parts took effect since.
+    asked: Counter[str] = field(default_factory=Counter)
+    taken: dict[str, int] = field(default_factory=dict)
     # Tables of the peer's to confirm when this event is done.
     acks: dict[str, None] = field(default_factory=dict)
+
+    def take(self, table: str) -> None:
+        """Something of a table took effect, and is to be confirmed."""
+        self.taken[table] = self.taken.get(table, 0) + 1
+        self.acks[table] = None
 
 
 class Exchange:
@@ -199,6 +209,7 @@ class Exchange:
         # A copy that was dropped, and made again before its rows were gone here, had none.
         replica.creation = peer.creation
         replica.follow()
+        peer.asked[table] += 1
         follow = Follow(table, self.tables[table].pact, replica.position, snapshot)
         peer.outbox.append(encode(follow))
 
@@ -231,8 +242,8 @@ class Exchange:
         """The event's actions: confirmations are made once, messages become frames."""
         for name, peer in self.peers.items():
             for table in peer.acks:
-                replica = self.tables[table].replicas[name]
-                peer.outbox.append(encode(Ack(table, replica.position, replica.session, replica.index)))
+                if not peer.asked[table]:
+                    peer.outbox.append(encode(Ack(table, peer.taken[table])))
             peer.acks.clear()
             if peer.roster_due:
                 peer.roster_due = False

@@ -7,16 +7,16 @@ The snapshot is fuzzy: rows are read when their part is built, while writes go o
 the base. That is harmless, because deltas say where a row ended up: applying again what a part already had
 changes nothing in the end.
 
-Rules: 1. Pure.  2. The link loses nothing while its session lasts, so what was sent is not sent again; a peer
-that follows anew says how far it got.  3. In flight at most ``window`` bytes (and one message): a stuck peer
-costs that, a cursor, and nothing else.  4. A turn builds one part of a snapshot; while there is ``more`` the
-owner goes on in later turns, so that a joiner of a large table holds up nobody.
+Rules: 1. Pure.  2. The link loses nothing while its session lasts, and keeps the order, so a peer confirms by
+how many messages it has taken since it followed, and nothing is sent again; a peer that follows anew says how
+far it got.  3. In flight at most ``window`` bytes (and one message): a stuck peer costs that, a cursor, and
+nothing else.  4. A turn builds one part of a snapshot; while there is ``more`` the owner goes on in later
+turns, so that a joiner of a large table holds up nobody.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 
 from gossamer.mnesia_like.replication.own_log import OwnLog
 from gossamer.mnesia_like.replication.wire import encode_chunk
@@ -25,154 +25,117 @@ from gossamer.mnesia_like.values import Key, encode
 _CHUNK = 64 * 1024
 
 
-class _Snapshot:
-    """A cursor over the keys there were at ``base``."""
-
-    __slots__ = ("base", "index", "keys", "offset", "parts", "session")
-
-    def __init__(self, session: int, base: int, keys: list[Key]) -> None:
-        self.session = session
-        self.base = base
-        self.keys = keys
-        self.offset = 0
-        self.index = 0
-        # Parts in flight: (index, bytes).
-        self.parts: deque[tuple[int, int]] = deque()
-
-
 class Feed:
-    """Progress of one peer. ``sessions`` numbers snapshots: a later one is always larger."""
+    """Progress of one peer: deltas up to ``sent`` are on their way, those up to ``acked`` in effect there."""
 
     __slots__ = (
         "_flight",
+        "_keys",
         "_log",
-        "_sessions",
-        "_snapshot",
+        "_taken",
         "_window",
         "acked",
+        "base",
         "in_flight",
         "sent",
         "snapshots",
     )
 
-    def __init__(self, log: OwnLog, *, sessions: Iterator[int], window: int) -> None:
+    def __init__(self, log: OwnLog, *, window: int) -> None:
         self._log = log
-        self._sessions = sessions
         self._window = window
+        # Of each message in flight its bytes, and how far the peer is with it; -1: not known.
         self._flight: deque[tuple[int, int]] = deque()
-        self._snapshot: _Snapshot | None = None
+        self._taken = 0
+        # Of the snapshot that is being sent the keys to come, the next one last.
+        self._keys: list[Key] | None = None
+        self.base: int | None = None
+        """The base of a snapshot that the peer has not taken whole; deltas after it must be kept."""
         self.in_flight = 0
         self.sent = 0
         self.acked = 0
         self.snapshots = 0
 
     @property
-    def base(self) -> int | None:
-        """The base of the snapshot under way; deltas after it must be kept."""
-        return None if self._snapshot is None else self._snapshot.base
+    def level(self) -> bool:
+        """Everything sealed has been sent."""
+        return self._keys is None and self.sent == self._log.last
 
     @property
-    def level(self) -> bool:
-        """Everything sealed has been sent, and no snapshot is under way."""
-        return self._snapshot is None and self.sent == self._log.last
+    def more(self) -> bool:
+        """Whether another part of a snapshot may be sent."""
+        return self._keys is not None and self.in_flight < self._window
 
     def follow(self, position: int, *, snapshot: bool) -> None:
         """The peer holds our rows up to ``position``; ``snapshot``: it wants all of them regardless."""
-        self._rewind(position)
-        self._snapshot = None
+        self._flight.clear()
+        self.in_flight = self._taken = 0
+        self.sent = self.acked = position
+        self.base = self._keys = None
         # A peer ahead of us holds rows that we do not know of.
         if snapshot or position > self._log.last:
             self._start_snapshot()
 
-    def ack(self, position: int, session: int, index: int) -> None:
-        """The peer got so far."""
-        snapshot = self._snapshot
-        if snapshot is not None:
-            if session == snapshot.session:
-                self._ack_part(snapshot, index)
-            return
-        if position > self._log.last:
-            self._start_snapshot()
-            return
-        self.acked = max(self.acked, position)
-        flight = self._flight
-        while flight and flight[0][0] <= position:
-            self.in_flight -= flight.popleft()[1]
+    def ack(self, taken: int) -> None:
+        """The peer has taken so many messages since it followed."""
+        while self._taken < taken and self._flight:
+            self._taken += 1
+            size, position = self._flight.popleft()
+            self.in_flight -= size
+            self.acked = max(self.acked, position)
+            if position == self.base:
+                self.base = None
 
     def pump(self) -> list[bytes]:
         """The messages to send now; see :attr:`more`."""
         messages: list[bytes] = []
         while self.in_flight < self._window:
-            message = self._next()
-            if message is None:
+            found = self._next()
+            if found is None:
                 break
+            message, position = found
             messages.append(message)
+            self._flight.append((len(message), position))
             self.in_flight += len(message)
-            if self._snapshot is not None:
+            if self._keys is not None:
                 break
         return messages
 
-    @property
-    def more(self) -> bool:
-        """Whether another part of a snapshot may be sent."""
-        snapshot = self._snapshot
-        return snapshot is not None and self.in_flight < self._window and snapshot.offset < len(snapshot.keys)
-
-    def _next(self) -> bytes | None:
-        if self._snapshot is None:
+    def _next(self) -> tuple[bytes, int] | None:
+        if self._keys is None:
             if self.sent >= self._log.last:
                 return None
             delta = self._log.delta(self.sent + 1)
             if delta is not None:
                 self.sent += 1
-                self._flight.append((self.sent, len(delta)))
-                return delta
+                return delta, self.sent
             self._start_snapshot()
         return self._next_part()
 
     def _start_snapshot(self) -> None:
         self._log.seal()
-        self._flight.clear()
-        self.in_flight = 0
         self.snapshots += 1
-        self._snapshot = _Snapshot(next(self._sessions), self._log.last, list(self._log.rows))
+        self.base = self._log.last
+        self._keys = list(reversed(self._log.rows))
 
-    def _next_part(self) -> bytes | None:
-        snapshot = self._snapshot
-        assert snapshot is not None  # noqa: S101
-        keys = snapshot.keys
-        # An empty table still sends one part, which says that it is empty.
-        if snapshot.offset >= len(keys) and snapshot.index:
-            return None
-        rows = self._log.rows
-        offset = snapshot.offset
+    def _next_part(self) -> tuple[bytes, int]:
+        """As many rows as fit, none of an empty table; the last part says where the log goes on."""
+        rows, keys, base = self._log.rows, self._keys, self.base
+        assert keys is not None  # noqa: S101
+        assert base is not None  # noqa: S101
         pairs: list[bytes] = []
         size = 0
-        while offset < len(keys) and size < _CHUNK:
-            key = keys[offset]
-            if key in rows:
-                pair = encode(key) + encode(rows[key])
+        while keys and size < _CHUNK:
+            if keys[-1] in rows:
+                pair = encode(keys[-1]) + encode(rows[keys[-1]])
                 if size and size + len(pair) > 2 * _CHUNK:
                     break
                 pairs.append(pair)
                 size += len(pair)
-            offset += 1
-        snapshot.offset = offset
-        snapshot.index += 1
-        base = snapshot.base if offset >= len(keys) else -1
-        part = encode_chunk(self._log.definition.name, snapshot.session, snapshot.index, base, pairs)
-        snapshot.parts.append((snapshot.index, len(part)))
-        return part
-
-    def _ack_part(self, snapshot: _Snapshot, index: int) -> None:
-        parts = snapshot.parts
-        while parts and parts[0][0] <= index:
-            self.in_flight -= parts.popleft()[1]
-        if not parts and snapshot.offset >= len(snapshot.keys) and index == snapshot.index:
-            self._snapshot = None
-            self._rewind(snapshot.base)
-
-    def _rewind(self, position: int) -> None:
-        self._flight.clear()
-        self.in_flight = 0
-        self.sent = self.acked = position
+            keys.pop()
+        if keys:
+            base = -1
+        else:
+            self._keys = None
+            self.sent = base
+        return encode_chunk(self._log.definition.name, base, pairs), base

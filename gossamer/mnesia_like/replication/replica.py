@@ -1,8 +1,8 @@
 """What this node holds of one peer's rows in one table.
 
-Deltas take effect in the order of their numbers, which is that in which they come. One that does not fit was
-sent before this node asked anew, and is passed over. A snapshot's parts are applied as they come, so that a
-joiner can use the rows it has, and when the last part is in, rows that no part named are removed.
+Deltas take effect in the order of their numbers, which is that in which they come; one that does not fit is
+passed over. A snapshot's parts are applied as they come, so that a joiner can use the rows it has, and when
+the last part is in, rows that no part named are removed.
 
 Life: ``up`` → follow → (snapshot) → level, deltas … ``down`` → rows stay for the table's grace time → purged
 in slices. Those of an owned table are laid on a *shelf* then: readers do not see them, but a peer that
@@ -60,8 +60,6 @@ class Replica:
         # The user takes it as loaded, whatever is missing.
         self.forced = False
         self.refused: str | None = None
-        self.session = 0
-        self.index = 0
         self.loading = False
         self.sweep: Sweep | None = None
         self.repairs = 0
@@ -171,7 +169,7 @@ class Replica:
         self._seen = None
 
     def on_delta(self, delta: Delta) -> Change | None:
-        """Apply the next one; any other is of no use."""
+        """Apply the next one; None: it is another, of no use."""
         self.head = max(self.head, delta.number)
         if delta.number != self.position + 1 or self.loading:
             return None
@@ -181,15 +179,10 @@ class Replica:
 
     def on_chunk(self, chunk: Chunk) -> list[Change]:
         """Take in one part of a snapshot."""
-        if chunk.session > self.session and chunk.index == 1:
-            self.session = chunk.session
-            self.index = 0
+        if not self.loading:
             self.loading = True
             self._seen = set() if self.rows else None
             self.sweep = None
-        if not self.loading or chunk.session != self.session or chunk.index != self.index + 1:
-            return []
-        self.index = chunk.index
         changes: list[Change] = []
         rows = self.rows
         written = chunk.rows
@@ -296,7 +289,6 @@ class Replica:
 
     def _reset(self) -> None:
         self.position = self.head = self._target = 0
-        self.session = self.index = 0
         self._unsettle()
 
     def _unsettle(self) -> None:

@@ -17,8 +17,6 @@ peer does makes an exception leave this module, but :class:`BadFrameError` for w
 
 from __future__ import annotations
 
-import itertools
-
 from gossamer.mnesia_like.definition import TableDef
 from gossamer.mnesia_like.errors import BadFrameError
 from gossamer.mnesia_like.replication.exchange import (
@@ -78,7 +76,6 @@ class Replication(Exchange):
         self._window = window
         self._log_bytes = log_bytes
         self._pinned_log_bytes = pinned_log_bytes
-        self._sessions = itertools.count(1)
 
     # -- events
 
@@ -237,6 +234,9 @@ class Replication(Exchange):
         if isinstance(message, Roster):
             self._on_roster(name, peer, message)
             return
+        if isinstance(message, Head | Refused) and peer.asked[message.table]:
+            peer.asked[message.table] -= 1
+            peer.taken[message.table] = 0
         state = self.tables.get(message.table)
         if state is None:
             # Another's table that we do not have; only a wish to follow needs an answer.
@@ -262,7 +262,8 @@ class Replication(Exchange):
         if replica is None or replica.held_back or not replica.up:
             self.counts["stray"] += 1
             return
-        self._on_rows(name, peer, replica, message)
+        if isinstance(message, Head | Refused) or not peer.asked[message.table]:
+            self._on_rows(name, peer, replica, message)
 
     def _on_rows(self, name: str, peer: Peer, replica: Replica, message: TableMessage) -> None:
         table = replica.definition.name
@@ -272,14 +273,12 @@ class Replication(Exchange):
                 if change is not None:
                     self.actions.append(change)
                     self.counts["applied"] += len(change.written)
-                peer.acks[table] = None
+                    peer.take(table)
             case Chunk():
                 self.actions += replica.on_chunk(message)
-                peer.acks[table] = None
+                peer.take(table)
             case Head(number=number):
                 replica.on_head(number)
-                if not replica.refused:
-                    peer.acks[table] = None
             case Refused(pact=pact) if pact != (here := self.tables[table].pact):
                 # Of the same pact is an answer to before it was ours: we have asked again since.
                 replica.on_refused(pact)
@@ -336,7 +335,7 @@ class Replication(Exchange):
             self.pump(state)
         feed = state.feeds.get(name)
         if feed is None:
-            feed = state.feeds[name] = Feed(state.log, sessions=self._sessions, window=self._window)
+            feed = state.feeds[name] = Feed(state.log, window=self._window)
         # The log from its beginning would show rows of a shared table that others have deleted since.
         anew = message.snapshot or (not message.position and state.definition.replication == "shared")
         feed.follow(message.position, snapshot=anew and bool(state.log.last))
@@ -351,7 +350,7 @@ class Replication(Exchange):
             self.counts["stray"] += 1
             return
         before = feed.acked
-        feed.ack(message.position, message.session, message.index)
+        feed.ack(message.taken)
         self.pump_one(state, name, feed)
         if feed.acked > before:
             self.actions.append(Confirmed(state.definition.name))

@@ -23,7 +23,7 @@ from gossamer.mnesia_like.errors import BadFrameError
 from gossamer.mnesia_like.values import KEY_TYPES, encode, is_key
 
 MAX_FRAME = 256 * 1024
-_VERSION = 2
+_VERSION = 3
 _FRAME_OVERHEAD = 40
 
 
@@ -50,7 +50,7 @@ class Refused(msgspec.Struct, frozen=True, array_like=True, tag="r"):
 
 
 class Head(msgspec.Struct, frozen=True, array_like=True, tag="h"):
-    """The newest number of the sender's rows: the answer to Follow."""
+    """The newest number of the sender's rows: the answer to Follow, before what follows."""
 
     table: str
     number: int
@@ -69,23 +69,18 @@ class Delta(msgspec.Struct, frozen=True, array_like=True, tag="d"):
 
 
 class Chunk(msgspec.Struct, frozen=True, array_like=True, tag="c"):
-    """Part ``index`` (from 1) of snapshot ``session``. The last part has ``base`` ≥ 0: its position."""
+    """A part of a snapshot. The last part has ``base`` ≥ 0: its position."""
 
     table: str
-    session: int
-    index: int
     base: int
     rows: dict[Any, Any]
 
 
 class Ack(msgspec.Struct, frozen=True, array_like=True, tag="a"):
-    """Of your rows, everything up to ``position`` has taken effect here, and of the snapshot ``session``
-    (0: none) the parts up to ``index``."""
+    """Of your deltas and parts since ``Head`` so many have taken effect here."""
 
     table: str
-    position: int
-    session: int
-    index: int
+    taken: int
 
 
 class Mark(msgspec.Struct, frozen=True, array_like=True, tag="m"):
@@ -214,10 +209,10 @@ def encode_delta(table: str, number: int, pairs: Sequence[bytes], keys: Sequence
     )
 
 
-def encode_chunk(table: str, session: int, index: int, base: int, pairs: Sequence[bytes]) -> bytes:
+def encode_chunk(table: str, base: int, pairs: Sequence[bytes]) -> bytes:
     """A :class:`Chunk` out of rows that are encoded already."""
-    head = (b"\x96\xa1c", encode(table), encode(session), encode(index), encode(base))
-    return b"".join((*head, _header(len(pairs), 0x80, 0xDE), *pairs))
+    head = (b"\x94\xa1c", encode(table), encode(base), _header(len(pairs), 0x80, 0xDE))
+    return b"".join((*head, *pairs))
 
 
 def encode_frames(mine: int, theirs: int, messages: Iterable[bytes]) -> list[bytes]:
