@@ -18,10 +18,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
+from typing import Generic, TypeVar
 
 import structlog
 
 from gossamer.testing.cluster import SimCluster
+from gossamer.testing.medium import Crash
 from gossamer.testing.network import SimNetwork
 from gossamer.testing.seeds import fix_hashes, run_simulation
 
@@ -32,33 +34,58 @@ _EACH = 100
 
 
 class World:
-    """What a life is about: a cluster, luck, and notes of what happened to it."""
+    """What a life is about: a cluster, luck, notes of what happened to it, and what is done to it."""
 
     def __init__(self, sim: SimNetwork, cluster: SimCluster, rng: Random) -> None:
         self.sim = sim
         self.cluster = cluster
         self.rng = rng
         self.notes: list[str] = []
+        """For the report of a seed that fails."""
+
+    async def begin(self) -> None:
+        """Start nodes and clients."""
+        raise NotImplementedError
+
+    async def calm(self) -> None:
+        """End the faults and the load, and let everything come to rest."""
+        raise NotImplementedError
+
+    async def end(self) -> None:
+        """Stop everything."""
+        raise NotImplementedError
+
+    def details(self) -> list[str]:
+        """Further notes, for whoever looks at one seed alone."""
+        return []
 
     async def pause(self, least: float, most: float) -> None:
         """Let a random time pass."""
         await asyncio.sleep(self.rng.uniform(least, most))
 
     def note(self, *what: object) -> None:
-        """For the report of a seed that fails."""
+        """Take a note, with its time."""
         self.notes.append(f"{self.sim.loop.time():9.3f} {' '.join(map(str, what))}")
 
+    # -- weather
 
-@dataclass(frozen=True, slots=True)
-class Life:
-    """What one seed lives through, with a directory for discs; what is found goes into the lists."""
+    def heal(self) -> None:
+        """Mend every cut."""
+        self.note("heal")
+        self.cluster.heal()
 
-    sim: SimNetwork
-    scenario: str
-    directory: Path
-    notes: list[str]
-    problems: list[str]
-    verbose: bool
+    def crash(self, number: int, how: Crash = "kill") -> None:
+        """End a node at once."""
+        self.note("crash", number, how)
+        self.cluster.crash(number, how)
+
+    async def restart(self, number: int) -> None:
+        """A new life of a node that was stopped or has crashed, with its old disc."""
+        self.note("restart", number)
+        await self.cluster.restart(number)
+
+
+W = TypeVar("W", bound=World)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +119,20 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Campaign:
-    """Run as ``python -m module``, with ``--option`` for one scenario; ``live`` goes through a life."""
+class Campaign(Generic[W]):
+    """Run as ``python -m module``, with ``--option`` for one scenario.
+
+    ``make`` builds the world of a scenario, with a directory for discs; ``act`` is what happens there, and
+    ``judge`` says what does not hold afterwards. They are functions of modules: each process imports them.
+    """
 
     module: str
     option: str
     scenarios: tuple[str, ...]
     scenario_of: Callable[[int], str]
-    live: Callable[[Life], Awaitable[None]]
+    make: Callable[[SimNetwork, str, Path], W]
+    act: Callable[[W, str], Awaitable[None]]
+    judge: Callable[[W], Iterable[str]]
 
     def run_seed(self, seed: int, scenario: str = "", *, verbose: bool = False) -> Outcome:
         """Live through one seed, and judge it. ``scenario`` blank: the seed's own."""
@@ -115,9 +148,15 @@ class Campaign:
         async def life(sim: SimNetwork) -> None:
             nonlocal virtual
             with tempfile.TemporaryDirectory(prefix="gossamer-life-") as directory:
+                world = self.make(sim, name, Path(directory))
                 try:
-                    await self.live(Life(sim, name, Path(directory), notes, problems, verbose))
+                    await world.begin()
+                    await self.act(world, name)
+                    await world.calm()
+                    problems.extend(self.judge(world))
                 finally:
+                    notes.extend([*world.notes, *(world.details() if verbose else ())])
+                    await world.end()
                     virtual = sim.loop.time()
 
         try:

@@ -11,13 +11,15 @@ order of its publisher.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from contextlib import asynccontextmanager
 from itertools import combinations, pairwise
 from math import inf
 from pathlib import Path
 
 from gossamer.testing.campaign import World
 from gossamer.testing.cluster import SimCluster
+from gossamer.testing.medium import Crash
 from gossamer.testing.network import SimNetwork
 from gossamer.testing.roaming.travellers import Publisher, Reception, Subscriber, Traveller
 
@@ -42,7 +44,6 @@ class RoamingWorld(World):
         commits = sim.rng("commits")
         # What waits for a commit meets what does not.
         sim.loop.executor_delay = lambda: min(commits.expovariate(1 / MEAN_COMMIT), SLOW_COMMIT)
-        self.frozen: set[int] = set()
         self._cuts: list[tuple[int, float, float]] = []
         """Which node was cut off, and from when to when."""
         self.publishers: list[Publisher] = []
@@ -108,8 +109,6 @@ class RoamingWorld(World):
         """End the faults, let every publisher have its last answer, and every subscriber come to rest."""
         self.note("calm")
         self.heal()
-        for number in sorted(self.frozen):
-            self.thaw(number)
         for number in range(1, SIZE + 1):
             if number not in self.cluster.nodes:
                 await self.restart(number)
@@ -135,14 +134,14 @@ class RoamingWorld(World):
         """All clients."""
         return [*self.publishers, *self.subscribers, *self.members]
 
+    def details(self) -> list[str]:
+        return [line for one in self.travellers for line in one.log]
+
     # -- weather
 
-    def kill(self, number: int) -> None:
-        """End a node at once."""
-        self.note("kill", number)
+    def crash(self, number: int, how: Crash = "reset") -> None:
         self.broken = True
-        self.frozen.discard(number)
-        self.cluster.crash(number, "reset")
+        super().crash(number, how)
 
     async def stop(self, number: int) -> None:
         """End a node in order."""
@@ -150,42 +149,42 @@ class RoamingWorld(World):
         self.broken = True
         await self.cluster.stop(number)
 
-    async def restart(self, number: int) -> None:
-        """A new life of a node, with its old disc."""
-        self.note("restart", number)
-        await self.cluster.restart(number)
+    @asynccontextmanager
+    async def down(self, number: int) -> AsyncIterator[None]:
+        """A node that has crashed."""
+        self.crash(number)
+        yield
+        await self.restart(number)
 
-    def freeze(self, number: int) -> None:
-        """Stop a node as SIGSTOP does."""
+    @asynccontextmanager
+    async def frozen(self, number: int) -> AsyncIterator[None]:
+        """A node whose process stands still as by SIGSTOP."""
         self.note("freeze", number)
         self.broken = True
-        self.frozen.add(number)
         self.cluster.freeze(number)
-
-    def thaw(self, number: int) -> None:
-        """Let it go on."""
+        yield
         self.note("thaw", number)
-        self.frozen.discard(number)
         self.cluster.thaw(number)
 
-    def cut(self, number: int) -> None:
-        """Cut a node off from the others; clients reach all."""
-        self.note("cut", number)
-        self.broken = True
-        self._cuts.append((number, self.sim.loop.time(), inf))
-        self.cluster.partition([number], [other for other in range(1, SIZE + 2) if other != number])
+    @asynccontextmanager
+    async def cut_off(self, number: int, *, one_way: bool = False) -> AsyncIterator[None]:
+        """A node without a link to the others, while clients reach all; ``one_way``: it hears the others."""
+        self.cut(number, one_way=one_way)
+        yield
+        self.heal()
 
-    def mute(self, number: int) -> None:
-        """Let nothing of a node reach the others, while all of theirs reaches it."""
-        self.note("mute", number)
+    def cut(self, number: int, *, one_way: bool = False) -> None:
+        """Cut a node off until the next heal."""
+        self.note("cut", number, "one way" if one_way else "")
         self.broken = True
         self._cuts.append((number, self.sim.loop.time(), inf))
         for other in range(1, SIZE + 2):
             if other != number:
-                self.cluster.cut(number, other, one_way=True)
+                self.cluster.cut(number, other, one_way=one_way)
 
-    def fill(self, number: int) -> Callable[[], None]:
-        """Have a node's disc take no more; what to call to give it room again."""
+    @asynccontextmanager
+    async def full(self, number: int) -> AsyncIterator[None]:
+        """A node whose disc takes no more."""
         self.note("full disc", number)
         self.broken = True
         handle = self.cluster.nodes[number].store._disc
@@ -193,12 +192,9 @@ class RoamingWorld(World):
         file = handle.file
         assert file is not None  # noqa: S101 - it runs
         file.limit_pages(file.pages())
-
-        def room() -> None:
-            self.note("room", number)
-            file.limit_pages(0)
-
-        return room
+        yield
+        self.note("room", number)
+        file.limit_pages(0)
 
     async def join(self) -> None:
         """One more node."""
@@ -206,11 +202,9 @@ class RoamingWorld(World):
         await self.cluster.start(SIZE + 1)
 
     def heal(self) -> None:
-        """Mend every cut."""
-        self.note("heal")
         over = self.sim.loop.time() + REUNION
         self._cuts = [(number, begun, min(end, over)) for number, begun, end in self._cuts]
-        self.cluster.heal()
+        super().heal()
 
     def _apart(self, one: int, other: int) -> bool:
         now = self.sim.loop.time()

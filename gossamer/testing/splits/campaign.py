@@ -1,8 +1,11 @@
-"""Clusters that are split: which scenario a seed has, how one is lived through and judged."""
+"""Clusters that are split: which scenario a seed has, and how its world is made."""
 
 from __future__ import annotations
 
-from gossamer.testing.campaign import Campaign, Life
+from pathlib import Path
+
+from gossamer.testing.campaign import Campaign
+from gossamer.testing.network import SimNetwork
 from gossamer.testing.splits.invariants import violations
 from gossamer.testing.splits.scenarios import SCENARIOS
 from gossamer.testing.splits.world import SplitWorld
@@ -14,20 +17,15 @@ def scenario_of(seed: int) -> str:
     return "random" if seed % 3 == 2 else names[(seed // 3 * 2 + seed % 3) % len(names)]
 
 
-async def _live(life: Life) -> None:
-    about = SCENARIOS[life.scenario]
-    discs = life.directory if about.disc else None
-    world = SplitWorld(life.sim, about.size, discs=discs, **about.options)
-    world.notes = life.notes
-    try:
-        await world.begin()
-        await about.script(world)
-        await world.calm()
-        life.problems.extend(violations(world))
-        if about.check is not None and (problem := about.check(world)):
-            life.problems.append(problem)
-    finally:
-        await world.end()
+def _make(sim: SimNetwork, name: str, directory: Path) -> SplitWorld:
+    about = SCENARIOS[name]
+    return SplitWorld(sim, about.size, discs=directory if about.disc else None, **about.options)
 
 
-SPLITS = Campaign("gossamer.testing.splits", "scenario", tuple(sorted(SCENARIOS)), scenario_of, _live)
+async def _act(world: SplitWorld, name: str) -> None:
+    await SCENARIOS[name].script(world)
+
+
+SPLITS = Campaign(
+    "gossamer.testing.splits", "scenario", tuple(sorted(SCENARIOS)), scenario_of, _make, _act, violations
+)

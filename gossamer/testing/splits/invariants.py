@@ -21,6 +21,8 @@ def violations(world: SplitWorld) -> Iterator[str]:
     yield from _raised_once(world)
     yield from _messages(world)
     yield from _kept(world)
+    if world.survivors:
+        yield from _survived(world, world.survivors)
 
 
 def _tables_differ(world: SplitWorld) -> Iterator[str]:
@@ -134,3 +136,14 @@ def _kept(world: SplitWorld) -> Iterator[str]:
         for peer, spool in sorted(node.broker.away.keeping.spools.items()):
             if spool.messages or spool.state != "live":
                 yield f"node {number} keeps {spool.messages} messages for {peer}, which is {spool.state}"
+
+
+def _survived(world: SplitWorld, numbers: list[int]) -> Iterator[str]:
+    """The first heal had these survivors, and only the others reloaded."""
+    wanted = {world.cluster.nodes[number].name for number in numbers}
+    others = {node.name for node in world.cluster.nodes.values()} - wanted
+    episode = next(iter(world.cluster.nodes[numbers[0]].healing.history), None)
+    if episode is None:
+        yield "nothing was healed"
+    elif set(episode.survivors) != wanted or {*episode.reloaded, *episode.skipped} != others:
+        yield f"survivors {episode.survivors}, reloaded {episode.reloaded}, expected {sorted(wanted)}"

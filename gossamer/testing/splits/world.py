@@ -65,6 +65,8 @@ class SplitWorld(World):
         self.parted: set[frozenset[int]] = set()
         """Pairs that a cut ever came between."""
         self.died: set[int] = set()
+        self.survivors: list[int] = []
+        """Those of the first heal, where it is plain who they are."""
         self.writes: dict[tuple[str, Any], list[Written]] = {}
         self.stores: dict[int, Any] = {}
         self._writer: asyncio.Task[None] | None = None
@@ -161,22 +163,13 @@ class SplitWorld(World):
         self.cluster.cut(one, other, one_way=one_way)
         self.parted.add(frozenset((one, other)))
 
-    def heal(self) -> None:
-        """Mend every cut."""
-        self.note("heal")
-        self.cluster.heal()
-
     def crash(self, number: int, how: Crash = "kill") -> None:
-        """End a node at once."""
-        self.note("crash", number, how)
         self.died.add(number)
         self.listeners.pop(number, None)
-        self.cluster.crash(number, how)
+        super().crash(number, how)
 
     async def restart(self, number: int) -> None:
-        """A new life of a node that crashed."""
-        self.note("restart", number)
-        await self.cluster.restart(number)
+        await super().restart(number)
         await self._tables(number)
         self.stores.pop(number, None)
 
