@@ -1,6 +1,6 @@
 """The shell around the gossip state machine: timers, requests, subscribers. It decides nothing.
 
-Packets (by way of the courier) and timers come in as guarded callbacks and are handled in the turn they
+Packets and timers come in as guarded callbacks and are handled in the turn they
 arrive, so nothing queues up behind the mailbox; only requests of other processes go through it.
 """
 
@@ -35,10 +35,10 @@ from gossamer.gossip.member import (
     PartitionHint,
 )
 from gossamer.gossip.swim.swim import Swim
-from gossamer.gossip.transport.courier import Courier
 from gossamer.gossip.transport.keyfile import KeyFile
 from gossamer.gossip.transport.keyring import Keyring
 from gossamer.gossip.transport.sockets import advertised
+from gossamer.gossip.transport.transport import GossipTransport
 from gossamer.gossip.view import Identity, MembershipView
 from gossamer.gossip.wire import PacketRejected
 from gossamer.network import Address, Network
@@ -113,7 +113,7 @@ class GossipServer(GenServer):
             keys = await asyncio.get_running_loop().run_in_executor(None, key_file.load)
             if keys:
                 keyring.replace(keys)
-        self._courier = Courier(
+        self._transport = GossipTransport(
             keyring=keyring,
             network=network,
             clock=clock,
@@ -121,7 +121,7 @@ class GossipServer(GenServer):
             counters=view.counters,
             deliver=self._feed,
         )
-        bound = await self._courier.open(self._identity.address)
+        bound = await self._transport.bind(self._identity.address)
         self._swim = self._revive(metadata, advertised(bind, bound))
         self._arm()
 
@@ -152,7 +152,7 @@ class GossipServer(GenServer):
 
     async def handle_info(self, message: Any) -> Stop | None:
         if isinstance(message, Exit):
-            if message.source == self._courier.sockets:
+            if message.source == self._transport.pid:
                 return Stop(("sockets_closed", message.reason))
             action = self._exchanges.pop(message.source, None)
             if action is not None and message.reason != "normal":
@@ -162,7 +162,7 @@ class GossipServer(GenServer):
     async def terminate(self, reason: Any) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._courier.close()
+        self._transport.close()
 
     async def _change_keys(self, action: str, key: bytes | str) -> Reply:
         """Kept first, so that a node that dies now comes back with what it has said it has."""
@@ -221,12 +221,12 @@ class GossipServer(GenServer):
         try:
             actions = swim.step(event, self._clock.monotonic())
         except PacketRejected as error:
-            self._courier.reject(error)
+            self._transport.reject(error)
             actions = swim.drain()
         for action in actions:
             kind = type(action)
             if kind is steps.SendPacket:
-                self._courier.send(action.address, action.body)  # type: ignore[union-attr]
+                self._transport.send(action.address, action.body)  # type: ignore[union-attr]
             else:
                 self._do(action)
         self._arm()
@@ -237,7 +237,7 @@ class GossipServer(GenServer):
                 pid = spawn_link(self._exchange, action, label="gossip_exchange")
                 self._exchanges[pid] = action
             case steps.ReplyStream(token, body):
-                self._courier.answer(token, body)
+                self._transport.answer(token, body)
             case steps.Emit(event):
                 self._emit(event)
             case steps.Answer(token, result):
@@ -285,7 +285,7 @@ class GossipServer(GenServer):
 
     async def _exchange(self, action: steps.OpenStream) -> None:
         """The body of a linked process: one question to a peer."""
-        self._learn(await self._courier.ask(action))
+        self._learn(await self._transport.ask(action))
 
 
 def _snake(name: str) -> str:

@@ -14,12 +14,11 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 from gossamer.errors import UsageError
 from gossamer.gossip.wire import PacketRejected
 from gossamer.network import Address, Listener, Network
-from gossamer.supervisor import Port, self_pid
 
 _HEAD = 4
 MAX_FRAME = 8 * 1024 * 1024
@@ -102,96 +101,6 @@ class AskingStream(asyncio.Protocol):
             self.answer.set_result(b"")
 
 
-class AnsweringStream(asyncio.Protocol):
-    """The side that accepted: waits for one frame, hands it on, sends what comes back."""
-
-    def __init__(
-        self,
-        *,
-        max_frame: int,
-        timeout: float,
-        received: Callable[[AnsweringStream, bytes], None],
-        rejected: Callable[[PacketRejected], None],
-        opened: Callable[[AnsweringStream], bool],
-        closed: Callable[[AnsweringStream], None],
-    ) -> None:
-        self._frames = FrameBuffer(max_frame=max_frame)
-        self._timeout = timeout
-        self._received = received
-        self._rejected = rejected
-        self._opened = opened
-        self._closed = closed
-        self._asked = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._transport: asyncio.Transport | None = None
-
-    @property
-    def peer(self) -> tuple[str, int]:
-        """Where the connection came from."""
-        name = self._transport.get_extra_info("peername") if self._transport is not None else None
-        return (name[0], name[1]) if name else ("", 0)
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport = cast("asyncio.Transport", transport)
-        self._transport = transport
-        if not self._opened(self):
-            transport.abort()
-            return
-        self._timer = asyncio.get_running_loop().call_later(self._timeout, transport.abort)
-
-    def data_received(self, data: bytes) -> None:
-        if self._asked:
-            return
-        try:
-            packet = self._frames.feed(data)
-        except PacketRejected as error:
-            self._asked = True
-            self._rejected(error)
-            self.close()
-            return
-        if packet is not None:
-            self._asked = True
-            self._received(self, packet)
-
-    def send(self, packet: bytes) -> None:
-        """Answer, and close once it is written."""
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.write(frame(packet))
-            self._transport.close()
-
-    def close(self) -> None:
-        """End without an answer."""
-        if self._transport is not None:
-            self._transport.abort()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._closed(self)
-
-
-class Sockets(Port):
-    """Owns the open sockets, and closes them when the server ends."""
-
-    __slots__ = ("bound", "datagrams", "listener", "streams")
-
-    def __init__(self, datagrams: asyncio.DatagramTransport, listener: Listener, bound: Address) -> None:
-        self.bound = bound
-        self.datagrams = datagrams
-        self.listener = listener
-        self.streams: dict[int, AnsweringStream] = {}
-
-    def handle_exit(self, source: object, reason: object) -> None:
-        # The only link is the server's: also a normal end of it is the end of its sockets.
-        self.close()
-
-    def on_close(self, reason: object) -> None:
-        self.datagrams.abort()
-        self.listener.close()
-        for stream in list(self.streams.values()):
-            stream.close()
-
-
 class _Datagrams(asyncio.DatagramProtocol):
     def __init__(self, received: Callable[[bytes, Any], Any]) -> None:
         self._received = received
@@ -205,9 +114,9 @@ async def open_sockets(
     bind: Address,
     *,
     received: Callable[[bytes, Any], Any],
-    answering: Callable[[], AnsweringStream],
-) -> Sockets:
-    """Bind both sockets, owned by a port that is linked to the calling process.
+    answering: Callable[[], asyncio.Protocol],
+) -> tuple[asyncio.DatagramTransport, Listener]:
+    """Bind both sockets, at one port.
 
     Raises:
         GossipAddressError: the address cannot be bound.
@@ -226,9 +135,7 @@ async def open_sockets(
                 datagrams.abort()
                 problem = error
             else:
-                sockets = Sockets(datagrams, listener, bound)
-                sockets.open(label="gossip_sockets", link_to=self_pid())
-                return sockets
+                return datagrams, listener
         if attempt + 1 < _BIND_TRIES:
             await asyncio.sleep(_BIND_PAUSE)
     raise GossipAddressError(

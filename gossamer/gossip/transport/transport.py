@@ -1,4 +1,4 @@
-"""What goes through the sockets: envelopes sealed and opened, datagrams, questions and answers on streams.
+"""Datagrams and streams of one gossip server: sockets, envelopes sealed and opened, questions and answers.
 
 Rules: 1. A packet that does not open, was seen before, or is this node's own reaches nobody: it is counted by
 reason, and logged once a minute for each.  2. Packets are handled in the turn they arrive, so nothing queues
@@ -11,32 +11,25 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import structlog
 
 import gossamer.gossip.steps as steps
 from gossamer.clock import Clock
 from gossamer.gossip.transport.keyring import Keyring, Opened, ReplayGuard
-from gossamer.gossip.transport.sockets import (
-    MAX_FRAME,
-    AnsweringStream,
-    AskingStream,
-    Sockets,
-    frame,
-    open_sockets,
-)
+from gossamer.gossip.transport.sockets import MAX_FRAME, AskingStream, FrameBuffer, frame, open_sockets
 from gossamer.gossip.view import Identity
 from gossamer.gossip.wire import PacketRejected
 from gossamer.network import Address, Network
-from gossamer.supervisor import Pid, guarded
+from gossamer.supervisor import Port, guarded, self_pid
 
 log = structlog.get_logger(__name__)
 
 _MAX_STREAMS = 128
 
 
-class Courier:
+class GossipTransport(Port):
     """Made inside the gossip server, which ``deliver`` belongs to; ``counters`` are the view's."""
 
     def __init__(
@@ -57,41 +50,43 @@ class Courier:
         self._deliver = deliver
         self._guard = ReplayGuard()
         self._complained: dict[str, float] = {}
-        self._on_frame = guarded(self._frame_received)
-        self._on_bad_frame = guarded(self.reject)
-        self._sockets: Sockets | None = None
+        self._streams: dict[_AnsweringStream, None] = {}
+        # Guarded: a fault in here is the server's.
+        self.read = guarded(self._read)
 
-    async def open(self, address: Address) -> Address:
-        """Open the sockets; gives back what was bound.
+    async def bind(self, address: Address) -> Address:
+        """Open the sockets; return what was bound.
 
         Raises:
             GossipAddressError: the address cannot be bound.
         """
-        self._sockets = await open_sockets(
-            self._network, address, received=guarded(self._on_datagram), answering=self._answering
+        received = guarded(self._on_datagram)
+        self._datagrams, self._listener = await open_sockets(
+            self._network, address, received=received, answering=lambda: _AnsweringStream(self)
         )
-        return self._sockets.bound
+        self.open(label="gossip_sockets", link_to=self_pid())
+        return self._listener.address
 
-    @property
-    def sockets(self) -> Pid | None:
-        """The port that owns them."""
-        return None if self._sockets is None else self._sockets.pid
+    def handle_exit(self, source: object, reason: object) -> None:
+        # The only link is the server's: also a normal end of it is the end of its sockets.
+        self.close()
 
-    def close(self) -> None:
-        if self._sockets is not None:
-            self._sockets.close()
+    def on_close(self, reason: object) -> None:
+        self._datagrams.abort()
+        self._listener.close()
+        for stream in list(self._streams):
+            stream.close()
 
     # ---- out --------------------------------------------------------------------------------------------
 
     def send(self, address: Address, body: bytes) -> None:
         """One datagram."""
-        assert self._sockets is not None  # noqa: S101 - opened before anything is sent
         packet = self._seal(body)
         counters = self._counters
         counters["packets_out"] += 1
         counters["bytes_out"] += len(packet)
         try:
-            self._sockets.datagrams.sendto(packet, address)
+            self._datagrams.sendto(packet, address)
         except (OSError, ValueError) as error:
             # No route, or an address of the wrong family: the same as a lost packet.
             counters["send_failed"] += 1
@@ -99,10 +94,8 @@ class Courier:
 
     def answer(self, token: object, body: bytes) -> None:
         """Answer a question that came on a stream, if it still waits."""
-        assert self._sockets is not None  # noqa: S101 - opened before anything is asked
-        stream = self._sockets.streams.get(token) if isinstance(token, int) else None
-        if stream is not None:
-            stream.send(self._seal(body))
+        if isinstance(token, _AnsweringStream) and token in self._streams:
+            token.send(self._seal(body))
 
     async def ask(self, action: steps.OpenStream) -> steps.Input:
         """One question to a peer; what came of it."""
@@ -137,6 +130,18 @@ class Courier:
         self._counters["rejected." + error.reason] += 1
         self._complain("packet_rejected", reason=error.reason, detail=error.detail, source=source)
 
+    def accept(self, stream: _AnsweringStream) -> bool:
+        """Take a stream that was opened to this node; False when there are too many."""
+        if len(self._streams) >= _MAX_STREAMS:
+            self._counters["rejected.busy"] += 1
+            return False
+        self._streams[stream] = None
+        return True
+
+    def ended(self, stream: _AnsweringStream) -> None:
+        """A stream is closed."""
+        self._streams.pop(stream, None)
+
     def _on_datagram(self, data: bytes, address: Any) -> None:
         counters = self._counters
         counters["packets_in"] += 1
@@ -148,36 +153,18 @@ class Courier:
             return
         self._deliver(steps.PacketReceived(opened.sender, (address[0], address[1]), opened.body))
 
-    def _answering(self) -> AnsweringStream:
-        return AnsweringStream(
-            max_frame=MAX_FRAME,
-            timeout=steps.STREAM_TIMEOUT,
-            received=self._on_frame,
-            rejected=self._on_bad_frame,
-            opened=self._on_stream,
-            closed=self._on_stream_end,
-        )
-
-    def _on_stream(self, stream: AnsweringStream) -> bool:
-        assert self._sockets is not None  # noqa: S101 - it accepted the stream
-        if len(self._sockets.streams) >= _MAX_STREAMS:
-            self._counters["rejected.busy"] += 1
-            return False
-        self._sockets.streams[id(stream)] = stream
-        return True
-
-    def _on_stream_end(self, stream: AnsweringStream) -> None:
-        if self._sockets is not None:
-            self._sockets.streams.pop(id(stream), None)
-
-    def _frame_received(self, stream: AnsweringStream, packet: bytes) -> None:
+    def _read(self, stream: _AnsweringStream, data: bytes) -> None:
         try:
+            packet = stream.frames.feed(data)
+            if packet is None:
+                return
             opened = self._open(packet)
         except PacketRejected as error:
             self.reject(error, stream.peer)
             stream.close()
             return
-        self._deliver(steps.StreamRequested(id(stream), opened.sender, stream.peer, opened.body))
+        stream.asked = True
+        self._deliver(steps.StreamRequested(stream, opened.sender, stream.peer, opened.body))
 
     # ---- envelopes --------------------------------------------------------------------------------------
 
@@ -199,3 +186,44 @@ class Courier:
         if now - self._complained.get(key, -1e9) >= 60.0:
             self._complained[key] = now
             log.warning(event, **facts)
+
+
+class _AnsweringStream(asyncio.Protocol):
+    """The side that accepted: waits for one frame, hands it on, sends what comes back."""
+
+    def __init__(self, owner: GossipTransport) -> None:
+        self.frames = FrameBuffer(max_frame=MAX_FRAME)
+        self.asked = False
+        """Its question came, or what was none; the rest is not read."""
+        self.peer: Address = ("", 0)
+        self._owner = owner
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        if name := transport.get_extra_info("peername"):
+            self.peer = (name[0], name[1])
+        if self._owner.accept(self):
+            self._timer = asyncio.get_running_loop().call_later(steps.STREAM_TIMEOUT, self.close)
+        else:
+            self.close()
+
+    def data_received(self, data: bytes) -> None:
+        if not self.asked:
+            self._owner.read(self, data)
+
+    def send(self, packet: bytes) -> None:
+        """Answer, and close once it is written."""
+        if not self._transport.is_closing():
+            self._transport.write(frame(packet))
+            self._transport.close()
+
+    def close(self) -> None:
+        """End without an answer."""
+        self.asked = True
+        self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._owner.ended(self)
