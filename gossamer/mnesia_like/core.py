@@ -134,7 +134,7 @@ class StoreCore(TableOwner):
         tick: float,
         **replication: Any,
     ) -> None:
-        self.node = node
+        super().__init__(node)
         # A later life begins at a larger number, however many changes this one sees.
         self.first_seq = creation << 20
         self.clock: Clock = clock or SystemClock()
@@ -143,7 +143,7 @@ class StoreCore(TableOwner):
         self.tick = tick
         self.replication = Replication(node=node, creation=creation, **replication)
         self.replication.transactions.refuses = self._refuses
-        self.queue = DiscQueue()
+        self.queue: DiscQueue = DiscQueue()
         self.queue.listeners.append(self._committed)
         self.replicator = Notifier()
         self.disc_writer = Notifier()

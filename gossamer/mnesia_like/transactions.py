@@ -127,10 +127,6 @@ class Transaction:
         """Rows of that shape, under a read lock of the whole table."""
         return await self.select(table, lambda k, v: matches(key, k) and matches(value, v))
 
-    async def lock_table(self, table: str, *, write: bool) -> None:
-        """Lock the whole table: ``read_lock_table`` and ``write_lock_table``."""
-        await self._lock(self._table(table), WHOLE, write=write)
-
     async def transaction(
         self, function: Callable[Concatenate[Transaction, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
     ) -> T:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from gossamer.mnesia_like import Disc, InconsistentDatabase, LocalTable, Store, TableDef
 from gossamer.mnesia_like.errors import HistoryLostError
 from gossamer.mnesia_like.events import Overload, StoreDown, StoreUp, SystemEvent
+from gossamer.mnesia_like.table.table import TableOwner
 
 from .hub import Hub, host, until
 
@@ -31,7 +32,7 @@ def follow(events: list[Any], into: dict[Any, Any]) -> None:
 )
 def test_a_subscriber_that_was_away_goes_on_where_it_was(script: list[tuple[str, int]]) -> None:
     """Whether the changes are still kept or a snapshot has to stand in: it ends with the table's rows."""
-    table = LocalTable(TableDef(name="t", history=4), node="a")
+    table = LocalTable(TableDef(name="t", history=4), TableOwner("a"))
     seen: dict[int, int] = {}
     subscription: Any = table.subscribe(lambda events: follow(events, seen))
     away = False
@@ -55,7 +56,7 @@ def test_a_subscriber_that_was_away_goes_on_where_it_was(script: list[tuple[str,
 
 def test_what_is_not_kept_is_said() -> None:
     """Which numbers can be had, and what to do; numbers to come are refused too."""
-    table = LocalTable(TableDef(name="t", history=2), node="a")
+    table = LocalTable(TableDef(name="t", history=2), TableOwner("a"))
     start = table.seq
     for i in range(5):
         table.write(i, i)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from gossamer.mnesia_like import ANY, LocalTable, TableDef
 from gossamer.mnesia_like.errors import BadTableError, NotOrderedError
 from gossamer.mnesia_like.table.queries import rank
+from gossamer.mnesia_like.table.table import TableOwner
 
 from .hub import Hub, host
 
@@ -24,7 +25,7 @@ keys = st.recursive(
 @given(st.lists(st.tuples(st.booleans(), keys, st.integers(0, 3))), keys, keys)
 def test_order_is_that_of_sorting(script: list[tuple[bool, Any, int]], low: Any, high: Any) -> None:
     """After any writes and deletions, for keys of mixed types, present or not."""
-    table = LocalTable(TableDef(name="t", type="ordered_set"), node="a")
+    table = LocalTable(TableDef(name="t", type="ordered_set"), TableOwner("a"))
     for written, key, value in script:
         if written:
             table.write(key, value)
@@ -45,7 +46,7 @@ def test_order_is_that_of_sorting(script: list[tuple[bool, Any, int]], low: Any,
 
 def test_match_compares_by_shape() -> None:
     """ANY stands for whatever; of a dict only the named fields count; types matter."""
-    table = LocalTable(TableDef(name="t"), node="a")
+    table = LocalTable(TableDef(name="t"), TableOwner("a"))
     table.write(("room", 1), {"name": "hall", "at": [1, 2], "lit": True})
     table.write(("room", 2), {"name": "attic", "at": [1, 3]})
     table.write("other", 5)
@@ -58,7 +59,7 @@ def test_match_compares_by_shape() -> None:
 
 def test_what_was_not_set_up_is_refused() -> None:
     """The error says how to."""
-    table = LocalTable(TableDef(name="t"), node="a")
+    table = LocalTable(TableDef(name="t"), TableOwner("a"))
     with pytest.raises(NotOrderedError, match="expected ordered_set"):
         table.first()
     with pytest.raises(BadTableError, match="set or bag"):

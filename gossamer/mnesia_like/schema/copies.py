@@ -144,25 +144,22 @@ class Copies:
     def _assemble(self, definition: TableDef, now: float) -> AnyTable:
         core = self._core
         name = definition.name
-        common: dict[str, Any] = {"node": core.node, "disc": core.queue, "owner": core}
         if definition.replication == "local":
-            self.tables[name] = LocalTable(definition, **common)
+            self.tables[name] = LocalTable(definition, core)
             return self.tables[name]
         state, actions = core.replication.create(definition, now)
-        common["replication"] = core.replication
         if definition.replication == "owned":
-            self.tables[name] = OwnedTable(definition, state, **common)
+            self.tables[name] = OwnedTable(definition, core)
         else:
-            shared = Shared(
+            core.replication.transactions.shared[name] = Shared(
                 state,
                 node=core.node,
                 clock=core.hlc,
                 horizon=definition.tombstone_horizon,
                 creation=core.replication.creation,
             )
-            core.replication.transactions.shared[name] = shared
-            kind: Callable[..., SharedTable] = SchemaTable if name == SCHEMA else SharedTable
-            self.tables[name] = kind(definition, shared, clock=core.clock, **common)
+            kind = SchemaTable if name == SCHEMA else SharedTable
+            self.tables[name] = kind(definition, core)
         core.perform(actions)
         return self.tables[name]
 

@@ -6,36 +6,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gossamer.mnesia_like.definition import TableDef
-from gossamer.mnesia_like.disc.queue import DiscQueue
 from gossamer.mnesia_like.table.queries import Queries
-from gossamer.mnesia_like.table.table import Table, TableOwner
+from gossamer.mnesia_like.table.table import TableOwner
 from gossamer.mnesia_like.values import Key, Value, canonical, encode_key, encode_value, same
 
 _MISSING: Any = object()
 
 
-class LocalTable(Table, Queries):
+class LocalTable(Queries):
     """A table of this node alone."""
 
-    def __init__(
-        self,
-        definition: TableDef,
-        *,
-        node: str,
-        disc: DiscQueue | None = None,
-        owner: TableOwner | None = None,
-    ) -> None:
-        super().__init__(definition, node=node, disc=disc, owner=owner)
-        self._rows: dict[Key, Value] = {}
+    def __init__(self, definition: TableDef, owner: TableOwner) -> None:
+        super().__init__(definition, owner)
         self._bag = definition.type == "bag"
-
-    def read(self, key: Key, default: Value = None) -> Value:
-        """The value of ``key``; of a bag the list of its values."""
-        return self._rows.get(key, default)
-
-    def rows(self) -> Mapping[Key, Value]:
-        """All rows."""
-        return self._rows
 
     def write(self, key: Key, value: Value) -> bool:
         """Set the row (of a bag: add a value); False where it was so already.
@@ -107,12 +90,3 @@ class LocalTable(Table, Queries):
     def contents(self) -> Iterator[tuple[str, Key, Value]]:
         """``(owner, key, value)`` of every row; the owner is this node."""
         return ((self.node, key, value) for key, value in self._rows.items())
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __contains__(self, key: Key) -> bool:
-        return key in self._rows
-
-    def __iter__(self) -> Iterator[Key]:
-        return iter(self._rows)

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from gossamer.mnesia_like.definition import TableDef
-from gossamer.mnesia_like.disc.queue import DiscQueue
 from gossamer.mnesia_like.errors import BadValueError
-from gossamer.mnesia_like.replication.exchange import OwnedState
 from gossamer.mnesia_like.replication.replica import Change
-from gossamer.mnesia_like.replication.replication import Replication
 from gossamer.mnesia_like.table.table import ReplicatedTable, TableOwner
 from gossamer.mnesia_like.values import Key, Value, encode_key
 
@@ -17,19 +14,10 @@ from gossamer.mnesia_like.values import Key, Value, encode_key
 class OwnedTable(ReplicatedTable):
     """A table whose rows are ``(key, owner) -> value``; this node writes its own and holds everyone's."""
 
-    def __init__(
-        self,
-        definition: TableDef,
-        state: OwnedState,
-        *,
-        node: str,
-        disc: DiscQueue | None = None,
-        owner: TableOwner | None = None,
-        replication: Replication,
-    ) -> None:
-        super().__init__(definition, node=node, disc=disc, owner=owner, replication=replication)
-        self._state = state
-        self._log = state.log
+    def __init__(self, definition: TableDef, owner: TableOwner) -> None:
+        super().__init__(definition, owner)
+        self._state = self._replication.tables[definition.name]
+        self._log = self._state.log
         self._bag = definition.type == "bag"
 
     # -- reading

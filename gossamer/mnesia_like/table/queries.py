@@ -12,12 +12,13 @@ more than written.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 from gossamer.mnesia_like.definition import TableDef
 from gossamer.mnesia_like.errors import NotOrderedError
+from gossamer.mnesia_like.table.table import Table, TableOwner
 from gossamer.mnesia_like.values import Key, Value
 
 
@@ -32,19 +33,33 @@ ANY = _Any()
 _RANK: Mapping[type, int] = {int: 0, str: 1, bytes: 2, tuple: 3}
 
 
-class Queries:
-    """What tables with one row a key can be asked, besides a key."""
+class Queries(Table):
+    """A table with one row a key, and what can be asked of it."""
 
-    name: str
-    seq: int
-    definition: TableDef
     # All keys in order, as of the change with that number.
     _keys: Sequence[Key] = ()
     _keys_at = -1
 
+    def __init__(self, definition: TableDef, owner: TableOwner) -> None:
+        super().__init__(definition, owner)
+        self._rows: dict[Key, Value] = {}
+
+    def read(self, key: Key, default: Value = None) -> Value:
+        """The value of ``key``; of a bag the list of its values."""
+        return self._rows.get(key, default)
+
     def rows(self) -> Mapping[Key, Value]:
         """All rows."""
-        raise NotImplementedError
+        return self._rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._rows
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._rows)
 
     def match(self, key: Any = ANY, value: Any = ANY, *, limit: int | None = None) -> list[tuple[Key, Value]]:
         """Rows of that shape."""

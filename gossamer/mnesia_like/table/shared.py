@@ -7,12 +7,9 @@ from functools import partial
 
 import structlog
 
-from gossamer.clock import Clock
 from gossamer.mnesia_like.definition import TableDef
-from gossamer.mnesia_like.disc.queue import DiscQueue
 from gossamer.mnesia_like.errors import NoMajorityError
 from gossamer.mnesia_like.replication.replica import Change
-from gossamer.mnesia_like.replication.replication import Replication
 from gossamer.mnesia_like.shared.shared import Shared
 from gossamer.mnesia_like.shared.versions import Discarded, Version
 from gossamer.mnesia_like.table.queries import Queries
@@ -22,53 +19,27 @@ from gossamer.mnesia_like.values import Key, Value, encode, encode_key
 log = structlog.get_logger(__name__)
 
 
-class SharedTable(ReplicatedTable, Queries):
+class SharedTable(Queries, ReplicatedTable):
     """A table that every node writes."""
 
-    def __init__(
-        self,
-        definition: TableDef,
-        core: Shared,
-        *,
-        node: str,
-        clock: Clock,
-        disc: DiscQueue | None = None,
-        owner: TableOwner | None = None,
-        replication: Replication,
-    ) -> None:
-        super().__init__(definition, node=node, disc=disc, owner=owner, replication=replication)
-        self.core = core
+    def __init__(self, definition: TableDef, owner: TableOwner) -> None:
+        super().__init__(definition, owner)
+        self.core: Shared = self._replication.transactions.shared[definition.name]
+        self._rows = self.core.rows
         self._on_discard: Callable[[list[Discarded]], None] | None = None
-        self._clock = clock
-        self._safe = Watermark(partial(replication.safe, definition.name))
+        self._clock = owner.clock
+        self._safe = Watermark(partial(self._replication.safe, definition.name))
 
     # -- reading
-
-    def read(self, key: Key, default: Value = None) -> Value:
-        """The value of ``key``."""
-        return self.core.rows.get(key, default)
 
     def version(self, key: Key) -> Version | None:
         """What ``key`` was written as last, or removed as; another with each write, whoever makes it."""
         return self.core.versions.get(key)
 
-    def rows(self) -> Mapping[Key, Value]:
-        """All rows."""
-        return self.core.rows
-
     def contents(self) -> Iterator[tuple[str, Key, Value]]:
         """``(owner, key, value)`` of every row; the owner is who wrote it last."""
         versions = self.core.versions
-        return ((versions[key][1], key, value) for key, value in self.core.rows.items())
-
-    def __len__(self) -> int:
-        return len(self.core.rows)
-
-    def __contains__(self, key: Key) -> bool:
-        return key in self.core.rows
-
-    def __iter__(self) -> Iterator[Key]:
-        return iter(self.core.rows)
+        return ((versions[key][1], key, value) for key, value in self._rows.items())
 
     # -- writing
 

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 
+from gossamer.clock import Clock
 from gossamer.mnesia_like.definition import TableDef
 from gossamer.mnesia_like.disc.queue import DiscQueue
 from gossamer.mnesia_like.errors import HistoryLostError
@@ -63,15 +64,13 @@ class TableSubscription(Subscription[Change]):
 class Table:
     """What all tables have in common."""
 
-    def __init__(
-        self, definition: TableDef, *, node: str, disc: DiscQueue | None, owner: TableOwner | None
-    ) -> None:
+    def __init__(self, definition: TableDef, owner: TableOwner) -> None:
         self.definition = definition
         self.name = definition.name
-        self.node = node
-        self._disc = disc if definition.storage == "disc_copies" else None
+        self.node = owner.node
+        self._disc = owner.queue if definition.storage == "disc_copies" else None
         self._travels = definition.replication != "local" or self._disc is not None
-        self._owner = owner or TableOwner()
+        self._owner = owner
         self._subscriptions: list[TableSubscription] = []
         # How many of them want to be told what this node itself writes.
         self._told_own = 0
@@ -206,10 +205,16 @@ def _alike(one: Value, other: Value) -> bool:
 
 
 class TableOwner:
-    """What a table asks of the store it belongs to."""
+    """What a table asks of the store it belongs to; by itself enough for tables in memory without peers."""
 
     first_seq = 0
     """Where its changes are numbered from."""
+    queue: DiscQueue | None = None
+    clock: Clock
+    replication: Replication
+
+    def __init__(self, node: str) -> None:
+        self.node = node
 
     def written(self, table: Table) -> None:
         """Rows of ``table`` were written in this turn."""
@@ -271,20 +276,12 @@ class Watermark:
 
 
 class ReplicatedTable(Table):
-    """A table with peers; ``replication`` knows how it stands with them."""
+    """A table with peers; the store's ``replication`` has it, and knows how it stands with them."""
 
-    def __init__(
-        self,
-        definition: TableDef,
-        *,
-        node: str,
-        disc: DiscQueue | None,
-        owner: TableOwner | None,
-        replication: Replication,
-    ) -> None:
-        super().__init__(definition, node=node, disc=disc, owner=owner)
-        self._replication = replication
-        self._visible = Watermark(partial(replication.visible, definition.name))
+    def __init__(self, definition: TableDef, owner: TableOwner) -> None:
+        super().__init__(definition, owner)
+        self._replication = owner.replication
+        self._visible = Watermark(partial(self._replication.visible, definition.name))
 
     def is_visible(self, number: int) -> bool:
         """Whether every peer that is up and has the table has applied ``number``, as far as it said."""
