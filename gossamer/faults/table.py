@@ -1,4 +1,5 @@
-"""Which faults hold now: per peer and direction, replaced as a whole, gone by themselves after a while.
+"""Which faults hold now: per peer and direction, replaced as a whole, gone by themselves after a while; and
+a wall clock that jumps, as one does that is set by hand or by a bad time server.
 
 Rules: 1. A fault names a peer, or ``*`` for all; the first that fits a peer and a direction counts.  2. Who
 has an address is asked of ``name_of`` at every look, since a node that restarts may come back elsewhere.
@@ -15,9 +16,34 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from gossamer.clock import Clock
 from gossamer.errors import UsageError
-from gossamer.faults.clock import FaultyClock
 from gossamer.network import Address
+
+
+class FaultyClock:
+    """Implements :class:`gossamer.clock.Clock` on another one; ``wall`` alone is wrong, as on a machine."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._timer: asyncio.TimerHandle | None = None
+        self.offset = 0.0
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
+
+    def wall(self) -> float:
+        return self._clock.wall() + self.offset
+
+    def set(self, offset: float, *, seconds: float | None = None) -> None:
+        """Jump to ``offset`` seconds off, for ``seconds`` or until the next call."""
+        self.offset = offset
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if seconds is not None and offset:
+            self._timer = asyncio.get_running_loop().call_later(seconds, self.set, 0.0)
+
 
 Direction = Literal["out", "in"]
 EVERYBODY = "*"

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING
 from gossamer.lazy import lazy
 
 if TYPE_CHECKING:
-    from gossamer.launch.child import STOP_LIMIT, NodeProcess, describe_end, node_environment
+    from gossamer.launch.child import (
+        STOP_LIMIT,
+        NodeProcess,
+        NotReadyError,
+        describe_end,
+        missing_of,
+        node_environment,
+        wait_until_ready,
+    )
     from gossamer.launch.plan import (
         MAX_NODES,
         SERVICES,
@@ -20,11 +28,13 @@ if TYPE_CHECKING:
         ClusterPlan,
         NodePlan,
         PortSpec,
+        PortsTakenError,
+        chooser,
         make_plan,
         node_tree,
+        plan_with_websockets,
+        taken_ports,
     )
-    from gossamer.launch.ports import PortsTakenError, chooser, plan_with_websockets, taken_ports
-    from gossamer.launch.readiness import NotReadyError, missing_of, wait_until_ready
     from gossamer.launch.workspace import BadDirectoryError, DirectoryTakenError, Workspace, cluster_facts
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 from gossamer.node.configured_files import file_problems
 from gossamer.node.datadir import DataDir
-from gossamer.node.event_log import HAPPENINGS
+from gossamer.node.history import HAPPENINGS
 from gossamer.node.node import Node, NodeFailedError
 from gossamer.node.parts import State
 

@@ -40,8 +40,7 @@ from gossamer.gossip import (
 from gossamer.mnesia_like import Disc, Store
 from gossamer.mqtt import Broker, ClusterRetained
 from gossamer.network import Address, Network, SystemNetwork
-from gossamer.node.event_log import EventLog
-from gossamer.node.history import Ring
+from gossamer.node.history import EventLog, Ring
 from gossamer.node.replication import TableLinks
 from gossamer.routes import Router
 from gossamer.supervisor import ChildSpec, Runtime

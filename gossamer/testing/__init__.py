@@ -23,10 +23,9 @@ from gossamer.testing.loop import (
     SimClock,
     VirtualTimeLoop,
 )
-from gossamer.testing.medium import Crash
+from gossamer.testing.medium import Crash, Trace, TraceEvent
 from gossamer.testing.network import SimNetwork, StillAliveError
 from gossamer.testing.seeds import run_simulation, seeds
-from gossamer.testing.trace import Trace, TraceEvent
 from gossamer.testing.window import StreamLimits
 
 __all__ = [

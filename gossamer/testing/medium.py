@@ -4,23 +4,65 @@ The medium decides when each packet arrives and which never does, and keeps a tr
 for the same seed and program. Rules: 1. A packet is judged twice: a link cut when it is sent, or cut when it
 would arrive, swallows it.  2. Everything the medium itself schedules runs in an empty context; protocols run
 in their own.  3. Bounded: at most ``IN_FLIGHT`` datagrams are on their way at once, more are dropped and
-noted.
+noted.  4. Only what the simulation decides goes into the trace: virtual time, hosts, sizes; never an address
+of memory, a wall clock or a payload, which may hold real nonces.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import hashlib
 import math
+from collections import Counter, deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from random import Random
 from typing import Literal
 
 from gossamer.network import Address
 from gossamer.testing.links import LinkQuality, Links
 from gossamer.testing.loop import SimClock, VirtualTimeLoop
-from gossamer.testing.trace import Trace
 from gossamer.testing.window import StreamLimits
+
+
+@dataclass(frozen=True, slots=True)
+class TraceEvent:
+    """One event: ``at`` in virtual seconds, ``size`` in bytes where there are any."""
+
+    at: float
+    kind: str
+    source: str
+    target: str
+    size: int
+
+    def __str__(self) -> str:
+        way = f"{self.source} > {self.target}" if self.target else self.source
+        size = f" {self.size} B" if self.size else ""
+        return f"{self.at:14.6f} {self.kind:<10} {way}{size}"
+
+
+class Trace:
+    """Counts, the last ``keep`` events for people, and a digest of all: the same for the same seed."""
+
+    def __init__(self, *, keep: int = 2000) -> None:
+        self._hash = hashlib.blake2b(digest_size=16)
+        self._tail: deque[TraceEvent] = deque(maxlen=keep)
+        self.counts: Counter[str] = Counter()
+
+    def record(self, at: float, kind: str, source: str, target: str = "", size: int = 0) -> None:
+        self.counts[kind] += 1
+        self._tail.append(TraceEvent(at, kind, source, target, size))
+        self._hash.update(f"{at!r} {kind} {source} {target} {size}\n".encode())
+
+    def digest(self) -> str:
+        """Of every event so far."""
+        return self._hash.copy().hexdigest()
+
+    def tail(self, count: int = 40) -> list[TraceEvent]:
+        """The last events, oldest first."""
+        return list(self._tail)[-count:]
+
 
 Crash = Literal["kill", "reset", "silence"]
 """How a host dies. ``kill``: the process dies, its kernel ends its connections in order and refuses new

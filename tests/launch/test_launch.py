@@ -15,12 +15,10 @@ from gossamer.launch import (
     chooser,
     make_plan,
     plan_with_websockets,
-    ports,
     taken_ports,
 )
-from gossamer.launch.child import describe_end
+from gossamer.launch.child import describe_end, missing_of
 from gossamer.launch.plan import BadPortsError, node_tree
-from gossamer.launch.readiness import missing_of
 from gossamer.launch.workspace import DirectoryTakenError, cluster_facts
 
 OPTIONS = {"mqtt": "--mqtt-port", "api": "--api-port", "gossip": "--gossip-port", "distribution": "--d-port"}
@@ -105,7 +103,7 @@ class TestWebSockets:
     def in_use(self, monkeypatch):
         """Ports that other programs have."""
         taken = set()
-        monkeypatch.setattr(ports, "_is_free", lambda port, kinds: port not in taken)
+        monkeypatch.setattr("gossamer.launch.plan._is_free", lambda port, kinds: port not in taken)
         return taken
 
     @staticmethod

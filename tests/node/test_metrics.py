@@ -12,7 +12,7 @@ from gossamer.api.model.cluster import AlarmRequest
 from gossamer.config import config_from
 from gossamer.mqtt.session.session import Session
 from gossamer.node import Node
-from gossamer.node.metrics import census, take_census
+from gossamer.node.metrics import readings, take_census
 
 # What a base unit is, and what of other units a name may not speak of.
 FOREIGN_UNITS = re.compile(r"_(ms|milliseconds?|us|microseconds?|minutes?|hours?|kb|kib|mb|mib|percent)(_|$)")
@@ -122,7 +122,7 @@ def test_a_histogram_is_written_with_its_buckets(page):
 
 
 async def test_sessions_are_counted_a_slice_in_a_turn(monkeypatch):
-    monkeypatch.setattr(census, "SLICE", 10)
+    monkeypatch.setattr(readings, "SLICE", 10)
     node = Node(config_from({}), creation=1, cookie="of a node that never starts")
     hub = node.broker.hub
     for number in range(95):

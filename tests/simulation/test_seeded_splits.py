@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from gossamer.testing.splits import SCENARIOS, SPLITS, SplitWorld
-from gossamer.testing.splits.campaign import scenario_of
 from gossamer.testing.splits.invariants import violations
+from gossamer.testing.splits.scenarios import scenario_of
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)

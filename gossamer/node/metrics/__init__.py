@@ -4,7 +4,6 @@ Rules, which a test holds: 1. Names carry their unit, and it is a base unit: sec
 in ``_total`` and never fall.  3. Labels have few values: nodes, tables, reasons; never clients or topics.
 """
 
-from gossamer.node.metrics.census import Census, take_census
-from gossamer.node.metrics.readings import LOOP_WATCH, loop_watch, metrics_of
+from gossamer.node.metrics.readings import LOOP_WATCH, Census, loop_watch, metrics_of, take_census
 
 __all__ = ["LOOP_WATCH", "Census", "loop_watch", "metrics_of", "take_census"]

@@ -1,4 +1,4 @@
-from gossamer.testing.splits.campaign import SPLITS
+from gossamer.testing.splits.scenarios import SPLITS
 
 if __name__ == "__main__":
     SPLITS.main(seeds=100)

@@ -1,7 +1,7 @@
 """What can happen to a cluster: the shapes of splits that are known to hurt, and whatever comes to mind.
 
 A scenario is a coroutine over a :class:`SplitWorld` that has begun; when it returns the world is calmed and
-judged.
+judged. A seed has one of them.
 """
 
 from __future__ import annotations
@@ -9,8 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from gossamer.testing.campaign import Campaign
+from gossamer.testing.network import SimNetwork
+from gossamer.testing.splits.invariants import violations
 from gossamer.testing.splits.world import SplitWorld
 
 Script = Callable[[SplitWorld], Awaitable[None]]
@@ -190,3 +194,23 @@ async def _random(world: SplitWorld) -> None:
                 gone = [number for number in world.nodes if number not in world.cluster.nodes]
                 await world.restart(world.rng.choice(gone))
         await world.pause(0, 12)
+
+
+def scenario_of(seed: int) -> str:
+    """Seeds take turns, so that a hundred have every scenario several times; every third one is random."""
+    names = [name for name in SCENARIOS if name != "random"]
+    return "random" if seed % 3 == 2 else names[(seed // 3 * 2 + seed % 3) % len(names)]
+
+
+def _make(sim: SimNetwork, name: str, directory: Path) -> SplitWorld:
+    about = SCENARIOS[name]
+    return SplitWorld(sim, about.size, discs=directory if about.disc else None, **about.options)
+
+
+async def _act(world: SplitWorld, name: str) -> None:
+    await SCENARIOS[name].script(world)
+
+
+SPLITS = Campaign(
+    "gossamer.testing.splits", "scenario", tuple(sorted(SCENARIOS)), scenario_of, _make, _act, violations
+)

@@ -6,7 +6,7 @@ import httpx
 from fastapi import FastAPI
 
 from gossamer.api.resources.events import events_router
-from gossamer.node.event_log import EventLog
+from gossamer.node.history import EventLog
 
 
 class Clocks:
