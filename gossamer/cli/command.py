@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from gossamer.cli import completion
+from gossamer.cli import completion, values
 from gossamer.cli.client import DEFAULT_API, TIMEOUT, ApiClient
 from gossamer.cli.completion import Complete
 from gossamer.cli.render.show import Rendered, show
@@ -18,6 +18,8 @@ from gossamer.cli.root import example
 
 def argument(default: Any, name: str, says: str, complete: Complete | None = None, **how: Any) -> Any:
     """Declare what stands behind the name of a command, ``name`` in its help; ``...`` if it must be there."""
+    if default is ...:
+        how.setdefault("callback", values.given)
     return typer.Argument(default, metavar=name, help=says, autocompletion=complete, **how)
 
 

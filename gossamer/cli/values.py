@@ -59,6 +59,14 @@ def one_of(known: Sequence[str]) -> Check:
     return checked(known.index, f"one of {', '.join(known)}")
 
 
+def _given(text: object) -> None:
+    if text == "":
+        raise ValueError(text)
+
+
+given = checked(_given, "a value that is not empty")
+
+
 def _topic(text: str) -> None:
     # Here and below, so that help is printed without loading it.
     from gossamer.routes import TopicLimits, parse_name

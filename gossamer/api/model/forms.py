@@ -15,7 +15,7 @@ ROW_ID = r"^[0-9a-f]{12}$"
 RUN_ID = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 """Of a drill or an audit; it is the name of a directory, and leads nowhere else."""
 ALARM_NAME = r"^[a-z][a-z0-9_.-]{0,63}$"
-TOKEN_NAME = r"^[A-Za-z0-9_.@ -]+$"  # noqa: S105 - a form, no secret
+TOKEN_NAME = r"^[A-Za-z0-9_.@ -]{1,100}$"  # noqa: S105 - a form, no secret
 MOMENT = (
     r"^(now|today|yesterday|\d{1,6} ?[smhdw]( ago)?"
     r"|\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?)$"
@@ -26,7 +26,7 @@ FORMS: Mapping[str, str] = {
     ROW_ID: "an id as the list shows it: 12 digits of 0-9 and a-f",
     RUN_ID: "an id as the list shows it: letters, digits and . _ -",
     ALARM_NAME: "a name in lower case, such as backup.late",
-    TOKEN_NAME: "letters, digits, spaces and . _ @ -",
+    TOKEN_NAME: "up to 100 letters, digits, spaces and . _ @ -",
     MOMENT: "a time such as 2026-01-31T07:00, 6h, 2d ago, yesterday or now",
 }
 """Each in words."""

@@ -40,7 +40,7 @@ class NewToken(TokenInfo):
 class TokenRequest(Value):
     """The token to make."""
 
-    name: Annotated[str, Field(min_length=1, max_length=100, pattern=TOKEN_NAME)]
+    name: Annotated[str, Field(pattern=TOKEN_NAME)]
     """Who or what is to have it; stands in the log of orders."""
     role: Role = Role.VIEWER
     expires: PositiveDuration | None = 90 * 86_400.0
