@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -11,6 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from gossamer.drill.stage.backend import BackEndError
+from gossamer.drill.stage.netns import Namespaces, check_rights
 
 PATIENCE = 60
 MEMBERS = Path(__file__).with_name("gossip_members.py")
@@ -24,27 +25,16 @@ def ip(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def path() -> Iterator[list[str]]:
-    """Two namespaces, 10.77.0.1 and 10.77.0.2, and a cable between them."""
-    if os.geteuid() != 0 or shutil.which("ip") is None:
-        pytest.skip("network namespaces need root and the ip command")
-    spaces = [f"gossamer-{os.getpid()}-{side}" for side in "ab"]
+    """Two namespaces, 10.77.0.1 and 10.77.0.2, and a bridge between them, as a drill has them."""
+    net = Namespaces(2, abilities=frozenset())
     try:
-        for space in spaces:
-            if made := ip("netns", "add", space).stderr:
-                pytest.skip(f"no network namespaces here: {made.strip()}")
-        link = ip(
-            "link", "add", "cable", "netns", spaces[0], "type", "veth", "peer", "cable", "netns", spaces[1]
-        )
-        if link.returncode:
-            pytest.skip(f"no veth here: {link.stderr.strip()}")
-        for number, space in enumerate(spaces, 1):
-            ip("-n", space, "address", "add", f"10.77.0.{number}/24", "dev", "cable")
-            ip("-n", space, "link", "set", "lo", "up")
-            ip("-n", space, "link", "set", "cable", "up")
-        yield spaces
+        check_rights()
+        net.open()
+        yield net.plan.spaces()[1:]
+    except BackEndError as error:
+        pytest.skip(str(error))
     finally:
-        for space in spaces:
-            ip("netns", "delete", space)
+        net.close()
 
 
 class Side:
@@ -93,14 +83,9 @@ def small_mtu(path: list[str]) -> None:
 
 def drop(space: str, *what: str) -> None:
     """Swallow what comes in by the cable."""
-    # Local addresses are looked up first of all; what shall be dropped has to stand before that.
-    ip("-n", space, "rule", "add", "priority", "100", "lookup", "local")
-    ip("-n", space, "rule", "delete", "priority", "0")
     made = ip("-n", space, "rule", "add", "priority", "10", "iif", "cable", *what, "blackhole")
     if made.returncode:
         pytest.skip(f"no such rules here: {made.stderr.strip()}")
-    # Packets of open connections would not be looked up at all.
-    ip("netns", "exec", space, "sysctl", "-q", "net.ipv4.ip_early_demux=0")
 
 
 def no_udp(path: list[str]) -> None:
@@ -116,7 +101,8 @@ def test_a_path_worse_than_assumed_still_carries_a_cluster(sides: list[Side]) ->
 
 def pulled(path: list[str]) -> None:
     """Both ends see the cable go."""
-    ip("-n", path[1], "link", "set", "cable", "down")
+    for space in path:
+        ip("-n", space, "link", "set", "cable", "down")
 
 
 def deaf(path: list[str]) -> None:

@@ -13,12 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from msgspec import structs
+from paho.mqtt.client import MQTTMessage
 
-from gossamer.mqtt import Framer, decode, encode
-from gossamer.mqtt.codec import packets as p
 from real.clients import Mqtt
 from real.harness import Node, run
+from real.history.client import Client
+from real.history.history import History
 
 KILLS = 2
 
@@ -42,60 +42,36 @@ def start(directory: Path, port: int, *, api: bool = False) -> tuple[Node, int]:
 class Speaker:
     """Publishes numbers, a few ahead of their acknowledgements; comes back to its port for ever.
 
-    Written out, since popular clients forget the PUBREL they sent when a second attempt to reconnect fails.
+    By the client of the checker, since popular ones forget the PUBREL they sent when a second attempt to
+    reconnect fails.
     """
 
     def __init__(self, port: int, qos: int) -> None:
-        self.port = port
         self.qos = qos
         self.sent = 0
-        self.acknowledged = 0
         self.over = False
-        self.unsettled: dict[int, p.Publish | p.Pubrel] = {}
+        self.history = History()
+        self.client = Client(self.history, {1: ("127.0.0.1", port)}, f"speaker{qos}", version=4)
         self.task = asyncio.create_task(self.run())
+
+    @property
+    def acknowledged(self) -> int:
+        return self.sent - len(self.client.pending)
 
     async def run(self) -> None:
         while True:
-            try:
-                reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-            except OSError:
+            if self.client.connected or await self.client.connect(1):
+                while not self.over and len(self.client.pending) < 10:
+                    self.client.publish(f"t/{self.qos}", self.qos)
+                    self.sent += 1
+                await asyncio.sleep(0.001)
+            else:
                 await asyncio.sleep(0.2)
-                continue
-            try:
-                writer.write(encode(p.Connect(client_id=f"speaker{self.qos}", clean_start=False), p.V4))
-                await self.flow(reader, writer)
-            except OSError:
-                pass
-            finally:
-                writer.transport.abort()
 
-    async def flow(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        framer = Framer()
-        while data := await reader.read(65536):
-            for first, body in framer.feed(data):
-                self.take(decode(first, body, p.V4), writer)
-            while not self.over and len(self.unsettled) < 10:
-                packet_id = self.sent % 65535 + 1
-                packet = p.Publish(
-                    topic=b"t/%d" % self.qos, payload=b"%d" % self.sent, qos=self.qos, packet_id=packet_id
-                )
-                self.unsettled[packet_id] = packet
-                self.sent += 1
-                writer.write(encode(packet, p.V4))
 
-    def take(self, packet: p.Packet, writer: asyncio.StreamWriter) -> None:
-        match packet:
-            case p.Connack():
-                assert packet.session_present or not self.sent
-                for again in self.unsettled.values():
-                    one = structs.replace(again, dup=True) if isinstance(again, p.Publish) else again
-                    writer.write(encode(one, p.V4))
-            case p.Pubrec():
-                self.unsettled[packet.packet_id] = p.Pubrel(packet.packet_id)
-                writer.write(encode(p.Pubrel(packet.packet_id), p.V4))
-            case p.Puback() | p.Pubcomp():
-                del self.unsettled[packet.packet_id]
-                self.acknowledged += 1
+def number_in(message: MQTTMessage) -> int:
+    """The checker's client numbers what it publishes from 1 on."""
+    return int(message.payload.decode().rpartition(":")[2]) - 1
 
 
 async def until(what: Callable[[], bool], says: str) -> None:
@@ -111,7 +87,12 @@ async def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
     program, port = await asyncio.to_thread(start, tmp_path, 0)
     got: dict[str, list[int]] = {"t/1": [], "t/2": []}
     listener = Mqtt(
-        port, "listener", "t/#", qos=2, clean=False, take=lambda m: got[m.topic].append(int(m.payload))
+        port,
+        "listener",
+        "t/#",
+        qos=2,
+        clean=False,
+        take=lambda m: got[m.topic].append(number_in(m)),
     )
     speakers = []
     try:
@@ -139,6 +120,9 @@ async def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
         listener.end()
         await asyncio.to_thread(program.end)
     first, second = speakers
+    for speaker in speakers:
+        begun = [e.present for e in speaker.history.events if e.kind == "connected"]
+        assert begun == [False, *[True] * KILLS], f"seed {seed}"
     assert set(got["t/1"]) == set(range(first.sent)), f"seed {seed}"
     assert [n for n, count in Counter(got["t/2"]).items() if count > 1] == [], f"seed {seed}"
     assert got["t/2"] == list(range(second.sent)), f"seed {seed}"
@@ -155,7 +139,7 @@ async def test_a_session_goes_on_from_a_backup_taken_under_load(tmp_path: Path) 
         before, present = len(listener.got), listener.present
         speaker = Speaker(port, 1)
         await until(lambda: speaker.acknowledged > 300, "messages are queued")
-        waiting = {int(packet.payload) for packet in speaker.unsettled.values()}
+        waiting = {int(name.rpartition(":")[2]) - 1 for name in speaker.client.pending}
         promised = set(range(speaker.sent)) - waiting
         done = await asyncio.to_thread(run, "backup", "--api", program.api, "--json")
         assert done.returncode == 0, done.stderr
@@ -170,7 +154,7 @@ async def test_a_session_goes_on_from_a_backup_taken_under_load(tmp_path: Path) 
         shutil.copy(backup, data / "tables.db")
         speaker.task.cancel()
         program, port = await asyncio.to_thread(start, tmp_path / "new", 0)
-        listener = Mqtt(port, "listener", clean=False, take=lambda m: got.append(int(m.payload)))
+        listener = Mqtt(port, "listener", clean=False, take=lambda m: got.append(number_in(m)))
         await until(lambda: promised <= set(got), "all that was acknowledged before arrives")
     finally:
         if speaker is not None:
