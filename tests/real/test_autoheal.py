@@ -48,9 +48,14 @@ def test_a_split_seen_healed_and_told_by_the_command(split: Cluster) -> None:
     assert ask(split, 1, "plan", "--dry-run")["split"] is False
     Mqtt(split.port(3), "sleeper", "across", clean=False).end()
 
+    listener = Mqtt(split.port(3), "listener", "over/there")
     split.cut((1, 2), (3,))
     eventually(lambda: split.online(1) == split.online(2) == {1, 2}, says="two see each other")
     eventually(lambda: split.online(3) == {3}, says="the third is alone")
+    # Nobody is told of a cut: what is sent is dropped, or stands still.
+    dropped = split.get(3, "/api/v1/drill/faults")
+    assert dropped["datagrams_dropped"] > 0
+    assert dropped["streams_stalled"] >= 1
     keep(split.port(1), "of two")
     with Mqtt(split.port(1), "speaker") as speaker:
         speaker.publish("across", "kept")
@@ -66,6 +71,11 @@ def test_a_split_seen_healed_and_told_by_the_command(split: Cluster) -> None:
     )
     assert status["leader"] in name.values()
 
+    with Mqtt(split.port(1), "speaker") as speaker:
+        speaker.publish("over/there", "healed")
+    eventually(lambda: listener.payloads == ["healed"], says="messages cross again")
+    assert not listener.lost
+    listener.end()
     with Mqtt(split.port(3), "sleeper", clean=False) as sleeper:
         eventually(lambda: sleeper.payloads == ["kept"], says="what was kept for the session")
 

@@ -9,7 +9,6 @@ import psutil
 import pytest
 
 from gossamer.cli import ExitCode
-from real.clients import assert_crosses
 from real.harness import FREE_PORTS, Cluster, Node, alive, eventually, node_file, run
 
 
@@ -45,11 +44,6 @@ class TestReady:
             assert all(set(node) == {"id", "address", "port", "pid"} for node in answer["nodes"])
             locals_.add(answer["local"])
         assert len(locals_) == 3
-
-    def test_a_message_crosses_nodes(self, cluster):
-        ports = (("-p", cluster.port(3)), ("-p", cluster.port(1)))
-        assert_crosses(*ports, "a/+/c", "a/b/c", lambda: cluster.get(1, "/api/v1/topics")["items"])
-        eventually(lambda: not cluster.get(1, "/api/v1/topics")["items"], says="the route is gone")
 
     @pytest.mark.parametrize(
         "command",
