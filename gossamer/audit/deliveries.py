@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import gossamer.audit.schema as schema
 from gossamer.audit.lives import Lives, split_filter
 from gossamer.audit.tape import KINDS, Tape
-from gossamer.mqtt import NO_IDENT, Tracked, ident_in, is_recorded, number_of, origin_of
+from gossamer.mqtt import NO_IDENT, Message, Tracked, ident_in, is_recorded, number_of, origin_of
 
 _DELIVERED = KINDS[schema.DELIVERED]
 _ACKNOWLEDGED = KINDS[schema.ACKNOWLEDGED]
@@ -36,11 +36,11 @@ class HubLike(Protocol):
 class Parents(Protocol):
     """Who traces messages besides: those off the fast path may belong to a trace of their publisher's."""
 
-    def wanted(self, message: Any, /) -> bool:
+    def wanted(self, message: Message, /) -> bool:
         """Whether a message that is not of the sample is kept all the same."""
         ...
 
-    def learn(self, ident: int, message: Any, /) -> None:
+    def learn(self, ident: int, message: Message, /) -> None:
         """A message that is kept has this identifier."""
         ...
 

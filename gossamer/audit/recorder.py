@@ -15,7 +15,6 @@ import json
 import socket
 import sys
 from pathlib import Path
-from typing import Any
 
 import structlog
 from msgspec import Struct
@@ -103,7 +102,7 @@ class Recorder(GenServer):
         tape.note(KINDS[schema.OPENED], json.dumps({"share": share}))
         self._turn()
 
-    async def handle_info(self, message: Any) -> NoReply | Stop | None:
+    async def handle_info(self, message: object) -> NoReply | Stop | None:
         if isinstance(message, _Turn):
             self._turn()
             return None

@@ -26,6 +26,7 @@ from gossamer.mqtt import (
     ASIDE,
     NO_IDENT,
     V5,
+    Message,
     Span,
     base_of,
     is_recorded,
@@ -212,7 +213,7 @@ class Trail(Deliveries):
             self.sent_run(session, idents)
         return idents
 
-    def take(self, message: Any, client_id: str | None, kept: bool) -> None:
+    def take(self, message: Message, client_id: str | None, kept: bool) -> None:
         """A message off the fast path was taken; it learns its identifier if it is ``kept``, being of the
         sample, or if its publisher traces it."""
         ident = self._base + self._hub.received
@@ -236,7 +237,7 @@ class Trail(Deliveries):
             ),
         )
 
-    def arrive(self, message: Any, peer: str) -> None:
+    def arrive(self, message: Message, peer: str) -> None:
         """A message off the fast path came from a peer; a mark before it may have said who it is."""
         if self.marks:
             spans = self._arrived(1)
@@ -288,7 +289,7 @@ class Trail(Deliveries):
             found[skip : skip + many] = range(ident, ident + many)
         return found
 
-    def routed(self, message: Any, route: Any, peers: Iterable[Any]) -> None:
+    def routed(self, message: Message, route: Any, peers: Iterable[Any]) -> None:
         """Where a message off the fast path goes."""
         topic = message.topic.decode()
         nodes = tuple(peer.peer for peer in peers)
@@ -299,7 +300,7 @@ class Trail(Deliveries):
         for node in nodes:
             self._note(_FORWARDED, *name, 1, node)
 
-    def chosen(self, message: Any, group: str, node: str | None) -> None:
+    def chosen(self, message: Message, group: str, node: str | None) -> None:
         """Which node's member of a share group gets a message; None: this one's."""
         topic_filter, share = split_filter(group)
         self._begin()
@@ -312,7 +313,7 @@ class Trail(Deliveries):
         for ident, many in runs_of(idents):
             self._note(_DROPPED, *name_of(ident), many, None, peer, reason)
 
-    def retained(self, message: Any) -> None:
+    def retained(self, message: Message) -> None:
         """A message was stored for later subscribers."""
         self._begin()
         self._note(_RETAINED, *name_of(message.ident), 1, message.topic.decode(), len(message.payload))

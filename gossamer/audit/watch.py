@@ -53,7 +53,7 @@ class Watch(GenServer):
         distribution.subscribe(self_pid())
         self._ask()
 
-    async def handle_info(self, message: Any) -> None:
+    async def handle_info(self, message: object) -> None:
         match message:
             case NodeUp(name, creation):
                 self._tape.note(KINDS[schema.NODE_UP], name, json.dumps({"creation": creation}))

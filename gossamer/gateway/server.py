@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import structlog
 
@@ -97,7 +96,7 @@ class Attachment(GenServer):
         self.process.on_release(lambda entry: self._release(describe(entry.reason)))
         send_after(SILENCE / 3, self.process.pid, _CHECK)
 
-    async def handle_call(self, request: Any, caller: Caller) -> Reply | NoReply:
+    async def handle_call(self, request: object, caller: Caller) -> Reply | NoReply:
         self._seen = self._runtime.loop.time()
         match request:
             case Ping():
@@ -113,7 +112,7 @@ class Attachment(GenServer):
                 return Reply(self._find(node))
         return Reply(Refused(f"got {type(request).__name__}; expected a message of the gateway"))
 
-    async def handle_cast(self, request: Any) -> None:
+    async def handle_cast(self, request: object) -> None:
         self._seen = self._runtime.loop.time()
         if isinstance(request, Taken):
             subscription = self._subscriptions.get(request.number)
@@ -125,7 +124,7 @@ class Attachment(GenServer):
             except (GossamerError, UnicodeError) as error:
                 log.info("publish_refused", client=str(self._client), error=str(error))
 
-    async def handle_info(self, message: Any) -> Stop | None:
+    async def handle_info(self, message: object) -> Stop | None:
         if isinstance(message, Down):
             return Stop("normal")
         if isinstance(message, Exit) and message.reason != "normal":
@@ -226,7 +225,7 @@ class Gateway(GenServer):
     async def init(self, broker: Broker, distribution: Distribution) -> None:
         self._parts = (broker, distribution)
 
-    async def handle_call(self, request: Any, caller: Caller) -> Reply:
+    async def handle_call(self, request: object, caller: Caller) -> Reply:
         if not isinstance(request, Attach):
             return Reply(Refused(f"got {type(request).__name__}; expected an Attach"))
         start = partial(Attachment.start_link, request.client, *self._parts, label=f"for {request.client}")

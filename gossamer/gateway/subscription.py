@@ -97,12 +97,12 @@ class RemoteSubscription:
         self.dropped = 0
         self.closed = False
 
-    def deliver(self, message: Any, delivery: Any) -> None:
+    def deliver(self, message: Message, delivery: Any) -> None:
         """Take a message from the router."""
         retain = message.retain and delivery.retain_as_published
         self.put(message, min(message.qos, delivery.qos), retain)
 
-    def put(self, message: Any, qos: int, retain: bool, *, stored: bool = False) -> None:
+    def put(self, message: Message, qos: int, retain: bool, *, stored: bool = False) -> None:
         """Queue a message for the client, or drop it; ``stored``: it is what was retained."""
         if self.closed:
             return

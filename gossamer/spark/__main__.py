@@ -17,7 +17,7 @@ import textwrap
 import traceback
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -286,7 +286,7 @@ def _of_spark(error: Exception) -> SparkFailedError | None:
     module = type(error).__module__
     if not module.startswith(("pyspark", "py4j")):
         return None
-    cause: Any = getattr(error, "java_exception", None)
+    cause: object = getattr(error, "java_exception", None)
     text = str(cause) if cause is not None else str(error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     why = lines[0] if lines else type(error).__name__

@@ -7,11 +7,11 @@ go on.  3. While messages are recorded too, the recorder's sample says which may
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import structlog
 
@@ -96,9 +96,9 @@ class Tracing:
         self._auditor.runtime.join(pid).add_done_callback(self._ended)
         return pid
 
-    def _ended(self, joined: Any) -> None:
+    def _ended(self, joined: asyncio.Future[Reason]) -> None:
         self._auditor.trace(None)
-        reason: Reason = joined.result()
+        reason = joined.result()
         if reason != "shutdown":
             log.error("tracing_ended", reason=describe(reason), advice="restart the node to trace again")
 

@@ -25,7 +25,7 @@ are remembered, spans of one message. What finds no room is counted.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import gossamer.audit.schema as schema
@@ -52,6 +52,7 @@ _DROPPED: int = KINDS[schema.DROPPED]
 _RETAINED: int = KINDS[schema.RETAINED]
 
 
+Attribute = str | bool | int | tuple[str, ...]
 Kind = Literal["server", "internal", "producer", "consumer"]
 
 
@@ -65,7 +66,7 @@ class Span(NamedTuple):
     kind: Kind
     start: int
     end: int
-    attributes: dict[str, Any]
+    attributes: dict[str, Attribute]
     error: str | None = None
     remote: bool = False
     """Its parent was made elsewhere."""
@@ -85,11 +86,11 @@ class _Story:
         self.trace = trace_id(name) if parent is None else parent.trace
         self.touched = 0
         self.came: int | None = None
-        self.published: dict[str, Any] | None = None
+        self.published: dict[str, Attribute] | None = None
         self.received: list[tuple[str, int]] = []
         self.routes: list[tuple[int, Sequence[str], Sequence[str], str | None, str | None]] = []
         self.forwards: list[tuple[str, int]] = []
-        self.deliveries: dict[str, tuple[int, dict[str, Any]]] = {}
+        self.deliveries: dict[str, tuple[int, dict[str, Attribute]]] = {}
         self.acks: list[tuple[str, str, int]] = []
         self.drops: list[tuple[str | None, str | None, str, int]] = []
         self.retained: int | None = None
@@ -283,16 +284,20 @@ def _span(
     parent: int | None,
     begin: int,
     end: int,
-    facts: dict[str, Any],
+    facts: Mapping[str, Attribute],
     *what: str,
 ) -> Span:
     """One span, named after the first word of ``what`` happened."""
-    common = {"messaging.system": "mqtt", "messaging.message.id": str(story.name), "gossamer.node": node}
+    common: dict[str, Attribute] = {
+        "messaging.system": "mqtt",
+        "messaging.message.id": str(story.name),
+        "gossamer.node": node,
+    }
     span = span_id(story.name, *what)
-    return Span(story.trace, span, parent, what[0], kind, begin, end, common | facts)
+    return Span(story.trace, span, parent, what[0], kind, begin, end, {**common, **facts})
 
 
-def _where(story: _Story) -> dict[str, Any]:
+def _where(story: _Story) -> dict[str, Attribute]:
     """What the node decided, and how much became of it."""
     return _known(
         {
@@ -306,5 +311,5 @@ def _where(story: _Story) -> dict[str, Any]:
     )
 
 
-def _known(facts: dict[str, Any]) -> dict[str, Any]:
+def _known(facts: Mapping[str, Attribute | None]) -> dict[str, Attribute]:
     return {key: value for key, value in facts.items() if value is not None and value != ()}

@@ -11,12 +11,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from drill.made import cut_between
 
 from gossamer.drill.stage.backend import BackEndError, LinkFault
-from gossamer.drill.stage.netns import Namespaces, abilities_here, check_rights, leftovers
+from gossamer.drill.stage.netns import Namespaces, NetnsBackEnd, abilities_here, check_rights, leftovers
 from gossamer.drill.stage.netplan import maker_of
+from gossamer.launch import NodePlan
 from real.harness import eventually
 
 NAMES = {"one": 1, "two": 2, "three": 3}
@@ -64,6 +66,19 @@ for number in range({BETWEEN}):
     except TimeoutError:
         pass
 print(heard)
+"""
+
+# Starts two nodes, and waits to be killed.
+DRILL = """
+import asyncio, sys
+from pathlib import Path
+from gossamer.drill.stage.netns import NetnsBackEnd
+async def main():
+    backend = NetnsBackEnd(ended=print)
+    await backend.start(nodes=2, directory=Path(sys.argv[1]), settings={}, patience=60)
+    print("pids", *backend.pids.values(), flush=True)
+    await asyncio.sleep(1000)
+asyncio.run(main())
 """
 
 
@@ -161,23 +176,23 @@ def here() -> Path:
     return Path("/proc/thread-self/ns/net").readlink()
 
 
-def mine() -> list[str]:
-    """Namespaces that this process made."""
+def spaces_of(pid: int) -> list[str]:
+    """Namespaces that a process made."""
     names = (path.name for path in Path("/run/netns").iterdir())
-    return [name for name in names if (maker := maker_of(name)) is not None and maker.pid == os.getpid()]
+    return [name for name in names if (maker := maker_of(name)) is not None and maker.pid == pid]
 
 
 def test_closing_takes_everything_away_and_may_be_done_again(able: frozenset[str]):
     before = here()
     net = Namespaces(2, abilities=able)
     net.open()
-    assert len(mine()) == 3
+    assert len(spaces_of(os.getpid())) == 3
     assert here() != before
     child = subprocess.Popen(["ip", "netns", "exec", net.plan.space(1), "sleep", "1000"])
     eventually(lambda: Path(f"/proc/{child.pid}/comm").read_text() == "sleep\n", says="the process runs")
     net.close()
     net.close()
-    assert mine() == []
+    assert spaces_of(os.getpid()) == []
     assert here() == before
     assert child.wait(60) == -signal.SIGKILL
 
@@ -192,11 +207,7 @@ def test_what_a_killed_drill_left_goes_with_the_next_and_what_is_in_use_stays(ab
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as killed:
         assert killed.stdout is not None
         inside = int(killed.stdout.readline())
-        theirs = {
-            path.name
-            for path in Path("/run/netns").iterdir()
-            if (maker := maker_of(path.name)) is not None and maker.pid == killed.pid
-        }
+        theirs = set(spaces_of(killed.pid))
         assert len(theirs) == 2
         assert not theirs & set(leftovers())
         killed.kill()
@@ -204,11 +215,44 @@ def test_what_a_killed_drill_left_goes_with_the_next_and_what_is_in_use_stays(ab
     net = Namespaces(1, abilities=able)
     try:
         net.open()
-        assert not theirs & {path.name for path in Path("/run/netns").iterdir()}
-        assert len(mine()) == 2
+        assert spaces_of(killed.pid) == []
+        assert len(spaces_of(os.getpid())) == 2
         eventually(lambda: not Path(f"/proc/{inside}").exists(), says="its processes end")
     finally:
         net.close()
+
+
+def online(node: NodePlan) -> list[str]:
+    members = httpx.get(f"{node.api}/api/v1/members", trust_env=False, timeout=10).json()
+    return sorted(member["name"] for member in members if member["status"] == "online")
+
+
+async def test_nodes_lose_and_find_each_other_by_packets_alone(able: frozenset[str], tmp_path: Path):
+    ends: list[object] = []
+    backend = NetnsBackEnd(ended=lambda *end: ends.append(end))
+    try:
+        await backend.start(nodes=2, directory=tmp_path, settings={}, patience=60)
+        one, two = backend.nodes
+        assert online(one) == online(two) == [one.name, two.name]
+        await backend.apply(cut_between([one.name], [two.name]), seconds=600)
+        eventually(lambda: (online(one), online(two)) == ([one.name], [two.name]), says="both are alone")
+        await backend.apply((), seconds=0)
+        eventually(lambda: online(one) == online(two) == [one.name, two.name], says="one cluster")
+    finally:
+        await backend.close()
+        await backend.close()
+    assert ends == []
+
+
+def test_a_drill_that_is_killed_leaves_no_node_and_no_namespace(able: frozenset[str], tmp_path: Path):
+    command = [sys.executable, "-c", DRILL, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as drill:
+        assert drill.stdout is not None
+        pids = next(line.split()[1:] for line in drill.stdout if line.startswith("pids"))
+        assert len(spaces_of(drill.pid)) == 3
+        drill.send_signal(signal.SIGKILL)
+    eventually(lambda: not spaces_of(drill.pid), says="the namespaces go")
+    eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), says="the nodes end")
 
 
 def test_without_rights_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch):
