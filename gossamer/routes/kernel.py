@@ -17,8 +17,7 @@ from typing import Any, Self, cast
 
 from gossamer.errors import UsageError
 from gossamer.routes.index.book import TopicBook
-from gossamer.routes.index.filters import SHAPE_LIMIT, FilterIndex
-from gossamer.routes.index.trie import FilterTrie
+from gossamer.routes.index.filters import SHAPE_LIMIT, FilterIndex, FilterTrie
 
 VERSION = 3
 CHOICE = "GOSSAMER_KERNEL"

@@ -33,6 +33,11 @@ def test_a_length_beyond_the_protocol_is_refused():
         router_of(limits={"max_topic_bytes": 65_536})
 
 
+def test_strategies_are_those_of_the_configuration_and_differ():
+    assert set(STRATEGIES) == set(get_args(SharedStrategy))
+    assert len(set(STRATEGIES.values())) == len(STRATEGIES)
+
+
 @pytest.mark.parametrize("strategy", get_args(SharedStrategy))
 def test_every_strategy_may_be_configured(strategy):
     router = router_of(shared_subscription_strategy=strategy)

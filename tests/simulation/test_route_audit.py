@@ -18,7 +18,7 @@ def forget(node, topic_filter):
     """Lose a row of node 3, in the copy of its table and in the index, as no event ever would."""
     del node.store.table("routes")._state.replicas[THERE].rows[topic_filter]
     bit = node.router._nodes.get(THERE).bit
-    assert node.router._index.set_node(topic_filter, bit, False)
+    assert node.router._index.set_bits(topic_filter, bit, 0) is not None
     node.router._routes.clear()
 
 

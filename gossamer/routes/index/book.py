@@ -14,7 +14,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
-from gossamer.routes.index.shapes import Shape, parse_shape
+from gossamer.routes.index.filters import Shape, parse_shape
 
 
 class _Buckets:

@@ -1,10 +1,16 @@
 """The filter index: which values belong to the filters that match a topic.
 
 Three parts, asked in turn. Filters without wildcards live in one dictionary. Wildcard filters live in one
-dictionary a shape (:mod:`gossamer.routes.index.shapes`), of which a topic probes only those that can fit its
-number of levels. Filters of a shape met after :data:`SHAPE_LIMIT` others of its kind live in a trie, so that
-nobody can make a match slow by inventing shapes: a match costs one lookup, one more for each of at most twice
-the limit of shapes, and a walk through a trie that is almost always empty.
+dictionary a :class:`Shape`, of which a topic probes only those that can fit its number of levels. Filters of
+a shape met after :data:`SHAPE_LIMIT` others of its kind live in a trie, so that nobody can make a match slow
+by inventing shapes: a match costs one lookup, one more for each of at most twice the limit of shapes, and a
+walk through a trie that is almost always empty.
+
+Filters of one shape differ only in their constant levels, so all that a topic can match among them is found
+by one dictionary lookup: take the topic's levels at the constant places, as a tuple, and look that up.
+Subscribers use few shapes however many filters they have, which is what makes this (tuple space search, known
+from packet classifiers: Srinivasan, Suri, Varghese, 1999) cheaper than walking a trie of dictionaries, whose
+every level costs a lookup in cold memory.
 
 Rules: 1. Filters are valid and not shared (``$share/…`` is taken apart before).  2. Values are not None.
 3. Matches come in a fixed order: the literal, then shapes by age, then the trie.
@@ -16,19 +22,159 @@ as the key of a shape (saves 60 bytes a wildcard filter, costs a third of the ma
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Generic, TypeVar
-
-from gossamer.routes.index.shapes import Shape, parse_shape
-from gossamer.routes.index.trie import FilterTrie
+from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
+from sys import intern
+from typing import Any, Generic, TypeVar, cast
 
 V = TypeVar("V")
 
 SHAPE_LIMIT = 16
 """Shapes of one length, and shapes ending in ``#``, that get a dictionary of their own."""
 
+Key = Any
+"""The constant levels of a shape: a tuple of text, the text itself where there is one, "" where none."""
 _Identity = tuple[int, tuple[int, ...], bool]
+_Node = dict[str | None, Any]
 _Probes = list[tuple[Any, Any]]
+
+
+class Shape:
+    """One shape; ``key`` takes the constant levels out of a split topic."""
+
+    __slots__ = ("constants", "key", "leading", "levels", "open", "plus")
+
+    def __init__(self, levels: int, plus: tuple[int, ...], is_open: bool) -> None:
+        self.levels = levels
+        """Levels in front of ``#``, or all of them."""
+        self.plus = plus
+        """Where ``+`` stands."""
+        self.open = is_open
+        """Whether it ends in ``#``."""
+        self.constants = tuple(place for place in range(levels) if place not in plus)
+        self.leading = 0 in plus or levels == 0
+        """Whether a wildcard comes first, so that names starting with ``$`` do not match."""
+        self.key: Callable[[Sequence[str]], Key] = lambda _words: ""
+        if self.constants:
+            self.key = itemgetter(*self.constants)
+
+    def fits(self, levels: int, dollar: bool) -> bool:
+        """Whether a name of so many levels, starting with ``$`` or not, can match this shape at all."""
+        if dollar and self.leading:
+            return False
+        return levels >= self.levels if self.open else levels == self.levels
+
+    def render(self, key: Key) -> str:
+        """The filter of this shape that has these constant levels."""
+        constants = iter((key,) if len(self.constants) == 1 else key)
+        words = ["+" if place in self.plus else next(constants) for place in range(self.levels)]
+        if self.open:
+            words.append("#")
+        return "/".join(words)
+
+
+def parse_shape(topic_filter: str) -> tuple[_Identity, list[str]]:
+    """The identity of a valid filter's shape, and its levels without the ``#``, ready for ``key``."""
+    # Levels recur over millions of filters and are kept once.
+    words = [intern(word) for word in topic_filter.split("/")]
+    is_open = words[-1] == "#"
+    if is_open:
+        words.pop()
+    if "+" not in words:
+        return (len(words), (), is_open), words
+    return (len(words), tuple([at for at, word in enumerate(words) if word == "+"]), is_open), words
+
+
+class FilterTrie(Generic[V]):
+    """Maps split filters to values, for shapes that are too many to probe: its cost grows with the levels of
+    a topic and the wildcards met on the way.
+
+    Nodes are plain dictionaries from level to node; the value sits under the key None, which no level is. A
+    class for nodes was rejected: it doubles their size and adds an attribute lookup to every step.
+    """
+
+    __slots__ = ("_root", "_size")
+
+    def __init__(self) -> None:
+        self._root: _Node = {}
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def get(self, words: list[str]) -> V | None:
+        """The value of exactly this filter."""
+        node = self._root
+        for word in words:
+            child = node.get(word)
+            if child is None:
+                return None
+            node = child
+        return cast("V | None", node.get(None))
+
+    def put(self, words: list[str], value: V) -> None:
+        """Set the value of this filter."""
+        node = self._root
+        for word in words:
+            child = node.get(word)
+            if child is None:
+                child = node[word] = {}
+            node = child
+        if None not in node:
+            self._size += 1
+        node[None] = value
+
+    def remove(self, words: list[str]) -> bool:
+        """Take this filter out, and every node that only it needed."""
+        path = [self._root]
+        for word in words:
+            child = path[-1].get(word)
+            if child is None:
+                return False
+            path.append(child)
+        if path.pop().pop(None, self) is self:
+            return False
+        self._size -= 1
+        for parent, word in zip(reversed(path), reversed(words), strict=True):
+            if parent[word]:
+                break
+            del parent[word]
+        return True
+
+    def match(self, words: list[str], dollar: bool, found: list[V]) -> None:
+        """Append the value of every filter that matches these levels of a name."""
+        nodes = [self._root]
+        wild = not dollar
+        for word in words:
+            below: list[_Node] = []
+            for node in nodes:
+                if wild:
+                    if (child := node.get("#")) is not None:
+                        found.append(child[None])
+                    if (child := node.get("+")) is not None:
+                        below.append(child)
+                if (child := node.get(word)) is not None:
+                    below.append(child)
+            if not below:
+                return
+            nodes = below
+            wild = True
+        for node in nodes:
+            if None in node:
+                found.append(node[None])
+            if (child := node.get("#")) is not None:
+                found.append(child[None])
+
+    def items(self) -> Iterator[tuple[str, V]]:
+        """Every filter with its value."""
+        stack: list[tuple[tuple[str, ...], _Node]] = [((), self._root)]
+        while stack:
+            path, node = stack.pop()
+            for word, child in node.items():
+                if word is None:
+                    yield "/".join(path), cast("V", child)
+                else:
+                    stack.append(((*path, word), child))
 
 
 class FilterIndex(Generic[V]):

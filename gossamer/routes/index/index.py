@@ -90,10 +90,6 @@ class RouteIndex:
         self._filters.put(topic_filter, value.mask)
         return True
 
-    def set_node(self, topic_filter: str, bit: int, wants: bool) -> bool:
-        """A node wants a filter or does so no more; False where that was known."""
-        return self.set_bits(topic_filter, bit, bit if wants else 0) is not None
-
     def set_bits(self, topic_filter: str, bits: int, wanted: int) -> int | None:
         """Of ``bits`` just those of ``wanted`` stand in a filter's mask from now on; the mask before, None
         where nothing changes."""
