@@ -216,16 +216,12 @@ class Client:
         self._answers[packet_id] = answer
         self._topics[packet_id] = topic_filter
         self._note(kind, wire, topic=topic_filter, qos=qos, packet_id=packet_id)
-        if kind == "subscribing":
-            wire.write(
-                packets.subscribe(
-                    version=self.version, packet_id=packet_id, topic_filter=topic_filter, qos=qos
-                )
+        wanted = qos if kind == "subscribing" else None
+        wire.write(
+            packets.subscribe(
+                version=self.version, packet_id=packet_id, topic_filter=topic_filter, qos=wanted
             )
-        else:
-            wire.write(
-                packets.unsubscribe(version=self.version, packet_id=packet_id, topic_filter=topic_filter)
-            )
+        )
         try:
             async with asyncio.timeout(ANSWER_TIMEOUT):
                 return await answer
@@ -245,29 +241,16 @@ class Client:
     def _send(self, packet_id: int, out: _Outgoing) -> None:
         if self._wire is None or not self.connected:
             return
-        dup = out.tries > 0
+        fields = {
+            "topic": out.topic,
+            "qos": out.qos,
+            "packet_id": packet_id,
+            "dup": out.tries > 0,
+            "retain": out.retain,
+        }
         out.tries += 1
-        self._note(
-            "sent",
-            self._wire,
-            topic=out.topic,
-            message=out.message,
-            qos=out.qos,
-            packet_id=packet_id,
-            dup=dup,
-            retain=out.retain,
-        )
-        self._wire.write(
-            packets.publish(
-                version=self.version,
-                topic=out.topic,
-                payload=out.message.encode(),
-                qos=out.qos,
-                packet_id=packet_id,
-                dup=dup,
-                retain=out.retain,
-            )
-        )
+        self._note("sent", self._wire, message=out.message, **fields)
+        self._wire.write(packets.publish(self.version, out.message.encode(), **fields))
 
     def _give_up_answers(self) -> None:
         for answer in self._answers.values():

@@ -112,7 +112,7 @@ def connect(
 
 
 def publish(
-    *, version: int, topic: str, payload: bytes, qos: int, packet_id: int, dup: bool, retain: bool
+    version: int, payload: bytes, *, topic: str, qos: int, packet_id: int, dup: bool, retain: bool
 ) -> bytes:
     body = _text(topic) + (struct.pack(">H", packet_id) if qos else b"") + b"\0" * (version == 5) + payload
     return _frame(Kind.PUBLISH, dup << 3 | qos << 1 | retain, body)
@@ -122,14 +122,12 @@ def ack(kind: int, packet_id: int) -> bytes:
     return _frame(kind, 2 if kind == Kind.PUBREL else 0, struct.pack(">H", packet_id))
 
 
-def subscribe(*, version: int, packet_id: int, topic_filter: str, qos: int) -> bytes:
-    head = struct.pack(">H", packet_id) + b"\0" * (version == 5)
-    return _frame(Kind.SUBSCRIBE, 2, head + _text(topic_filter) + bytes([qos]))
-
-
-def unsubscribe(*, version: int, packet_id: int, topic_filter: str) -> bytes:
-    head = struct.pack(">H", packet_id) + b"\0" * (version == 5)
-    return _frame(Kind.UNSUBSCRIBE, 2, head + _text(topic_filter))
+def subscribe(*, version: int, packet_id: int, topic_filter: str, qos: int | None) -> bytes:
+    """SUBSCRIBE; UNSUBSCRIBE without a ``qos``."""
+    head = struct.pack(">H", packet_id) + b"\0" * (version == 5) + _text(topic_filter)
+    if qos is None:
+        return _frame(Kind.UNSUBSCRIBE, 2, head)
+    return _frame(Kind.SUBSCRIBE, 2, head + bytes([qos]))
 
 
 def ping() -> bytes:

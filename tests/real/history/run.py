@@ -203,20 +203,10 @@ class _Faults:
         nodes = [self._node(who) for who in step.who]
         cluster = self._cluster
         match step.action:
-            case "kill":
-                cluster.kill(*nodes)
-            case "pause":
-                cluster.pause(nodes[0])
-            case "resume":
-                cluster.resume(nodes[0])
+            case "kill" | "pause" | "resume" | "uncut" | "fill" | "unfill" as action:
+                getattr(cluster, action)(*nodes)
             case "cut":
                 cluster.cut(nodes[0], nodes[1], step.share)
-            case "uncut":
-                cluster.uncut()
-            case "fill":
-                cluster.fill()
-            case "unfill":
-                cluster.unfill()
             case "start" | "stop" | "drain" | "leave":
                 for node in nodes:
                     task = asyncio.create_task(self._slowly(step.action, node))

@@ -31,6 +31,10 @@ NEW_SESSION = 3.0
 STALE = 1.5
 """Seconds by which the operator's view of the members may lag."""
 
+_BEGINS = {"down": "down", "paused": "paused", "cut": "cut", FULL: "full"}
+_ENDS = {"up": "down", "resumed": "paused", "joined": "cut", ROOM: "full"}
+"""Kinds of events, or notes of a fault, between which something is wrong."""
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
@@ -115,36 +119,30 @@ class Story:
         self._apart: dict[frozenset[int], list[Span]] = defaultdict(list)
         self._full: dict[int, list[Span]] = defaultdict(list)
         self._views: dict[int, list[tuple[float, frozenset[int]]]] = defaultdict(list)
-        began: dict[tuple[object, ...], float] = {}
-        for event in self.events:
-            node = event.node
-            match event.kind:
-                case "down":
-                    began.setdefault(("down", node), event.at)
-                case "up" if ("down", node) in began:
-                    self._down[node].append(Span(began.pop(("down", node)), event.at))
-                case "paused":
-                    began["paused", node] = event.at
-                case "resumed" if ("paused", node) in began:
-                    self._paused[node].append(Span(began.pop(("paused", node)), event.at))
-                case "cut":
-                    began.setdefault(("cut", node, event.code), event.at)
-                case "joined" if ("cut", node, event.code) in began:
-                    start = began.pop(("cut", node, event.code))
-                    self._apart[frozenset((node, event.code))].append(Span(start, event.at))
-                case "fault" if event.note == FULL:
-                    began.setdefault(("full", node), event.at)
-                case "fault" if event.note == ROOM and ("full", node) in began:
-                    self._full[node].append(Span(began.pop(("full", node)), event.at))
-                case "members":
-                    seen = frozenset(int(n) for n in event.note.split(",") if n)
-                    self._views[node].append((event.at, seen))
-        for key, start in began.items():
-            if key[0] == "cut":
-                self._apart[frozenset((key[1], key[2]))].append(Span(start, inf))  # type: ignore[arg-type]
+        began: dict[tuple[str, int, int], float] = {}
+
+        def end(key: tuple[str, int, int], at: float) -> None:
+            what, node, other = key
+            span = Span(began.pop(key), at)
+            if what == "cut":
+                self._apart[frozenset((node, other))].append(span)
             else:
-                spans = {"down": self._down, "paused": self._paused, "full": self._full}[str(key[0])]
-                spans[key[1]].append(Span(start, inf))  # type: ignore[index]
+                {"down": self._down, "paused": self._paused, "full": self._full}[what][node].append(span)
+
+        for event in self.events:
+            kind = event.note if event.kind == "fault" else event.kind
+            if kind == "members":
+                seen = frozenset(int(n) for n in event.note.split(",") if n)
+                self._views[event.node].append((event.at, seen))
+            elif what := _BEGINS.get(kind):
+                key = (what, event.node, event.code)
+                # Of a node that was killed in its sleep nobody says that it woke.
+                if what == "paused" or key not in began:
+                    began[key] = event.at
+            elif (key := (_ENDS.get(kind, ""), event.node, event.code)) in began:
+                end(key, event.at)
+        for key in list(began):
+            end(key, inf)
 
     def impaired(self, node: int, start: float, end: float | None = None) -> bool:
         """Was it down or paused at any time from start to end, or shortly before?"""

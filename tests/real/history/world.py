@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from .client import EXPIRY, Client
+from .client import Client
 from .history import History
-from .packets import Will
 
 Mode = str
 """``home``: stays; ``roam``: moves every few seconds; ``nomad``: moves all the time, in mid-handshake too;
@@ -40,26 +39,9 @@ class World:
     first: dict[str, Client] = field(default_factory=dict)
     """The client whose node is meant by a role."""
 
-    def client(
-        self,
-        name: str,
-        *,
-        version: int = 5,
-        clean: bool = False,
-        will: Will | None = None,
-        client_id: str = "",
-        expiry: int = EXPIRY,
-    ) -> Client:
-        client = Client(
-            self.history,
-            self.addresses,
-            name,
-            version=version,
-            clean=clean,
-            will=will,
-            client_id=client_id,
-            expiry=expiry,
-        )
+    def client(self, name: str, **options: Any) -> Client:
+        """A client of this run; ``options`` as those of :class:`Client`."""
+        client = Client(self.history, self.addresses, name, **options)
         self.clients.append(client)
         return client
 
