@@ -8,8 +8,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1] / "gossamer"
 PACKAGES = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))
-# Modules that are a door of their own by ``__all__``: vocabularies of plain values, too many for one, and the
-# client, which is no part of the broker.
+# Modules that are a door of their own: vocabularies of plain values, too many for one, and the client, which
+# is no part of the broker.
 BY_MODULE = {
     "gossamer.api.model.base",
     "gossamer.api.model.cluster",

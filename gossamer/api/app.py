@@ -4,25 +4,29 @@
 what the ``gossamer`` command speaks, described by OpenAPI at ``/docs``.
 
 Rules: 1. Handlers are ``async``; they wait on peers, within bounds, only for what concerns all nodes.
-2. An error of ours becomes a problem (RFC 9457): the caller's mistake is 400, a peer's 502, unavailable 503.
-3. Long lists come in pages.
+2. An error of ours becomes a problem (RFC 9457): the caller's mistake is 400, a peer's 502, unavailable 503;
+so the OpenAPI document does not promise the framework's own shape of a validation error.  3. Long lists come
+in pages.  4. A method that a path does not have is answered with those that it has.  5. The role that a route
+takes stands beside it (``security``), as OpenAPI has it for schemes of every kind.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
+from fastapi.routing import iter_route_contexts
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 
 from gossamer import __version__
-from gossamer.api.http.access import AccessMiddleware
-from gossamer.api.http.answers import problem
+from gossamer.api.http.access import AccessMiddleware, role_of
+from gossamer.api.http.answers import PROBLEM, problem
 from gossamer.api.http.console_files import console_files
-from gossamer.api.http.contract import allowed_methods, correct
 from gossamer.api.http.guard import GuardMiddleware
 from gossamer.api.http.limits import Limits, LimitsMiddleware
 from gossamer.api.http.tokens import RoleTooLowError, Tokens
@@ -99,7 +103,7 @@ def make_app(
     app.add_exception_handler(GossamerError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_bad_request)
     app.add_exception_handler(HTTPException, _on_http_error)
-    app.openapi = correct(app)  # type: ignore[method-assign]
+    app.openapi = _openapi_of(app)  # type: ignore[method-assign]
     limits = app.state.limits = limits or Limits(config)
     # The last one added is the first to see a request.
     app.add_middleware(LimitsMiddleware, limits=limits)
@@ -180,5 +184,79 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     response = problem(error.status_code, f"{request.method} {request.url.path}", title=str(error.detail))
     response.headers.update(error.headers or {})
     if error.status_code == 405:
-        response.headers["allow"] = ", ".join(allowed_methods(request.app.openapi(), request.url.path))
+        response.headers["allow"] = ", ".join(_allowed_methods(request.app.openapi(), request.url.path))
     return response
+
+
+_SCHEMES = {
+    "bearer": {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "A token of `gossamer tokens create`; this machine itself may not need one.",
+    }
+}
+
+
+def _openapi_of(app: FastAPI) -> Callable[[], dict[str, Any]]:
+    """What is to make ``app``'s document; it is made once."""
+    make = app.openapi
+
+    def document() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _corrected(make(), _roles(app))
+        return app.openapi_schema
+
+    return document
+
+
+def _roles(app: FastAPI) -> dict[tuple[str, str], str]:
+    """What each route takes, by path and method."""
+    found = {}
+    for route in iter_route_contexts(app.routes):
+        dependant = getattr(route, "dependant", None)
+        calls = [] if dependant is None else [below.call for below in dependant.dependencies]
+        for method in route.methods or ():
+            path = str(route.path)
+            # As in the document, which leaves out how a parameter is converted.
+            found[re.sub(r":\w+}", "}", path), method] = role_of(calls, method=method, path=path)
+    return found
+
+
+def _corrected(document: dict[str, Any], roles: dict[tuple[str, str], str]) -> dict[str, Any]:
+    wrong = {
+        "description": "What went wrong.",
+        "content": {PROBLEM: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    }
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            answers = operation["responses"]
+            answers.pop("422", None)
+            for code, answer in list(answers.items()):
+                schema = answer.get("content", {}).get("application/json", {}).get("schema", {})
+                if schema.get("$ref", "").endswith("/Problem"):
+                    answers[code] = wrong
+            answers |= {"4XX": wrong, "5XX": wrong}
+            role = roles[path, method.upper()]
+            if role != "nobody":
+                operation["security"] = [{"bearer": [role]}, {}]
+    schemas = document["components"]["schemas"]
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
+    document["components"]["securitySchemes"] = _SCHEMES
+    return document
+
+
+def _allowed_methods(document: dict[str, Any], path: str) -> list[str]:
+    """The methods that a path has, most specific route first."""
+    if path in document["paths"]:
+        return _methods(document["paths"][path])
+    # A parameter is a part of the path; only where no such route is, it is all that follows.
+    for part in ("[^/]+", ".+"):
+        for template, methods in document["paths"].items():
+            if re.fullmatch(re.sub(r"\\{[^}]*\\}", part, re.escape(template)), path):
+                return _methods(methods)
+    return []
+
+
+def _methods(methods: dict[str, Any]) -> list[str]:
+    return sorted(method.upper() for method in methods)

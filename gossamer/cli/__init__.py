@@ -2,7 +2,7 @@
 
 ``root`` lists every command and where it lives. ``client`` talks to a node, ``command`` makes commands of
 questions to it, ``render`` prints what comes back; ``commands`` are those that ask nodes, ``local`` runs
-nodes here, ``drill`` has a screen of its own. Exit codes are those of :mod:`gossamer.cli.exits`.
+nodes here. Exit codes are those of :class:`~gossamer.cli.errors.ExitCode`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from importlib import import_module
 
 import typer
 
-from gossamer.cli.exits import ExitCode, exit_code_of
+from gossamer.cli.errors import ExitCode, exit_code_of
 from gossamer.cli.root import Commands, ignore_closed_output
 from gossamer.errors import GossamerError
 

@@ -1,6 +1,6 @@
-"""What can go wrong on the command line and between it and a node's API, as errors that say what to do.
+"""Errors of the command line and of a node's API, each with the next step, and the exit codes they become.
 
-Rules: 1. The node's own words are kept.  2. Whoever answers is doubted: what is no gossamer node, speaks TLS
+Rules: 1. The node's own words are kept.  2. An answer is not trusted: what is no gossamer node, speaks TLS
 where none was expected, or is of another version, is named as such.
 """
 
@@ -9,15 +9,72 @@ from __future__ import annotations
 import ssl
 from collections.abc import Sequence
 from difflib import get_close_matches
+from enum import IntEnum
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gossamer import __version__
-from gossamer.errors import GossamerError, TransportError, UnavailableError, UsageError, WrongValueError
+from gossamer.errors import (
+    ConfigError,
+    GossamerError,
+    PeerError,
+    TransportError,
+    UnavailableError,
+    UsageError,
+    WrongValueError,
+)
 
 if TYPE_CHECKING:
     import httpx
+
+
+class ExitCode(IntEnum):
+    """Exit codes, which scripts may rely on.
+
+    ====  =======================================================================
+    code  meaning
+    ====  =======================================================================
+    0     done
+    1     something that should not happen; please report it
+    2     the command line is wrong
+    3     the configuration is wrong; every mistake is listed
+    4     no node answers, or it broke off
+    5     the node refused: the request cannot work as it stands
+    6     not possible now, or only in part: a port is taken, a node is not ready
+    7     a node ended by itself
+    8     a promise is broken: found by an audit (``gossamer audit run --fail-on``) or by a drill
+    130   interrupted by Ctrl-C, except where that is the way to end it (``--watch``, ``top``, ``trace``)
+    ====  =======================================================================
+    """
+
+    DONE = 0
+    BUG = 1
+    USAGE = 2
+    CONFIG = 3
+    UNREACHABLE = 4
+    REFUSED = 5
+    UNAVAILABLE = 6
+    NODE_ENDED = 7
+    PROMISE_BROKEN = 8
+    INTERRUPTED = 130
+
+
+def exit_code_of(error: BaseException) -> ExitCode:
+    """The branch of the error tree decides."""
+    match error:
+        case ConfigError():
+            return ExitCode.CONFIG
+        case WrongValueError():
+            return ExitCode.USAGE
+        case UsageError():
+            return ExitCode.REFUSED
+        case PeerError() | TransportError():
+            return ExitCode.UNREACHABLE
+        case UnavailableError():
+            return ExitCode.UNAVAILABLE
+        case _:
+            return ExitCode.BUG
 
 
 class OptionError(WrongValueError):

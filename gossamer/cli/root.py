@@ -20,7 +20,7 @@ from typing import Any, ClassVar, TypeVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from gossamer.cli.exits import ExitCode
+from gossamer.cli.errors import ExitCode
 from gossamer.options import OptionGroup
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -58,7 +58,7 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
         "backup": ("commands.processes", "Back up what a running node has on disc to one file."),
     },
     "Break, heal and audit": {
-        "drill": ("drill.command", "Break a cluster on purpose, and see how it heals."),
+        "drill": ("commands.drill", "Break a cluster on purpose, and see how it heals."),
         "autoheal": ("commands.autoheal", "See how splits were healed, and change the settings."),
         "audit": ("commands.audit", "Record where every message went, and query it (DuckDB, Spark)."),
     },

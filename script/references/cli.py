@@ -75,8 +75,8 @@ def _described(typed: str, command: Any, context: Any) -> str:
 
 
 def _exit_codes() -> str:
-    """The table in the docstring of the codes' own module."""
-    said = dict(re.findall(r"^(\d+)  +(.+)$", inspect.getmodule(ExitCode).__doc__ or "", re.MULTILINE))
+    """The table in the docstring of the codes."""
+    said = dict(re.findall(r"^(\d+)  +(.+)$", inspect.getdoc(ExitCode) or "", re.MULTILINE))
     return table(
         ("code", "name", "means"),
         ((code(item.value), item.name, cell(said[str(item.value)])) for item in ExitCode),

@@ -12,8 +12,7 @@ from certs import Authority
 
 from gossamer.cli import ExitCode
 from gossamer.cli.client import ApiClient
-from gossamer.cli.errors import did_you_mean, reason_of
-from gossamer.cli.exits import exit_code_of
+from gossamer.cli.errors import did_you_mean, exit_code_of, reason_of
 from gossamer.errors import ConfigError, PeerError, TransportError, UnavailableError, UsageError
 
 

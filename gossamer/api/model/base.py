@@ -15,8 +15,6 @@ from pydantic import BaseModel, ConfigDict, Strict, WithJsonSchema
 
 from gossamer.config import Autoheal, OptionalDuration, PositiveDuration
 
-__all__ = ["Flag", "HealDelay", "Health", "OptionalSeconds", "Page", "PositiveSeconds", "Problem", "Value"]
-
 T = TypeVar("T")
 
 Flag = Annotated[bool, Strict()]

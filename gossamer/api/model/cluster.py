@@ -10,33 +10,6 @@ from pydantic import Field, SecretStr
 from gossamer.api.model.base import Flag, HealDelay, OptionalSeconds, Value
 from gossamer.api.model.forms import ALARM_NAME
 
-__all__ = [
-    "AlarmInfo",
-    "AlarmRequest",
-    "ClusterInfo",
-    "ClusterNode",
-    "Done",
-    "ForceLeaveRequest",
-    "HealEpisode",
-    "HealPlanInfo",
-    "HealRows",
-    "HealSettings",
-    "HealStatusInfo",
-    "HintInfo",
-    "JoinRequest",
-    "KeyRequest",
-    "KeysInfo",
-    "MemberInfo",
-    "NodeHistory",
-    "NodeInfo",
-    "NodeStatus",
-    "PartitionInfo",
-    "Pulse",
-    "QuarantinedRow",
-    "Readiness",
-    "Seen",
-]
-
 Status = Literal["online", "suspect", "offline", "stopped", "left"]
 Link = Literal["self", "up", "connecting", "down"]
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-__all__ = ["ALARM_NAME", "FORMS", "MOMENT", "ROW_ID", "RUN_ID", "TOKEN_NAME", "Job", "Promise"]
-
 ROW_ID = r"^[0-9a-f]{12}$"
 """Of a token, or a row of the quarantine."""
 RUN_ID = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"

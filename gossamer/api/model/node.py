@@ -9,26 +9,6 @@ from pydantic import BeforeValidator, Field
 
 from gossamer.api.model.base import Flag, OptionalSeconds, PositiveSeconds, Value
 
-__all__ = [
-    "BackupInfo",
-    "BackupRequest",
-    "ClientInfo",
-    "FoldedInfo",
-    "ProcessInfo",
-    "RecordingInfo",
-    "RecordingSettings",
-    "RetainedInfo",
-    "RouteFindings",
-    "RouteInfo",
-    "RouteVerification",
-    "SubscriptionInfo",
-    "TableDigest",
-    "TableInfo",
-    "TopicInfo",
-    "TopicMatch",
-    "TraceEvent",
-]
-
 
 class RouteInfo(Value):
     """One row of the route table: this node has a subscriber to this filter."""

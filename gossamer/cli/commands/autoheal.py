@@ -14,9 +14,8 @@ from gossamer.cli import completion, values
 from gossamer.cli.client import ApiClient, Gathered, Row
 from gossamer.cli.command import argument, asks, option
 from gossamer.cli.commands.events import merged, nodes_text
-from gossamer.cli.render.output import clock
+from gossamer.cli.render.output import Grid, clock
 from gossamer.cli.render.show import Listing, Note, Part, Report
-from gossamer.cli.render.table import Grid
 from gossamer.cli.root import noun
 from gossamer.config import format_duration
 from gossamer.errors import WrongValueError

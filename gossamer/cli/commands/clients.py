@@ -15,9 +15,8 @@ from gossamer.cli import completion
 from gossamer.cli.client import ApiClient, Row
 from gossamer.cli.command import CLIENT_ID, FILTER, Limit, asks, option
 from gossamer.cli.errors import RefusedError, UnknownNameError
-from gossamer.cli.render.output import ago, clock
+from gossamer.cli.render.output import Grid, ago, clock
 from gossamer.cli.render.show import Columns, Listing, Part, Report
-from gossamer.cli.render.table import Grid
 from gossamer.cli.root import noun
 from gossamer.config import format_duration
 

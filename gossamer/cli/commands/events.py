@@ -17,9 +17,8 @@ from gossamer.cli import completion, values
 from gossamer.cli.client import DEFAULT_API, ApiClient, Gathered, Row
 from gossamer.cli.command import Api, Json, Limit, OnNode, Watch, argument, asks, option
 from gossamer.cli.errors import Answer
-from gossamer.cli.render.output import clock, json_text, note, print_line
+from gossamer.cli.render.output import clock, json_text, note, print_line, printable
 from gossamer.cli.render.show import Listing, Note, Rendered, Report, show
-from gossamer.cli.render.table import printable
 from gossamer.cli.render.watch import watch_it
 from gossamer.cli.root import example, noun
 from gossamer.config import format_duration

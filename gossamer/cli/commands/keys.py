@@ -22,10 +22,9 @@ import typer
 from gossamer.cli import completion, values
 from gossamer.cli.client import ApiClient, Gathered, Row
 from gossamer.cli.command import argument, asks
-from gossamer.cli.errors import FileError, NotNowError
-from gossamer.cli.exits import ExitCode
+from gossamer.cli.errors import ExitCode, FileError, NotNowError
+from gossamer.cli.render.output import Grid
 from gossamer.cli.render.show import Note, Part, Report
-from gossamer.cli.render.table import Grid
 from gossamer.errors import UnavailableError
 
 app = typer.Typer(help="Rotate the keys of gossip.", no_args_is_help=True)

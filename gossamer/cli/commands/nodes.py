@@ -11,9 +11,8 @@ from gossamer.cli.client import ApiClient, Row
 from gossamer.cli.command import NODE_NAME, argument, asks, option
 from gossamer.cli.commands.keys import app as keys
 from gossamer.cli.errors import Answer, NotNowError, UnknownNameError
-from gossamer.cli.render.output import ago, ports_text, size_text
+from gossamer.cli.render.output import Grid, ago, ports_text, size_text
 from gossamer.cli.render.show import Listing, Part, Report
-from gossamer.cli.render.table import Grid
 from gossamer.cli.root import noun
 from gossamer.config import format_duration
 

@@ -17,9 +17,8 @@ from rich.text import Text
 from gossamer.cli import completion, values
 from gossamer.cli.client import DEFAULT_API, ApiClient, Gathered, Params, Row
 from gossamer.cli.command import AllNodes, Api, Json, OnNode, argument, asks, option
-from gossamer.cli.render.output import json_text, note, print_line, size_text
+from gossamer.cli.render.output import Cell, Grid, json_text, note, print_line, printable, size_text
 from gossamer.cli.render.show import Listing, Note, Part, Report
-from gossamer.cli.render.table import Cell, Grid, printable
 from gossamer.cli.root import example, noun
 
 SILENCE = 20.0

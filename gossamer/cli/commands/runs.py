@@ -22,11 +22,9 @@ from gossamer.cli import values
 from gossamer.cli.client import ApiClient, Row
 from gossamer.cli.command import argument, asks
 from gossamer.cli.completion import Complete
-from gossamer.cli.errors import FileError
-from gossamer.cli.exits import ExitCode
-from gossamer.cli.render.output import ago, clock, json_text, print_line
+from gossamer.cli.errors import ExitCode, FileError
+from gossamer.cli.render.output import Grid, ago, clock, json_text, print_line, printable
 from gossamer.cli.render.show import Columns, Listing, Note, Part, Report, show_part
-from gossamer.cli.render.table import Grid, printable
 from gossamer.errors import UnavailableError
 
 ON_NODE = "At a node (its reports stay there)"

@@ -30,9 +30,8 @@ from gossamer.cli.commands.top_view import (
     room_in,
     rows_of,
 )
-from gossamer.cli.render.keyboard import Keyboard
-from gossamer.cli.render.output import json_text, print_line
-from gossamer.cli.render.table import make_console
+from gossamer.cli.render.output import json_text, make_console, print_line
+from gossamer.cli.render.watch import Keyboard
 from gossamer.cli.root import example
 from gossamer.errors import GossamerError
 

@@ -16,8 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gossamer.cli.client import Row
-from gossamer.cli.render.output import age_text, size_text
-from gossamer.cli.render.table import printable
+from gossamer.cli.render.output import age_text, printable, size_text
 
 Sample = Mapping[str, Any]
 """What ``GET /api/v1/live`` sends each second."""

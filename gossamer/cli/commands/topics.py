@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from gossamer.cli import completion, values
 from gossamer.cli.client import ApiClient, Row
 from gossamer.cli.command import FILTER, Limit, OnNode, argument, asks, option
-from gossamer.cli.exits import ExitCode
+from gossamer.cli.errors import ExitCode
+from gossamer.cli.render.output import Grid
 from gossamer.cli.render.show import Columns, Listing, Note, Part, Rendered, Report
-from gossamer.cli.render.table import Grid
 from gossamer.cli.root import noun
 
 topics = noun()

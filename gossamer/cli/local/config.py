@@ -12,8 +12,7 @@ import typer
 from gossamer.cli.client import DEFAULT_API, ApiClient, Row
 from gossamer.cli.command import AllNodes, Api, ConfigFile, Json, OnNode, asks, option
 from gossamer.cli.commands.processes import meant
-from gossamer.cli.errors import RefusedError
-from gossamer.cli.exits import ExitCode
+from gossamer.cli.errors import ExitCode, RefusedError
 from gossamer.cli.render.output import emit_json, print_error, print_line
 from gossamer.cli.render.show import Listing
 from gossamer.cli.root import example

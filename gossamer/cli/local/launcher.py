@@ -11,7 +11,7 @@ import asyncio
 import functools
 from typing import TYPE_CHECKING, Any
 
-from gossamer.cli.exits import ExitCode
+from gossamer.cli.errors import ExitCode
 from gossamer.cli.local.interrupt import interruptible
 from gossamer.cli.render.output import note
 from gossamer.errors import UnavailableError

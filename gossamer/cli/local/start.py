@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from gossamer.cli.command import ConfigFile, Json, option
-from gossamer.cli.exits import ExitCode
+from gossamer.cli.errors import ExitCode
 from gossamer.cli.local.interrupt import loop_factory
 from gossamer.cli.render.output import json_text, note, ports_text, print_error, print_line
 from gossamer.cli.root import example

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import typer
 
 from gossamer.cli.command import Json, option
-from gossamer.cli.render.output import json_text, ports_text, print_line
-from gossamer.cli.render.table import make_console
+from gossamer.cli.render.output import json_text, make_console, ports_text, print_line
 from gossamer.cli.root import example
 from gossamer.launch import MAX_NODES, WEBSOCKET
 

@@ -1,6 +1,9 @@
-"""What the command prints: the answer on standard output alone, remarks and errors on standard error.
+"""What the command prints: the answer on standard output alone, remarks and errors on standard error; tables.
 
-Rule: with ``--json`` errors are JSON as well.
+Rules: 1. With ``--json`` errors are JSON as well.  2. Piped, every character of every cell is there and each
+row is one line, which cut and awk read well.  3. However long a table, only the rows that decide its widths
+are held; a later cell that is longer pushes the rest of its row aside.  4. The content of a cell is shown,
+never obeyed, neither by rich nor by the terminal.
 """
 
 from __future__ import annotations
@@ -8,13 +11,175 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain, islice
 from typing import Any
 
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
-from gossamer.cli.render.table import make_console, printable, speaks_utf8
+Cell = object
+"""Text, or whatever has some."""
+UNLIMITED = 10_000
+SAMPLE = 1000
+"""Rows that decide how wide columns are."""
+CHANGED = "bold yellow"
+NEW = "green"
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Columns and rows; ``empty`` is what is said when there are none."""
+
+    columns: Sequence[str]
+    rows: Iterable[Sequence[Cell]]
+    empty: str = ""
+    key: int = 1
+    """So many first columns tell which row it is, where it is watched."""
+    restless: frozenset[str] = frozenset()
+    """Columns that always change, which is not worth a mark."""
+    title: str = ""
+    numbers: frozenset[str] = frozenset()
+    """Columns to stand at the right."""
+
+
+class PipedConsole(Console):
+    """Raises where the reader has gone (``gossamer top | head``): rich itself ends the program with 1."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+def make_console(*, stderr: bool = False) -> Console:
+    """What draws on standard output or error; without a width of its own where that is no terminal."""
+    stream = sys.stderr if stderr else sys.stdout
+    return PipedConsole(stderr=stderr, highlight=False, width=None if stream.isatty() else UNLIMITED)
+
+
+def printable(cell: object) -> str:
+    """``cell`` as text that does nothing to a terminal."""
+    # A topic may hold terminal escapes; they are shown, not obeyed.
+    text = str(cell)
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() or character == "\n" else repr(character)[1:-1]
+        for character in text
+    )
+
+
+def write(grid: Grid) -> bool:
+    """Print ``grid`` on standard output; False if there was nothing to print."""
+    rows = iter(grid.rows)
+    first = list(islice(rows, SAMPLE))
+    if not first:
+        return False
+    widths = _widths(grid, first)
+    if not sys.stdout.isatty():
+        for line in _plain_lines(grid, chain(first, rows), widths):
+            sys.stdout.write(line + "\n")
+        return True
+    console = make_console()
+    if grid.title:
+        console.print(Text(printable(grid.title), style="bold"))
+    console.print(draw(grid, first))
+    while more := list(islice(rows, SAMPLE)):
+        console.print(draw(grid, more, header=False, widths=widths))
+    return True
+
+
+def _plain_lines(grid: Grid, rows: Iterable[Sequence[Cell]], widths: Sequence[int]) -> Iterator[str]:
+    """Lines without colour, columns two spaces apart."""
+    if grid.title:
+        yield printable(grid.title)
+    right = [column in grid.numbers for column in grid.columns]
+    for row in chain([grid.columns], rows):
+        cells = []
+        for cell, width, at_right in zip(row, widths, right, strict=True):
+            text = _one_line(cell)
+            pad = " " * (width - cell_len(text))
+            cells.append(pad + text if at_right else text + pad)
+        yield "  ".join(cells).rstrip()
+
+
+def draw(
+    grid: Grid,
+    rows: Iterable[Sequence[Cell]],
+    *,
+    header: bool = True,
+    widths: Sequence[int] | None = None,
+    marks: Mapping[tuple[int, int], str] | None = None,
+) -> Table:
+    """A table for a terminal; ``marks`` are styles by row and column."""
+    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False, show_header=header)
+    last = len(grid.columns) - 1
+    for at, column in enumerate(grid.columns):
+        table.add_column(
+            column,
+            overflow="fold",
+            justify="right" if column in grid.numbers else "left",
+            min_width=None if widths is None or at == last else min(widths[at], 40),
+        )
+    for at, row in enumerate(rows):
+        cells = [_text(cell) for cell in row]
+        for place, cell in enumerate(cells):
+            if style := (marks or {}).get((at, place)):
+                cell.stylize(style)
+        table.add_row(*cells)
+    return table
+
+
+def marked(
+    grid: Grid, before: Sequence[Sequence[Cell]], rows: Sequence[Sequence[Cell]]
+) -> dict[tuple[int, int], str]:
+    """Which cells of ``rows`` are not as they were, and how they are to look."""
+
+    def name(row: Sequence[Cell]) -> tuple[str, ...]:
+        return tuple(str(cell) for cell in row[: grid.key])
+
+    then = {name(row): row for row in before}
+    marks: dict[tuple[int, int], str] = {}
+    for at, row in enumerate(rows):
+        old = then.get(name(row))
+        if old is None:
+            marks |= {(at, column): NEW for column in range(len(row))}
+            continue
+        for column, (was, cell) in enumerate(zip(old, row, strict=True)):
+            if str(was) != str(cell) and grid.columns[column] not in grid.restless:
+                marks[at, column] = CHANGED
+    return marks
+
+
+def _widths(grid: Grid, rows: Sequence[Sequence[Cell]]) -> list[int]:
+    return [
+        max(cell_len(column), max((cell_len(_one_line(row[at])) for row in rows), default=0))
+        for at, column in enumerate(grid.columns)
+    ]
+
+
+def _one_line(cell: Cell) -> str:
+    text = str(cell)
+    if isinstance(cell, Text) and not speaks_utf8():
+        # What draws trees, in characters that standard output can hold.
+        text = text.translate(_PLAIN)
+    return text if text.isprintable() else printable(text).replace("\n", "\\n")
+
+
+def _text(cell: Cell) -> Text:
+    # Names and topics come from clients: Text keeps what looks like markup as it is.
+    return cell.copy() if isinstance(cell, Text) else Text(printable(cell))
+
+
+_PLAIN = str.maketrans({"├": "|", "│": "|", "└": "`", "─": "-", "…": "~"})
+
+
+def speaks_utf8() -> bool:
+    """Whether standard output can hold any character."""
+    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
 
 
 def json_text(data: Any) -> str:

@@ -20,9 +20,8 @@ import typer
 from rich.text import Text
 
 from gossamer.cli.client import Gathered, Row
-from gossamer.cli.exits import ExitCode
-from gossamer.cli.render.output import emit_json, json_text, note
-from gossamer.cli.render.table import Cell, Grid, make_console, printable, write
+from gossamer.cli.errors import ExitCode
+from gossamer.cli.render.output import Cell, Grid, emit_json, json_text, make_console, note, printable, write
 
 
 class Note(str):

@@ -6,14 +6,22 @@ with ``--json`` each is one line.
 Rules: 1. The first round must succeed, so that a mistake is told as everywhere.  2. After that a node that
 cannot be asked is shown as such, what was known stays, and watching goes on.  3. What the node refuses ends
 it: that does not change by waiting.  4. Ctrl-C and q end it in order, with code 0: it is the way to stop.
+5. Keys are read one by one, without Enter; none where standard input is no terminal.
 """
 
 from __future__ import annotations
 
+import os
+import select
+import signal
 import sys
+import termios
 import time
+import tty
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from types import FrameType
 from typing import Self
 
 from rich.console import Console, Group, RenderableType
@@ -21,11 +29,83 @@ from rich.live import Live
 from rich.segment import SegmentLines
 from rich.text import Text
 
-from gossamer.cli.render.keyboard import Keyboard
-from gossamer.cli.render.output import json_text, print_line
+from gossamer.cli.render.output import (
+    Cell,
+    Grid,
+    draw,
+    json_text,
+    make_console,
+    marked,
+    print_line,
+    printable,
+)
 from gossamer.cli.render.show import Ask, Part, Rendered, document_of, show_part
-from gossamer.cli.render.table import Cell, Grid, draw, make_console, marked, printable
 from gossamer.errors import TransportError, UnavailableError
+
+_ARROWS = {"A": "up", "B": "down", "C": "right", "D": "left"}
+_NAMED = {
+    **{f"\x1b{lead}{code}": name for lead in "[O" for code, name in _ARROWS.items()},
+    "\r": "enter",
+    "\n": "enter",
+    "\x1b": "escape",
+    "\x7f": "backspace",
+    "\b": "backspace",
+}
+"""Keys that are no character, by what the terminal sends."""
+
+
+class Keyboard(ExitStack):
+    """Inside, keys come one by one, and a signal that ends the program ends it as Ctrl-C does.
+
+    The terminal is as it was afterwards, however this ends.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._typed: deque[str] = deque(maxlen=64)
+        self._on_terminal = False
+
+    def __enter__(self) -> Self:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            self.callback(signal.signal, number, signal.signal(number, _interrupt))
+        if sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty():
+            self._on_terminal = True
+            self.callback(termios.tcsetattr, sys.stdin, termios.TCSADRAIN, termios.tcgetattr(sys.stdin))
+            tty.setcbreak(sys.stdin.fileno())
+        return self
+
+    def read(self, seconds: float) -> str:
+        """The next key, or nothing after ``seconds``."""
+        if not self._on_terminal:
+            time.sleep(seconds)
+            return ""
+        if not self._typed:
+            descriptor = sys.stdin.fileno()
+            ready, _, _ = select.select([descriptor], [], [], max(0.0, seconds))
+            if not ready:
+                return ""
+            # An arrow is several bytes at once.
+            pressed = os.read(descriptor, 64).decode("utf-8", "replace")
+            if pressed in _NAMED:
+                return _NAMED[pressed]
+            if pressed[:2] in ("\x1b[", "\x1bO"):
+                return ""
+            # Whoever types fast, or pastes, has all of it read.
+            self._typed.extend(pressed)
+        key = self._typed.popleft() if self._typed else ""
+        return _NAMED.get(key, key)
+
+    def wait_for(self, keys: str, *, until: float) -> str:
+        """One of ``keys``, or nothing at ``until`` by the monotonic clock."""
+        while (left := until - time.monotonic()) > 0:
+            if (key := self.read(left)) and key in keys:
+                return key
+        return ""
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
 
 ROWS = 1000
 """Rows of a list that are asked for again and again; a terminal shows fewer."""

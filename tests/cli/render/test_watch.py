@@ -11,8 +11,8 @@ from gossamer.cli import ExitCode
 from gossamer.cli.client import Gathered
 from gossamer.cli.errors import NodeUnreachableError, RefusedError
 from gossamer.cli.render import watch
+from gossamer.cli.render.output import CHANGED, NEW, Grid, marked
 from gossamer.cli.render.show import Listing, Report
-from gossamer.cli.render.table import CHANGED, NEW, Grid, marked
 from gossamer.cli.render.watch import cropped, watch_it
 from gossamer.cli.root import _with_seconds
 

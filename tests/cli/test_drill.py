@@ -11,8 +11,8 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from gossamer.cli import ExitCode, app
-from gossamer.cli.drill import command as drill
-from gossamer.cli.drill.screen import Screen, line_of, open_screen
+from gossamer.cli.commands import drill
+from gossamer.cli.commands.drill_suite import Screen, line_of, open_screen
 from gossamer.drill import Progress
 from gossamer.drill.record import (
     ClientDrop,

@@ -18,11 +18,9 @@ from msgspec import to_builtins
 from gossamer.cli import completion, values
 from gossamer.cli.client import ApiClient, Row
 from gossamer.cli.command import Parameters, argument, asks, duration, option, with_parameters
+from gossamer.cli.commands.drill_suite import KINDS, BackEnd, Seed, check_files, deliver, open_screen, suite
 from gossamer.cli.commands.runs import ON_NODE, RUN_TIMEOUT, Wait, add_runs, result_parts, start_run
-from gossamer.cli.drill.screen import open_screen
-from gossamer.cli.drill.suite import KINDS, BackEnd, Seed, check_files, deliver, suite
-from gossamer.cli.errors import OptionError
-from gossamer.cli.exits import ExitCode
+from gossamer.cli.errors import ExitCode, OptionError
 from gossamer.cli.local.interrupt import interruptible, loop_factory
 from gossamer.cli.render.output import note
 from gossamer.cli.render.show import Part, Report
