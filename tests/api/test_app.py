@@ -154,20 +154,11 @@ async def test_openapi_describes_it(client):
 
 
 class TestGuard:
-    async def test_a_rebound_name_is_refused(self, client):
-        answer = await client.get("/cluster", headers={"host": "evil.example:8091"})
-        assert answer.status_code == 421
-
     async def test_the_bound_name_is_served(self, view):
         named = ApiConfig(hosts=("broker.example",), anonymous_role="viewer")
         transport = httpx.ASGITransport(make_app(view, config=named))
         async with httpx.AsyncClient(transport=transport, base_url="http://broker.example:8091") as client:
             assert (await client.get("/cluster")).status_code == 200
-
-    async def test_a_page_of_another_origin_is_refused(self, client, view):
-        answer = await client.post("/api/v1/cluster/leave", headers={"origin": "http://evil.example"})
-        assert answer.status_code == 403
-        assert view.orders == []
 
     async def test_a_page_of_the_node_itself_is_served(self, client):
         answer = await client.get("/cluster", headers={"origin": "http://127.0.0.1:8091"})
@@ -188,11 +179,6 @@ class TestGuard:
                 answer = await client.get(path)
                 assert answer.status_code == (404 if path.endswith("/") else 403)
                 assert view.key_names[0] not in answer.text
-        assert view.orders == []
-
-    async def test_a_huge_body_is_refused(self, client, view):
-        answer = await client.post("/api/v1/cluster/join", content=b"x" * 70_000)
-        assert answer.status_code == 413
         assert view.orders == []
 
 

@@ -30,6 +30,19 @@ def everything(command=None, typed=""):
 
 ALL = everything()
 EXAMPLES = {typed: command.examples for typed, command in ALL.items()}
+ARGUMENTS = {
+    "clients show": "sensor-1",
+    "nodes show": "node1@127.0.0.1",
+    "sessions show": "sensor-1",
+    "tables show": "routes",
+    "topics match": "a/b",
+}
+LOOKS = [
+    f"{typed} {ARGUMENTS.get(typed, '')}".rstrip()
+    for typed, command in ALL.items()
+    if typed not in ("drill show", "audit show") and any("--watch" in one.opts for one in command.params)
+]
+"""Every command that can be watched, with its arguments; a run to be shown has to be started first."""
 
 
 def loaded_after(statement, *arguments, **environment):

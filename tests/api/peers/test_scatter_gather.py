@@ -17,22 +17,6 @@ from gossamer.config import ApiConfig
 CLIENTS = [(f"c{number:03}", number % 3) for number in range(50)]
 
 
-@pytest.mark.parametrize("limit", [1, 7, 50, 51, 10_000])
-async def test_pages_hold_every_client_of_every_node_once_and_in_order(cluster, limit):
-    async with client_of(cluster(CLIENTS)[1]) as client:
-        rows, missing, _ = await pages(client, "/api/v1/clients", limit=limit)
-    assert [(row["client"], row["node"]) for row in rows] == [(name, NAMES[at]) for name, at in CLIENTS]
-    assert missing == {}
-
-
-async def test_a_stream_holds_the_same_and_ends_with_who_is_missing(cluster):
-    async with client_of(cluster(CLIENTS)[0]) as client:
-        answer = await client.get("/api/v1/clients", params={"format": "ndjson"})
-    *rows, last = map(json.loads, answer.text.split("\n")[:-1])
-    assert [row["client"] for row in rows] == [name for name, _ in CLIENTS]
-    assert last == {"missing": {}}
-
-
 async def test_a_silent_node_leaves_a_list_that_says_so(cluster):
     async with client_of(cluster(CLIENTS, silent={NAMES[2]})[0]) as client:
         rows, missing, _ = await pages(client, "/api/v1/clients", limit=10)

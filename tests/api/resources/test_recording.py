@@ -1,23 +1,10 @@
 """The flow recorder over HTTP."""
 
-import httpx
 import pytest
 
-from api.fakes import FakeView
-from gossamer.api import make_app
-from gossamer.config import ApiConfig
 
-
-@pytest.fixture
-async def api():
-    app = make_app(FakeView(), config=ApiConfig())
-    transport = httpx.ASGITransport(app, client=("127.0.0.1", 5))
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-        yield client
-
-
-async def test_what_was_recorded_and_dropped_is_told(api):
-    told = (await api.get("/api/v1/audit")).json()
+async def test_what_was_recorded_and_dropped_is_told(client):
+    told = (await client.get("/api/v1/audit")).json()
     assert (told["recorded"], told["dropped"], told["gaps"], told["files"], told["bytes"]) == (
         7,
         2,
@@ -27,8 +14,8 @@ async def test_what_was_recorded_and_dropped_is_told(api):
     )
 
 
-async def test_only_what_is_named_is_changed(api):
-    answer = await api.post("/api/v1/audit", json={"enable": True, "sample": 0.01})
+async def test_only_what_is_named_is_changed(client):
+    answer = await client.post("/api/v1/audit", json={"enable": True, "sample": 0.01})
     assert (answer.json()["enabled"], answer.json()["sample"], answer.json()["buffer"]) == (
         True,
         0.01,
@@ -37,6 +24,6 @@ async def test_only_what_is_named_is_changed(api):
 
 
 @pytest.mark.parametrize("body", [{"sample": 2}, {"buffer": 1}, {"keep_for": "soon"}, {"dir": "/etc"}])
-async def test_what_makes_no_sense_is_refused(api, body):
-    answer = await api.post("/api/v1/audit", json=body)
+async def test_what_makes_no_sense_is_refused(client, body):
+    answer = await client.post("/api/v1/audit", json=body)
     assert answer.status_code == 422

@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console, Group
 from rich.text import Text
 
+from cli.test_command_list import LOOKS
 from gossamer.cli import ExitCode
 from gossamer.cli.client import Gathered
 from gossamer.cli.errors import NodeUnreachableError, RefusedError
@@ -146,37 +147,8 @@ def test_watch_may_stand_alone_or_with_its_seconds(typed, meant):
     assert _with_seconds(typed) == meant
 
 
-LOOKS = [
-    "nodes",
-    "nodes show node1@127.0.0.1",
-    "cluster status",
-    "cluster members",
-    "clients",
-    "clients show sensor-1",
-    "sessions",
-    "topics",
-    "topics a/b",
-    "subscriptions",
-    "routes",
-    "tables",
-    "tables show routes",
-    "alarms",
-    "autoheal status",
-    "autoheal history",
-    "autoheal quarantine",
-    "ps",
-    "audit status",
-    "retained",
-    "events",
-    "log-level",
-    "live",
-]
-
-
 @pytest.mark.parametrize("command", LOOKS)
-def test_every_command_that_looks_can_be_watched(run, served, monkeypatch, command):
-    for name in ("node2@127.0.0.1", "node3@127.0.0.1"):
-        served.answers(name)
+def test_every_command_that_looks_can_be_watched(ask, whole, monkeypatch, command):
     left = [2]
 
     def goes_on():
@@ -185,9 +157,9 @@ def test_every_command_that_looks_can_be_watched(run, served, monkeypatch, comma
 
     real = watch.watch_it
     monkeypatch.setattr(watch, "watch_it", lambda ask, **options: real(ask, **options, goes_on=goes_on))
-    outcome = run(*command.split(), "--watch=0.1", "--json", "--api", served.url)
+    outcome = ask(*command.split(), "--watch=0.1", "--json")
     assert outcome.code == ExitCode.DONE
     lines = [json.loads(line) for line in outcome.out.splitlines()]
     assert len(lines) == 2
-    once = run(*command.split(), "--json", "--api", served.url).json
+    once = ask(*command.split(), "--json").json
     assert set(lines[0]) == {"at", *once}
