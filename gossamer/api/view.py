@@ -1,9 +1,9 @@
 """The narrow view of a node that the API works on; the node implements it, tests fake it.
 
-Rules: 1. Reads are synchronous and answer from the node's own memory, so that no request waits for a peer;
-but for the processes, which are too many for one turn of the loop.
-2. What can be long is an iterable that is walked in many turns of the loop, while what it shows changes.
-3. Orders are awaited, and raise an error of the one tree when they cannot be carried out.
+Rules: 1. Reads are synchronous and answer from the node's own memory, so that no request waits for a peer,
+except for processes, which are too many for one turn of the loop.
+2. Long lists are iterables that are read in many turns of the loop, while their content changes.
+3. Commands are awaited, and raise an error of the one tree when they fail.
 """
 
 from __future__ import annotations
@@ -78,29 +78,29 @@ class EventLogView(Protocol):
         """Events with larger serials, oldest first."""
 
     def age(self, happening: Any) -> float:
-        """How long ago one was."""
+        """Return the age of an event in seconds."""
 
 
 class HealingView(Protocol):
-    """What may be asked of a node's healing, and ordered."""
+    """Reads and commands of a node's autoheal."""
 
     def status(self) -> HealStatusInfo:
-        """What this node knows of splits."""
+        """The state of autoheal, as this node knows it."""
 
     def history(self) -> Sequence[HealEpisode]:
         """Splits that were healed, latest last."""
 
     def alarms(self) -> Sequence[AlarmInfo]:
-        """Those that last first, then what was healed, latest first."""
+        """Active alarms first, then healed splits, the latest first."""
 
     def order_alarm(self, order: AlarmRequest) -> AlarmInfo:
-        """Raise or clear an alarm for a program beside the cluster."""
+        """Raise or clear an alarm on behalf of an external program."""
 
     def quarantine(self) -> Iterable[QuarantinedRow]:
         """The rows of this node's quarantine."""
 
     async def rehearse(self) -> HealPlanInfo:
-        """What would be healed now."""
+        """Return the plan of a heal now, as a dry run."""
 
     async def replay(self, id: str) -> QuarantinedRow:  # noqa: A002
         """Write a row of the quarantine again. Raises UsageError if it is not there."""
@@ -110,28 +110,28 @@ class HealingView(Protocol):
 
 
 class RecordingView(Protocol):
-    """What may be asked of a recorder, and ordered."""
+    """Reads and commands of a flow recorder."""
 
     async def status(self) -> RecordingInfo:
-        """What it did."""
+        """The state and counters of the recorder."""
 
     async def configure(self, settings: RecordingSettings) -> RecordingInfo:
         """Change what ``settings`` names."""
 
 
 class NodeView(Protocol):
-    """What may be asked of a node, and ordered."""
+    """Reads and commands of a node."""
 
     name: str
     event_log: EventLogView
     healing: HealingView
     recording: RecordingView
     drills: Runs
-    """Drills that this node had carried out beside itself."""
+    """Drills that ran on this node's machine."""
     audits: Runs
-    """Audits that it had run."""
+    """Audits that ran there."""
     faults: FaultTable | None
-    """The gate to the network, None where the configuration has none."""
+    """The fault gate, None where the configuration has none."""
 
     def cluster(self) -> ClusterInfo:
         """The members that are not down, as ``GET /cluster`` shows them."""
@@ -155,7 +155,7 @@ class NodeView(Protocol):
         """Where a message to ``topic`` would go. Raises UsageError where it is no topic name."""
 
     async def verify_routes(self, *, repair: bool) -> RouteFindings:
-        """Hold this node's routes against their sources and its peers.
+        """Verify this node's routes against their sources and its peers.
 
         Raises UnavailableError if it cannot.
         """
@@ -176,13 +176,13 @@ class NodeView(Protocol):
         """The sessions of this node by the key of ``search``, in any order."""
 
     def pulse(self) -> Pulse:
-        """The node at this moment, in few numbers."""
+        """A sample of the node."""
 
     def history(self, *, seconds: int, step: int) -> NodeHistory:
         """The last ``seconds`` of this node, a point a ``step``."""
 
     async def publish(self, topic: str, payload: bytes, *, qos: int, retain: bool) -> tuple[int, bool]:
-        """To how many it went, and whether all nodes that it went to have it.
+        """Publish; return the number of receivers, and whether all nodes among them have the message.
 
         Raises UsageError if ``topic`` is no topic name.
         """
@@ -194,7 +194,7 @@ class NodeView(Protocol):
         """The configuration that the node runs with, secrets hidden."""
 
     async def reload(self) -> tuple[str, ...]:
-        """Read again what can be; which files that are."""
+        """Reload certificates, passwords and access lists; return the files."""
 
     async def backup(self, path: str | None) -> BackupInfo:
         """Write what is on disc to a new file.
@@ -203,10 +203,10 @@ class NodeView(Protocol):
         """
 
     def log_level(self, level: str | None = None) -> str:
-        """How much the node logs, from now on."""
+        """Return the log level, after setting it to ``level`` if given."""
 
     async def ask_peer(self, node: str, ask: Ask | More, timeout: float) -> Answer:
-        """What another node's API answers. Raises PeerSilentError if it does not."""
+        """Return the answer of another node's API. Raises PeerSilentError if there is none."""
 
     def tables(self) -> Sequence[TableInfo]:
         """The tables this node holds."""
@@ -221,28 +221,28 @@ class NodeView(Protocol):
         """
 
     def trace(self, pid: str, *, seconds: float, limit: int) -> AsyncGenerator[TraceLine | None, None]:
-        """What a process takes in and sends out; None now and then where nothing happens.
+        """Trace the messages of a process; None now and then while there are none.
 
         Raises UsageError if ``pid`` is nobody, UnavailableError with the first line if too many are traced.
         """
 
     async def count(self) -> None:
-        """Count anew what is counted for ``metrics`` alone, a little in each turn of the loop."""
+        """Update the counts that only ``metrics`` needs, a little in each turn of the loop."""
 
     def metrics(self) -> Iterable[Metric]:
-        """Every number there is."""
+        """Every metric of the node."""
 
     async def join(self, endpoints: Sequence[Endpoint]) -> None:
         """Join the cluster that answers at one of ``endpoints``. Raises UnavailableError if none does."""
 
     async def leave(self) -> None:
-        """Leave the cluster in order and live on alone. Raises UsageError if alone already."""
+        """Leave the cluster in order and run on alone. Raises UsageError if alone already."""
 
     async def drain(self) -> str:
-        """Send clients and sessions to other nodes; what was done. Raises UsageError if there are none."""
+        """Move clients and sessions to other nodes; return a summary. Raises UsageError without others."""
 
     async def keys(self, order: KeyRequest | None = None) -> KeysInfo:
-        """The gossip keys, after ``order``. Raises UsageError if it makes no sense; no secret is in it."""
+        """Return the names of the gossip keys, after ``order``. Raises UsageError if it is invalid."""
 
     async def kick(self, client: str) -> bool:
         """End a client's connection and session, wherever they are; False if there is none.
@@ -251,4 +251,4 @@ class NodeView(Protocol):
         """
 
     async def force_leave(self, name: str) -> None:
-        """Remove a member that is gone for good. Raises UsageError if unknown, alive, or this node."""
+        """Remove a member that is permanently gone. Raises UsageError if unknown, alive, or this node."""

@@ -1,14 +1,15 @@
-"""A drill of the cluster that answers: its nodes are parted by their own gates, for a time set before.
+"""A drill of the running cluster: its nodes are partitioned by their own fault gates, for a bounded time.
 
 ::
 
-    tell every node what it shall not hear, from when, for how long ─▶ the cut ─▶ gates open by themselves
-    ─▶ wait until all see all and no split is open ─▶ ask every node what it noticed, and when ─▶ verdicts
+    send every node its faults, their start and duration ─▶ the cut ─▶ gates open by themselves
+    ─▶ wait until all nodes see each other and no split is open ─▶ collect the events of all nodes ─▶ verdicts
 
-Rules: 1. Nobody is cut before all have been told; who cannot be told, or has no gate, ends the drill before
-it began.  2. The end of the cut is told with its beginning, and each node keeps it by its own clock: who
-ordered the drill may be dead by then, and nobody can be reached through the cut.  3. Clients and the HTTP API
-do not pass the gates. Nothing is killed, and no load is made: the cluster has its own.
+Rules: 1. No node is cut before all have accepted the faults; one that cannot be reached, or has no gate, ends
+the drill before it begins.  2. The end of the cut is sent with its beginning, and each node keeps it by its
+own clock: the node that runs the drill may be dead by then, and no node can be reached through the cut.
+3. Clients and the HTTP API do not pass the gates. Nothing is killed, and no load is made: the cluster has its
+own.
 """
 
 from __future__ import annotations
@@ -38,21 +39,21 @@ from gossamer.faults import sides_of
 from gossamer.files import replace_file
 
 BEGIN_IN = 2.0
-"""Seconds from telling the nodes to the cut: all of them have been told by then, or none is cut."""
+"""Seconds from sending the faults to the cut: all nodes have accepted them by then, or none is cut."""
 KNOWN_WITHIN = 5.0
 WHOLE_WITHIN = 60.0
 HEAL_TIMEOUT = 120.0
-"""Seconds after the cut in which everything may become as before."""
+"""Seconds after the cut for the cluster to recover."""
 ANSWER_TIMEOUT = 2.0
 LOOK_INTERVAL = 0.5
 QUIET = 3.0
-"""Seconds for which nothing may be open: a heal begins a little after the links are back."""
+"""Seconds without an open split: a heal begins a little after the links are back."""
 _FAULTS = "/api/v1/drill/faults"
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def orders_of(names: Sequence[str], cuts: Iterable[tuple[int, int]]) -> dict[str, list[dict[str, Any]]]:
-    """What each node is to be told, by its name, for what the first says not to reach the second."""
+    """Return the faults of each node, by its name, that keep messages of the first from the second."""
     orders: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
     for one, other in sorted(cuts):
         source, target = names[one - 1], names[other - 1]
@@ -65,7 +66,7 @@ def orders_of(names: Sequence[str], cuts: Iterable[tuple[int, int]]) -> dict[str
 class ClusterDrill:
     """One drill of ``names``, the nodes of this cluster in order; the split numbers them from 1.
 
-    ``apart`` tells what keeps this node's cluster from being whole, empty when nothing does.
+    ``apart`` returns what keeps the cluster from being whole, empty if nothing does.
     """
 
     def __init__(
@@ -90,11 +91,11 @@ class ClusterDrill:
         self._apart = apart
 
     async def begin(self) -> None:
-        """Tell every node.
+        """Send every node its faults.
 
         Raises:
-            UsageError: some node is not there.
-            UnavailableError: one takes no faults; those that were told have been told that it is off.
+            UsageError: a node is missing.
+            UnavailableError: one takes no faults; those that had accepted theirs have dropped them.
         """
         if missing := self._apart():
             raise UsageError(f"got a cluster that is not whole ({missing}), expected one that can be parted")
@@ -107,11 +108,11 @@ class ClusterDrill:
                 raise UnavailableError(f"{name} cannot be drilled: {why}; no node was cut off")
 
     async def end(self, names: Sequence[str] | None = None) -> None:
-        """Open the gates of those that can be reached; the others open by themselves."""
+        """Open the gates of the nodes that can be reached; the others open by themselves."""
         await asyncio.gather(*(self._tell(name, {"faults": []}) for name in names or self._names))
 
     async def watch(self, directory: Path) -> bool:
-        """From the telling to the verdicts, which ``directory/result.json`` has; whether all were kept."""
+        """Run to the verdicts, write them to ``directory/result.json``; return whether all were kept."""
         zero = self._now()
         cut, mended = BEGIN_IN, BEGIN_IN + self._seconds
         progress = directory / "progress.json"
@@ -140,7 +141,7 @@ class ClusterDrill:
     # -- inside
 
     async def _tell(self, name: str, body: Mapping[str, Any]) -> str:
-        """Why it did not take the order, empty when it did."""
+        """Send a node its faults; return why it refused, empty if it accepted."""
         try:
             answer = await self._peers.ask(
                 name, "PUT", _FAULTS, msgspec.json.encode(body), timeout=ANSWER_TIMEOUT
@@ -161,7 +162,7 @@ class ClusterDrill:
             return None
 
     async def _until_whole(self, zero: float) -> float | None:
-        """Since when all see all again with no split open; None: not in time."""
+        """Return when all nodes saw each other again with no open split, None if not in time."""
         end, since = self._now() + HEAL_TIMEOUT, self._now()
         while self._now() < end:
             if not all(await asyncio.gather(*map(self._as_before, self._names))):
@@ -185,7 +186,7 @@ class ClusterDrill:
         return linked and healed
 
     async def _marks(self, zero: float) -> list[DrillMark]:
-        """What every node noticed since, in order of time."""
+        """Return the events of every node since, in order of time."""
         marks = [
             DrillMark(at=BEGIN_IN, node="", kind="fault applied", detail=f"cut {self._shape}"),
             DrillMark(at=BEGIN_IN + self._seconds, node="", kind="fault lifted"),
@@ -224,7 +225,7 @@ def verdicts_of(
     mended: float,
     shape: str,
 ) -> list[DrillVerdict]:
-    """What can be promised of a cluster that has its own load. Times are the drill's."""
+    """Judge what is promised of a cluster that has its own load. Times are the drill's."""
     side_of = {name: number for number, side in enumerate(sides) for name in side}
     first: dict[tuple[int, int], float] = {}
     for mark in marks:

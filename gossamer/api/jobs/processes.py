@@ -1,4 +1,4 @@
-"""Programs that run beside the node and belong to it: supervised, of low priority, output in files.
+"""Background programs of a node: supervised, of low priority, output in files.
 
 They are Python, started with the interpreter of the node. However the node dies, they die with it
 (:class:`~gossamer.supervisor.OsProcess`).
@@ -33,7 +33,7 @@ GRACE = 20.0
 """Seconds that a program has to clean up, before what is left of it is killed."""
 NICE = 10
 BROKEN = 8
-"""Exit status of a program that found a promise broken."""
+"""Exit status of a program that found a broken promise."""
 
 # Becomes the program, its output in files and its priority low; what executes this set a death signal.
 _STUB = """\
@@ -49,13 +49,13 @@ Stop = Callable[[], Awaitable[None]]
 
 
 class Program(Struct, frozen=True, kw_only=True):
-    """What to run: Python with ``arguments``, in which ``{dir}`` stands for the directory of the run."""
+    """A program to run: Python with ``arguments``, in which ``{dir}`` stands for the directory of the run."""
 
     arguments: tuple[str, ...] = ()
     files: Mapping[str, bytes] = {}
-    """To be there before it starts."""
+    """Written before it starts, by name."""
     body: Callable[[Path], Awaitable[bool]] | None = None
-    """In place of a program, what the node does itself in the directory; whether promises were kept."""
+    """A coroutine of the node in place of a program; returns whether promises were kept."""
 
 
 class Programs:
@@ -67,7 +67,7 @@ class Programs:
     async def start(
         self, program: Program, directory: Path, ended: Callable[[Reason], None], label: str
     ) -> Stop:
-        """Start ``program`` in ``directory``; how to end it.
+        """Start ``program`` in ``directory`` and return what ends it.
 
         Raises:
             StartFailed: it cannot be started.

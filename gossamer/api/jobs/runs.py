@@ -1,15 +1,15 @@
-"""What the API had programs do beside the node, drills and audits: each run is a directory that tells all.
+"""Runs of background jobs, drills and audits: each is a directory with all that is known of it.
 
 ::
 
-    DIR/ID/run.json   what was ordered, by whom and when, and how it stands; the node writes it
+    DIR/ID/run.json   the request, its author and time, and the state; written by the node
     DIR/ID/out, err   what the program printed
-    DIR/ID/…          what it made
+    DIR/ID/…          its results
 
 Rules: 1. One of a kind runs at a time.  2. What is kept is bounded in number: a new run takes the place of
-the oldest. Directories that others put there are shown and never removed for that.  3. What stands as running
-and is not the one that runs ended with an earlier life of the node.  4. An ID is the name of a directory, and
-leads nowhere else.  5. Discs are asked from threads.
+the oldest. Directories that others put there are shown and never removed for that.  3. A run recorded as
+active that is not the current one ended with an earlier creation of the node.  4. An ID is the name of a
+directory, and leads nowhere else.  5. Disc I/O happens in threads.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ State = Literal["running", "kept", "broken", "failed", "stopped", "interrupted",
 
 
 class RunBusyError(UsageError):
-    """One is running already."""
+    """A run of this kind is active already."""
 
     def __init__(self, *, what: str, id: str) -> None:  # noqa: A002 - the word of the API
         self.id = id
@@ -55,17 +55,17 @@ class RunBusyError(UsageError):
 
 
 class Run(Value):
-    """One run, as its directory tells."""
+    """One run, as its directory records it."""
 
     model_config = ConfigDict(extra="ignore")
 
     id: str
     state: State
-    """kept and broken: the promises; stopped: by an order; interrupted: the node ended; elsewhere: the
-    directory was put there by somebody else."""
+    """kept and broken: the promises; stopped: on request; interrupted: the node ended; elsewhere: the
+    directory was put there by another program."""
     order: Mapping[str, Any]
     by: str
-    """Who ordered it."""
+    """Name of the caller that requested it."""
     began_at: float
     ended_at: float
     """0 while it runs."""
@@ -74,7 +74,7 @@ class Run(Value):
 
 
 def page_at(directory: Path) -> float:
-    """When the page in ``directory`` was made, 0 without one."""
+    """Return when the report page in ``directory`` was written, 0 without one."""
     try:
         return (directory / "report.html").stat().st_mtime
     except OSError:
@@ -100,7 +100,7 @@ class Runs:
     ) -> None:
         self.what = what
         self.lacks = lacks
-        """What is missing on this machine for anything to be run; None: nothing."""
+        """Return what this machine lacks to run a job, None for nothing."""
         self._made_at = made_at
         # Programs have a directory of their own to work in.
         self._root = None if directory is None else directory.absolute()
@@ -114,14 +114,14 @@ class Runs:
 
     @property
     def running(self) -> str:
-        """The ID of the one that runs, empty without."""
+        """The ID of the active run, empty without one."""
         return "" if self._run is None else self._run.id
 
     async def start(self, order: dict[str, Any], *, by: str, program: Program) -> Run:
-        """Start one.
+        """Start a run.
 
         Raises:
-            RunBusyError: one is running.
+            RunBusyError: another run is active.
             UnavailableError: something is missing for it, or there is nowhere to keep it.
             StartFailed: the program cannot be started.
         """
@@ -154,11 +154,11 @@ class Runs:
             return run
 
     async def all(self) -> list[Run]:
-        """The newest first."""
+        """Return all runs, the newest first."""
         return await asyncio.to_thread(self._list)
 
     async def get(self, id: str) -> Run:  # noqa: A002
-        """One of them.
+        """Return a run.
 
         Raises:
             NotFoundError: none has this ID.
@@ -169,9 +169,9 @@ class Runs:
         return found
 
     async def remove(self, id: str, *, running: bool = False) -> Run:  # noqa: A002
-        """Stop the one that runs, or remove one that is over and all of its files; as it was.
+        """Stop the active run, or delete one that has ended with its files; return it as it was.
 
-        ``running``: whoever asks means to stop it, so that one which has just ended stays.
+        ``running``: the caller means to stop it, so a run that has just ended is kept.
 
         Raises:
             NotFoundError: none has this ID.
@@ -187,7 +187,7 @@ class Runs:
         return run
 
     async def read(self, id: str, name: str) -> bytes | None:  # noqa: A002
-        """A file of a run, None where it is not there, or too long."""
+        """Return a file of a run, None if it is missing or too long."""
 
         def read(file: Path) -> bytes | None:
             try:
@@ -198,7 +198,7 @@ class Runs:
         return await asyncio.to_thread(read, self.directory(id) / name)
 
     async def report(self, id: str) -> bytes:  # noqa: A002
-        """The page of a run.
+        """Return the report page of a run.
 
         Raises:
             NotFoundError: none has this ID, or it has none.
@@ -211,7 +211,7 @@ class Runs:
         return page
 
     def directory(self, id: str) -> Path:  # noqa: A002
-        """Where a run is."""
+        """Return the directory of a run."""
         if self._root is None or re.fullmatch(RUN_ID, id) is None:
             raise mismatch(NotFoundError, self.what, id, "the id of one that is listed")
         return self._root / id
@@ -271,7 +271,7 @@ class Runs:
     # -- its end
 
     def _ended(self, run: Run, reason: Reason) -> None:
-        """A callback of the loop: what is written is small, and must stand before the next one begins."""
+        """Record the end, in a callback of the loop: the file is small, and the next run must find it."""
         state, says = _judged(reason, self.directory(run.id), stopping=self._stopping)
         over = run.model_copy(update={"state": state, "says": says, "ended_at": round(self._now(), 3)})
         self._run = self._stop = None
@@ -296,7 +296,7 @@ def _judged(reason: Reason, directory: Path, *, stopping: bool) -> tuple[State, 
 
 
 def _last_words(file: Path) -> str:
-    """Why a program gave up, by what it printed last."""
+    """Return the last error that a program printed."""
     try:
         with file.open("rb") as lines:
             lines.seek(max(0, file.stat().st_size - 8192))

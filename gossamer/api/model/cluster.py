@@ -15,15 +15,15 @@ Link = Literal["self", "up", "connecting", "down"]
 
 
 class AlarmInfo(Value):
-    """Something an operator has to know."""
+    """A condition that an operator has to know."""
 
     node: str = ""
-    """Who says so, where it is told for all nodes."""
+    """The node that reports it, in a list of all nodes."""
     name: str
     active: bool
     since: float
     until: float
-    """0 while it lasts."""
+    """0 while it is active."""
     text: str
     plan: str = ""
     saw_down: Mapping[str, tuple[str, ...]] = {}
@@ -38,7 +38,7 @@ class AlarmRequest(Value):
 
 
 class PartitionInfo(Value):
-    """A pair that is not healed."""
+    """Two nodes whose partition is not healed."""
 
     peer: str
     context: str
@@ -50,9 +50,9 @@ class HealRows(Value):
     """What a heal did to rows that both sides wrote."""
 
     restored: int
-    """Set back to what the survivors held."""
+    """Restored to what the survivors held."""
     merged: int
-    """Decided by a merge function."""
+    """Merged by the function of the table."""
     quarantined: int
     left: int
     """Left to the latest write, since the quarantine was full or a merge function failed."""
@@ -74,11 +74,11 @@ class HealEpisode(Value):
 
 
 class HealPlanInfo(Value):
-    """Who would keep running and who would reload."""
+    """The nodes that would keep running, and those that would reload."""
 
     id: str
     split: bool
-    """False: all nodes see the same, nothing is to be healed; the rest is empty."""
+    """False: all nodes agree and nothing is to be healed; the rest is empty."""
     leader: str = ""
     coordinator: str = ""
     groups: tuple[tuple[str, ...], ...] = ()
@@ -86,12 +86,12 @@ class HealPlanInfo(Value):
     victims: tuple[str, ...] = ()
     saw_down: Mapping[str, tuple[str, ...]] = {}
     missing: tuple[str, ...] = ()
-    """Members that are away."""
+    """Members that are down and take no part."""
     restart: Literal["store", "node"] = "store"
 
 
 class HealStatusInfo(Value):
-    """What this node knows of splits."""
+    """The state of autoheal, as this node knows it."""
 
     name: str
     autoheal: float | None
@@ -101,11 +101,11 @@ class HealStatusInfo(Value):
     leader: str
     open: tuple[PartitionInfo, ...]
     plan: HealPlanInfo | None
-    """What this node is carrying out or having carried out."""
+    """The plan that this node executes, or has others execute."""
     down: Mapping[str, float]
-    """Members that are down, and for how many seconds."""
+    """Seconds for which each member has been down."""
     cleaned: Mapping[str, float]
-    """Members that this node removed, and when."""
+    """When this node removed each member."""
     heals: int
     quarantined: int
     quarantine_dropped: int
@@ -116,13 +116,13 @@ class QuarantinedRow(Value):
     """A row that lost when two sides became one."""
 
     node: str = ""
-    """In whose quarantine it is, where it is told for all nodes."""
+    """The node that keeps it, in a list of all nodes."""
     id: str
     table: str
     key: str
     value: str
     deleted: bool
-    """What lost was a deletion."""
+    """The write that lost was a deletion."""
     author: str
     written_at: float
     lost_to: str
@@ -133,14 +133,14 @@ class QuarantinedRow(Value):
 
 
 class HealSettings(Value):
-    """What to change, for all nodes, until the cluster is started anew."""
+    """Settings to change on all nodes, until the whole cluster restarts."""
 
     autoheal: HealDelay = None
     autoclean: OptionalSeconds = None
 
 
 class ClusterNode(Value):
-    """One member, in the four facts that ``GET /cluster`` promises."""
+    """One member, with the four fields that ``GET /cluster`` promises."""
 
     id: str
     """Unique in the cluster."""
@@ -153,7 +153,7 @@ class ClusterNode(Value):
 
 
 class ClusterInfo(Value):
-    """``GET /cluster``: who is in the cluster, as this node sees it."""
+    """``GET /cluster``: the members of the cluster, as this node sees them."""
 
     env: str
     nodes: tuple[ClusterNode, ...]
@@ -162,7 +162,7 @@ class ClusterInfo(Value):
 
 
 class MemberInfo(Value):
-    """One member, with what gossip knows of it."""
+    """One member, as gossip knows it."""
 
     id: str
     name: str
@@ -187,7 +187,7 @@ class HintInfo(Value):
     kind: str
     at: float
     text: str
-    """What it means, in words."""
+    """An explanation for people."""
     evidence: Mapping[str, object]
 
 
@@ -215,7 +215,7 @@ class Readiness(Value):
     members: tuple[str, ...] = ()
     """Names of all nodes that are online, this one included, and to which its link is up."""
     waiting: tuple[str, ...] = ()
-    """What is missing, in words; a node that is ready may wait for one that keeps apart."""
+    """What is missing, for people; a node that is ready may wait for a peer that is apart."""
 
 
 class NodeStatus(Value):
@@ -232,24 +232,24 @@ class NodeStatus(Value):
     connections: int = 0
     members: tuple[MemberInfo, ...] = ()
     hints: tuple[HintInfo, ...] = ()
-    """Partition hints of late, the newest first."""
+    """Recent partition hints, the newest first."""
 
 
 class JoinRequest(Value):
-    """Whom to join."""
+    """The cluster to join."""
 
     endpoints: tuple[str, ...] = Field(min_length=1, max_length=64)
     """Gossip endpoints, such as 10.0.0.2:7946; one that answers is enough."""
 
 
 class ForceLeaveRequest(Value):
-    """Whom to remove."""
+    """The member to remove."""
 
     name: str = Field(min_length=1, max_length=255)
 
 
 class KeyRequest(Value):
-    """What to do with the gossip keys of this node."""
+    """A change of the gossip keys of this node."""
 
     action: Literal["install", "use", "remove"]
     key: SecretStr = Field(min_length=8, max_length=1024)
@@ -272,7 +272,7 @@ class Seen(Value):
 
 
 class Pulse(Value):
-    """A node at this moment. Counters begin at its start."""
+    """A sample of a node. Counters start with the node."""
 
     node: str
     at: float
@@ -294,21 +294,21 @@ class Pulse(Value):
     forwarded_bytes: Mapping[str, int]
     """Bytes of messages for each peer."""
     loop_lag: float
-    """Seconds that the event loop was late lately, at worst."""
+    """Seconds of the longest recent delay of the event loop."""
     memory: int
     """Bytes of memory in use."""
     sees: Mapping[str, Seen]
     phase: str
-    """What autoheal does."""
+    """The phase of autoheal."""
     alarms: tuple[AlarmInfo, ...]
 
 
 class NodeHistory(Value):
-    """One node's numbers, a column each; the oldest first."""
+    """The metrics of one node by column, the oldest first."""
 
     node: str
     step: int
-    """Seconds that a point stands for."""
+    """Seconds that each point covers."""
     at: tuple[float, ...] = ()
     """Seconds since 1970 at the end of each point, by the node's wall clock."""
     received: tuple[float, ...] = ()
@@ -316,19 +316,19 @@ class NodeHistory(Value):
     sent: tuple[float, ...] = ()
     """Messages a second delivered to clients."""
     dropped: tuple[float, ...] = ()
-    """Messages a second that were dropped, or for nobody."""
+    """Messages a second that were dropped, or had no subscriber."""
     connections: tuple[int, ...] = ()
-    """Clients that were connected at the end."""
+    """Clients connected at the end of each point."""
     cpu: tuple[float, ...] = ()
     """Processor time a second: 1 is one core in full use."""
     memory: tuple[int, ...] = ()
-    """Bytes of memory in use at the end."""
+    """Bytes of memory in use at the end of each point."""
     loop_lag: tuple[float, ...] = ()
-    """Seconds that the event loop was late at worst."""
+    """Seconds of the longest delay of the event loop."""
 
 
 class Done(Value):
-    """What was done, and the members afterwards."""
+    """The change that was made, and the members after it."""
 
     done: str
     members: tuple[MemberInfo, ...] = ()

@@ -25,39 +25,39 @@ class TopicInfo(Value):
 
 
 class TopicMatch(Value):
-    """Where a message to this topic would go from here, and why."""
+    """The route of a message to a topic from this node, and the filters that decide it."""
 
     topic: str
     matches: tuple[TopicInfo, ...]
     nodes: tuple[str, ...]
-    """The nodes it goes to, each once."""
+    """The nodes that receive it, each once."""
     subscribers: int
-    """Subscribers on this node that get it."""
+    """Subscribers on this node that receive it."""
 
 
 class RouteVerification(Value):
-    """Order a node to hold its routes against their sources and its peers."""
+    """A request to verify the routes of a node against their sources and its peers."""
 
     repair: Flag = True
-    """Put right what is wrong; otherwise only report it."""
+    """Repair differences; otherwise only report them."""
 
 
 class RouteFindings(Value):
-    """What a verification of one node's routes looked at, and what was wrong."""
+    """The result of verifying the routes of one node."""
 
     node: str
     repaired: bool
-    """Whether what was wrong was put right."""
+    """Whether differences were repaired."""
     checked: int
-    """Things looked at."""
+    """Routes and rows checked."""
     peers: int
     """Peers compared with."""
     silent: int
     """Peers that did not answer."""
     wrong: int
-    """Differences, all together."""
+    """Differences in total."""
     differences: dict[str, int]
-    """How many of each kind; kinds without any are left out."""
+    """Count of each kind; kinds without any are left out."""
 
 
 class SubscriptionInfo(Value):
@@ -83,7 +83,7 @@ class ClientInfo(Value):
     username: str = ""
     keepalive: float = 0.0
     clean_start: bool = True
-    """The session began with nothing because its client wanted that."""
+    """The client asked for a clean start."""
     session_expiry: float = 0.0
     connected_at: float = 0.0
     """Seconds since 1970; 0: it is not connected."""
@@ -97,15 +97,15 @@ class ClientInfo(Value):
 
 
 class RetainedInfo(Value):
-    """A topic that has a retained message, and what is known of it here without its payload."""
+    """A topic with a retained message, without its payload."""
 
     topic: str
     qos: int | None = None
-    """Null: it is large, and kept by other nodes."""
+    """Null: the message is large, and kept by other nodes."""
     bytes: int | None = None
     """Of its payload; null as above."""
     expires_at: float | None = None
-    """Seconds since 1970; null: it stays."""
+    """Seconds since 1970; null: never."""
 
 
 class TableInfo(Value):
@@ -122,11 +122,11 @@ class TableInfo(Value):
 
 
 class TableDigest(Value):
-    """What a node holds of one owner's rows of a table; equal on two nodes whose rows are."""
+    """A digest of one owner's rows of a table; equal on two nodes whose rows are equal."""
 
     name: str
     owner: str
-    """Of a table that all write: who wrote the rows last."""
+    """Of a shared table: the last writer of the rows."""
     rows: int
     checksum: str
 
@@ -164,7 +164,7 @@ class ProcessInfo(Value):
     dropped: int = 0
     """Messages that found the mailbox full."""
     note: str = ""
-    """What else is worth a word: whom it serves, what it waits for."""
+    """More about it: the client it serves, what it waits for."""
     folded: tuple[FoldedInfo, ...] = ()
     """Those ``more``, summed up by label."""
 
@@ -180,13 +180,13 @@ class TraceEvent(Value):
     """
     way: Literal["in", "out", ""]
     peer: str
-    """From whom or to whom, where that is known."""
+    """The sender or receiver, where it is known."""
     text: str
-    """What it was, shortened, without secrets."""
+    """The message, shortened, without secrets."""
 
 
 class BackupRequest(Value):
-    """Where a backup goes."""
+    """The file of a backup to write."""
 
     path: Annotated[str, Field(min_length=1, max_length=4000)] | None = None
     """A new file on the node's machine, from `/` on; null: in `backups` of its data directory."""
@@ -202,7 +202,7 @@ class BackupInfo(Value):
 
 
 class RecordingInfo(Value):
-    """What the recorder of this node did in this life of the node."""
+    """The flow recorder of this node, since the node started."""
 
     node: str
     enabled: bool
@@ -218,11 +218,11 @@ class RecordingInfo(Value):
     dropped: int
     """Events for which there was no room, since the disc did not take them."""
     gaps: int
-    """How often that was so."""
+    """Periods in which events were dropped."""
     buffered: int
-    """Rows that wait in memory."""
+    """Rows waiting in memory."""
     buffer: int
-    """Rows that may."""
+    """Rows that may wait there."""
     files: int
     """Finished files of this node that are there now."""
     bytes: int
@@ -233,7 +233,7 @@ class RecordingInfo(Value):
 
 
 class RecordingSettings(Value):
-    """What to change, until the node is started anew; what is left out stays as it is."""
+    """Settings to change until the node restarts; what is left out stays."""
 
     enable: Flag | None = None
     sample: Annotated[float, Field(ge=0.0, le=1.0, strict=True)] | None = None
