@@ -1,12 +1,14 @@
 """A node that is not there: answers the API from what a test puts into it."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Literal, get_args, get_origin
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from pydantic import BaseModel
 
 from gossamer.api import Alarms, Metric, PeerRequests, PeerSilentError, Runs, TopicRow, is_audit
 from gossamer.api.model.cluster import (
@@ -16,7 +18,6 @@ from gossamer.api.model.cluster import (
     ClusterNode,
     HealEpisode,
     HealPlanInfo,
-    HealRows,
     HealSettings,
     HealStatusInfo,
     HintInfo,
@@ -51,6 +52,21 @@ from gossamer.errors import UnavailableError, UsageError, WrongValueError, misma
 from gossamer.faults import FaultTable
 from gossamer.routes.topics import InvalidTopicName, parse_filter
 from gossamer.supervisor import NoSuchProcess, TraceLine
+
+
+def filled(model, **given):
+    """A ``model`` whose required fields are zero, empty or their first word where they are not given."""
+    fields = model.model_fields.items()
+    return model(**{name: _zero(field.annotation) for name, field in fields if field.is_required()} | given)
+
+
+def _zero(kind):
+    origin = get_origin(kind) or kind
+    if type(None) in get_args(kind):
+        return None
+    if origin is Literal:
+        return get_args(kind)[0]
+    return {} if origin is Mapping else filled(kind) if issubclass(origin, BaseModel) else origin()
 
 
 def member(number: int, status: str = "online", api_port: int = 8091) -> MemberInfo:
@@ -97,21 +113,8 @@ class FakeRecording:
         self.settings = {"enabled": False, "sample": 1.0, "buffer": 100_000}
 
     async def status(self):
-        return RecordingInfo(
-            node="node1@127.0.0.1",
-            recording=False,
-            dir="/data/audit",
-            messages=0,
-            recorded=7,
-            dropped=2,
-            gaps=1,
-            buffered=0,
-            files=3,
-            bytes=4096,
-            oldest=None,
-            clock_offset=None,
-            **self.settings,
-        )
+        counts = {"recorded": 7, "dropped": 2, "gaps": 1, "files": 3, "bytes": 4096}
+        return filled(RecordingInfo, node="node1@127.0.0.1", dir="/data/audit", **counts, **self.settings)
 
     async def configure(self, settings):
         for key, value in settings.model_dump(exclude_none=True).items():
@@ -142,48 +145,40 @@ class FakeHealing:
         self.of_others = Alarms()
         self.split = False
         self.name = "node1@127.0.0.1"
-        self.row = QuarantinedRow(
+        self.row = filled(
+            QuarantinedRow,
             id="0123456789ab",
             table="config",
             key="limit",
             value="7",
-            deleted=False,
             author="node2@127.0.0.1",
             written_at=1000.0,
             lost_to="node1@127.0.0.1",
-            lost_to_at=1001.0,
             policy="lww",
-            plan="p1",
-            at=1002.0,
         )
 
     def status(self) -> HealStatusInfo:
-        return HealStatusInfo(
-            name="node1@127.0.0.1",
-            phase="idle",
-            leader="node1@127.0.0.1",
-            open=(PartitionInfo(peer="node2@127.0.0.1", context="", down_at=990.0, met_at=1010.0),),
-            plan=None,
-            down={"node3@127.0.0.1": 90.0},
-            cleaned={},
+        return filled(
+            HealStatusInfo,
+            name=self.name,
+            leader=self.name,
             heals=1,
             quarantined=1,
-            quarantine_dropped=0,
+            open=(filled(PartitionInfo, peer="node2@127.0.0.1", down_at=990.0, met_at=1010.0),),
+            down={"node3@127.0.0.1": 90.0},
             **self.settings,
         )
 
     def history(self) -> list[HealEpisode]:
         return [
-            HealEpisode(
-                plan="p1",
+            filled(
+                HealEpisode,
                 coordinator="node1@127.0.0.1",
                 survivors=("node1@127.0.0.1",),
                 reloaded=("node2@127.0.0.1",),
-                skipped=(),
                 saw_down={"node1@127.0.0.1": ("node2@127.0.0.1",)},
                 split_at=990.0,
                 healed_at=1030.0,
-                rows=HealRows(restored=0, merged=0, quarantined=1, left=0),
                 text="apart and healed within 40.0 s",
             )
         ]
@@ -303,12 +298,10 @@ class FakeView:
         return Readiness(ready=False, name=self.name, waiting=("table routes",))
 
     def status(self) -> NodeStatus:
-        return NodeStatus(
+        return filled(
+            NodeStatus,
             name=self.name,
             env="Test",
-            version="0.1.0",
-            pid=1001,
-            creation=7,
             uptime=62.0,
             state="running",
             ports={"mqtt": 1883, "api": 8091},
@@ -354,15 +347,8 @@ class FakeView:
     async def verify_routes(self, *, repair):
         self.orders.append(("verify_routes", repair))
         wrong = {"unheard": 2, "stale_cache": 1} if self.routes_wrong else {}
-        return RouteFindings(
-            node=self.name,
-            repaired=repair,
-            checked=7,
-            peers=2,
-            silent=0,
-            wrong=sum(wrong.values()),
-            differences=wrong,
-        )
+        counts = {"checked": 7, "peers": 2, "wrong": sum(wrong.values()), "differences": wrong}
+        return filled(RouteFindings, node=self.name, repaired=repair, **counts)
 
     def subscriptions(self, *, client=None, filter=None, search=""):  # noqa: A002
         for name in self.filters:
@@ -377,27 +363,15 @@ class FakeView:
             yield (search.key(row.model_dump()), partial(_itself, row)) if wanted else None
 
     def pulse(self):
-        return Pulse(
+        return filled(
+            Pulse,
             node=self.name,
-            at=1.0,
-            creation=7,
-            uptime=62.0,
             state="running",
-            version="0.1.0",
             connections=1,
             sessions=2,
-            filters=len(self.filters),
-            retained=0,
-            queued_bytes=0,
             received=10,
             sent=20,
-            dropped=0,
-            forwarded_bytes={"node2@127.0.0.1": 5},
-            loop_lag=0.0,
-            memory=1,
             sees={row.name: Seen(status=row.status, link=row.link) for row in self.nodes()},
-            phase="idle",
-            alarms=(),
         )
 
     def history(self, *, seconds, step):

@@ -7,12 +7,12 @@ import socket
 import subprocess
 import sys
 import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from urllib.error import HTTPError
 
 import pytest
 
+from cli.servers import say, serving
 from cli.terminal import Terminal
 from gossamer.api.jobs.drill_plan import KINDS
 from gossamer.cli import completion
@@ -72,24 +72,16 @@ def test_without_a_node_nothing_is_offered_and_nothing_said(offered, api):
 def test_a_token_is_taken_nowhere_else(monkeypatch):
     asked = []
 
-    class Gate(BaseHTTPRequestHandler):
-        def do_GET(self):
-            asked.append((self.path, self.headers["Authorization"]))
-            self.send_response(307)
-            self.send_header("Location", "/elsewhere")
-            self.end_headers()
-
-        def log_message(self, *_):
-            """To standard error elsewhere."""
+    def answer(handler):
+        asked.append((handler.path, handler.headers["Authorization"]))
+        say(handler, 307, location="/elsewhere")
 
     monkeypatch.setattr(completion, "TIMEOUT", 10.0)
     monkeypatch.setenv("GOSSAMER_TOKEN", "secret")
-    with HTTPServer(("127.0.0.1", 0), Gate) as gate:
-        threading.Thread(target=gate.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    with serving(answer) as url:
         with pytest.raises(HTTPError) as refused:
-            completion.get(f"http://127.0.0.1:{gate.server_port}", "nodes")
+            completion.get(url, "nodes")
         refused.value.close()
-        gate.shutdown()
     assert asked == [("/api/v1/nodes", "Bearer secret")]
 
 

@@ -1,48 +1,23 @@
 """Who answers is doubted: each way to go wrong has its code and says what to do."""
 
-import http.server
 import json
 import ssl
-import threading
-from contextlib import contextmanager
 
 import httpx
 import pytest
 from certs import Authority
 
+from cli.servers import say, serving
 from gossamer.cli import ExitCode
 from gossamer.cli.client import ApiClient
 from gossamer.cli.errors import did_you_mean, exit_code_of, reason_of
 from gossamer.errors import ConfigError, PeerError, TransportError, UnavailableError, UsageError
 
 
-@contextmanager
 def answering(body, *, status=200, kind="application/json", context=None):
     """A server of somebody else."""
-
-    class Other(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(status)
-            self.send_header("content-type", kind)
-            self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_):
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Other) as server:
-        # A wrong handshake is the caller's affair here.
-        server.handle_error = lambda *_: None
-        if context is not None:
-            server.socket = context.wrap_socket(
-                server.socket, server_side=True, do_handshake_on_connect=False
-            )
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        thread.start()
-        yield f"{'https' if context else 'http'}://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join(10)
+    headers = {"content_type": kind, "content_length": len(body)}
+    return serving(lambda handler: say(handler, status, body, **headers), context=context)
 
 
 def problem(status, title, detail):

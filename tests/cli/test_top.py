@@ -6,9 +6,11 @@ import re
 import sys
 
 import pytest
+from api.fakes import filled
 from rich.console import Console
 
 from cli.terminal import Terminal
+from gossamer.api.model.cluster import Pulse
 from gossamer.cli.commands.top_view import (
     COLUMNS,
     KEYS,
@@ -21,30 +23,9 @@ from gossamer.cli.commands.top_view import (
 )
 
 
-def pulse(node="a", *, at=1.0, creation=1, received=0, sent=0, peers=None, **more):
-    return {
-        "node": node,
-        "at": at,
-        "creation": creation,
-        "received": received,
-        "sent": sent,
-        "dropped": 0,
-        "forwarded_bytes": peers or {},
-        "connections": 0,
-        "sessions": 0,
-        "filters": 0,
-        "retained": 0,
-        "queued_bytes": 0,
-        "loop_lag": 0.0,
-        "memory": 1 << 20,
-        "uptime": 60.0,
-        "state": "running",
-        "version": "0.1.0",
-        "phase": "idle",
-        "sees": {},
-        "alarms": [],
-        **more,
-    }
+def pulse(node="a", *, at=1.0, creation=1, peers=None, **more):
+    told = {"memory": 1 << 20, "uptime": 60.0, "state": "running", "forwarded_bytes": peers or {}, **more}
+    return filled(Pulse, node=node, at=at, creation=creation).model_dump() | told
 
 
 def sample(*pulses, missing=None):

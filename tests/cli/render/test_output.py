@@ -1,17 +1,15 @@
 """What is printed where: colours, widths, pipes that close, and lists that are very long."""
 
-import http.server
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
-import threading
-from contextlib import contextmanager
 
 import pytest
 
+from cli.servers import say, serving
 from cli.terminal import Terminal
 from cli.test_command_list import LOOKS
 
@@ -84,34 +82,18 @@ ROW = {
 }
 
 
-@contextmanager
 def endless(rows):
     """A node with so many clients."""
     line = json.dumps(ROW) + "\n"
 
-    class Node(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            self.send_response(200)
-            self.send_header("content-type", "application/x-ndjson")
-            self.end_headers()
-            try:
-                for first in range(0, rows, 1000):
-                    some = range(first, min(rows, first + 1000))
-                    self.wfile.write("".join(line.replace("{:06}", f"{at:06}") for at in some).encode())
-                self.wfile.write(b'{"missing": {}}\n')
-            except OSError:
-                pass
+    def answer(handler):
+        say(handler, 200, content_type="application/x-ndjson")
+        for first in range(0, rows, 1000):
+            some = range(first, min(rows, first + 1000))
+            handler.wfile.write("".join(line.replace("{:06}", f"{at:06}") for at in some).encode())
+        handler.wfile.write(b'{"missing": {}}\n')
 
-        def log_message(self, *_):
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Node) as server:
-        server.handle_error = lambda *_: None
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join(10)
+    return serving(answer)
 
 
 def memory_of(rows, *options):
