@@ -10,7 +10,7 @@ from gossamer.distribution.errors import (
     WireError,
 )
 from gossamer.distribution.events import Counts, Frame, NodeDown, NodeUp, StreamCounts
-from gossamer.distribution.identify import identify
+from gossamer.distribution.links.channels import identify
 from gossamer.distribution.links.hub import Evidence
 from gossamer.distribution.links.users import Event, Receiver
 from gossamer.distribution.remote import pg, rpc

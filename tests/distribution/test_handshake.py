@@ -35,9 +35,20 @@ def pair(
     **options,
 ):
     caller = caller or local("a@host", 3)
-    initiator = Initiator(
-        caller, to=to, purpose="data", session=11, yours=22, nonce=bytes(32), binding=bindings[0], **options
+    name, creation = to
+    hello = Hello(
+        version=VERSION,
+        env=caller.env,
+        purpose="data",
+        name=caller.name,
+        creation=caller.creation,
+        to=name,
+        session=11,
+        yours=22,
+        nonce=bytes(32),
+        **options,
     )
+    initiator = Initiator(caller, hello, creation=creation, binding=bindings[0])
     acceptor = Acceptor(called or local(), nonce=bytes([1]) * 32, admit=admit, binding=bindings[1])
     return initiator, acceptor
 

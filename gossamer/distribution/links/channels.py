@@ -17,8 +17,9 @@ from gossamer.distribution.errors import Ending, LinkLostError, WireError
 from gossamer.distribution.links.handshake import Acceptor, Admitted, Initiator, Opened, Step
 from gossamer.distribution.links.hub import Hub
 from gossamer.distribution.links.traffic import Peer, Receiving, Sending
-from gossamer.distribution.transport.transport import Channel
-from gossamer.distribution.wire import Hello, Purpose
+from gossamer.distribution.transport.transport import Channel, show
+from gossamer.distribution.wire import ANYBODY, Hello, Purpose
+from gossamer.network import Address
 
 
 class _End:
@@ -201,3 +202,35 @@ class Inbound(_End):
         if self._strange:
             self._strange = False
             self._hub.door.strange(-1)
+
+
+async def identify(hub: Hub, address: Address) -> tuple[str, int]:
+    """The name and creation of the node that listens at ``address``, asked before the first real call.
+
+    Raises:
+        LinkLostError: nobody is there, or nobody answers within the time of a handshake.
+        HandshakeError: it is of another env or version, or no node.
+    """
+    answer: asyncio.Future[tuple[str, int]] = asyncio.get_running_loop().create_future()
+
+    def on_open(_question: Outbound, opened: Opened) -> None:
+        if not answer.done():
+            answer.set_result((opened.peer, opened.creation))
+
+    def on_end(_question: Outbound, error: Ending) -> None:
+        if not answer.done():
+            detail = "closed without an answer"
+            answer.set_exception(error or LinkLostError(address=show(address), kind="reset", detail=detail))
+
+    anybody = Peer(ANYBODY, 0, address, session=1, retain=0, queue=0)
+    question = Outbound(hub, anybody, "control", on_open=on_open, on_end=on_end)
+    try:
+        async with asyncio.timeout(hub.handshake_timeout):
+            await hub.transport.connect(address, question)
+            return await answer
+    except TimeoutError:
+        detail = f"no answer in {hub.handshake_timeout:g} s"
+        raise LinkLostError(address=show(address), kind="unreachable", detail=detail) from None
+    finally:
+        answer.cancel()
+        question.abort()

@@ -29,6 +29,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NoReturn
 
+import msgspec
+
 import gossamer.distribution.wire as wire
 from gossamer.distribution.errors import HandshakeError, WireError
 
@@ -85,17 +87,6 @@ Admit = Callable[[wire.Hello], Admitted]
 """Lets a proved caller in; or raises HandshakeError."""
 
 
-def refused(message: wire.Refuse) -> HandshakeError:
-    """The other side's no, as an error."""
-    return HandshakeError(
-        code=message.code,
-        expected=message.expected,
-        got=message.got,
-        refused_by=message.refused_by,
-        advice=message.advice,
-    )
-
-
 class _Side:
     """What both sides do: read, check, prove, and refuse in words."""
 
@@ -110,7 +101,7 @@ class _Side:
         try:
             message = wire.decode_handshake(data)
             if isinstance(message, wire.Refuse):
-                return Step(error=refused(message))
+                return Step(error=HandshakeError(**msgspec.structs.asdict(message)))
             return self._take(message, data)
         except WireError as error:
             no = self._error("protocol", error.expected, error.got, _SAME_VERSION)
@@ -156,44 +147,18 @@ _CALLER, _CALLED = b"caller", b"called"
 
 
 class Initiator(_Side):
-    """The calling side of one channel. ``nonce`` must be fresh; ``to`` is the peer's name and creation.
+    """The calling side of one channel. ``hello`` has a fresh nonce; ``creation`` is the peer's, as known.
 
-    A ``hidden`` node calls for both directions: with ``pull`` it is the called node that sends, after that
-    frame number.
+    A call to :data:`~gossamer.distribution.wire.ANYBODY` opens, for nothing to be sent, with the Challenge:
+    it says who is there. Nothing is proved by it, to either side.
     """
 
-    def __init__(
-        self,
-        local: Local,
-        *,
-        to: tuple[str, int],
-        purpose: str,
-        session: int,
-        yours: int,
-        nonce: bytes,
-        binding: bytes = b"",
-        hidden: bool = False,
-        pull: int | None = None,
-    ) -> None:
+    def __init__(self, local: Local, hello: wire.Hello, *, creation: int, binding: bytes = b"") -> None:
         super().__init__(local, binding)
-        self._to, self._to_creation = to
-        self._purpose = purpose
+        self._to, self._purpose = hello.to, hello.purpose
+        self._to_creation = creation
         self._challenge: wire.Challenge | None = None
-        self._hello_bytes = wire.encode(
-            wire.Hello(
-                version=wire.VERSION,
-                env=local.env,
-                purpose=purpose,
-                name=local.name,
-                creation=local.creation,
-                to=self._to,
-                session=session,
-                yours=yours,
-                nonce=nonce,
-                hidden=hidden,
-                pull=pull,
-            )
-        )
+        self._hello_bytes = wire.encode(hello)
 
     @property
     def hello(self) -> bytes:
@@ -216,6 +181,8 @@ class Initiator(_Side):
 
     def _prove(self, challenge: wire.Challenge, data: bytes) -> Step:
         self._check_version(challenge.version)
+        if self._to == wire.ANYBODY:
+            return Step(opened=Opened(challenge.name, challenge.creation, self._purpose, 0, 0))
         if challenge.name != self._to:
             advice = "the address given for that node belongs to another"
             raise self._error("name", self._to, challenge.name, advice)

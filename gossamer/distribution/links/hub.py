@@ -18,7 +18,7 @@ from gossamer.distribution.links.handshake import Acceptor, Admitted, Initiator,
 from gossamer.distribution.links.traffic import Peer, Receiving, Sending
 from gossamer.distribution.links.users import LinkUsers
 from gossamer.distribution.transport.transport import LinkListener, LinkTransport
-from gossamer.distribution.wire import NONCE_SIZE, PURPOSES, Hello, Purpose
+from gossamer.distribution.wire import NONCE_SIZE, PURPOSES, VERSION, Hello, Purpose
 from gossamer.network import Address
 from gossamer.supervisor import Pid, Runtime
 
@@ -107,17 +107,20 @@ class Hub(LinkUsers):
             self.peers[peer.name].renewing = awaited
 
     def initiator(self, peer: Peer, purpose: Purpose, binding: bytes, *, pull: bool) -> Initiator:
-        return Initiator(
-            self._local,
-            to=(peer.name, peer.creation),
+        hello = Hello(
+            version=VERSION,
+            env=self.env,
             purpose=purpose,
+            name=self._local.name,
+            creation=self._local.creation,
+            to=peer.name,
             session=peer.session,
             yours=peer.theirs,
             nonce=self._nonce(NONCE_SIZE),
-            binding=binding,
             hidden=self.hidden,
             pull=peer.receives[purpose].connected() if pull else None,
         )
+        return Initiator(self._local, hello, creation=peer.creation, binding=binding)
 
     def acceptor(self, admit: Callable[[Hello], Admitted], binding: bytes) -> Acceptor:
         return Acceptor(self._local, nonce=self._nonce(NONCE_SIZE), admit=admit, binding=binding)
