@@ -84,25 +84,21 @@ class Member:
         return (self.address, self.port)
 
 
-@dataclass(frozen=True, slots=True)
-class MemberUp:
+@dataclass(frozen=True)
+class _OfMember:
+    member: Member
+
+
+class MemberUp(_OfMember):
     """A member was heard of for the first time, or came back."""
 
-    member: Member
 
-
-@dataclass(frozen=True, slots=True)
-class MemberSuspect:
+class MemberSuspect(_OfMember):
     """A member does not answer; it may still refute."""
 
-    member: Member
 
-
-@dataclass(frozen=True, slots=True)
-class MemberAlive:
+class MemberAlive(_OfMember):
     """A suspected member refuted."""
-
-    member: Member
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,18 +110,17 @@ class MemberDown:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class MemberLeft:
+class MemberLeft(_OfMember):
     """A member left on its own word, was forced to, or was down for too long."""
 
-    member: Member
 
-
-@dataclass(frozen=True, slots=True)
-class MemberUpdated:
+class MemberUpdated(_OfMember):
     """A member's metadata or address changed."""
 
-    member: Member
+
+HintKind = Literal[
+    "minority", "burst", "own-link", "partial", "udp-blocked", "accused", "healed-split", "view-mismatch"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +130,7 @@ class PartitionHint:
     ``evidence`` is plain data that explains the kind to a person.
     """
 
-    kind: Literal[
-        "minority", "burst", "own-link", "partial", "udp-blocked", "accused", "healed-split", "view-mismatch"
-    ]
+    kind: HintKind
     evidence: dict[str, object]
 
 

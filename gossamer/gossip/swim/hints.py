@@ -22,9 +22,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Literal
 
-from gossamer.gossip.member import PartitionHint
+from gossamer.gossip.member import HintKind, PartitionHint
 
-_WORDS = {
+_WORDS: dict[HintKind, str] = {
     "minority": "only {alive} of {of} members are reachable, fewer than the quorum of {quorum}: "
     "this side of a split is probably the smaller one",
     "burst": "{count} of {of} members fell silent together while this node is well: "
@@ -51,10 +51,6 @@ def _list(hint: PartitionHint, key: str) -> list[object]:
     value = hint.evidence.get(key)
     return value if isinstance(value, list) else []
 
-
-Kind = Literal[
-    "minority", "burst", "own-link", "partial", "udp-blocked", "accused", "healed-split", "view-mismatch"
-]
 
 _BURST_WINDOW = 3.0
 _REPEATS = 3
@@ -171,7 +167,7 @@ class PartitionHints:
         if settled_for >= self._settle and names:
             self._give("view-mismatch", now, members=names, settled_for=round(settled_for, 1))
 
-    def _give(self, kind: Kind, now: float, **evidence: object) -> None:
+    def _give(self, kind: HintKind, now: float, **evidence: object) -> None:
         if self._withdrawn:
             return
         last = self._given.get(kind)

@@ -316,10 +316,7 @@ class Prober(Part):
 
     def _reconnect(self, now: float) -> None:
         self._timers.at(now + self._settings.reconnect_interval, self._reconnect)
-        down = self._table.down
-        if not down:
-            return
-        entry = self._table.get(down[self._rng.randrange(len(down))])
+        entry = self._table.any_down(self._rng)
         if entry is None:
             return
         self._reconnects += 1

@@ -4,8 +4,8 @@
 only randomness is the generator passed in, and nothing iterates over a set, so one seed is one history.
 
 The parts, around one ``core``: ``table`` stores, ``verdicts`` decides what statements do, ``refutation``
-answers those about this node and settles who keeps its name, ``prober`` asks who is there, ``syncer``
-exchanges tables, ``spreader`` runs rounds, ``hints`` watches for partitions, ``outbox`` fills packets.
+answers those about this node and settles who keeps its name, ``prober`` asks who is there, ``dissemination``
+gossips and exchanges tables, ``hints`` watches for partitions, ``outbox`` fills packets.
 """
 
 from __future__ import annotations
@@ -32,10 +32,9 @@ from gossamer.gossip.member import (
     check_metadata,
 )
 from gossamer.gossip.swim.core import Core
+from gossamer.gossip.swim.dissemination import Gossiper, PushPull
 from gossamer.gossip.swim.prober import Prober
 from gossamer.gossip.swim.refutation import Refutation
-from gossamer.gossip.swim.spreader import Spreader
-from gossamer.gossip.swim.syncer import Syncer
 from gossamer.gossip.swim.table import ALIVE, DOWN, LEFT, SUSPECT, Entry
 from gossamer.gossip.swim.verdicts import Verdicts
 from gossamer.network import Address
@@ -66,13 +65,13 @@ class Swim:
         self._timers, self._outbox, self._hints = core.timers, core.outbox, core.hints
         self._own = Refutation(core, forced_out=self._forced_out, give_way=self._give_way)
         self._verdicts = Verdicts(core, self._own)
-        self._syncer = Syncer(core, self._verdicts)
-        self._prober = Prober(core, self._verdicts, self._syncer.exchange)
-        self._spreader = Spreader(core)
+        self._push_pull = PushPull(core, self._verdicts)
+        self._prober = Prober(core, self._verdicts, self._push_pull.exchange)
+        self._gossiper = Gossiper(core)
         self._verdicts.doubt = self._prober.doubt
         self._verdicts.hearsay = self._prober.hearsay
         self._verdicts.appeared = self._prober.appeared
-        self._verdicts.returned = lambda entry, now: self._syncer.exchange(entry.address, now)
+        self._verdicts.returned = lambda entry, now: self._push_pull.exchange(entry.address, now)
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             steps.Tick: self._tick,
             steps.PacketReceived: self._packet,
@@ -87,7 +86,7 @@ class Swim:
         self._leaving: steps.Token | None = None
         self._aloof = False
         self._prober.start(now)
-        self._syncer.start(now)
+        self._push_pull.start(now)
 
     @property
     def deadline(self) -> float | None:
@@ -123,7 +122,7 @@ class Swim:
             self._stalled(lag, now)
             self._timers.run(now)
         self._handlers[type(event)](event, now)
-        self._spreader.wake(now)
+        self._gossiper.wake(now)
         return self._outbox.drain()
 
     def timed(self, tell: Callable[[float], None]) -> None:
@@ -140,7 +139,7 @@ class Swim:
                 self._prober.appeared(entry, now)
         if records:
             self._own.restate(self.table.me)
-            self._spreader.at_once(now)
+            self._gossiper.at_once(now)
 
     def drain(self) -> list[steps.Action]:
         """Actions of a step that raised."""
@@ -173,7 +172,7 @@ class Swim:
             if isinstance(message, wire.Ping):
                 self._prober.pinged(message, event.source, sender)
                 if sender is None and self._leaving is None:
-                    self._syncer.exchange(event.source, now)
+                    self._push_pull.exchange(event.source, now)
             elif isinstance(message, wire.Ack):
                 if not self._prober.acknowledged(message.sequence, event.sender, now):
                     self._own.acknowledged(message.sequence, event.sender, now)
@@ -206,9 +205,9 @@ class Swim:
             if self._aloof or self._leaving is not None:
                 self._outbox.reply(event.token, wire.Refuse("left"))
             elif isinstance(message, wire.Compare):
-                self._syncer.compared(event.token, message, now)
+                self._push_pull.compared(event.token, message, now)
             else:
-                self._syncer.requested(event.token, message, self._name_of(event.sender, message), now)
+                self._push_pull.requested(event.token, message, self._name_of(event.sender, message), now)
         else:
             raise wire.PacketRejected("malformed", f"a {type(message).__name__} asks for nothing on a stream")
 
@@ -227,14 +226,14 @@ class Swim:
                 else None
             )
             by = self._name_of(event.sender, answer)
-            self._syncer.replied(number, answer, by, now)
+            self._push_pull.replied(number, answer, by, now)
         elif isinstance(message, wire.Ack):
             self._prober.stream_answered(number, event.sender, now)
 
     def _stream_failed(self, event: steps.StreamFailed, now: float) -> None:
         kind, number = _token(event.token)
         if kind == "sync":
-            self._syncer.failed(number, event.reason)
+            self._push_pull.failed(number, event.reason)
         else:
             self._prober.stream_failed(number, event.reason, now)
 
@@ -269,7 +268,7 @@ class Swim:
             self._aloof = self._own.leaving = False
             self._hints.begin(now)
             self._own.restate(self.table.me)
-        self._syncer.join(token, addresses, now)
+        self._push_pull.join(token, addresses, now)
 
     def _leave(self, token: steps.Token, returning: bool, now: float) -> None:
         if not self.table.live:
@@ -283,7 +282,7 @@ class Swim:
         if self._leaving is None:
             self._leaving = token
             self._timers.at(now + self._settings.leave_delay, partial(self._left, returning=returning))
-            self._spreader.at_once(now)
+            self._gossiper.at_once(now)
         else:
             self._outbox.answer(token, None)
 

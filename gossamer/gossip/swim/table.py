@@ -153,11 +153,6 @@ class MemberTable:
         return self._live.names
 
     @property
-    def down(self) -> list[str]:
-        """Names that are down and may come back. Do not change it."""
-        return self._down.names
-
-    @property
     def size(self) -> int:
         """Members of the cluster, this node included."""
         return len(self._live.names) + 1
@@ -234,6 +229,11 @@ class MemberTable:
                     if len(chosen) == count:
                         break
         return [self._entries[name] for name in chosen]
+
+    def any_down(self, rng: random.Random) -> Entry | None:
+        """One of those that are down, drawn at random."""
+        down = self._down.names
+        return self._entries[down[rng.randrange(len(down))]] if down else None
 
     def records(self, now: float) -> list[Record]:
         """The whole table with this node first."""

@@ -14,20 +14,6 @@ from msgspec import Struct
 
 from gossamer.supervisor.values import Pid, Reason, Ref
 
-__all__ = [
-    "CallSignal",
-    "DemonitorSignal",
-    "DownSignal",
-    "ExitSignal",
-    "LinkSignal",
-    "MonitorSignal",
-    "RemoteRouter",
-    "ReplySignal",
-    "SendSignal",
-    "Signal",
-    "UnlinkSignal",
-]
-
 
 class SendSignal(Struct, frozen=True, tag="send"):
     """A message; a cast is one whose message is a ``Cast``."""

@@ -1,7 +1,13 @@
-"""Exchanging tables: joining through seeds, and the anti-entropy that repairs what gossip lost.
+"""How news reaches everybody: rounds of gossip, and push-pull, the exchange of tables.
 
-Rules: 1. A join is an exchange with each seed; it succeeds with the first that answers and reports the
-others.
+A round tells a few live members, drawn at random, what waits to spread, and one that has been down for a
+short time only, so that one which lives can refute. Rounds run for as long as something waits. News also
+rides on every probe; rounds are what makes it fast. Push-pull joins through seeds, and is the anti-entropy
+that repairs what gossip lost.
+
+Rules of push-pull:
+
+1. A join is an exchange with each seed; it succeeds with the first that answers and reports the others.
 2. After a join exchanges follow quickly, then ever more slowly until ``sync_interval``: thirty nodes that
 start at once know each other after the first two.  3. The interval grows with the logarithm of a cluster
 above 32.
@@ -31,6 +37,9 @@ from gossamer.gossip.swim.verdicts import Verdicts
 from gossamer.gossip.wire import Compare, Marks, Record, Refuse, Sync
 from gossamer.network import Address
 
+_PACKETS_A_TARGET = 3
+GOSSIP_TO_DEAD = 30.0
+"""A down member still receives gossip for this many seconds, so that it can refute."""
 _EARLY = (0.3, 1.0, 3.0, 8.0)
 """Seconds from a join to the exchanges that follow it."""
 _PARALLEL = 4
@@ -43,6 +52,37 @@ _REPEATS = 2
 _MARK = 8
 
 Step = Literal["join", "compare", "rows"]
+
+
+class Gossiper(Part):
+    """Runs the rounds of this node."""
+
+    def __init__(self, core: Core) -> None:
+        super().__init__(core)
+        self._running = False
+
+    def wake(self, now: float) -> None:
+        """Begin, at a phase of our own, if news waits and no rounds run."""
+        if not self._running and self._outbox.gossiping():
+            self._running = True
+            self._timers.at(now + self._rng.uniform(0, self._settings.gossip_interval), self._round)
+
+    def at_once(self, now: float) -> None:
+        """A round now."""
+        self._running = True
+        self._round(now)
+
+    def _round(self, now: float) -> None:
+        if not self._outbox.gossiping():
+            self._running = False
+            return
+        self._timers.at(now + self._settings.gossip_interval, self._round)
+        targets = self._table.sample(self._rng, self._settings.gossip_fanout)
+        down = self._table.any_down(self._rng)
+        if down is not None and now - down.since <= GOSSIP_TO_DEAD:
+            targets.append(down)
+        for entry in targets:
+            self._outbox.gossip(entry, packets=_PACKETS_A_TARGET)
 
 
 class _Join:
@@ -64,7 +104,7 @@ class _Exchange:
         self.join = join
 
 
-class Syncer(Part):
+class PushPull(Part):
     """Runs the exchanges of this node."""
 
     def __init__(self, core: Core, verdicts: Verdicts) -> None:
