@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from api.fakes import FakeView
+from api.served import served
 from gossamer.api import ApiServer, make_app
 from gossamer.api.model.node import ProcessInfo
 from gossamer.config import ApiConfig
@@ -22,9 +23,10 @@ async def runtime():
     await runtime.stop()
 
 
-def start(config):
+def serve(config, **options):
+    """What starts an API as a process of a node."""
     make = functools.partial(make_app, FakeView())
-    return functools.partial(ApiServer.start_link, make, config=config, network=SystemNetwork(), name="api")
+    return functools.partial(ApiServer.start_link, make, config=config, network=SystemNetwork(), **options)
 
 
 async def get(url):
@@ -32,16 +34,12 @@ async def get(url):
         return await client.get(url)
 
 
-async def test_it_serves_and_stops(runtime):
-    make = functools.partial(make_app, FakeView())
-    pid = await runtime.start(ApiServer, make, config=ApiConfig(port=0), network=SystemNetwork())
-    host, port = await runtime.call(pid, "address")
-    assert (await get(f"http://{host}:{port}/cluster")).json()["local"] == "id1"
-    ended = runtime.join(pid)
-    runtime.exit(pid, "shutdown")
-    await ended
+async def test_it_serves_and_stops():
+    async with served() as node:
+        assert (await node.get("/cluster"))[1]["local"] == "id1"
+        url = f"http://127.0.0.1:{node.port}/cluster"
     with pytest.raises(httpx.ConnectError):
-        await get(f"http://{host}:{port}/cluster")
+        await get(url)
 
 
 async def test_a_taken_port_names_the_key_to_change(runtime):
@@ -72,7 +70,7 @@ async def test_a_tree_with_many_of_a_kind_is_folded(runtime):
 async def test_killed_it_comes_back_on_the_same_port(runtime):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    child = ChildSpec("api", start(ApiConfig(port=port)))
+    child = ChildSpec("api", serve(ApiConfig(port=port), name="api"))
     supervisor = await runtime.start(Supervisor, [child], strategy="one_for_one", intensity=3, period=5.0)
     first = runtime.whereis("api")
     url = f"http://127.0.0.1:{port}/health"
@@ -88,15 +86,12 @@ async def test_killed_it_comes_back_on_the_same_port(runtime):
 
 
 @pytest.mark.parametrize("busy", [False, True])
-async def test_a_reader_who_goes_away_ends_the_trace(runtime, busy):
-    view = FakeView()
-    view.hangs, view.busy = True, busy
-    make = functools.partial(make_app, view)
-    pid = await runtime.start(ApiServer, make, config=ApiConfig(port=0), network=SystemNetwork())
-    host, port = await runtime.call(pid, "address")
-    url = f"http://{host}:{port}/api/v1/trace?pid=gossip&limit=100000"
-    async with httpx.AsyncClient() as client, client.stream("GET", url) as answer:
-        assert "tracing" in await anext(answer.aiter_lines())
-        assert view.traces_over == 0
-    async with asyncio.timeout(20):
-        await view.trace_over.wait()
+async def test_a_reader_who_goes_away_ends_the_trace(busy):
+    async with served() as node:
+        node.view.hangs, node.view.busy = True, busy
+        url = f"http://127.0.0.1:{node.port}/api/v1/trace?pid=gossip&limit=100000"
+        async with httpx.AsyncClient() as client, client.stream("GET", url) as answer:
+            assert "tracing" in await anext(answer.aiter_lines())
+            assert node.view.traces_over == 0
+        async with asyncio.timeout(20):
+            await node.view.trace_over.wait()

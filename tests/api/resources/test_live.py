@@ -1,8 +1,8 @@
 """The pulse of the cluster as server-sent events."""
 
 import asyncio
-import functools
 import json
+from collections import Counter
 
 import httpx
 import pytest
@@ -10,12 +10,11 @@ import pytest
 from api.fakes import FakeTable, FakeView
 from api.linked import NAMES, client_of
 from api.reader import Reader
-from gossamer.api import ApiServer, Role, Tokens, make_app
+from api.served import HOST, served
+from gossamer.api import Role, Tokens, make_app
 from gossamer.api.http import limits
 from gossamer.clock import SystemClock
 from gossamer.config import ApiConfig
-from gossamer.network import SystemNetwork
-from gossamer.supervisor import Runtime
 
 
 class StoppedClock:
@@ -127,34 +126,19 @@ async def test_streams_take_no_places_of_requests_and_probes_need_none(monkeypat
 
 
 async def test_a_thousand_readers_do_not_keep_others_from_asking():
-    runtime = Runtime(node="node1@127.0.0.1", creation=1)
-    config = ApiConfig(port=0, streams=4, rate=100_000)
-    make = functools.partial(make_app, FakeView(), config=config)
-    pid = await runtime.start(ApiServer, make, config=config, network=SystemNetwork())
-    host, port = await runtime.call(pid, "address")
-    request = b"GET /api/v1/live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-    served = refused = 0
-    held = []
-    # In waves, since one process has only so many sockets.
-    for _ in range(50):
-        wave = await asyncio.gather(*(asyncio.open_connection(host, port) for _ in range(20)))
-        for reader, writer in wave:
-            writer.write(request)
-            async with asyncio.timeout(30):
-                status = (await reader.readline()).split()[1]
-            if status == b"200":
-                served += 1
-                held.append(writer)
-            else:
-                assert status == b"503"
-                refused += 1
-                writer.close()
-    assert (served, refused) == (4, 996)
-    async with httpx.AsyncClient() as client:
-        assert (await client.get(f"http://{host}:{port}/api/v1/nodes")).status_code == 200
-    for writer in held:
-        writer.close()
-    await runtime.stop()
+    counts = Counter()
+    async with served(streams=4) as node:
+        # In waves, since one process has only so many sockets.
+        for _ in range(50):
+            wave = [await node.connect() for _ in range(20)]
+            for caller in wave:
+                caller.send(b"GET /api/v1/live HTTP/1.1\r\n" + HOST + b"\r\n")
+                status, _ = await caller.status()
+                counts[status] += 1
+                if status != 200:
+                    caller.close()
+        assert counts == {200: 4, 503: 996}
+        assert (await node.get("/api/v1/nodes"))[0] == 200
 
 
 @pytest.mark.parametrize(
