@@ -210,7 +210,7 @@ def _openapi_of(app: FastAPI) -> Callable[[], dict[str, Any]]:
 
 
 def _roles(app: FastAPI) -> dict[tuple[str, str], str]:
-    """What each route takes, by path and method."""
+    """Return the role that each route takes, by path and method."""
     found = {}
     for route in iter_route_contexts(app.routes):
         dependant = getattr(route, "dependant", None)

@@ -50,7 +50,7 @@ Params = Mapping[str, str | float | bool | None]
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """What several nodes answered, and who did not, which is known once the items are read."""
+    """The answers of several nodes, and the silent ones, known once the items are read."""
 
     items: Iterable[Row]
     missing: dict[str, str] = field(default_factory=dict)

@@ -199,7 +199,7 @@ def reason_of(error: Exception) -> str:
 
 
 def error_of(answer: httpx.Response, body: object, url: str) -> GossamerError:
-    """What an answer that is no success says."""
+    """Return the error for an answer that is no success."""
     if not isinstance(body, dict) or "detail" not in body or "title" not in body:
         return bad_answer(answer, url)
     detail = str(body["detail"])

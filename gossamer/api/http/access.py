@@ -44,7 +44,7 @@ WRONG_TOKENS = 5.0
 
 
 def principal_of(request: Request) -> Principal:
-    """Who asks; routes that nobody is needed for have no principal."""
+    """Return the caller; public routes have none."""
     found: Principal = request.scope["gossamer.principal"]
     return found
 
@@ -130,7 +130,7 @@ class AccessMiddleware:
             return None, (401, str(error))
 
     def _who(self, authorization: str | None, address: str, *, loopback: bool) -> Principal | None:
-        """Who asks, None for nobody.
+        """Return the caller, None for an anonymous one without a role.
 
         Raises:
             BadTokenError: what was brought is no good token.
@@ -193,7 +193,7 @@ def _kind(scope: Scope) -> Kind:
 
 
 def is_public(method: str, path: str) -> bool:
-    """Whether anybody at all may ask this."""
+    """Return whether a request needs no role."""
     return method in SAFE_METHODS and (path in PUBLIC or path.startswith(PUBLIC_BELOW))
 
 

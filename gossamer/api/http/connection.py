@@ -123,7 +123,7 @@ class _LingeringTransport:
         self._transport.close()
 
     def drop(self, data: bytes) -> None:
-        """What comes after the last words."""
+        """Drop what arrives after the last answer."""
         self.dropped += len(data)
         if self.dropped > SPARE:
             self._transport.abort()

@@ -30,7 +30,7 @@ MAX_BODY = 64 * 1024
 REQUESTS = 128
 """Requests that may be under way at once; probes and streams do not count."""
 PROBES = frozenset({"/health", "/ready", "/metrics"})
-"""What is answered however crowded it is."""
+"""Paths that are answered however many requests are under way."""
 RETRY = 2
 """Seconds after which who was refused may come back."""
 
@@ -48,7 +48,7 @@ class Limits:
         """Open streams by caller."""
         self.connections = 0
         self.refused: Counter[str] = Counter()
-        """What was refused or cut, by why."""
+        """Refused or closed requests and connections, by reason."""
 
     def end_request(self) -> None:
         """One is over, or goes on as a stream."""
@@ -165,7 +165,7 @@ async def _overloaded(send: Send, refusal: Refusal) -> None:
 
 
 def _caller_of(scope: Scope) -> str:
-    """Whose share a stream is of: a token's, this machine's, or that of an address without either."""
+    """Return who a stream is counted for: a token, this machine, or an address without either."""
     principal: Principal | None = scope.get("gossamer.principal")
     if principal is None:
         return "nobody"

@@ -31,7 +31,7 @@ _SHAPE = re.compile(r"gsm_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
 
 
 class Role(StrEnum):
-    """What somebody may do; each one may do what those before it may."""
+    """A role; each one includes those before it."""
 
     VIEWER = "viewer"
     """Look."""
@@ -41,7 +41,7 @@ class Role(StrEnum):
     """Change who may do what: tokens, gossip keys, configuration, faults; and see what others send."""
 
     def includes(self, other: Role) -> bool:
-        """Whether this role may do what ``other`` may."""
+        """Return whether this role includes ``other``."""
         return _RANK[self] >= _RANK[other]
 
 
@@ -49,7 +49,7 @@ _RANK = {role: rank for rank, role in enumerate(Role)}
 
 
 class Principal(msgspec.Struct, frozen=True):
-    """Who asks."""
+    """An authenticated caller."""
 
     name: str
     role: Role
@@ -74,7 +74,7 @@ class BadTokenError(UsageError):
 
 
 class Token(msgspec.Struct, frozen=True):
-    """What the cluster knows of one token. Times are seconds since 1970; ``expires_at`` 0: never."""
+    """A token as the cluster stores it. Times are seconds since 1970; ``expires_at`` 0: never."""
 
     id: str
     name: str
@@ -85,7 +85,7 @@ class Token(msgspec.Struct, frozen=True):
     digest: str
 
     def expired(self, now: float) -> bool:
-        """Whether its time is over."""
+        """Return whether it has expired at ``now``."""
         return 0 < self.expires_at <= now
 
 
@@ -155,7 +155,7 @@ class Tokens:
         return token
 
     def expired(self, token: Token) -> bool:
-        """Whether its time is over now."""
+        """Return whether ``token`` has expired."""
         return token.expired(self._now())
 
     def __iter__(self) -> Iterator[Token]:

@@ -27,9 +27,9 @@ class DrillRequest(Value):
     """own-cluster: one that is started for it and gone after it. this-cluster: the one that answers, by the
     gates of its nodes; for administrators, and partitions only."""
     nodes: Annotated[int, Field(ge=2, le=MOST_NODES, strict=True)] = 3
-    """How many, of an own cluster."""
+    """Number of nodes, of an own cluster."""
     seconds: Annotated[float, Field(ge=1, le=600)] = 10.0
-    """How long the fault holds."""
+    """Duration of the fault."""
     load: Annotated[float, Field(ge=0, le=2000)] = 100.0
     """Messages a second, in all, of an own cluster."""
     warm_up: Annotated[float, Field(ge=0, le=60)] = 3.0
@@ -76,7 +76,7 @@ class DrillKindInfo(Value):
 
 
 class _Written(Value):
-    """What a drill wrote; keys of later versions are left out."""
+    """The base of what a drill writes; keys of later versions are left out."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -116,7 +116,7 @@ class DrillMark(_Written):
 
 
 class DrillProgress(_Written):
-    """How far a drill is."""
+    """The progress of a drill."""
 
     step: str
     """starting, connecting, warm-up, split, heal, after, draining, closing, done."""
@@ -136,7 +136,7 @@ class DrillProgress(_Written):
 
 
 class DrillResult(_Written):
-    """What came of a drill."""
+    """The result of a drill."""
 
     words: str = ""
     """The verdict as a sentence."""
@@ -179,7 +179,7 @@ COMMON = (
     _parameter("seed", "Decides the order of messages"),
 )
 HERE: frozenset[DrillKind] = frozenset({"partition"})
-"""What the gates of a running cluster can do without a process being ended."""
+"""The drills that the gates of a running cluster can carry out without ending a process."""
 
 KINDS = tuple(
     DrillKindInfo(

@@ -22,7 +22,7 @@ Flag = Annotated[bool, Strict()]
 
 
 class Value(BaseModel):
-    """What all answers share."""
+    """The base of all answers."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", from_attributes=True, use_attribute_docstrings=True
@@ -46,7 +46,7 @@ class Page(Value, Generic[T]):
 
 
 class Problem(Value):
-    """What went wrong (RFC 9457)."""
+    """A problem (RFC 9457)."""
 
     type: str = "about:blank"
     title: str

@@ -47,7 +47,7 @@ class PartitionInfo(Value):
 
 
 class HealRows(Value):
-    """What a heal did to rows that both sides wrote."""
+    """The effect of a heal on rows that both sides wrote."""
 
     restored: int
     """Restored to what the survivors held."""
@@ -145,7 +145,7 @@ class ClusterNode(Value):
     id: str
     """Unique in the cluster."""
     address: str
-    """Where its gossip listens."""
+    """Address of its gossip listener."""
     port: int
     """Its gossip port."""
     pid: int
@@ -198,7 +198,7 @@ class NodeInfo(Value):
     status: Status
     link: Link
     address: str
-    """Where its gossip listens, host:port."""
+    """Its gossip listener, host:port."""
     ports: Mapping[str, int] = {}
     pid: int = 0
     version: str = ""
@@ -208,7 +208,7 @@ class NodeInfo(Value):
 
 
 class Readiness(Value):
-    """Whether the node takes clients, and if not, what it waits for."""
+    """The readiness of a node, and what it waits for."""
 
     ready: bool
     name: str
@@ -265,7 +265,7 @@ class KeysInfo(Value):
 
 
 class Seen(Value):
-    """How a node sees another."""
+    """The view that a node has of another."""
 
     status: Status
     link: Link

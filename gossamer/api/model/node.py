@@ -151,7 +151,7 @@ class ProcessInfo(Value):
     type: str
     status: str
     restarts: int = 0
-    """How often its supervisor restarted it."""
+    """Restarts by its supervisor."""
     mailbox: int = 0
     reductions: int = 0
     """Messages handled."""
@@ -166,7 +166,7 @@ class ProcessInfo(Value):
     note: str = ""
     """More about it: the client it serves, what it waits for."""
     folded: tuple[FoldedInfo, ...] = ()
-    """Those ``more``, summed up by label."""
+    """The children counted by ``more``, summed up by label."""
 
 
 class TraceEvent(Value):

@@ -101,7 +101,7 @@ async def _smallest(items: Iterable[Walked[T]], floor: Key, window: int) -> tupl
 
 
 def cursor_of(key: Key) -> str:
-    """What ``after`` is to be for the items above ``key``."""
+    """Return the cursor for the items above ``key``."""
     return base64.urlsafe_b64encode(json.dumps(key).encode()).decode()
 
 
@@ -170,7 +170,7 @@ class ClientSearch:
     descending: bool = False
 
     def admits(self, client: str, *, connected: bool, user: str, address: str) -> bool:
-        """Whether a client is wanted."""
+        """Return whether a client matches."""
         return (
             self.connected in (None, connected)
             and self.part in client.casefold()
@@ -179,7 +179,7 @@ class ClientSearch:
         )
 
     def key(self, row: dict[str, Any]) -> Key:
-        """Where a row of the answer stands."""
+        """Return the sort key of a row of the answer."""
         client, node = row["client"], row["node"]
         if self.sort is None:
             return client, node

@@ -62,7 +62,7 @@ class More(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What a route answered, or the next pieces; more of it comes while there is a ``cursor``."""
+    """The answer of a route, or its next pieces; there are more while there is a ``cursor``."""
 
     status: int
     content_type: str
@@ -88,7 +88,7 @@ class ReaderGoneError(UnavailableError):
 
 
 def ask_of(principal: Principal, method: str, target: str, body: bytes = b"") -> Ask:
-    """What ``principal`` wants of another node."""
+    """Return a request to another node on behalf of ``principal``."""
     return Ask(method, target, body, principal.name, principal.role.value, principal.address)
 
 
@@ -184,7 +184,7 @@ class _Run:
             self._waiting.get_nowait()
 
     async def pieces(self) -> list[bytes]:
-        """What has come since, one piece at least unless nothing comes."""
+        """Return the pieces that arrived since, at least one unless none comes in time."""
         if self.fetched():
             return []
         try:

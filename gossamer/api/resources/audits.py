@@ -70,7 +70,7 @@ class AuditRequest(Value):
 
 
 class JobFindings(Value):
-    """What one job found."""
+    """The findings of one job."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -93,7 +93,7 @@ class AuditInfo(RunInfo):
     """The span that was judged, ISO 8601."""
     end: str = Field(default="", alias="to")
     nodes: tuple[str, ...] = ()
-    """Whose recordings were there."""
+    """Nodes with recordings."""
     files: int = 0
     share: float = 1.0
     """Of all messages, those that were recorded."""
@@ -107,12 +107,12 @@ class AuditInfo(RunInfo):
 
 
 class AuditsInfo(Value):
-    """What can be run here, and what was."""
+    """The audits that can be run here, and those that were."""
 
     dir: str
-    """What is judged: where this node's recorder writes."""
+    """The directory that is audited: where this node's recorder writes."""
     lacks: str
-    """What is missing for jobs to run here; empty: nothing."""
+    """The requirement that this machine lacks to run jobs; empty: none."""
     running: str
     """ID of the one that runs, empty without."""
     items: tuple[AuditInfo, ...]
@@ -129,7 +129,7 @@ def audits_router(view: NodeView) -> APIRouter:
 
     @router.get("")
     async def status() -> RecordingInfo:
-        """What the flow recorder of this node did: events, drops, files."""
+        """Return the state of the flow recorder of this node: events, drops, files."""
         return await view.recording.status()
 
     @router.post("", dependencies=[needs(Role.ADMIN)])

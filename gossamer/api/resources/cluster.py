@@ -47,7 +47,7 @@ def cluster_router(view: NodeView) -> APIRouter:
 
     @router.get("/status")
     async def status() -> NodeStatus:
-        """What this node says of itself: state, members, ports, counters."""
+        """Return the status of this node: state, members, ports, counters."""
         return view.status()
 
     @router.get("/members")
@@ -109,7 +109,7 @@ def proxy_router(view: NodeView) -> APIRouter:
     router = APIRouter(tags=["cluster"])
 
     async def passed_on(name: Name, rest: Rest, request: Request) -> Response:
-        """What the node that is named answers; who asks keeps his role there."""
+        """Return the answer of the named node; the caller keeps its role there."""
         # Names of clients may hold a question mark, where the query would begin.
         path = rest.replace("%", "%25").replace("?", "%3F")
         target = f"/api/v1/{path}" + (f"?{request.url.query}" if request.url.query else "")

@@ -54,7 +54,7 @@ class DrillInfo(DrillResult, RunInfo):
 
 
 class DrillsInfo(Value):
-    """What can be ordered here, and what was."""
+    """The drills that can be started here, and those that were."""
 
     kinds: tuple[DrillKindInfo, ...]
     common: tuple[ParameterInfo, ...]
@@ -133,7 +133,7 @@ async def _info(view: NodeView, run: Run, *, whole: bool = False) -> DrillInfo:
 
 
 def _apart(view: NodeView) -> str:
-    """Who is not there, as this node sees it."""
+    """Return the nodes that are missing, as this node sees it."""
     return ", ".join(
         f"{node.name} {node.status}, link {node.link}"
         for node in view.nodes()
@@ -142,7 +142,7 @@ def _apart(view: NodeView) -> str:
 
 
 def _read(kind: type[Written], content: bytes | None) -> Written | None:
-    """What a program wrote, None if it makes no sense: it may be of another version."""
+    """Read what a program wrote, None if it is invalid: it may be of another version."""
     if content is None:
         return None
     try:
@@ -155,7 +155,7 @@ Seconds = Annotated[float, Field(ge=0, le=3600)]
 
 
 class FaultInfo(Value):
-    """What happens between this node and ``peer``: a name, ``host:port``, or ``*`` for all. Seconds."""
+    """A fault between this node and ``peer``: a name, ``host:port``, or ``*`` for all. Seconds."""
 
     peer: Annotated[str, Field(min_length=1, max_length=255)]
     direction: Literal["out", "in", "both"] = "both"

@@ -66,7 +66,7 @@ class EventsInfo(Value):
 
     node: str
     creation: int
-    """Of the life that tells; with another one serials begin anew."""
+    """Of the node that answers; with another one serials restart."""
     items: tuple[EventInfo, ...]
 
 
@@ -88,7 +88,7 @@ class TimelineEvent(Value):
 
 
 class History(Value):
-    """What nodes remember."""
+    """The history of nodes."""
 
     nodes: tuple[NodeHistory, ...]
     missing: Mapping[str, str] = {}
@@ -104,7 +104,7 @@ def events_router(view: NodeView) -> APIRouter:
         after: Annotated[int, Query(ge=0, description="`serial` of the last one known.")] = 0,
         limit: Annotated[int, Query(ge=1, le=10_000, description="How many at most.")] = 1000,
     ) -> EventsInfo:
-        """What happened at this node lately."""
+        """Return the recent events of this node."""
         log = view.event_log
         found = log.after(after)[:limit]
         items = (EventInfo(**_fields(log, one)) for one in found)
@@ -137,7 +137,7 @@ def events_router(view: NodeView) -> APIRouter:
         ] = "",
         scope: Scope = "cluster",
     ) -> Response:
-        """What happened at all nodes lately, the latest first."""
+        """Return the recent events of all nodes, the latest first."""
         kinds = frozenset(one.strip() for one in kind.split(",") if one.strip())
         return await listing.answer(
             view,

@@ -96,7 +96,7 @@ class Alarms:
         return alarm
 
     def alarms(self) -> Sequence[AlarmInfo]:
-        """Those that last first."""
+        """Return all alarms, the active ones first."""
         return sorted(self._known.values(), key=lambda alarm: (not alarm.active, alarm.name))
 
     def _forget_one(self) -> None:
@@ -113,7 +113,7 @@ def healing_router(view: NodeView) -> APIRouter:
 
     @router.get("/autoheal")
     async def status() -> HealStatusInfo:
-        """What this node knows of splits, and how it is set."""
+        """Return the state and settings of autoheal at this node."""
         return healing.status()
 
     @router.post("/autoheal")
@@ -128,7 +128,7 @@ def healing_router(view: NodeView) -> APIRouter:
 
     @router.get("/autoheal/plan")
     async def plan() -> HealPlanInfo:
-        """What would be healed now: every node is asked for its view, nothing is changed."""
+        """Return the plan of a heal now, as a dry run: every node is asked for its view."""
         return await healing.rehearse()
 
     _add_quarantine(router, view)
@@ -176,7 +176,7 @@ def _add_alarms(router: APIRouter, view: NodeView) -> None:
 
     @router.get("/alarms", response_model=Page[AlarmInfo], responses=STREAMED)
     async def alarms(request: Request, listing: ListingQuery, scope: AnyScope = None) -> Response:
-        """What an operator has to know: splits that last, what was healed, and what others raised."""
+        """Return the alarms: open splits, healed ones, and those that other programs raised."""
         fields, scope = ("name", "plan", "text", "node"), scope or _usual_scope(request)
         return await listing.answer(view, own=own, fields=fields, scope=scope)
 

@@ -69,7 +69,7 @@ def routes_router(view: NodeView) -> APIRouter:
 
     @router.get("/topics/match")
     async def match(topic: Topic) -> TopicMatch:
-        """Where a message to a topic would go from here, and why."""
+        """Return the route of a message to a topic from here, and the filters that decide it."""
         return view.match(topic)
 
     @router.post("/routes/verify")
@@ -86,13 +86,13 @@ class PublishRequest(Value):
     topic: Annotated[str, Field(min_length=1, max_length=65_535)]
     payload: Annotated[str, Field(max_length=MAX_PAYLOAD)] = ""
     encoding: Literal["text", "base64"] = "text"
-    """How ``payload`` is written here; clients get the bytes."""
+    """The encoding of ``payload``; clients get the bytes."""
     qos: Annotated[int, Field(ge=0, le=2, strict=True)] = 0
     retain: Flag = False
 
 
 class Published(Value):
-    """What became of a message that was published."""
+    """The result of a publish."""
 
     topic: str
     receivers: int

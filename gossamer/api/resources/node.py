@@ -62,13 +62,13 @@ class Reloaded(Value):
 
 
 class LogLevel(Value):
-    """How much a node logs."""
+    """The log level of a node."""
 
     level: Literal["debug", "info", "warning", "error"]
 
 
 class LogInfo(Value):
-    """Where the log of a node's process goes."""
+    """The destination of the log of a node."""
 
     node: str
     process: int
@@ -111,12 +111,12 @@ def _add_settings(router: APIRouter, view: NodeView) -> None:
 def _add_log(router: APIRouter, view: NodeView) -> None:
     @router.get("/log", dependencies=[needs(Role.OPERATOR)])
     async def log() -> LogInfo:
-        """Where the log of this node goes; not what is in it."""
+        """Return the destination of the log of this node, not its content."""
         return LogInfo(node=view.name, process=os.getpid(), **asdict(log_destination()))
 
     @router.get("/log-level")
     async def log_level() -> LogLevel:
-        """How much this node logs."""
+        """Return the log level of this node."""
         return LogLevel.model_validate({"level": view.log_level()})
 
     @router.put("/log-level")
@@ -150,7 +150,7 @@ def _add_processes(router: APIRouter, view: NodeView) -> None:
         responses={200: {"model": TraceEvent, "content": {NDJSON: {}}}, 400: {"model": Problem}},
     )
     async def trace(pid: Who, seconds: Seconds = 300.0, limit: Lines = 1000) -> StreamAnswer:
-        """What a process takes in and sends out, one JSON object a line."""
+        """Trace the messages of a process, one JSON object a line."""
         lines = view.trace(pid, seconds=seconds, limit=limit)
         # The first line is awaited here: what cannot be traced is a problem, not a broken stream.
         return StreamAnswer(_text(await anext(lines), lines), source=lines)

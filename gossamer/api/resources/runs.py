@@ -56,7 +56,7 @@ class RunInfo(Run):
     node: str
     """On whose machine."""
     report: bool = False
-    """Whether it has a page."""
+    """It has a report page."""
 
 
 Info = TypeVar("Info", bound=RunInfo)
@@ -93,7 +93,7 @@ class ReportLink(Value):
     url: str
     """Path at the node that answers."""
     seconds: float
-    """How long it is good."""
+    """How long it is valid."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,14 +41,14 @@ class TokenRequest(Value):
     """The token to make."""
 
     name: Annotated[str, Field(pattern=TOKEN_NAME)]
-    """Who or what is to have it; stands in the log of orders."""
+    """The holder of the token; appears in the log of requests."""
     role: Role = Role.VIEWER
     expires: PositiveDuration | None = 90 * 86_400.0
-    """How long it lets in; null: for ever."""
+    """How long it is valid; null: without end."""
 
 
 class WhoAmI(Value):
-    """Who the caller is to this node."""
+    """The caller, as this node identifies it."""
 
     name: str
     role: Role
@@ -67,7 +67,7 @@ def tokens_router(tokens: Tokens, *, node: str) -> APIRouter:
 
     @router.get("/whoami")
     async def whoami(request: Request) -> WhoAmI:
-        """Who asks, and in which role."""
+        """Return the name and the role of the caller."""
         principal = principal_of(request)
         return WhoAmI(name=principal.name, role=principal.role, node=node)
 

@@ -153,7 +153,7 @@ def _gather(client: ApiClient, wanted: dict[str, str]) -> dict[str, bytes]:
 
 
 def _metrics(client: ApiClient, node: Row) -> dict[str, bytes]:
-    """What Prometheus would read of a node, from its own API."""
+    """Return the metrics of a node, from its own API."""
     name = node["name"]
     try:
         peer = client if node["link"] == "self" else client.direct(node)

@@ -123,7 +123,7 @@ def _parts(found: Row) -> Iterable[Part]:
 
 
 def result_parts(verdicts: Iterable[Row], figures: Sequence[Sequence[str]]) -> Iterable[Part]:
-    """What came of a drill: each promise, and what was measured."""
+    """Return the result of a drill for people: each promise, and the measurements."""
     rows = [[one["promise"], VERDICTS[one["kept"]], one["got"]] for one in verdicts]
     if rows:
         yield Grid(["PROMISE", "VERDICT", "FOUND"], rows)

@@ -78,7 +78,7 @@ COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class ViewState:
-    """How somebody looks at the cluster."""
+    """The state of the view: sort, cursor, filter, mode."""
 
     sort: int = 0
     turned: bool = False
@@ -176,12 +176,12 @@ def columns_in(width: int) -> list[Column]:
 
 
 def room_in(height: int, alarms: int) -> int:
-    """How many nodes are on a page."""
+    """Return the number of nodes on a page."""
     return max(1, height - LINES - min(alarms, 3))
 
 
 def alarms_of(sample: Sample) -> list[str]:
-    """What lasts, each once."""
+    """Return the texts of active alarms, each once."""
     return sorted(
         {alarm["text"] for pulse in sample["nodes"] for alarm in pulse["alarms"] if alarm["active"]}
     )

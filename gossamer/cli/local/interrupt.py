@@ -13,7 +13,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(slots=True)
 class Interrupt:
-    """How many signals came that wanted it to end."""
+    """Counts the signals to end."""
 
     came: int = 0
 

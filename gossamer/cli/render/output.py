@@ -178,7 +178,7 @@ _PLAIN = str.maketrans({"├": "|", "│": "|", "└": "`", "─": "-", "…": "
 
 
 def speaks_utf8() -> bool:
-    """Whether standard output can hold any character."""
+    """Return whether standard output can hold any character."""
     return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
 
 
@@ -230,7 +230,7 @@ def age_text(seconds: float) -> str:
 
 
 def ago(moment: float) -> str:
-    """How long ago a time since 1970 was, coarse; nothing for never."""
+    """Return the age of a time since 1970, coarse; empty for never."""
     return age_text(time.time() - moment) if moment > 0 else ""
 
 

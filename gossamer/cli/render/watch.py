@@ -111,7 +111,7 @@ ROWS = 1000
 """Rows of a list that are asked for again and again; a terminal shows fewer."""
 Rows = Sequence[Sequence[Cell]]
 Round = Rendered | str
-"""What one round found, or why it found nothing."""
+"""The result of one round, or why there is none."""
 
 
 def watch_it(
