@@ -4,13 +4,13 @@ from gossamer.discovery.autocluster import Autocluster
 from gossamer.discovery.choose import discovery_spec, strategy_of
 from gossamer.discovery.commands import Aloof, ClusterCommands
 from gossamer.discovery.dns import Answer, Dns
-from gossamer.discovery.hosts import Static
 from gossamer.discovery.k8s import K8s
 from gossamer.discovery.strategy import (
     Discovered,
     DiscoveryFailedError,
     Manual,
     Singleton,
+    Static,
     Strategy,
 )
 

@@ -30,9 +30,8 @@ from gossamer.discovery.autocluster import Autocluster
 from gossamer.discovery.commands import Aloof
 from gossamer.discovery.dns import Dns
 from gossamer.discovery.etcd_embedded import dialled, embedded_spec
-from gossamer.discovery.hosts import Static
 from gossamer.discovery.k8s import K8s
-from gossamer.discovery.strategy import Manual, Singleton, Strategy, missing_extra
+from gossamer.discovery.strategy import Manual, Singleton, Static, Strategy, missing_extra
 from gossamer.gossip import MembershipView
 from gossamer.supervisor import ChildSpec, Supervisor
 

@@ -18,8 +18,7 @@ from functools import cache
 from typing import Any
 
 from gossamer.config.discovery import DnsConfig, RecordType
-from gossamer.discovery.hosts import is_literal
-from gossamer.discovery.strategy import Discovered, DiscoveryFailedError, Strategy, missing_extra
+from gossamer.discovery.strategy import Discovered, DiscoveryFailedError, Strategy, is_literal, missing_extra
 from gossamer.network import Address
 
 _MAX_TARGETS = 256

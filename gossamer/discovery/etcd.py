@@ -28,8 +28,7 @@ import structlog
 
 from gossamer.config.discovery import EtcdConfig
 from gossamer.discovery.etcd_client import EtcdClient, Item
-from gossamer.discovery.hosts import is_literal
-from gossamer.discovery.strategy import Discovered, DiscoveryFailedError, Strategy
+from gossamer.discovery.strategy import Discovered, DiscoveryFailedError, Strategy, is_literal
 from gossamer.gossip import Member
 from gossamer.network import Address
 from gossamer.supervisor import ChildSpec, GenServer, Pid, Reason, self_pid, send_after, trap_exit

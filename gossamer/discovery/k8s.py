@@ -28,8 +28,15 @@ from msgspec import Meta, MsgspecError, Raw, Struct, field
 from msgspec.json import decode
 
 from gossamer.config.discovery import K8sConfig
-from gossamer.discovery.hosts import Hosts, Resolver, is_literal, resolve_host
-from gossamer.discovery.strategy import Discovered, DiscoveryFailedError, Strategy
+from gossamer.discovery.strategy import (
+    Discovered,
+    DiscoveryFailedError,
+    Hosts,
+    Resolver,
+    Strategy,
+    is_literal,
+    resolve_host,
+)
 from gossamer.network import Address
 
 _PAGE = 100

@@ -1,14 +1,28 @@
 """The kinds of drills, as one table: where each strikes, what it takes, and what is said of it.
 
 The command makes a subcommand of each row, the API a form; what a drill does, step by step, is decided in
-``gossamer.drill.run.script``.
+``gossamer.drill.run.script``. A split has a shape: who does not hear whom, from the few characters that a
+person types.
+
+=========  ==========================================================================
+``3/2``    sides of 3 and 2 nodes, in order of their numbers; ``2/2/1``, ``1/1/1``
+``1>2``    what node 1 says does not reach node 2; all else does (asymmetric)
+``1-2``    nodes 1 and 2 do not reach each other; all others reach both (partial)
+``1,2>3``  lists on both sides of ``>`` and ``-``; several such cuts are joined by ``+``
+=========  ==========================================================================
+
+Rules: 1. Pure.  2. Nodes are numbered from 1.  3. A side is a set of nodes that no cut parts and that the
+cuts treat alike, so that what may be expected is the same for all messages from one side to another.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
+
+from gossamer.errors import WrongValueError
 
 DrillKind = Literal[
     "partition", "flapping", "slow", "kill", "pause", "rolling", "clock", "coordinator", "disk"
@@ -104,3 +118,103 @@ DRILLS: Mapping[DrillKind, Drill] = {
         "the disc of node {shape} was full {time}",
     ),
 }
+
+
+Cut = tuple[int, int]
+"""What the first node says does not reach the second."""
+
+
+class ShapeError(WrongValueError):
+    """No shape, or none for so many nodes."""
+
+    def __init__(self, *, got: str, nodes: int, expected: str) -> None:
+        self.got = got
+        self.nodes = nodes
+        super().__init__(f"split: got {got!r} for {nodes} nodes, expected {expected}")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A shape for a number of nodes."""
+
+    text: str
+    nodes: int
+    cuts: frozenset[Cut]
+
+    @property
+    def sides(self) -> tuple[tuple[int, ...], ...]:
+        """See rule 3; in order of their smallest numbers."""
+        return sides_of(self.nodes, self.cuts)
+
+    def parted(self, one: int, other: int) -> bool:
+        """Does a cut stand between them, one way at least?"""
+        return (one, other) in self.cuts or (other, one) in self.cuts
+
+
+def parse_shape(text: str, nodes: int) -> Shape:
+    """The shape that ``text`` is for a cluster of ``nodes``.
+
+    Raises:
+        ShapeError: it is none; the message says what would be one.
+    """
+    plain = "".join(text.split())
+    if re.fullmatch(r"\d+(/\d+)*", plain):
+        cuts = _split(text, [int(part) for part in plain.split("/")], nodes)
+    elif re.fullmatch(r"[\d,]+[->][\d,]+(\+[\d,]+[->][\d,]+)*", plain):
+        cuts = frozenset(cut for term in plain.split("+") for cut in _term(text, term, nodes))
+    else:
+        halves = f"{nodes - nodes // 2}/{nodes // 2}"
+        raise ShapeError(
+            got=text,
+            nodes=nodes,
+            expected=f"sizes of sides such as {halves}, a one-way cut such as 1>2, or a broken link 1-2",
+        )
+    return Shape(plain, nodes, cuts)
+
+
+def _split(text: str, sizes: list[int], nodes: int) -> frozenset[Cut]:
+    if len(sizes) < 2:
+        raise ShapeError(
+            got=text, nodes=nodes, expected=f"two sides or more, such as {nodes - nodes // 2}/{nodes // 2}"
+        )
+    if sum(sizes) != nodes or min(sizes) < 1:
+        raise ShapeError(
+            got=text,
+            nodes=nodes,
+            expected=f"sides of 1 node or more that are {nodes} together, not {'+'.join(map(str, sizes))}"
+            f"={sum(sizes)} (or {sum(sizes)} nodes)",
+        )
+    side = [number for number, size in enumerate(sizes) for _ in range(size)]
+    numbers = range(1, nodes + 1)
+    return frozenset((a, b) for a in numbers for b in numbers if side[a - 1] != side[b - 1])
+
+
+def _term(text: str, term: str, nodes: int) -> frozenset[Cut]:
+    left, mark, right = re.split("([->])", term)
+    ones, others = (_numbers(text, part, nodes) for part in (left, right))
+    if both := ones & others:
+        raise ShapeError(
+            got=text,
+            nodes=nodes,
+            expected=f"different nodes on both sides of {mark}, not {min(both)} on each",
+        )
+    there = {(a, b) for a in ones for b in others}
+    return frozenset(there if mark == ">" else there | {(b, a) for a, b in there})
+
+
+def _numbers(text: str, part: str, nodes: int) -> set[int]:
+    numbers = {int(number) if number else 0 for number in part.split(",")}
+    if wrong := [number for number in numbers if not 1 <= number <= nodes]:
+        raise ShapeError(got=text, nodes=nodes, expected=f"nodes from 1 to {nodes}, not {wrong[0]}")
+    return numbers
+
+
+def sides_of(nodes: int, cuts: frozenset[Cut]) -> tuple[tuple[int, ...], ...]:
+    """Nodes that are alike to all cuts, together."""
+    alike: dict[tuple[frozenset[int], frozenset[int]], list[int]] = {}
+    for node in range(1, nodes + 1):
+        deaf_to = frozenset(a for a, b in cuts if b == node)
+        mute_to = frozenset(b for a, b in cuts if a == node)
+        alike.setdefault((deaf_to, mute_to), []).append(node)
+    # Who is alike is not parted: a cut between two of them would set each against itself.
+    return tuple(tuple(side) for side in alike.values())

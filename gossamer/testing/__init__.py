@@ -13,11 +13,10 @@ A failure prints its seed; ``GOSSAMER_SEED=<seed>`` replays it, ``GOSSAMER_SEEDS
 """
 
 from gossamer.testing.host import SimHost, SimListener, SimulatedTLSError
-from gossamer.testing.links import LAN, LOSSY, PERFECT, SLOW, WAN, LinkQuality, PartitionError
+from gossamer.testing.links import LAN, LOSSY, SLOW, WAN, LinkQuality, PartitionError
 from gossamer.testing.loop import (
     SIMULATED_EPOCH,
     DeadlockError,
-    InlineExecutor,
     RealInputOutputError,
     RunawayError,
     SimClock,
@@ -31,13 +30,11 @@ from gossamer.testing.window import StreamLimits
 __all__ = [
     "LAN",
     "LOSSY",
-    "PERFECT",
     "SIMULATED_EPOCH",
     "SLOW",
     "WAN",
     "Crash",
     "DeadlockError",
-    "InlineExecutor",
     "LinkQuality",
     "PartitionError",
     "RealInputOutputError",

@@ -5,6 +5,9 @@ clients live on hosts of their own, so that a cut between nodes leaves them conn
 random comes from the network's seed.  2. A crash takes the host first and the processes after it, so that
 nothing is said on the way down.  3. What is true of a whole cluster is checked by
 :meth:`SimCluster.differences`, which names what is not.
+
+Nodes that find each other by DNS ask a :class:`SimZone`, as late and as stale as DNS is: a change takes
+``lag`` seconds to be served, and whoever asked before keeps the old answer for ``ttl`` seconds more.
 """
 
 from __future__ import annotations
@@ -27,10 +30,12 @@ from gossamer.config import (
     MqttSessionsConfig,
     NodeConfig,
 )
-from gossamer.discovery import Strategy
+from gossamer.config.discovery import DnsConfig
+from gossamer.discovery import Answer, DiscoveryFailedError, Dns, Strategy
 from gossamer.distribution import StreamTransport
 from gossamer.errors import UnavailableError
 from gossamer.mqtt.client import MqttClient
+from gossamer.network import Address
 from gossamer.node import Node
 from gossamer.testing.loop import PROCESS
 from gossamer.testing.medium import Crash
@@ -271,3 +276,49 @@ class SimCluster:
             yield f"{node.name} has no route for {topic_filter} to {name}"
         for topic_filter, name in sorted(held - wanted):
             yield f"{node.name} has a stale route for {topic_filter} to {name}"
+
+
+class SimZone:
+    """Names and the addresses they have. ``down`` True: every look-up fails after ``timeout``.
+
+    A name that was never set does not exist; one whose records were all taken away exists and has none.
+    """
+
+    def __init__(self, *, ttl: float = 5.0, lag: float = 1.0, timeout: float = 3.0) -> None:
+        self.ttl = ttl
+        self.lag = lag
+        self.timeout = timeout
+        self.down = False
+        self.asked = 0
+        self._served: dict[str, dict[Address, None]] = {}
+
+    def add(self, name: str, *addresses: Address) -> None:
+        """Serve these besides the others, after the lag."""
+        asyncio.get_running_loop().call_later(self.lag, self._add, name, addresses)
+
+    def remove(self, name: str, *addresses: Address) -> None:
+        """Serve these no more, after the lag."""
+        asyncio.get_running_loop().call_later(self.lag, self._remove, name, addresses)
+
+    def strategy(self, name: str) -> Dns:
+        """The ``dns`` strategy of one node, asking this zone: SRV-like, each address with its port."""
+        return Dns(DnsConfig(name=name, record_type="srv"), lookup=self._lookup)
+
+    def _add(self, name: str, addresses: Iterable[Address]) -> None:
+        self._served.setdefault(name, {}).update(dict.fromkeys(addresses))
+
+    def _remove(self, name: str, addresses: Iterable[Address]) -> None:
+        served = self._served.setdefault(name, {})
+        for address in addresses:
+            served.pop(address, None)
+
+    async def _lookup(self, name: str, record_type: str) -> Answer:
+        self.asked += 1
+        if self.down:
+            await asyncio.sleep(self.timeout)
+            raise DiscoveryFailedError(name, f"no DNS server answered within {self.timeout:g} s")
+        served = self._served.get(name)
+        if not served:
+            problem = "no such name" if served is None else f"has no {record_type.upper()} records"
+            raise DiscoveryFailedError(name, problem)
+        return Answer(tuple(served), self.ttl)

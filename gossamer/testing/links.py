@@ -48,7 +48,6 @@ class LinkQuality:
         return taken
 
 
-PERFECT = LinkQuality(latency=0.0001, jitter=0.0)
 LAN = LinkQuality()
 WAN = LinkQuality(latency=0.02, jitter=0.005, loss=0.001, duplicate=0.0005, reorder=0.001)
 LOSSY = LinkQuality(latency=0.001, jitter=0.002, loss=0.1, duplicate=0.05, reorder=0.1)

@@ -51,8 +51,8 @@ class DeadlockError(UsageError):
         more = len(self.waiting) - _LISTED
         super().__init__(
             f"deadlock at virtual time {at:.6f} s: nothing is ready and no timer is set; expected a "
-            "callback, a timer or a message in flight. Set a timeout on the wait, or hand threaded work to "
-            f"InlineExecutor. Waiting:{shown or ' nobody'}" + (f"\n  and {more} more" if more > 0 else "")
+            "callback, a timer or a message in flight. Set a timeout on the wait. "
+            f"Waiting:{shown or ' nobody'}" + (f"\n  and {more} more" if more > 0 else "")
         )
 
 
@@ -79,18 +79,6 @@ class RealInputOutputError(UsageError):
             f"{call} on a virtual-time loop, which has no real input or output; "
             "take a host of SimNetwork as the Network, or run this test on a system loop"
         )
-
-
-class InlineExecutor(concurrent.futures.Executor):
-    """Runs what it is given at once, on the caller's thread: for nodes that are simulated."""
-
-    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> concurrent.futures.Future[T]:
-        future: concurrent.futures.Future[T] = concurrent.futures.Future()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001  the future carries it to whoever waits
-            future.set_exception(error)
-        return future
 
 
 class _VirtualSelector:

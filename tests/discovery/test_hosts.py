@@ -9,7 +9,7 @@ import pytest
 
 from gossamer.config import config_from
 from gossamer.discovery import Discovered, Dns, Static, strategy_of
-from gossamer.discovery.hosts import Hosts
+from gossamer.discovery.strategy import Hosts
 
 ME = ("10.0.0.1", 7946)
 

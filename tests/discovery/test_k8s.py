@@ -15,7 +15,7 @@ from certs import Authority
 from discovery.apiserver import ApiServer, listing, pod, slice_of, status
 from gossamer.config.discovery import K8sConfig
 from gossamer.discovery import Discovered, K8s, strategy_of
-from gossamer.discovery.hosts import resolve_host
+from gossamer.discovery.strategy import resolve_host
 
 ME = ("10.244.1.7", 7946)
 TWO = (("10.244.1.7", 7946), ("10.244.2.9", 7946))

@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from gossamer.config import GossipConfig
-from gossamer.testing.cluster import BEFORE_CREATIONS, GOSSIP_PORT, SimCluster
-from gossamer.testing.names import SimZone
+from gossamer.testing.cluster import BEFORE_CREATIONS, GOSSIP_PORT, SimCluster, SimZone
 
 from .clusters import heal, nodes
 

@@ -7,8 +7,7 @@ import pytest_asyncio
 import structlog
 
 from gossamer.testing import seeds
-from gossamer.testing.cluster import GOSSIP_PORT, SimCluster, address_of
-from gossamer.testing.names import SimZone
+from gossamer.testing.cluster import GOSSIP_PORT, SimCluster, SimZone, address_of
 
 from .flows import reaches, subscriber
 

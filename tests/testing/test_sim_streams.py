@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from gossamer.testing import LOSSY, PERFECT, SLOW, LinkQuality, SimulatedTLSError, StreamLimits, seeds
+from gossamer.testing import LOSSY, SLOW, LinkQuality, SimulatedTLSError, StreamLimits, seeds
 from gossamer.testing.network import SimNetwork
 
 from .peers import Box, Recorder, pair
@@ -354,7 +354,7 @@ async def test_tls_is_refused_clearly(sim):
 
 
 async def test_limits_can_be_chosen(virtual_time):
-    sim = SimNetwork(seed=1, quality=PERFECT, limits=StreamLimits(connect_timeout=3))
+    sim = SimNetwork(seed=1, limits=StreamLimits(connect_timeout=3))
     sim.host(B)
     sim.isolate(A)
     sim.host(A)

@@ -6,7 +6,6 @@ import pytest
 
 from gossamer.testing import (
     DeadlockError,
-    InlineExecutor,
     RealInputOutputError,
     RunawayError,
     VirtualTimeLoop,
@@ -89,13 +88,6 @@ async def test_executors_run_inline_on_the_loops_thread(virtual_time):
     assert await asyncio.to_thread(threading.get_ident) == here
     with pytest.raises(ZeroDivisionError):
         await virtual_time.run_in_executor(None, lambda: 1 // 0)
-
-
-async def test_an_inline_executor_serves_libraries_that_submit(virtual_time):
-    executor = InlineExecutor()
-    assert await asyncio.wrap_future(executor.submit(sum, [1, 2])) == 3
-    with pytest.raises(ZeroDivisionError):
-        await asyncio.wrap_future(executor.submit(lambda: 1 // 0))
 
 
 async def test_real_sockets_and_names_are_refused(virtual_time):
