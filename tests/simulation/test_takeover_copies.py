@@ -1,6 +1,7 @@
 """Two sessions of one client, of which a cut has kept each from the other, become one."""
 
 import asyncio
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -60,6 +61,36 @@ async def test_a_publisher_of_two_sessions_is_known_by_what_it_began_in_either(s
     await publisher.ask(Pubrel(7), Pubcomp, 7)
     await asyncio.sleep(1)
     assert hearer.payloads() == [b"x"]
+
+
+@nodes(2, seeds=2)
+@pytest.mark.parametrize("there_again", [True, False], ids=["where it began", "where it went"])
+async def test_a_subscriber_of_two_sessions_ends_in_one_what_it_began_to_take_in_the_other(
+    sim, cluster, there_again
+):
+    """It would take the next message of QoS 2 that gets that identifier for one that it has."""
+    half = set()
+    remembers = SimpleNamespace(resume=lambda client, *, present: client.adopt(half, client.messages.append))
+    await gone(cluster, 2, "c", "t", qos=2, session=remembers)
+    cluster.cut(1, 2)
+    await asyncio.sleep(40)
+    client = await session(cluster, 1, "c", "t", qos=2, session=remembers)
+    assert not client.session_present
+    take = client._take
+    client._take = lambda packet: client.drop() if isinstance(packet, Pubrel) else take(packet)
+    speaker = await cluster.client(1)
+    await speaker.publish("t", b"x", qos=2)
+    await client.lost
+    assert half
+    client = await resumed(cluster, 2, "c", session=remembers)
+    cluster.heal()
+    await until(lambda: len(cluster.nodes[2].broker.takeovers.claims("c")) > 1)
+    if there_again:
+        client.drop()
+        client = await resumed(cluster, 1, "c", session=remembers)
+    await asyncio.sleep(3)
+    assert not half
+    assert client.payloads() == []
 
 
 async def in_two_copies(sim, cluster):

@@ -94,13 +94,13 @@ class Successors:
                 return None
         verdict: bool | str = False
         if move not in session.moves and (session.born == born or not session.clean):
-            # Whichever of its sessions it began to publish a message in, it does not know them apart.
+            # Whichever of its sessions it began to publish a message in, or to take one, it does not know
+            # them apart.
             transfer.know(session, unreleased)
+            session.end_halves(halves)
         if move in session.moves:
             verdict = True
-        elif session.born == born:
-            session.end_halves(halves)
-        elif self._may_subscribe(session) and not session.clean:
+        elif session.born != born and not session.clean and self._may_subscribe(session):
             if not session.subscriptions and self._age(session) > SUBSCRIBE_TIMEOUT:
                 # Its client never knew of it, or has gone on with the other: that is what it believes it has.
                 transfer.install(session, subscriptions, self._hub.now())

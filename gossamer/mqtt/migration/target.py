@@ -253,10 +253,10 @@ class Taking:
             self._listened = not given and (move is None or not move.complete)
             self._left = move if move is not None and move.token else None
             same = known.born == state["born"]
-            if not given and same:
-                halves = transfer.halves_of(known)
             if not given and (same or not state["clean"]):
-                # Whichever of its sessions it began to publish a message in, it does not know them apart.
+                # Whichever of its sessions it began to publish a message in, or to take one, it does not know
+                # them apart.
+                halves = transfer.halves_of(known)
                 unreleased = transfer.unreleased_in(known)
             if same:
                 revised = max(revised, known.revised)
