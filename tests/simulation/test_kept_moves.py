@@ -185,6 +185,34 @@ async def test_a_session_that_began_behind_a_cut_and_is_over_is_not_where_its_cl
 
 
 @three(seeds=2)
+async def test_a_client_that_went_back_behind_a_cut_is_not_where_it_was_seen_last(sim, cluster):
+    """It has begun anew since, and what comes until it subscribes is for the session that it had."""
+    # Somebody there wants it in any case, as far as node 1 can know.
+    await session(cluster, 2, "stays", "#", qos=2)
+    client = await session(cluster, 2, "roams", "r", qos=2)
+    await cluster.settled()
+    client.drop()
+    client = await resumed(cluster, 3, "roams")
+    cluster.partition([1], [2, 3])
+    assert len(cluster.nodes[1].broker.takeovers.claims("roams")) == 2
+    client.drop()
+    await asyncio.sleep(10)
+    (await resumed(cluster, 2, "roams")).drop()
+    await asyncio.sleep(2)
+    speaker = await cluster.client(1, "speaker")
+    cluster.heal()
+    cluster.cut(1, 2)
+    anew = await cluster.client(1, "roams", **SESSION)
+    assert not anew.session_present
+    await until(lambda: kept(cluster).spools["node3@10.0.0.3"].state == "live")
+    sent = await numbered(speaker, "r", 5, qos=2)
+    await anew.subscribe("r", qos=2)
+    await asyncio.sleep(5)
+    await heal(cluster, pause=20)
+    assert anew.payloads() == sent
+
+
+@three(seeds=2)
 @pytest.mark.parametrize("goes_on", [False, True])
 async def test_what_waits_for_a_session_on_its_way_to_a_node_that_is_back(sim, cluster, monkeypatch, goes_on):
     """It came behind the mark of the move, so it is for the session there, which was elsewhere before."""

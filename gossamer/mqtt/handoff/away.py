@@ -7,7 +7,7 @@ remote calls: who is back is greeted, with what waits for it, and answers what i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -82,7 +82,7 @@ class Away:
             keep_oldest=config.overflow == "drop_newest",
             loaded=self._loaded,
             clients=self._clients,
-            owner=self._owner,
+            claims=self._claims_of,
             session=distribution.session_at,
             ask=self._ask,
             lost=partial(tell_lost, hub),
@@ -117,7 +117,7 @@ class Away:
         :class:`Following` for what is asked of sessions that move."""
         functions[PING] = _pong
         self._sessions = sessions
-        sessions.subscribe_batches(self._claims)
+        sessions.subscribe_batches(self._claimed)
         functions[GREET] = self.arrivals.asked
         self._following = Following(
             self._table,
@@ -243,21 +243,18 @@ class Away:
     def _clients(self, peer: str) -> Iterable[str]:
         return () if self._sessions is None else self._sessions.rows_of(peer)
 
-    def _owner(self, client_id: str) -> str | None:
-        return None if self._sessions is None else rightful(self._sessions.read(client_id))
+    def _claims_of(self, client_id: str) -> Mapping[str, int]:
+        return {} if self._sessions is None else self._sessions.read(client_id)
 
-    def _claims(self, change: Change) -> None:
+    def _claimed(self, change: Change) -> None:
         if self.keeping.anybody_away:
-            sessions = self._sessions
-            assert sessions is not None  # noqa: S101 - it has changed
             for client_id in change.written:
-                self.keeping.departures.claimed(client_id, rightful(sessions.read(client_id)) or "")
+                self.keeping.departures.claimed(client_id, rightful(self._claims_of(client_id)) or "")
 
     def _settled(self, client_id: str, owner: str, epoch: int, resumed: bool, had: list[Block]) -> None:
         """What other nodes call; see :meth:`settle`."""
-        claims = {} if self._sessions is None else self._sessions.read(client_id)
         # A node that came back with a later claim has the client: what is kept for it is for that session.
-        if all((other, node) <= (epoch, owner) for node, other in claims.items()):
+        if all((other, node) <= (epoch, owner) for node, other in self._claims_of(client_id).items()):
             self.keeping.departures.settled(client_id, owner, resumed=resumed, had=had)
 
 

@@ -19,6 +19,7 @@ from itertools import islice
 from gossamer.mqtt.handoff.hint_log import Spool
 from gossamer.mqtt.handoff.hints import MOVED_LIMIT, NO_END, Moved
 from gossamer.mqtt.session.qos2 import Block
+from gossamer.mqtt.session.transfer import rightful
 
 STEP = 500
 """Clients looked at in a turn."""
@@ -34,7 +35,7 @@ class _Anybody(frozenset[str]):
 class Departures:
     """What is known of the clients of nodes that are away.
 
-    ``clients(peer)`` says whose sessions a node has, ``owner(client)`` which node is known to have one;
+    ``clients(peer)`` says whose sessions a node has, ``claims(client)`` which nodes are known to claim one;
     ``changed(peer, client)`` is told where ``Spool.moved`` says something else.
     """
 
@@ -43,7 +44,7 @@ class Departures:
         spools: Mapping[str, Spool],
         *,
         clients: Callable[[str], Iterable[str]],
-        owner: Callable[[str], str | None],
+        claims: Callable[[str], Mapping[str, int]],
         changed: Callable[[str, str], object],
     ) -> None:
         self.had: dict[str, frozenset[str]] = {}
@@ -54,10 +55,10 @@ class Departures:
         """Those that went when this node did not see them: others may know better."""
         self._spools = spools
         self._clients = clients
-        self._owner = owner
+        self._claims = claims
         self._changed = changed
-        self._guessed: dict[str, set[str]] = {}
-        """Clients that seemed to have left a node before it went."""
+        self._guessed: dict[str, dict[str, int]] = {}
+        """Clients that seemed to have left a node before it went, and the epoch of the claim that said so."""
         self._delivered: dict[str, dict[str, list[Block]]] = {}
         """What clients have had elsewhere before it was known that they are there."""
         self._claimed: set[str] = set()
@@ -129,7 +130,7 @@ class Departures:
         """Clients may have left a node before anybody noticed that it is away."""
         for client_id in self.had.get(peer, ()):
             if self._elsewhere(client_id, peer) and self._move(peer, client_id):
-                self._guessed.setdefault(peer, set()).add(client_id)
+                self._guessed.setdefault(peer, {})[client_id] = max(self._claims(client_id).values())
 
     # -- clients
 
@@ -168,9 +169,10 @@ class Departures:
     async def not_for(self, peer: str) -> tuple[Moved, dict[str, list[Block]]]:
         """Which numbers are not for a client, and what clients are known to have had of the others."""
         moved: dict[str, Sequence[int]] = dict(self._spools[peer].moved)
-        for client_id in self._guessed.get(peer, ()):
-            if not self._elsewhere(client_id, peer):
-                # Back there by now, and where it was meanwhile was as far away: it takes what is new to it.
+        for client_id, epoch in self._guessed.get(peer, {}).items():
+            if not self._elsewhere(client_id, peer) or self._claims(client_id).get(peer, 0) > epoch:
+                # Back there by now, or before it came to where it is, and where it was meanwhile was as far
+                # away: it takes what is new to it.
                 moved.pop(client_id, None)
         had = self.had.get(peer, frozenset())
         for count, client_id in enumerate(list(self._clients(peer)), 1):
@@ -186,6 +188,9 @@ class Departures:
         """Whether a client's session is known to be on another node. Of a node that dies again before it has
         said which sessions it has, none is known to be anywhere: these are its own still."""
         return self._owner(client_id) not in (None, peer)
+
+    def _owner(self, client_id: str) -> str | None:
+        return rightful(self._claims(client_id))
 
     def _move(self, peer: str, client_id: str, *, always: bool = False) -> bool:
         new = self._spools[peer].moves(client_id, always=always)

@@ -37,10 +37,10 @@ log = structlog.get_logger(__name__)
 class Keeping:
     """Keeps messages for the lasting sessions of nodes that are away, and delivers them in order.
 
-    ``loaded(peer)`` says whether the rows of a node are here, ``clients(peer)`` whose
-    sessions it has, ``owner(client)`` which node is known to have a client's, ``session(peer)`` under which
-    number it knows its session with this node; ``ask`` is told whom to ask, ``lost(peer, records, reason,
-    left)`` what nobody gets any more.
+    ``loaded(peer)`` says whether the rows of a node are here, ``clients(peer)`` whose sessions it has,
+    ``claims(client)`` which nodes are known to claim a client's, ``session(peer)`` under which number it
+    knows its session with this node; ``ask`` is told whom to ask, ``lost(peer, records, reason, left)`` what
+    nobody gets any more.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Keeping:
         keep_oldest: bool,
         loaded: Callable[[str], bool],
         clients: Callable[[str], Iterable[str]],
-        owner: Callable[[str], str | None],
+        claims: Callable[[str], Mapping[str, int]],
         session: Callable[[str], int],
         ask: Callable[[str], object],
         lost: Callable[[str, Iterable[bytes], str, bytes], object],
@@ -79,7 +79,7 @@ class Keeping:
         self._lost = lost
         self._journal = HintJournal(now=now, wall=wall, soon=soon)
         self.wanted = self._journal.wanted
-        self.departures = Departures(self.spools, clients=clients, owner=owner, changed=self._note_moved)
+        self.departures = Departures(self.spools, clients=clients, claims=claims, changed=self._note_moved)
         self._sessions: dict[str, int] = {}
         self._lives: dict[str, int] = {}
         """In which life nodes were that are away."""
