@@ -18,7 +18,6 @@ import logging
 import resource
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import structlog
 
@@ -44,7 +43,7 @@ class Ticker(GenServer):
         self._due = self.process.loop.time() + TICK
         send_after(TICK, self_pid(), "tick")
 
-    async def handle_info(self, message: Any) -> None:
+    async def handle_info(self, message: object) -> None:
         if message == "tick":
             now = self.process.loop.time()
             late, self._due = now - self._due, now + TICK

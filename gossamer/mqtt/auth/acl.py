@@ -26,7 +26,7 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from gossamer.errors import UsageError
 from gossamer.mqtt.auth.files import trouble
@@ -149,7 +149,7 @@ class Gate:
         acl: Acl,
         client_id: str,
         username: str | None,
-        look_up: Callable[[bytes], Any],
+        look_up: Callable[[bytes], object],
         *,
         allowed: Callable[[str], None] = lambda _action: None,
     ) -> None:
@@ -166,7 +166,7 @@ class Gate:
         self._rules = self._acl.rules_for(self._client_id, self._username)
         self._topics.clear()
 
-    def get(self, topic: bytes) -> Any:
+    def get(self, topic: bytes) -> object:
         """The topic's route if it is in the cache, or :data:`DENIED`."""
         allowed = self._topics.get(topic)
         if allowed is None:

@@ -56,12 +56,12 @@ class FileWatch(GenServer):
         await self._look()
         send_after(interval, self_pid(), "tick")
 
-    async def handle_call(self, request: Any, caller: Any) -> Reply:
+    async def handle_call(self, request: object, caller: Any) -> Reply:
         if request != "look":
             await super().handle_call(request, caller)
         return Reply(await self._look(refused_too=True))
 
-    async def handle_info(self, message: Any) -> None:
+    async def handle_info(self, message: object) -> None:
         if message != "tick":
             await super().handle_info(message)
             return

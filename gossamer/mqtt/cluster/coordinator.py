@@ -51,7 +51,7 @@ class MqttCluster(GenServer):
         store: Store,
         distribution: Distribution,
         members: MembershipView,
-        functions: dict[str, Callable[..., Any]],
+        functions: dict[str, Callable[..., object]],
         network: Network,
         *,
         disc: bool,
@@ -164,7 +164,7 @@ class MqttCluster(GenServer):
             log.info("sessions_restored", count=count)
         await away.restore()
 
-    async def handle_info(self, message: Any) -> None:
+    async def handle_info(self, message: object) -> None:
         wills = self._broker.wills
         if message == _TICK:
             send_after(TICK, self_pid(), _TICK)

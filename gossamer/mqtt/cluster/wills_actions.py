@@ -48,12 +48,12 @@ class _Kept:
         self.rows_of = table.rows_of
         self.seen_of = table.seen_of
 
-    def write(self, key: Any, value: Any, /) -> int:
+    def write(self, key: object, value: object, /) -> int:
         if self._journal is not None:
             self._journal.put(_encode(key), _encode(value))
         return self._table.write(key, value)
 
-    def delete(self, key: Any, /) -> int:
+    def delete(self, key: object, /) -> int:
         if self._journal is not None:
             self._journal.put(_encode(key), None)
         return self._table.delete(key)
@@ -85,7 +85,7 @@ class ClusterWills:
         self._asking = False
         self._unknown: dict[int, list[Callable[[], object]]] = {}
 
-    async def begin(self, store: Store, functions: dict[str, Callable[..., Any]], *, disc: bool) -> None:
+    async def begin(self, store: Store, functions: dict[str, Callable[..., object]], *, disc: bool) -> None:
         """Offer what other nodes call, and have what the disc has; that once in the life of a node."""
         functions[_ASK] = self._asked
         functions[_SPENT] = self._spent
@@ -120,7 +120,7 @@ class ClusterWills:
             }
             self._wills.table.write(_VIEW, [self._wills.born, seen])
 
-    def changed(self, owner: str, written: Mapping[Any, Any], deleted: Iterable[Any]) -> None:
+    def changed(self, owner: str, written: Mapping[object, object], deleted: Iterable[object]) -> None:
         """Rows of the table changed."""
         if owner != self._node:
             self._wills.changed(owner, written, deleted)
@@ -182,7 +182,7 @@ class ClusterWills:
         return bool(records)
 
     def _asked(
-        self, claimant: str, keys: list[Any], ends: dict[str, int], former: dict[str, list[str]]
+        self, claimant: str, keys: list[object], ends: dict[str, int], former: dict[str, list[str]]
     ) -> tuple[list[Key], list[Key]]:
         return self._wills.asked(claimant, keys, ends, former, self._now())
 

@@ -60,7 +60,7 @@ class Shared(Core):
 
 def missing_properties(offered: MqttCapabilitiesConfig) -> dict[str, Any]:
     """Properties of CONNACK that say what is not offered."""
-    missing: dict[str, Any] = {}
+    missing: dict[str, object] = {}
     if offered.maximum_qos < 2:
         missing["maximum_qos"] = offered.maximum_qos
     if not offered.retain:

@@ -98,7 +98,7 @@ class Subscribing:
         asked: tuple[int, bool, bool] | None = None
         options: Any = None
         retained: Wanted = []
-        seq: Any = None
+        seq: object = None
         for item in wanted:
             topic_filter = item.filter
             known = topic_filter in mine

@@ -107,7 +107,7 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
 
     # As the channel's transport.
 
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
+    def get_extra_info(self, name: str, default: object = None) -> object:
         return self._socket.get_extra_info(name, default)
 
     def write(self, data: bytes | bytearray | memoryview) -> None:

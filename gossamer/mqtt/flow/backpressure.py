@@ -174,7 +174,7 @@ class Pressure:
         self._call_later(0.0, partial(self._send_away, session, session.channel))
         return True
 
-    def _send_away(self, session: Taker, channel: Any) -> None:
+    def _send_away(self, session: Taker, channel: object) -> None:
         self._overrun.discard(session)
         if session.channel is channel and channel is not None:
             channel.disconnect(ReasonCode.QUOTA_EXCEEDED)

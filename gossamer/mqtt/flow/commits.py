@@ -55,7 +55,7 @@ class JournalWriter:
         """Tickets up to this are on disc."""
         return self._journal.committed
 
-    def write(self, key: Any, value: Any) -> int:
+    def write(self, key: Any, value: object) -> int:
         """Write a row, or (None) delete it; the ticket of the commit that will hold it."""
         return self._journal.put(_encode(key), None if value is None else _encode(value))
 

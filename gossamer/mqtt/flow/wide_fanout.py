@@ -36,14 +36,14 @@ class _Job:
 
     __slots__ = ("at", "give", "left", "origin", "takers")
 
-    def __init__(self, takers: Sequence[Any], give: Callable[[Any], None], origin: str | None) -> None:
+    def __init__(self, takers: Sequence[object], give: Callable[[object], None], origin: str | None) -> None:
         self.takers = takers
         self.give = give
         self.origin = origin
         self.at = 0
-        self.left: set[Any] | None = None
+        self.left: set[object] | None = None
 
-    def awaits(self, sessions: Iterable[Any]) -> bool:
+    def awaits(self, sessions: Iterable[object]) -> bool:
         """Whether one of ``sessions`` may not have it yet."""
         if self.left is None:
             self.left = {getattr(taker, "subscriber", taker) for taker in self.takers[self.at :]}
@@ -70,14 +70,14 @@ class Wide:
         self._hub = hub
         self._then: list[Callable[[], object]] = []
 
-    def spread(self, takers: Sequence[Any], give: Callable[[Any], None]) -> None:
+    def spread(self, takers: Sequence[object], give: Callable[[object], None]) -> None:
         """Give to the first of ``takers`` (sessions, or deliveries) now, to the others later."""
         self.jobs.append(_Job(takers, give, self._hub.origin))
         if len(self.jobs) == 1:
             _call_soon(self._step)
             self._take(SLICE)
 
-    def mind(self, sessions: Iterable[Any]) -> None:
+    def mind(self, sessions: Iterable[object]) -> None:
         """Something is about to be delivered to ``sessions``."""
         if any(job.awaits(sessions) for job in self.jobs):
             self.finish()

@@ -85,12 +85,12 @@ class Fanout:
         """The node whose messages are being dispatched; blank: this one. None: a share group's."""
         self.fence: Fence | None = None
         """Asked before what a client sent is taken."""
-        self.owe: Callable[[Any, Message, int, str], None] | None = None
+        self.owe: Callable[[object, Message, int, str], None] | None = None
         """Told of what members of share groups are given (``owed``)."""
         self.touched: list[Session] = []
         self.trail: TrailLike | None = None
         """Told what happens to messages while that is recorded."""
-        self.guests: set[Any] = set()
+        self.guests: set[object] = set()
         """Who publishes and subscribes here without a session: Python clients, for whoever records."""
         self.pressure = Pressure(call_later)
         self.wide = Wide(self)

@@ -45,11 +45,11 @@ class Plan:
     )
 
     def __init__(
-        self, deliveries: tuple[Delivery, ...], peers: tuple[ForwarderLike, ...], groups: tuple[Any, ...]
+        self, deliveries: tuple[Delivery, ...], peers: tuple[ForwarderLike, ...], groups: tuple[object, ...]
     ) -> None:
         lists: dict[tuple[int, bool], list[Session]] = {(v, q): [] for v in (V4, V5) for q in (False, True)}
         special: list[Delivery] = []
-        stores: set[Any] = set()
+        stores: set[object] = set()
         for delivery in deliveries:
             session = delivery.subscriber
             known = isinstance(session, Session)
@@ -87,7 +87,7 @@ class Plan:
             if alone and not peers and len(mine.everyone) == 1:
                 mine.sole = mine.everyone[0]
         self._local: Plan | None = None
-        self.facts: Any = None
+        self.facts: object = None
         """What a recorder knows of it."""
 
     def local(self) -> Plan:

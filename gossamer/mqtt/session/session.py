@@ -71,7 +71,7 @@ class Session(SessionState):
         self.lost = 0
         """Messages for it that were dropped, since it is here."""
         self.behind = False
-        self.waiting: list[Any] | None = None
+        self.waiting: list[object] | None = None
 
     def __repr__(self) -> str:
         return f"<session {self.client_id!r}>"

@@ -190,7 +190,7 @@ class SessionTable:
         """The time of a change that a client makes now, later than that of its last."""
         return max(int(self._clock.wall() * 1e6), session.revised + 1)
 
-    def _evicted(self, session: Any, topic_filter: str) -> None:
+    def _evicted(self, session: object, topic_filter: str) -> None:
         """An exclusive subscription was lost to a client that had it earlier, beyond a split."""
         if isinstance(session, Session):
             session.unsubscribe(topic_filter)

@@ -93,7 +93,7 @@ class SessionStore(JournalWriter):
         self.notes = 0
         """Rows written so far: who compares sees whether something was noted."""
 
-    def put(self, client_id: str, kind: int, key: Any, value: Any) -> int:
+    def put(self, client_id: str, kind: int, key: Any, value: object) -> int:
         """Note a fact, or (None) that it is no more; the ticket of the commit that will hold it."""
         self.notes += 1
         return self.write((client_id, kind, key), value)
@@ -108,7 +108,7 @@ class SessionStore(JournalWriter):
         """The moment on the node's own clock of a time of day."""
         return time_of_day - self._wall() + self._monotonic()
 
-    def pack(self, item: Item) -> list[Any]:
+    def pack(self, item: Item) -> list[object]:
         """A queued message as a row."""
         head, tail, message = item
         # What is written takes bytes, and no kind of them.
@@ -208,7 +208,7 @@ class SessionStore(JournalWriter):
         self.put(_NODES, _GENERATION, 0, (generation, born))
 
     @staticmethod
-    def generation_of(rows: Mapping[Any, Any]) -> tuple[str, int] | None:
+    def generation_of(rows: Mapping[object, Any]) -> tuple[str, int] | None:
         """Which sessions these rows are; None where nobody said so."""
         found = rows.get((_NODES, _GENERATION, 0))
         return None if found is None else (found[0], found[1])

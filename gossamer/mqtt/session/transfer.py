@@ -82,18 +82,18 @@ def in_parts(session: Session, now: float) -> list[list[Any]]:
     return _parts(_entries(session, now))
 
 
-def items_of(items: Iterable[Item], now: float) -> list[list[Any]]:
+def items_of(items: Iterable[Item], now: float) -> list[list[object]]:
     """Queued messages, in parts."""
     return _parts(["q", *_packed(item, now)] for item in items)
 
 
-def subscriptions_in(session: Session) -> Iterator[list[Any]]:
+def subscriptions_in(session: Session) -> Iterator[list[object]]:
     """What a session is subscribed to, as :func:`install` takes it."""
     for wanted, identifier in session.subscriptions.values():
         yield ["s", list(msgspec.structs.astuple(wanted)), identifier]
 
 
-def _entries(session: Session, now: float) -> Iterator[list[Any]]:
+def _entries(session: Session, now: float) -> Iterator[list[object]]:
     yield from subscriptions_in(session)
     idents = session.idents or {}
     for packet_id, packet in session.inflight.items():
@@ -109,7 +109,7 @@ def _entries(session: Session, now: float) -> Iterator[list[Any]]:
         yield ["q", *_packed(item, now)]
 
 
-def _packed(item: Item, now: float) -> tuple[Any, ...]:
+def _packed(item: Item, now: float) -> tuple[object, ...]:
     head, tail, message = item
     # What travels takes bytes, and no kind of them.
     plain = bytes(tail)
@@ -119,8 +119,8 @@ def _packed(item: Item, now: float) -> tuple[Any, ...]:
     return head, plain, record_of(message, now), message.expires_at - now
 
 
-def _parts(entries: Iterable[list[Any]]) -> list[list[Any]]:
-    parts: list[list[Any]] = []
+def _parts(entries: Iterable[list[object]]) -> list[list[object]]:
+    parts: list[list[object]] = []
     size = PART
     for entry in entries:
         if size >= PART:

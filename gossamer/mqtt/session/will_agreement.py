@@ -114,7 +114,7 @@ class WillAgreement(WillRows):
         return void, wait
 
     def settle(
-        self, keys: Iterable[Key], answers: Iterable[tuple[list[Any], list[Any]] | None], now: float
+        self, keys: Iterable[Key], answers: Iterable[tuple[list[object], list[object]] | None], now: float
     ) -> list[tuple[str, bytes]]:
         """What all have said to :meth:`due`, None where one has not answered: what to publish now."""
         void: set[Key] = set()

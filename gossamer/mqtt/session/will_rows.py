@@ -22,9 +22,9 @@ DONE = 0
 class WillsTable(Protocol):
     """The owned table ``wills``."""
 
-    def write(self, key: Any, value: Any, /) -> int: ...
-    def delete(self, key: Any, /) -> int: ...
-    def rows_of(self, owner: str, /) -> Mapping[Any, Any]: ...
+    def write(self, key: object, value: object, /) -> int: ...
+    def delete(self, key: object, /) -> int: ...
+    def rows_of(self, owner: str, /) -> Mapping[object, Any]: ...
     def seen_of(self, owner: str, /) -> int: ...
 
 
@@ -75,10 +75,10 @@ class WillRows:
     def row(self, client_id: str) -> list[Any] | None:
         if client_id not in self.own or self.table is None:
             return None
-        row: list[Any] = self.table.rows_of(self.node)[client_id]
+        row: list[object] = self.table.rows_of(self.node)[client_id]
         return row
 
-    def hold_for(self, key: Key, row: list[Any], since: float, ready: float) -> None:
+    def hold_for(self, key: Key, row: list[object], since: float, ready: float) -> None:
         assert self.table is not None  # noqa: S101 - the row is of it
         self.table.write(key, row)
         self.held[key] = Held(row, since, ready)

@@ -247,7 +247,7 @@ class Wills(WillAgreement):
         )
         return here
 
-    def changed(self, owner: str, written: Mapping[Any, Any], deleted: Iterable[Any]) -> None:
+    def changed(self, owner: str, written: Mapping[Any, Any], deleted: Iterable[object]) -> None:
         """Rows of another node changed: what it holds needs no other."""
         for at, row in written.items():
             if isinstance(at, str):
