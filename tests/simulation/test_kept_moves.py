@@ -88,6 +88,39 @@ async def test_what_one_side_keeps_follows_a_session_that_moved_on_the_other(sim
     assert not [name for name in cluster.nodes[2].broker.sessions if name == "moves"]
 
 
+@three(seeds=3)
+@pytest.mark.parametrize("length", [3, 25], ids=["short", "longer than others are waited for"])
+async def test_what_is_kept_follows_a_session_to_a_node_that_is_away_too(sim, cluster, length):
+    """The publishers' node, which nobody hears, sees the session go, and then the node that it went to."""
+    home = await session(cluster, 2, "moves", "t/#", qos=2)
+    later = await session(cluster, 3, "later", "u", qos=2)
+    await cluster.settled()
+    await home.disconnect()
+    speaker = await cluster.client(1, "speaker")
+    for other in (2, 3):
+        cluster.cut(1, other, one_way=True)
+    sent = [b"%d" % number for number in range(10)]
+    sending = [
+        asyncio.create_task(speaker.publish("t/x", payload, qos=1 + place % 2))
+        for place, payload in enumerate(sent)
+    ]
+    await asyncio.sleep(1)
+    moved = await resumed(cluster, 3, "moves")
+    await moved.disconnect()
+    await later.subscribe("t/#", qos=2)
+    await asyncio.wait_for(asyncio.gather(*sending), 30)
+    cluster.heal()
+    cluster.partition([1, 2], [3])
+    await asyncio.sleep(length)
+    cluster.heal()
+    await cluster.settled(timeout=90)
+    await asyncio.sleep(15)
+    back = await resumed(cluster, 3, "moves")
+    await asyncio.sleep(5)
+    assert sorted(moved.payloads() + back.payloads()) == sent
+    assert not later.payloads()
+
+
 @three(seeds=4)
 @pytest.mark.parametrize("anew", [False, True])
 async def test_what_a_node_keeps_that_died_before_it_saw_the_cut_follows_a_session(sim, cluster, anew):

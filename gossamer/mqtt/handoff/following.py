@@ -5,7 +5,8 @@ node that had the session, which has it no more when the cut heals. So before it
 it asks which of its sessions have left it, and hands to the nodes that have these now what is for them.
 
 Rules: 1. Who has something of a session still offers that itself (``remains``).  2. A message of QoS 2 is
-taken once, whichever way it comes (``once``); one of QoS 1 may come twice.
+taken once, whichever way it comes (``once``); one of QoS 1 may come twice.  3. A node that has such sessions
+and is away itself is waited for, for it may be about to come back; then it is kept for that node.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Following:
         self._dismiss = dismiss
         self._is_moving = is_moving
         self._since: dict[str, float] = {}
-        """When a node was found to have sessions no more whose owner is not known."""
+        """When a node was found to have sessions no more whose owner is away, or not known."""
         self.functions: dict[str, Callable[..., Any]] = {GONE: self._gone, FOLLOW: self._accept}
         """What other nodes call."""
 
@@ -80,36 +81,49 @@ class Following:
         return done
 
     async def _hand_on(self, peer: str, moved: Moved, taken: int, frames: Mapping[int, int]) -> bool:
-        departed = self._keeping.departures.departed(peer)
-        if departed == [] or not self._keeping.kept(peer, taken, frames):
+        if not self._keeping.kept(peer, taken, frames):
             return True
         if not all(map(self._loaded, self._distribution.nodes())):
             # Whoever has them now may not be known, nor where to send what comes from now on.
             return False
+        departed = self._keeping.departures.departed(peer)
         gone = await remote.call(peer, GONE, departed, self._node, timeout=CALL_TIMEOUT)
         if not (isinstance(gone, remote.Returned) and isinstance(gone.value, list)):
             return False
         clients: dict[str, dict[str, Sequence[int]]] = defaultdict(dict)
-        for client_id in gone.value:
+        away: dict[str, dict[str, Sequence[int]]] = defaultdict(dict)
+        there = {self._node, *self._distribution.nodes()}
+        for client_id, told in gone.value:
             owner = rightful(self._claims.read(client_id))
-            if owner is not None:
+            if owner is None or owner == peer:
+                # The claim of a node that is not back yet, which that one has seen.
+                owner = told
+            if owner in there:
                 clients[owner][client_id] = moved.get(client_id, ())
-            elif self._is_early(peer):
+            elif self._is_early(peer, owner):
                 return False
+            elif owner is not None:
+                away[owner][client_id] = moved.get(client_id, ())
+        upto = taken
         # More comes meanwhile, and nothing is for them there any more.
-        while clients and (entries := self._keeping.kept(peer, taken, frames)):
+        while clients and (entries := self._keeping.kept(peer, upto, frames)):
             for owner, whose in clients.items():
                 for start in range(0, len(entries), CHUNK):
                     if not await self._hand_to(owner, whose, entries[start : start + CHUNK]):
                         return False
-            taken = entries[-1][0]
-        return True
+            upto = entries[-1][0]
+        # Last, and at once, or it would be kept again with the next attempt.
+        return all(
+            self._keeping.keep_elsewhere(peer, owner, whose, taken, frames) for owner, whose in away.items()
+        )
 
-    def _is_early(self, peer: str) -> bool:
-        """Whether a node that has some of these sessions may be about to come back as well."""
+    def _is_early(self, peer: str, owner: str | None) -> bool:
+        """Whether the node that has some of these sessions, if it is known, may be about to come back as
+        well."""
         now = self._now()
         since = self._since.setdefault(peer, now)
-        return self._keeping.awaits_others(peer) and now - since < RETURN_TIMEOUT
+        awaited = owner is not None or self._keeping.awaits_others(peer)
+        return awaited and now - since < RETURN_TIMEOUT
 
     async def _hand_to(
         self, owner: str, clients: dict[str, Sequence[int]], entries: list[tuple[int, int, bytes]]
@@ -117,18 +131,18 @@ class Following:
         if owner == self._node:
             return await self._accept(clients, entries)
         answer = await remote.call(owner, FOLLOW, clients, entries, timeout=CALL_TIMEOUT)
-        if isinstance(answer, remote.Returned):
-            return bool(answer.value)
-        # One that has gone meanwhile has the session on its disc, and nobody else to ask.
-        return owner not in self._distribution.nodes()
+        return isinstance(answer, remote.Returned) and bool(answer.value)
 
-    def _gone(self, clients: list[str] | None, asker: str) -> list[str]:
-        """Those of them of which nothing is here, nor is waited for any more; None: of those that have left
-        since ``asker`` was seen."""
+    def _gone(self, clients: list[str] | None, asker: str) -> list[tuple[str, str | None]]:
+        """Those of them, and of those that have left since ``asker`` was seen, of which nothing is here, nor
+        is waited for any more; and who has them, as far as is known. None: whoever has left."""
         sessions = self._table.sessions
-        if clients is None:
-            clients = self._keeping.departures.left(asker, self._node)
-        return [client_id for client_id in clients if client_id not in sessions or self._dismiss(client_id)]
+        left = self._keeping.departures.left(asker, self._node)
+        return [
+            (client_id, rightful(self._claims.read(client_id)))
+            for client_id in dict.fromkeys([*(clients or ()), *left])
+            if client_id not in sessions or self._dismiss(client_id)
+        ]
 
     async def _accept(self, clients: dict[str, Sequence[int]], entries: list[tuple[int, int, bytes]]) -> bool:
         """Take what another node kept for sessions that are here now; False: not now."""

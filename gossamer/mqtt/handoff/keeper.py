@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import structlog
@@ -26,7 +27,21 @@ from gossamer.mqtt.flow.commits import Soon
 from gossamer.mqtt.handoff.departures import Departures
 from gossamer.mqtt.handoff.hint_journal import HintJournal, OnSafe
 from gossamer.mqtt.handoff.hint_log import Spool
-from gossamer.mqtt.handoff.hints import Action, Ask, Drop, Keep, Kept, Live, Lost, Moved, Over, Send
+from gossamer.mqtt.handoff.hints import (
+    MOVED_LIMIT,
+    NO_END,
+    Action,
+    Ask,
+    Drop,
+    Keep,
+    Kept,
+    Live,
+    Lost,
+    Moved,
+    Over,
+    Send,
+    is_for,
+)
 from gossamer.mqtt.messages.records import MOVE_MARK, acknowledged, encode_kept, fresh, walk
 from gossamer.mqtt.session.qos2 import Block
 from gossamer.routes import Router
@@ -74,6 +89,7 @@ class Keeping:
         self._soon = soon
         self._options: dict[str, Any] = {"limit": limit, "max_bytes": max_bytes, "keep_oldest": keep_oldest}
         self._loaded = loaded
+        self._clients = clients
         self._session = session
         self._ask = ask
         self._lost = lost
@@ -211,6 +227,30 @@ class Keeping:
             if not kept.is_known(taken, frames)
         ]
 
+    def keep_elsewhere(
+        self, peer: str, owner: str, clients: Moved, taken: int, frames: Mapping[int, int]
+    ) -> bool:
+        """Keep for ``owner``, which is away too, what ``peer`` lacks and is for sessions that have moved to
+        that; False: it is not away, as far as is known here, and can be given that itself.
+
+        ``clients``: whose sessions they are, and which numbers of ``peer`` are not for them.
+        """
+        spool = self._spool(owner)
+        if spool.state != "away":
+            return owner not in self._up
+        lacking = [
+            kept
+            for kept in self._spool(peer).entries.values()
+            if not kept.is_known(taken, frames)
+            and kept.records[:1] != MOVE_MARK
+            and any(is_for(client_id, kept.number, clients) for client_id in clients)
+        ]
+        # Other sessions there have had it, or it is older than they are.
+        others = (client_id for client_id in self._clients(owner) if client_id not in clients)
+        not_for = dict.fromkeys(islice(others, MOVED_LIMIT), (0, NO_END))
+        self._adopt(owner, lacking, {**clients, **not_for})
+        return True
+
     # -- nodes that went while this one was away
 
     def absent(self) -> Iterator[tuple[str, list[Any], list[str], bool]]:
@@ -258,10 +298,7 @@ class Keeping:
             self._routes.expect(peer, ())
         if spool.state != "away":
             return False
-        actions, changed = spool.adopt([self._journal.read(hint[0], hint[1:]) for hint in hints], moved)
-        self._do(peer, actions)
-        for client_id in changed:
-            self._note_moved(peer, client_id)
+        self._adopt(peer, [self._journal.read(hint[0], hint[1:]) for hint in hints], moved)
         self._journal.when_safe([on_safe])
         return True
 
@@ -345,6 +382,12 @@ class Keeping:
 
     def _note_moved(self, peer: str, client_id: str) -> None:
         self._journal.moved(peer, client_id, self.spools[peer].moved.get(client_id))
+
+    def _adopt(self, peer: str, hints: Iterable[Kept], moved: Moved) -> None:
+        actions, changed = self._spool(peer).adopt(hints, moved)
+        self._do(peer, actions)
+        for client_id in changed:
+            self._note_moved(peer, client_id)
 
     def _spool(self, peer: str) -> Spool:
         spool = self.spools.get(peer)
