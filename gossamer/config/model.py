@@ -67,10 +67,11 @@ class GossipConfig(Section):
     """How many members are asked to help."""
     suspicion_mult: Annotated[float, Field(gt=0)] = 2.0
     """How long a suspicion lasts, in probe intervals, before it grows with the logarithm of the members."""
-    suspicion_floor: PositiveDuration = 1.5
-    """No suspicion ends sooner, so that a member that lives can refute it."""
+    suspicion_floor: Annotated[PositiveDuration, Field(ge=0.5)] = 1.5
+    """No suspected member is declared down sooner, so that one that lives can refute it. A node that stood
+    still for as long (1.5 s where this is more) takes nothing from clients until its routes are current."""
     suspicion_refused: PositiveDuration = 0.5
-    """The same for one whose host refuses connections to its port: its process is gone."""
+    """The same for a member whose host refuses connections to its port: its process is gone."""
     suspicion_max_mult: Annotated[float, Field(ge=1)] = 6.0
     """How many times longer it lasts while nobody confirms it."""
     suspicion_confirmations: Annotated[int, Field(ge=0)] = 2

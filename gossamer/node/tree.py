@@ -177,6 +177,7 @@ async def _start_mqtt_cluster(node: NodeParts) -> Pid:
         node.functions,
         node.between,
         disc=node.on_disc,
+        suspicion_floor=node.config.cluster.gossip.suspicion_floor,
         name="mqtt_cluster",
         label="mqtt_cluster",
     )

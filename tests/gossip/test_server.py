@@ -36,7 +36,7 @@ from gossamer.network import SystemNetwork
 from gossamer.supervisor import Pid, Runtime, StartFailed, receive
 
 FAST = GossipConfig(
-    probe_interval=0.1, probe_timeout=0.05, suspicion_floor=0.3, reconnect_interval=0.2, leave_delay=0.2
+    probe_interval=0.1, probe_timeout=0.05, suspicion_floor=0.5, reconnect_interval=0.2, leave_delay=0.2
 )
 
 

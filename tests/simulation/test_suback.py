@@ -64,6 +64,29 @@ async def test_suback_comes_once_nodes_beyond_a_split_are_declared_down(sim, clu
     assert sorted(listener.payloads()) == [b"1", b"2"]
 
 
+HASTY = {
+    "probe_interval": 0.1,
+    "probe_timeout": 0.05,
+    "suspicion_floor": 0.5,
+    "suspicion_confirmations": 1,
+}
+"""Gossip that declares a frozen node down in less than a second, with some seeds."""
+
+
+@nodes(3, seeds=3, cluster={"gossip": HASTY})
+async def test_what_a_frozen_node_is_sent_reaches_those_who_subscribed_without_it(sim, cluster):
+    """However soon the others declare it down, it asks for their routes before it goes on."""
+    speaker, listener = await cluster.client(1), await cluster.client(3)
+    cluster.freeze(1)
+    publishing = asyncio.create_task(speaker.publish("t", b"1", qos=1, timeout=60))
+    subscribing = asyncio.create_task(listener.subscribe("t", qos=1, timeout=60))
+    await asyncio.wait([subscribing])
+    cluster.thaw(1)
+    await asyncio.gather(subscribing, publishing)
+    await asyncio.sleep(5)
+    assert listener.payloads() == [b"1"]
+
+
 @nodes(3, mqtt={"unconfirmed_subscriptions": "refuse"})
 async def test_an_unconfirmed_subscription_is_refused_and_leaves_no_route(sim, cluster):
     listener = await cluster.client(1)

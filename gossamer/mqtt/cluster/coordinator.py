@@ -41,7 +41,8 @@ _BACK = "mqtt.back"
 class MqttCluster(GenServer):
     """Process that shares the broker's sessions, wills and retained messages with other nodes.
 
-    ``network`` is that between the nodes; ``disc`` says whether tables survive on disc.
+    ``network`` is that between the nodes; ``disc`` says whether tables survive on disc;
+    ``suspicion_floor`` is that of gossip.
     """
 
     async def init(
@@ -55,6 +56,7 @@ class MqttCluster(GenServer):
         network: Network,
         *,
         disc: bool,
+        suspicion_floor: float,
     ) -> None:
         self._broker = broker
         self._retained = retained
@@ -100,15 +102,16 @@ class MqttCluster(GenServer):
         send_after(TICK, self_pid(), _TICK)
         send_after(INTERVAL, self_pid(), _LOOK)
         if broker.hub.fence is None:
-            broker.hub.fence = self._fence(broker.away)
+            broker.hub.fence = self._fence(broker.away, suspicion_floor)
 
-    def _fence(self, away: Away) -> Fence:
+    def _fence(self, away: Away, suspicion_floor: float) -> Fence:
         distribution = self._distribution
         return Fence(
             now=self._broker.hub.now,
             spawn=lambda function: distribution.runtime.spawn(function, label="mqtt_fence"),
             peers=distribution.nodes,
             level=away.level,
+            suspicion_floor=suspicion_floor,
         )
 
     async def _share_retained(self, store: Store, *, disc: bool) -> SharedTable:

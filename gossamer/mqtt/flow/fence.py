@@ -4,9 +4,10 @@ A process that was paused, or whose machine slept, goes on as if nothing had bee
 meanwhile is read at once, by routes that may be seconds old. The others have held it for down by then and
 told new subscribers that all is well, so what it takes now would be acknowledged and come to nobody.
 
-So where the loop finds that more than :data:`STALL` seconds passed between two of its beats, what clients
-send is put aside until every peer that was up has answered and its routes and sessions are level here; at
-most :data:`LIMIT` seconds, for one of them may have died meanwhile.
+So where the loop finds that more than :data:`STALL` seconds passed between two of its beats (or
+``suspicion_floor`` where that is less), what clients send is put aside until every peer that was up has
+answered and its routes and sessions are level here; at most :data:`LIMIT` seconds, for one of them may have
+died meanwhile.
 
 Rules: 1. The first read after a pause is fenced too, though it comes before any timer.  2. Peers' frames are
 taken all the while: they are what is waited for.  3. A node without peers has nothing to wait for.
@@ -27,7 +28,7 @@ from gossamer.mqtt.flow.backpressure import FENCED, Publisher
 log = structlog.get_logger(__name__)
 
 STALL = 1.5
-"""Less than it takes any node to declare another one down."""
+"""Less than it takes any node to declare another one down, by the default of ``suspicion_floor``."""
 LIMIT = 5.0
 AGAIN = 0.05
 
@@ -42,7 +43,8 @@ class Fence:
     """Detector of pauses of this process, which holds back its clients' input after one.
 
     ``peers()`` are those that are up; ``level(peer)`` says whether one has answered since, and everything it
-    had to say is here; ``spawn`` runs a function as a process.
+    had to say is here; ``spawn`` runs a function as a process. ``suspicion_floor``: seconds in which no peer
+    declares this node down.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Fence:
         spawn: Callable[[Callable[[], Awaitable[None]]], object],
         peers: Callable[[], list[str]],
         level: Callable[[str], Awaitable[bool]],
+        suspicion_floor: float = STALL,
     ) -> None:
         self.count = 0
         """How often it was closed."""
@@ -59,12 +62,13 @@ class Fence:
         self._spawn = spawn
         self._peers = peers
         self._level = level
+        self._stall = min(STALL, suspicion_floor)
         self._aside: dict[Reader, None] | None = None
         self._last = now()
 
     def stops(self, channel: Reader) -> bool:
         """Whether what ``channel`` has read is to be put aside; it is told to go on later."""
-        if self._aside is None and self._now() - self._last <= STALL:
+        if self._aside is None and self._now() - self._last <= self._stall:
             return False
         self.beat()
         if self._aside is None:
@@ -77,7 +81,7 @@ class Fence:
         """Be called every quarter of a second, while all is well."""
         now = self._now()
         late, self._last = now - self._last, now
-        if late > STALL and self._aside is None and (peers := self._peers()):
+        if late > self._stall and self._aside is None and (peers := self._peers()):
             self._aside = {}
             self.count += 1
             log.warning("stopped_for_a_while", seconds=round(late, 3), waits_for=peers)

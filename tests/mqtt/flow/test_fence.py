@@ -11,7 +11,7 @@ from gossamer.mqtt.flow.fence import LIMIT, STALL, Fence
 class Peers:
     """What the fence asks."""
 
-    def __init__(self, world):
+    def __init__(self, world, **options):
         self.up = ["node2", "node3"]
         self.level = set()
         self.asked = asyncio.Event()
@@ -20,6 +20,7 @@ class Peers:
             spawn=lambda function: world.runtime.spawn(function, label="fence"),
             peers=lambda: list(self.up),
             level=self.is_level,
+            **options,
         )
 
     async def is_level(self, peer):
@@ -69,6 +70,27 @@ async def test_a_peer_that_never_answers_is_waited_for_a_bounded_time(world, pee
         peers.fence.beat()
     await opened(world)
     assert await client.got() == [p.Pingresp()]
+
+
+async def test_where_others_declare_a_node_down_sooner_it_is_fenced_sooner(world):
+    peers = Peers(world, suspicion_floor=0.75)
+    client = await world.client("c")
+    world.clock.at += 0.75
+    client.send(p.Pingreq())
+    assert await client.got() == [p.Pingresp()]
+    world.clock.at += 0.8
+    client.send(p.Pingreq())
+    assert await client.got() == []
+    peers.level.update(peers.up)
+    await opened(world)
+    assert await client.got() == [p.Pingresp()]
+
+
+async def test_a_patient_cluster_is_no_reason_to_fence_later(world):
+    peers = Peers(world, suspicion_floor=60)
+    world.clock.at += STALL + 0.1
+    peers.fence.beat()
+    assert peers.fence.count == 1
 
 
 async def test_neither_a_short_stall_nor_a_node_alone_is_fenced(world, peers):
