@@ -12,7 +12,6 @@ import yaml
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 PAGES = ROOT / "docs" / "deploy"
-STRATEGIES = ("manual", "static", "dns", "etcd", "k8s", "singleton")
 
 
 def documents(path: Path) -> list[Any]:

@@ -22,7 +22,6 @@ from discovery.deployments import (
     DEPLOY,
     PAGES,
     ROOT,
-    STRATEGIES,
     compose,
     documents,
     environment,
@@ -30,7 +29,7 @@ from discovery.deployments import (
 from gossamer.api import make_app
 from gossamer.cli import app
 from gossamer.config import Config, config_from, load_config
-from gossamer.config.discovery import etcd_name
+from gossamer.config.discovery import STRATEGIES, etcd_name
 
 # The chart has tests of its own, and is too long for a page.
 FILES = sorted(path for path in DEPLOY.rglob("*") if path.is_file() and DEPLOY / "helm" not in path.parents)

@@ -13,6 +13,7 @@ from gossamer.config import config_from
 from gossamer.mqtt.session.session import Session
 from gossamer.node import Node
 from gossamer.node.metrics import readings, take_census
+from gossamer.node.metrics.family import TEXTS
 
 # What a base unit is, and what of other units a name may not speak of.
 FOREIGN_UNITS = re.compile(r"_(ms|milliseconds?|us|microseconds?|minutes?|hours?|kb|kib|mb|mib|percent)(_|$)")
@@ -85,6 +86,14 @@ def test_what_others_ask_for_is_never_taken_away(page):
         kept[name] = rest
     assert {name: list(given.get(name, ())) for name in kept} == kept
     assert set(given) <= set(kept), "write it down in kept_metrics.txt: from now on it stays"
+
+
+def test_every_text_is_that_of_a_family_on_the_page(page):
+    """A text without a reading would promise a number that is not there."""
+    _, metrics = page
+    assert {f"gossamer_{spec.partition('{')[0]}" for spec in TEXTS} - {
+        metric.name for metric in metrics
+    } == set()
 
 
 def test_operators_find_what_they_look_for(page):
