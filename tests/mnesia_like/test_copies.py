@@ -88,7 +88,7 @@ async def test_a_peer_that_takes_nothing_costs_its_window_and_catches_up_by_a_sn
             for key in range(50):
                 ta.write(f"{turn}/{key}", "x" * 100)
             await asyncio.sleep(0)
-        await until(lambda: not a.store.replication.tables["t"].log.dirty)
+        await until(lambda: not a.store.replication.tables["t"].log.open_size)
         info = a.store.table_info("t")
         assert info["log_bytes"] <= 50_000 + 10_000
         assert info["followers"]["b"]["in_flight_bytes"] <= 20_000 + 10_000

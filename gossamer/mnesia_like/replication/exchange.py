@@ -124,6 +124,8 @@ class Exchange:
         self.renewing: set[str] = set()
         """Peers that were up, and are members still, whose link restarts."""
         self.actions: list[Action] = []
+        self.may_be_busy = True
+        """False: there was no background work when it was last looked for, and none can have begun since."""
         self.counts: dict[str, int] = {
             "applied": 0,
             "bad_frames": 0,
@@ -221,6 +223,9 @@ class Exchange:
     def pump_one(self, state: OwnedState, name: str, feed: Feed) -> None:
         """Send one follower what it may have now."""
         self.peers[name].outbox += feed.pump()
+        if feed.base is None and state.log.pinned is None:
+            return
+        self.may_be_busy = True
         if feed.snapshots:
             self.counts["snapshots"] += feed.snapshots
             feed.snapshots = 0

@@ -56,17 +56,13 @@ class OwnLog:
         self._pinned_log_bytes = pinned_log_bytes
         self._written: dict[Key, bytes] = {}
         self._deleted: dict[Key, bytes] = {}
-        self._open_size = 0
-
-    @property
-    def dirty(self) -> bool:
-        """Whether an open delta waits to be sealed."""
-        return bool(self._written) or bool(self._deleted)
+        self.open_size = 0
+        """Bytes of the open delta, which waits to be sealed; 0: there is none."""
 
     @property
     def position(self) -> int:
         """The number under which everything written so far travels."""
-        return self.last + 1 if self.dirty else self.last
+        return self.last + 1 if self.open_size else self.last
 
     @property
     def log_size(self) -> int:
@@ -85,7 +81,7 @@ class OwnLog:
         if same(rows.get(key, _MISSING), value):
             return None
         size = len(encoded)
-        if self._open_size and self._open_size + size > _BATCH:
+        if self.open_size and self.open_size + size > _BATCH:
             self.seal()
         if self.sweep is not None:
             self.sweep.note((key,))
@@ -93,7 +89,7 @@ class OwnLog:
         if self._deleted:
             self._deleted.pop(key, None)
         self._written[key] = encoded
-        self._open_size += size
+        self.open_size += size
         return self.last + 1
 
     def delete(self, key: Key) -> int | None:
@@ -105,14 +101,14 @@ class OwnLog:
         encoded = encode_key(self._table, key, self._max_key)
         if key not in self.rows:
             return None
-        if self._open_size and self._open_size + len(encoded) > _BATCH:
+        if self.open_size and self.open_size + len(encoded) > _BATCH:
             self.seal()
         if self.sweep is not None:
             self.sweep.note((key,))
         del self.rows[key]
         self._written.pop(key, None)
         self._deleted[key] = encoded
-        self._open_size += len(encoded)
+        self.open_size += len(encoded)
         return self.last + 1
 
     def check_owner(self, owner: str | None) -> None:
@@ -122,7 +118,7 @@ class OwnLog:
 
     def seal(self) -> bool:
         """Close the open delta into the log; False where there was none."""
-        if not self.dirty:
+        if not self.open_size:
             return False
         self.last += 1
         delta = encode_delta(
@@ -130,7 +126,7 @@ class OwnLog:
         )
         self._written = {}
         self._deleted = {}
-        self._open_size = 0
+        self.open_size = 0
         self._log[self.last] = delta
         self._log_size += len(delta)
         self._trim()

@@ -141,6 +141,7 @@ class Replication(Exchange):
         else:
             self.renewing.discard(name)
         self._forget(name)
+        self.may_be_busy = True
         for state in self.tables.values():
             replica = state.replicas.get(name)
             if replica is not None and (replica.up or left):
@@ -170,6 +171,8 @@ class Replication(Exchange):
             self.counts["fenced"] += 1
             return []
         for message in messages:
+            if not isinstance(message, Delta | Ack):
+                self.may_be_busy = True
             if isinstance(message, TableMessage):
                 self._handle(name, peer, message)
             else:
@@ -179,7 +182,8 @@ class Replication(Exchange):
     def flush(self, now: float) -> list[Action]:
         """A turn of the loop ended: what was written in it goes out."""
         for state in self.tables.values():
-            if state.log.seal():
+            if state.log.open_size:
+                state.log.seal()
                 self.pump(state)
                 if not self.peers:
                     # Nobody will acknowledge it. A peer that has not told its tables yet may.
@@ -188,6 +192,7 @@ class Replication(Exchange):
 
     def tick(self, now: float) -> list[Action]:
         """Some time passed: purge what expired, begin a digest. About 1/s."""
+        self.may_be_busy = True
         self._upkeep.tick(now)
         self._epochs.tick()
         self.transactions.tick(now)
@@ -199,6 +204,7 @@ class Replication(Exchange):
 
     def testify(self, table: str, observed: Observed, now: float) -> list[Action]:
         """What was observed is safe: peers may count on it."""
+        self.may_be_busy = True
         self._epochs.testify(table, observed)
         return self.done()
 
@@ -366,6 +372,7 @@ class Replication(Exchange):
         self._epochs.untold(name)
 
     def _follow(self, name: str, peer: Peer, state: OwnedState) -> None:
+        self.may_be_busy = True
         replica = state.replicas.get(name)
         if replica is None:
             replica = state.replicas[name] = Replica(state.definition, name)

@@ -58,12 +58,14 @@ class Upkeep:
     @property
     def busy(self) -> bool:
         """Whether :meth:`work` has something to do."""
-        return any(
+        # Asked after every event: most of them begin none, and there may be many tables and peers.
+        self._x.may_be_busy = self._x.may_be_busy and any(
             state.log.sweep is not None
             or any(feed.more for feed in state.feeds.values())
             or any(r.held_back or (r.sweep is not None and not r.sweep.done) for r in state.replicas.values())
             for state in self._x.tables.values()
         )
+        return self._x.may_be_busy
 
     def compare(self, table: str, name: str, replica: Replica) -> None:
         """Where both digests are there and differ, take all rows again."""
