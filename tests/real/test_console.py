@@ -190,19 +190,32 @@ def many(browser):
         faked.__exit__(None, None, None)
 
 
-def test_a_map_of_twenty_nodes_can_be_read_and_gone_through_by_keyboard(many):
-    page = many(20)
-    for width in (1280, 390):
+@pytest.mark.parametrize("number", [7, 20])
+def test_a_map_can_be_read_pointed_at_and_gone_through_by_keyboard(many, number):
+    page = many(number)
+    for width in (390, 1280):
         page.set_viewport_size({"width": width, "height": 860})
         page.goto("/")
         page.reload()
-        expect(page.locator(".map .node")).to_have_count(20)
-        expect(page.locator(".map .edge")).to_have_count(190)
+        expect(page.locator(".map .node")).to_have_count(number)
+        expect(page.locator(".map .edge"), "one line a healthy pair").to_have_count(
+            number * (number - 1) // 2
+        )
         assert page.evaluate(OVERLAPS) == []
-    page.locator(".map .node").nth(7).focus()
-    expect(page.locator(".map .edge.near")).to_have_count(19)
+    nodes, near = page.locator(".map .node"), page.locator(".map .edge.near")
+    flows = page.locator(".map .flow")
+    expect(flows).to_have_count(0)
+    nodes.nth(2).locator("circle").hover()
+    expect(near).to_have_count(number - 1)
+    # What flows to and from it; not where two stand so close that nothing can be read between them.
+    expect(flows.first).to_have_text(re.compile(r"B/s$"))
+    nodes.nth(2).locator("circle").click()
+    expect(page.get_by_role("heading", name="node3@127.0.0.1")).to_be_visible()
+    page.mouse.move(2, 2)
+    nodes.nth(6).focus()
+    expect(near).to_have_count(number - 1)
     page.keyboard.press("Space")
-    expect(page.get_by_role("heading", name="node8@127.0.0.1")).to_be_visible()
+    expect(page.get_by_role("heading", name="node7@127.0.0.1")).to_be_visible()
 
 
 def test_a_trace_of_a_thousand_lines_a_second_stays_fluid_and_can_be_held_still(many):

@@ -25,6 +25,8 @@ SELECTION = [
     ("all", "kill-all", 2, SMALL),
     ("all", "rolling", 3, SMALL),
     ("all", "join", 4, SMALL),
+    ("all", "pause", 5, SMALL),
+    ("all", "one-way", 1, SMALL),
 ]
 """What the product keeps today; a cell of the matrix that is mended belongs here."""
 

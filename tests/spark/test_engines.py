@@ -80,6 +80,32 @@ def test_who_was_hit_worst_is_named(duck, tmp_path):
     assert {row["late_by_us"] for row in hit["topic"] if row["late"]} == {20_000_000}
 
 
+def test_of_thirty_who_lost_the_twenty_that_lost_most_are_named_in_order(duck, tmp_path, monkeypatch):
+    world = World(3, clients=31, faults=0)
+    speaker, *listeners = world.clients
+    for client in world.clients:
+        client.persistent = False
+        world.come(client, world.node(1))
+    for number, client in enumerate(listeners, 1):
+        world.subscribe(client, f"site/{number}")
+    world.pass_time(30)
+    with monkeypatch.context() as patch:
+        patch.setattr(world, "deliver", lambda *_: None)
+        for number in range(1, 31):
+            world.publish(speaker, f"site/{number}", count=number)
+    world.pass_time(30)
+    for number in range(1, 31):
+        world.publish(speaker, f"site/{number}")
+    world.pass_time(60)
+    recording = load(duck, str(world.write(tmp_path / "in")))
+    told = run_jobs(recording, ["completeness"], out=str(tmp_path / "out")).told["completeness"]
+    assert told.numbers["lost"] == sum(range(31))
+    (rows,) = [sheet.rows for sheet in told.sheets if "receiver" in sheet.rows[0]]
+    assert [(row["receiver"], row["lost"]) for row in rows] == [
+        (listeners[number - 1].name, number) for number in range(30, 10, -1)
+    ]
+
+
 def test_a_client_that_was_away_makes_nothing_late(duck, tmp_path):
     """What waited an hour for it and came as it did was deliverable since then, and late by a millisecond."""
     world = World(3, clients=2, faults=0)
