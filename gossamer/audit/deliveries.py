@@ -79,14 +79,14 @@ class Deliveries(Lives):
         self._hub = hub
         self._soon = soon
         self._scheduled = False
-        self._open: Any = None
+        self._open: object = None
         """A run that may still grow."""
         self._pending: list[tuple[Facts, int, int]] = []
         self._sent: dict[Any, list[int]] = {}
         self._told: list[tuple[Any, int, tuple[Any, ...]]] = []
         self._pushed: list[tuple[Any, int, tuple[Any, ...]]] = []
         self.busy = False
-        self.failed: dict[Any, str] = {}
+        self.failed: dict[object, str] = {}
         self.share: str | None = None
 
     def pushed(self, facts: Facts, ident: int, many: int) -> None:
@@ -112,7 +112,9 @@ class Deliveries(Lives):
                     kept = Tracked.of(tail, ident)
                 session.enqueue(head, kept)
 
-    def sent(self, session: Any, ident: int, qos: int, retain: bool, share: str | None, stored: bool) -> None:
+    def sent(
+        self, session: object, ident: int, qos: int, retain: bool, share: str | None, stored: bool
+    ) -> None:
         """A session sends a message for the first time."""
         if qos == 1 and not (retain or share or stored):
             run = self._sent.get(session)
@@ -146,7 +148,9 @@ class Deliveries(Lives):
             self._told += [(session, ident, (1, False, None, None)) for ident in idents]
         self._stir()
 
-    def handed(self, taker: Any, ident: int, qos: int, retain: bool, share: str | None, stored: bool) -> None:
+    def handed(
+        self, taker: object, ident: int, qos: int, retain: bool, share: str | None, stored: bool
+    ) -> None:
         """A client that is served without a session is given a message."""
         self._told.append((taker, ident, (qos, retain, share, "retained" if stored else None)))
         self._stir()

@@ -57,7 +57,7 @@ def arrow_schema() -> Any:
     return pa.schema([pa.field(c.name, kind(c), nullable=not c.required) for c in schema.COLUMNS])
 
 
-def table_of(columns: Mapping[str, Sequence[Any]]) -> Any:
+def table_of(columns: Mapping[str, Sequence[Any]]) -> object:
     """Rows, given as columns of one length, as an Arrow table; a column that is left out is null."""
     import pyarrow as pa
 
@@ -98,7 +98,7 @@ class EventFile:
         self._offset = 0
         self._at = 0
         self._gaps: list[tuple[int, int, int]] = []
-        self._tables: list[Any] = []
+        self._tables: list[object] = []
         self._waiting = 0
         self._writer = pq.ParquetWriter(
             self._hidden,

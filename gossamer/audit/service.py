@@ -242,7 +242,7 @@ class Auditor:
         if joined.result() != "shutdown":
             log.error("recording_ended", reason=describe(joined.result()), advice="gossamer audit set --on")
 
-    def _standing(self) -> Iterable[Any]:
+    def _standing(self) -> Iterable[object]:
         return [*self._sessions.values(), *self._hub.guests]
 
     def _peers(self) -> list[str]:

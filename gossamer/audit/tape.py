@@ -53,7 +53,7 @@ class Tape:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def note(self, kind: int, *values: Any) -> None:
+    def note(self, kind: int, *values: object) -> None:
         """Record an event of ``kind`` with the values of its columns."""
         self.number += 1
         if len(self._rows) >= self.limit:
@@ -67,7 +67,7 @@ class Tape:
         wall = self._wall()
         self._rows.append((self.number, kind, self._clock.tick(wall), int(wall * 1_000_000), *values))
 
-    def note_many(self, kind: int, many: int, *values: Any) -> None:
+    def note_many(self, kind: int, many: int, *values: object) -> None:
         """Record ``many`` events at once; their row has a tuple of so many clients, and the last number."""
         if len(self._rows) >= self.limit:
             self.number += many

@@ -52,7 +52,7 @@ class _Open:
 
     __slots__ = ("count", "head", "ident", "payload", "plan", "publisher", "size", "topic")
 
-    def __init__(self, plan: Any, publisher: Any, head: bytes, ident: int, payload: bytes) -> None:
+    def __init__(self, plan: object, publisher: object, head: bytes, ident: int, payload: bytes) -> None:
         self.plan = plan
         self.publisher = publisher
         """A session, or the name of a peer."""
@@ -135,7 +135,7 @@ class Trail(Deliveries):
     # Messages come.
 
     def run(
-        self, plan: Any, chunk: bytes, count: int, version: int, publisher: Any, *, mixed: bool
+        self, plan: object, chunk: bytes, count: int, version: int, publisher: Any, *, mixed: bool
     ) -> list[Span] | None:
         """A run of QoS 0 comes, of a client's or, where it names none, a peer's; what of it is kept.
 
@@ -157,7 +157,7 @@ class Trail(Deliveries):
                 self.pushed(facts, ident, many)
         return spans
 
-    def one(self, plan: Any, head: bytes, tail: bytes, version: int, publisher: Any) -> int:
+    def one(self, plan: Any, head: bytes, tail: bytes, version: int, publisher: object) -> int:
         """A message of QoS 1 comes that is to be kept, of a client or a peer; its identifier."""
         if publisher is not None:
             self.kept += 1
@@ -186,7 +186,7 @@ class Trail(Deliveries):
         return ident
 
     def ran(
-        self, plan: Any, sinks: Any, head: bytes, tail: bytes, count: int, version: int, publisher: Any
+        self, plan: object, sinks: Any, head: bytes, tail: bytes, count: int, version: int, publisher: object
     ) -> range:
         """The last ``count`` messages of QoS 1, alike in topic and size, were sent to each of ``sinks``, and
         nothing else since; their identifiers."""

@@ -233,13 +233,15 @@ class Discards:
 
     def _rows(self, victims: set[str]) -> list[tuple[str, Any, list[Kept]]]:
         """What the quarantine holds of this split, by row."""
-        rows: dict[tuple[str, Any], list[Kept]] = {}
+        rows: dict[tuple[str, object], list[Kept]] = {}
         for kept in self.quarantine:
             if not kept.plan and victims & {kept.version[1], kept.winner[1], kept.peer}:
                 rows.setdefault((kept.table, kept.key), []).append(kept)
         return [(table, key, kept) for (table, key), kept in rows.items()]
 
-    def _decide(self, table: SharedTable, key: Any, kept: list[Kept], policy: str, victims: set[str]) -> bool:
+    def _decide(
+        self, table: SharedTable, key: object, kept: list[Kept], policy: str, victims: set[str]
+    ) -> bool:
         """Whether a row was written anew."""
         version, current = table.core.versions.get(key, _NEVER), _value(table, key)
         before = [row for row in kept if row.before]
@@ -283,11 +285,11 @@ def _version(kept: Kept) -> tuple[int, str]:
     return kept.version
 
 
-def _value(table: SharedTable, key: Any) -> list[Any]:
+def _value(table: SharedTable, key: object) -> list[object]:
     return [table.read(key)] if key in table else []
 
 
-def _write(table: SharedTable, key: Any, value: list[Any]) -> None:
+def _write(table: SharedTable, key: object, value: list[object]) -> None:
     if value:
         table.write(key, value[0])
     else:

@@ -211,5 +211,5 @@ def _framed(record: bytes) -> bytes:
     return len(record).to_bytes(4, "big") + crc32(record).to_bytes(4, "big") + record
 
 
-def _as_key(key: Any) -> Any:
+def _as_key(key: Any) -> object:
     return tuple(map(_as_key, key)) if isinstance(key, list) else key

@@ -138,7 +138,7 @@ class Autoheal(GenServer):
             case _:
                 await super().handle_info(message)
 
-    async def handle_call(self, request: Any, caller: Caller) -> Reply | NoReply:
+    async def handle_call(self, request: object, caller: Caller) -> Reply | NoReply:
         match request:
             case values.SetAutoclean(limit):
                 return await self._set("autoclean", limit)
@@ -163,7 +163,7 @@ class Autoheal(GenServer):
             case _:
                 return await super().handle_call(request, caller)  # type: ignore[return-value]
 
-    async def handle_cast(self, request: Any) -> None:
+    async def handle_cast(self, request: object) -> None:
         if isinstance(request, values.Subscribe):
             self._subscribers.add(request.pid)
         else:

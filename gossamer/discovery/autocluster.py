@@ -83,7 +83,7 @@ class Autocluster(GenServer):
     def _settled(self) -> bool:
         return self._aloof.on or (self._plan.settled and self._strategy.registered)
 
-    async def handle_info(self, message: Any) -> None:
+    async def handle_info(self, message: object) -> None:
         match message:
             case "try":
                 spawn_link(self._run, self_pid(), label="autocluster round")

@@ -150,7 +150,7 @@ class EtcdClient:
         """End a lease and delete its keys, unless it is gone."""
 
         def end(session: _Session) -> Callable[..., Awaitable[None]]:
-            async def ended(request: object, **options: Any) -> None:
+            async def ended(request: object, **options: object) -> None:
                 try:
                     await session.leases.LeaseRevoke(request, **options)
                 except grpc.aio.AioRpcError as error:
@@ -164,7 +164,7 @@ class EtcdClient:
     async def keep_alive(self, lease: int) -> None:
         """Renew a lease, unless it is gone."""
 
-        def renew(session: _Session) -> Callable[..., Awaitable[Any]]:
+        def renew(session: _Session) -> Callable[..., Awaitable[object]]:
             return lambda request, **options: session.leases.LeaseKeepAlive([request], **options).read()
 
         await self._ask(renew, rpc.LeaseKeepAliveRequest(ID=lease))
@@ -224,7 +224,7 @@ class EtcdClient:
         self._session = session
         return session
 
-    async def _channel(self) -> Any:
+    async def _channel(self) -> object:
         tls = self._config.tls
         if not tls.on:
             return grpc.aio.insecure_channel(self.endpoint, options=self._options)
@@ -266,7 +266,7 @@ def _item(kv: Any) -> Item:
     return Item(kv.key.decode(errors="replace"), kv.value, int(kv.create_revision))
 
 
-def _created(key: str, revision: int) -> Any:
+def _created(key: str, revision: int) -> object:
     return rpc.Compare(
         key=key.encode(),
         target=rpc.Compare.CREATE,

@@ -117,10 +117,10 @@ class _GatedDatagrams(asyncio.DatagramTransport, asyncio.DatagramProtocol):
     def is_closing(self) -> bool:
         return self._below is None or self._below.is_closing()
 
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
+    def get_extra_info(self, name: str, default: object = None) -> Any:
         return default if self._below is None else self._below.get_extra_info(name, default)
 
-    def _pass(self, addr: Any, way: Direction, onward: Callable[[bytes, Any], None], data: bytes) -> None:
+    def _pass(self, addr: Any, way: Direction, onward: Callable[[bytes, object], None], data: bytes) -> None:
         fault = None if addr is None else self._table.find((addr[0], addr[1]), way)
         if fault is None:
             onward(data, addr)

@@ -26,12 +26,12 @@ class _Lane:
     """One direction: pieces in order, each due at a time, none while the stream stands still."""
 
     def __init__(
-        self, connection: GatedConnection, direction: Direction, emit: Callable[[Any], object]
+        self, connection: GatedConnection, direction: Direction, emit: Callable[[object], object]
     ) -> None:
         self._connection = connection
         self._direction = direction
         self._emit = emit
-        self._waiting: deque[tuple[float, Any]] = deque()
+        self._waiting: deque[tuple[float, object]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self.size = 0
 
@@ -194,7 +194,7 @@ class GatedConnection(asyncio.Transport, asyncio.Protocol):
         if self._below is not None:
             self._below.set_write_buffer_limits(high, low)
 
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
+    def get_extra_info(self, name: str, default: Any = None) -> object:
         return default if self._below is None else self._below.get_extra_info(name, default)
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:

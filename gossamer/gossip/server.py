@@ -127,7 +127,7 @@ class GossipServer(GenServer):
 
     # ---- requests ---------------------------------------------------------------------------------------
 
-    async def handle_call(self, request: Any, caller: Caller) -> Reply | NoReply:
+    async def handle_call(self, request: object, caller: Caller) -> Reply | NoReply:
         match request:
             case steps.Join() | steps.Leave() | steps.ForceLeave() | steps.UpdateMetadata():
                 self._tokens += 1

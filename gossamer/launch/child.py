@@ -63,10 +63,10 @@ class NodeProcess(OsProcess):
         options = ["-c", str(plan.config_file), "--log-file", str(plan.log_file)]
         await super().init([*prefix, *start, *options], env=environ, grace=STOP_LIMIT)
 
-    async def handle_call(self, request: Any, caller: Any) -> Reply:
+    async def handle_call(self, request: Any, caller: object) -> Reply:
         return Reply(self.pid)
 
-    async def handle_info(self, message: Any) -> NoReply | Stop | None:
+    async def handle_info(self, message: object) -> NoReply | Stop | None:
         outcome = await super().handle_info(message)
         if isinstance(outcome, Stop):
             self._on_end(self._plan, outcome.reason)

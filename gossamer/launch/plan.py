@@ -139,7 +139,7 @@ def make_plan(
 
 def node_tree(plan: ClusterPlan, node: NodePlan) -> dict[str, Any]:
     """The configuration file of ``node``, as plain data; its cookie is in a file of its own."""
-    listeners: list[dict[str, Any]] = [{"type": "tcp", "host": node.host, "port": node.ports["mqtt"]}]
+    listeners: list[dict[str, object]] = [{"type": "tcp", "host": node.host, "port": node.ports["mqtt"]}]
     if WEBSOCKET in node.ports:
         listeners.append({"type": "ws", "host": node.host, "port": node.ports[WEBSOCKET]})
     if plan.shared_port is not None:

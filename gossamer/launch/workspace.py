@@ -86,9 +86,9 @@ class Workspace:
         replace_file(self.facts_file, content.encode(), mode=0o666, durable=False)
 
 
-def cluster_facts(plan: ClusterPlan, pids: Mapping[str, int]) -> dict[str, Any]:
+def cluster_facts(plan: ClusterPlan, pids: Mapping[str, int]) -> dict[str, object]:
     """What ``cluster.json`` holds."""
-    facts: dict[str, Any] = {
+    facts: dict[str, object] = {
         "nodes": [
             {"name": node.name, "pid": pids[node.name], "ports": dict(node.ports)} for node in plan.nodes
         ]

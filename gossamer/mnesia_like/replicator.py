@@ -88,7 +88,7 @@ class Replicator(GenServer):
             self._core.renew()
             raise
 
-    async def _handle(self, message: Any) -> None:
+    async def _handle(self, message: object) -> None:
         core, replication, now = self._core, self._replication, self._now()
         match message:
             case _Frame(peer, payload, done):

@@ -60,7 +60,7 @@ class Store(SchemaCommands):
         executor: Executor | None = None,
         tick: float = 0.5,
         disc_retry: float = 1.0,
-        **replication: Any,
+        **replication: object,
     ) -> None:
         super().__init__(node=node, creation=creation, clock=clock, link=link, tick=tick, **replication)
         self._disc = None if disc is None else DiscHandle(disc, executor=executor, retry=disc_retry)
@@ -95,7 +95,7 @@ class Store(SchemaCommands):
 
     # -- tables
 
-    async def create_journal(self, name: str) -> tuple[Journal, dict[Any, Any]]:
+    async def create_journal(self, name: str) -> tuple[Journal, dict[object, Any]]:
         """Rows on disc without a copy in memory, and those that are there now; once for each name.
 
         Raises:
@@ -122,7 +122,7 @@ class Store(SchemaCommands):
         """Call with everything that happens to the store as a whole; see ``events``."""
         return Subscription(self._subscriptions, callback, of="store")
 
-    def dump(self, name: str) -> list[tuple[str, Any, Any]]:
+    def dump(self, name: str) -> list[tuple[str, Any, object]]:
         """``(owner, key, value)`` of every row of a table here; of shared rows the owner wrote them last.
 
         Raises:
@@ -162,7 +162,7 @@ class Store(SchemaCommands):
     async def transaction(
         self,
         function: Callable[Concatenate[Transaction, P], Awaitable[T]],
-        *args: Any,
+        *args: object,
         timeout: float = 15.0,
         sync: bool = False,
     ) -> T:

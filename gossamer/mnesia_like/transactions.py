@@ -185,7 +185,7 @@ class Transaction:
         return ""
 
 
-def _state_of(table: SharedTable | LocalTable, key: Key) -> Any:
+def _state_of(table: SharedTable | LocalTable, key: Key) -> object:
     """What is another object once the row has changed."""
     return table.read(key, GONE) if isinstance(table, LocalTable) else table.core.versions.get(key)
 

@@ -32,7 +32,7 @@ class Subscriber(Protocol):
     def queue(self) -> Collection[Any]:
         """What waits for it."""
 
-    def deliver(self, message: Any, delivery: Any, /) -> Any:
+    def deliver(self, message: Any, delivery: Any, /) -> object:
         """Take a message. Must not block, raise or change subscriptions."""
 
 

@@ -45,12 +45,12 @@ class ExclusiveClaims:
         self._node = node
         self._limit = limit
         self._wall = wall
-        self._mine: dict[str, tuple[Any, list[Any]]] = {}
+        self._mine: dict[str, tuple[object, list[object]]] = {}
 
     def __len__(self) -> int:
         return len(self._mine)
 
-    def claim(self, body: str, subscriber: Any, table: OwnedTable | None) -> list[Any]:
+    def claim(self, body: str, subscriber: object, table: OwnedTable | None) -> list[Any]:
         """Claim a filter; the value of its row.
 
         Raises:
@@ -82,13 +82,13 @@ class ExclusiveClaims:
         del self._mine[body]
         return True
 
-    def held_by(self, subscriber: Any) -> list[str]:
+    def held_by(self, subscriber: object) -> list[str]:
         """The filters that a subscriber has claimed."""
         return (
             [body for body, (holder, _) in self._mine.items() if holder is subscriber] if self._mine else []
         )
 
-    def row(self, key: str) -> list[Any] | None:
+    def row(self, key: str) -> list[object] | None:
         """What this node's row of ``$exclusive/filter`` should be."""
         known = self._mine.get(key[len(EXCLUSIVE) :])
         return None if known is None else known[1]
@@ -97,7 +97,7 @@ class ExclusiveClaims:
         """The keys of the rows there should be."""
         return (EXCLUSIVE + body for body in tuple(self._mine))
 
-    def beaten(self, owner: str, keys: Iterable[Any], rows: Any) -> list[tuple[str, Any]]:
+    def beaten(self, owner: str, keys: Iterable[Any], rows: Any) -> list[tuple[str, object]]:
         """Claims of this node that lose against rows of another: filter and subscriber each."""
         found = []
         for key in keys if self._mine else ():
@@ -114,7 +114,7 @@ class ExclusiveClaims:
                 found.append((key[len(EXCLUSIVE) :], subscriber))
         return found
 
-    def _shown(self, body: str, table: OwnedTable | None) -> Iterator[tuple[str, list[Any]]]:
+    def _shown(self, body: str, table: OwnedTable | None) -> Iterator[tuple[str, list[object]]]:
         if table is None:
             return
         for owner in table.owners():
@@ -124,7 +124,7 @@ class ExclusiveClaims:
                     yield owner, value
 
 
-def _checked(value: Any) -> list[Any] | None:
+def _checked(value: object) -> list[object] | None:
     """The value of another node's row, if it is one."""
     if (
         isinstance(value, (list, tuple))
@@ -136,6 +136,6 @@ def _checked(value: Any) -> list[Any] | None:
     return None
 
 
-def _name_of(subscriber: Any) -> str:
+def _name_of(subscriber: object) -> str:
     name = getattr(subscriber, "client_id", "")
     return name if isinstance(name, str) else ""

@@ -69,7 +69,7 @@ if not _missing:
                 yield topic_filter
 
 
-def compiled_index(*, shape_limit: int = SHAPE_LIMIT) -> FilterIndex[Any]:
+def compiled_index(*, shape_limit: int = SHAPE_LIMIT) -> FilterIndex[object]:
     """An index of the compiled kernel, whatever was chosen.
 
     Raises:

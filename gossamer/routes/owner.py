@@ -59,7 +59,7 @@ class RouteOwner(GenServer):
         links: Distribution | None = None,
         *,
         pause: float = 60.0,
-        functions: dict[str, Callable[..., Any]] | None = None,
+        functions: dict[str, Callable[..., object]] | None = None,
     ) -> Continue:
         self._router = router
         self._audit: PeerAudit | None = None
@@ -88,7 +88,7 @@ class RouteOwner(GenServer):
         send_after(self._pause, self_pid(), _AGAIN)
         send_after(GROUPS_INTERVAL, self_pid(), _GROUPS)
 
-    async def handle_call(self, request: Any, caller: Caller) -> Reply | NoReply:
+    async def handle_call(self, request: object, caller: Caller) -> Reply | NoReply:
         if request not in ("verify", "check"):
             return await super().handle_call(request, caller)  # type: ignore[return-value]
         self._waiting.append((caller, request == "verify"))
@@ -96,7 +96,7 @@ class RouteOwner(GenServer):
             self._begin()
         return NoReply()
 
-    async def handle_info(self, message: Any) -> None:
+    async def handle_info(self, message: object) -> None:
         if message == _STEP and self._running is not None:
             if next(self._running, self) is not self:
                 send(self_pid(), _STEP)

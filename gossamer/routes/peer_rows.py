@@ -159,7 +159,7 @@ class PeerRows:
         if self._forwarding.keeper is not None:
             self._forwarding.keeper.wanted(slot.name, topic_filter, lasting)
 
-    def _apply_shared(self, slot: NodeSlot, name: str, value: Any) -> None:
+    def _apply_shared(self, slot: NodeSlot, name: str, value: object) -> None:
         count = value if type(value) is int and value > 0 else 0
         group = self._shared.get(name)
         before = 0 if group is None else group.others.get(slot.name, 0)

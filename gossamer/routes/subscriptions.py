@@ -61,7 +61,7 @@ class SubscriptionTable:
         counts: Counter[str],
     ) -> None:
         self.table: OwnedTable | None = None
-        self.subscribers: dict[Any, Filters] = {}
+        self.subscribers: dict[object, Filters] = {}
         self._index = resolver.index
         self._shared = resolver.shared
         self._routes = resolver.cache
@@ -72,7 +72,7 @@ class SubscriptionTable:
         """The number of the latest row that was written."""
         self._lasting: Counter[str] = Counter()
         """How many lasting subscribers a filter has, of filters that have one."""
-        self._evicted: list[Callable[[Any, str], Any]] = []
+        self._evicted: list[Callable[[object, str], Any]] = []
 
     def subscribe(
         self, topic_filter: str, subscriber: Subscriber, options: SubscriptionOptions
@@ -184,7 +184,7 @@ class SubscriptionTable:
             raise
         return Subscribed(done.existing, self._unseen())
 
-    def _release(self, body: str, subscriber: Any) -> None:
+    def _release(self, body: str, subscriber: object) -> None:
         if self.exclusive.release(body, subscriber) and self.table is not None:
             self.latest = self.table.delete(EXCLUSIVE + body)
 

@@ -87,12 +87,12 @@ class _VirtualSelector:
     def __init__(self, loop: VirtualTimeLoop) -> None:
         self._loop = loop
 
-    def select(self, timeout: float | None) -> list[Any]:
+    def select(self, timeout: float | None) -> list[object]:
         self._loop._advance(timeout)
         return []
 
 
-def _refused(call: str) -> Callable[..., Coroutine[Any, Any, NoReturn]]:
+def _refused(call: str) -> Callable[..., Coroutine[object, object, NoReturn]]:
     async def refuse(*_: Any, **__: Any) -> NoReturn:
         raise RealInputOutputError(f"{call}()")
 
@@ -154,7 +154,7 @@ class VirtualTimeLoop(BaseEventLoop):
     def _waiting(self) -> list[str]:
         return sorted(_describe(task) for task in asyncio.all_tasks(self))
 
-    def _process_events(self, event_list: list[Any]) -> None:
+    def _process_events(self, event_list: list[object]) -> None:
         """There are none: this loop has no descriptors."""
 
     def _write_to_self(self) -> None:
@@ -191,7 +191,7 @@ class VirtualTimeLoop(BaseEventLoop):
                 timer._scheduled = True  # type: ignore[attr-defined]
 
     def _call_soon(
-        self, callback: Callable[..., object], args: Any, context: contextvars.Context | None
+        self, callback: Callable[..., object], args: object, context: contextvars.Context | None
     ) -> asyncio.Handle:
         handle: asyncio.Handle = super()._call_soon(callback, args, context)  # type: ignore[misc]
         if self._frozen:
@@ -225,7 +225,7 @@ class VirtualTimeLoop(BaseEventLoop):
 
     # -- what would be the real system ----------------------------------------------------------------
 
-    async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
+    async def getaddrinfo(self, host: Any, port: object, **options: object) -> Any:
         """Literals only: there is no resolver here."""
         for family in (socket.AF_INET, socket.AF_INET6):
             try:
@@ -253,9 +253,9 @@ def _nothing() -> None:
     pass
 
 
-def _describe(task: asyncio.Task[Any]) -> str:
+def _describe(task: asyncio.Task[object]) -> str:
     """A task's name and the innermost line at which it is suspended."""
-    where: Any = task.get_coro()
+    where: object = task.get_coro()
     frame: types.FrameType | None = None
     name = getattr(where, "__qualname__", "?")
     while where is not None:

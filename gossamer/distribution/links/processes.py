@@ -138,7 +138,7 @@ class _Listener(GenServer):
         hub.address = (hub.address[0], listening.address[1])
         log.info("distribution_listening", address=show(hub.address))
 
-    async def handle_info(self, message: Any) -> None:
+    async def handle_info(self, message: object) -> None:
         # The channels are linked so that they end with this process; their own ends concern it not.
         if not isinstance(message, Exit):
             await super().handle_info(message)

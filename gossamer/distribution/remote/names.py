@@ -211,7 +211,7 @@ class GlobalNames(GenServer):
                 return Reply(self._claim(name, holding))
         return Reply(UsageError(f"global got {type(request).__name__}; use register_name()"))
 
-    async def handle_cast(self, request: Any) -> None:
+    async def handle_cast(self, request: object) -> None:
         match request:
             case _All(node, names, answer):
                 self._replace(node, names)
@@ -229,7 +229,7 @@ class GlobalNames(GenServer):
             case _Lost(name, loser, keeps, kill):
                 self._lose(name, loser, Verdict(keeps, kill))
 
-    async def handle_info(self, message: Any) -> None:
+    async def handle_info(self, message: object) -> None:
         match message:
             case NodeUp(node, _):
                 cast((GLOBAL, node), _All(self._node, self._names.of_node(self._node), answer=True))

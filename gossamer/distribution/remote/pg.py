@@ -124,7 +124,7 @@ class Pg(GenServer):
         self._change(request.group, request.pid, joined=request.joins)
         return Reply(None)
 
-    async def handle_cast(self, request: Any) -> None:
+    async def handle_cast(self, request: object) -> None:
         # From another node, about its own processes only.
         if isinstance(request, _Members):
             self._groups.replace(request.node, request.groups)
@@ -133,7 +133,7 @@ class Pg(GenServer):
         elif isinstance(request, _Change) and request.pid.node == request.node:
             self._groups.note(request.node, request.group, request.pid, joined=request.joined)
 
-    async def handle_info(self, message: Any) -> None:
+    async def handle_info(self, message: object) -> None:
         if isinstance(message, NodeUp):
             self._tell(message.name, _Members(self._node, self._groups.of_node(self._node), answer=True))
         elif isinstance(message, NodeDown):

@@ -155,7 +155,7 @@ class RemoteProcesses:
             )
             return None
         field = _TERMS.get(type(signal))
-        changed: dict[str, Any] = {"node": self._runtime.node}
+        changed: dict[str, object] = {"node": self._runtime.node}
         if field is not None:
             data = getattr(signal, field)
             if not isinstance(data, bytes):

@@ -94,7 +94,7 @@ for _type in (Returned, Raised, Exited, Unreachable, _Run, _Whereis):
 class Rpc(GenServer):
     """The server of one node; start it under the name :data:`RPC`."""
 
-    async def init(self, functions: Mapping[str, Callable[..., Any]] | None = None) -> None:
+    async def init(self, functions: Mapping[str, Callable[..., object]] | None = None) -> None:
         """``functions``, plain and async ones, may be called from other nodes by these names.
 
         The mapping is read at every call: add to it to offer more; it outlives a restart of the server.
@@ -102,7 +102,7 @@ class Rpc(GenServer):
         self._functions = functions if functions is not None else {}
         self._running: dict[Ref, Caller] = {}
 
-    async def handle_call(self, request: Any, caller: Caller) -> Reply | NoReply:
+    async def handle_call(self, request: object, caller: Caller) -> Reply | NoReply:
         if isinstance(request, _Whereis):
             return Reply(Returned(self.process.runtime.whereis(request.name)))
         if not isinstance(request, _Run):
@@ -149,7 +149,7 @@ def _raised(error: BaseException) -> Raised:
 
 
 async def call(
-    node: str, function: str, /, *args: Any, timeout: float | None = 5.0, **options: Any
+    node: str, function: str, /, *args: object, timeout: float | None = 5.0, **options: object
 ) -> Result:
     """Run ``function(*args, **options)`` on ``node``; every end is a result, no end is an exception.
 

@@ -38,7 +38,7 @@ _encode = msgspec.msgpack.Encoder().encode
 class _Shape:
     name: str
     fields: tuple[str, ...]
-    make: Callable[[dict[str, Any]], Any]
+    make: Callable[[dict[str, object]], object]
 
 
 _by_type: dict[type, _Shape] = {}
@@ -72,7 +72,7 @@ def encode_term(value: object) -> bytes:
         raise TermError(f"a value that cannot be written ({error})", "a term") from None
 
 
-def decode_term(data: bytes) -> Any:
+def decode_term(data: bytes) -> object:
     """The term in ``data``, which may be any bytes. Raises TermError."""
     try:
         return _Reader(MAX_DEPTH).decode(data)
@@ -113,7 +113,7 @@ def _pack(value: Any, depth: int) -> Any:
     )
 
 
-def _pack_key(key: Any, depth: int) -> Any:
+def _pack_key(key: object, depth: int) -> Any:
     if type(key) in _ATOMS or (type(key) is int and -_INT64 <= key < _INT64):
         return key
     # An Ext is not hashable, so no dict can hold one as a key.
@@ -130,10 +130,10 @@ class _Reader:
     def __init__(self, depth: int) -> None:
         self._depth = depth
 
-    def decode(self, data: bytes | memoryview) -> Any:
+    def decode(self, data: bytes | memoryview) -> object:
         return msgspec.msgpack.decode(data, ext_hook=self._ext)
 
-    def _ext(self, code: int, data: memoryview) -> Any:
+    def _ext(self, code: int, data: memoryview) -> object:
         if code == _INT:
             return int.from_bytes(data, "big", signed=True)
         if self._depth == 0:
@@ -156,7 +156,7 @@ class _Reader:
         raise TermError(f"extension {code}", "a term")
 
 
-def _message(items: list[Any]) -> Any:
+def _message(items: list[object]) -> object:
     name = items[0] if items else None
     known = _by_name.get(name) if isinstance(name, str) else None
     if known is None:
@@ -181,7 +181,7 @@ def _fields(cls: type) -> tuple[str, ...]:
     raise TermError(f"{cls!r}", "a dataclass, a msgspec.Struct or a NamedTuple")
 
 
-def _maker(cls: type) -> Callable[[dict[str, Any]], Any]:
+def _maker(cls: type) -> Callable[[dict[str, object]], object]:
     """Construction with checked fields where the annotations are ones that msgspec understands."""
     try:
         info = msgspec.inspect.type_info(cls)

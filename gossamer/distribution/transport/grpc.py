@@ -98,7 +98,7 @@ class _GrpcChannel:
         return self._closing and not self._failure and not self._aborted.is_set()
 
     async def run(
-        self, read: Callable[[], Awaitable[Any]], write: Callable[[bytes], Awaitable[None]], eof: object
+        self, read: Callable[[], Awaitable[object]], write: Callable[[bytes], Awaitable[None]], eof: object
     ) -> None:
         """Carry messages until either side ends it; tells the handler how it ended."""
         tasks = {

@@ -102,7 +102,7 @@ class AskingStream(asyncio.Protocol):
 
 
 class _Datagrams(asyncio.DatagramProtocol):
-    def __init__(self, received: Callable[[bytes, Any], Any]) -> None:
+    def __init__(self, received: Callable[[bytes, object], Any]) -> None:
         self._received = received
 
     def datagram_received(self, data: bytes, addr: Any) -> None:
@@ -113,7 +113,7 @@ async def open_sockets(
     network: Network,
     bind: Address,
     *,
-    received: Callable[[bytes, Any], Any],
+    received: Callable[[bytes, object], Any],
     answering: Callable[[], asyncio.Protocol],
 ) -> tuple[asyncio.DatagramTransport, Listener]:
     """Bind both sockets, at one port.

@@ -92,14 +92,14 @@ class DiscServer(GenServer):
         self._notifier.attach()
         await self._commit()
 
-    async def handle_call(self, request: Callable[[DiscFile], Any], caller: Caller) -> Reply:
+    async def handle_call(self, request: Callable[[DiscFile], object], caller: Caller) -> Reply:
         """Answer what ``request`` returns for the file, or its error."""
         try:
             return Reply(await self._handle.run(request, self._file))
         except (BackupExistsError, DiscError, TableExistsError) as error:
             return Reply(error)
 
-    async def handle_info(self, message: Any) -> None:
+    async def handle_info(self, message: object) -> None:
         match message:
             case "flush":
                 self._notifier.answer()

@@ -250,7 +250,7 @@ def decode_frame(peer: str, payload: bytes) -> tuple[int, int, list[Message]]:
             peer, f"format {version}, expected {_VERSION}; run the same release on both nodes"
         )
     for message in messages:
-        maps: tuple[dict[Any, Any], ...]
+        maps: tuple[dict[object, Any], ...]
         match message:
             case Delta(written=written, deleted=deleted):
                 maps = written, deleted

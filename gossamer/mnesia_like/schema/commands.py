@@ -38,7 +38,7 @@ class SchemaCommands(StoreCore):
         replication: Literal["owned"],
         nodes: Iterable[str] | str | None = None,
         timeout: float = 5.0,
-        **options: Any,
+        **options: object,
     ) -> OwnedTable: ...
 
     @overload

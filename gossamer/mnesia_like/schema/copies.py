@@ -70,7 +70,7 @@ class Copies:
             TableExistsError: the disc holds another table of that name; nothing changed.
             DiscError, UnavailableError: its disc copy cannot be read; nothing changed.
         """
-        rows: dict[Any, Any] = {}
+        rows: dict[object, Any] = {}
         if definition.storage == "disc_copies":
             rows = await self._load(definition)
         table = self._assemble(definition, self._core.clock.monotonic())

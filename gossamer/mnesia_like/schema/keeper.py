@@ -171,7 +171,7 @@ class SchemaServer(GenServer):
         keeper.schema.subscribe_batches(changed)
         await self._settle()
 
-    async def handle_info(self, message: Any) -> None:
+    async def handle_info(self, message: object) -> None:
         if message == "settle":
             self._rung = False
             await self._settle()

@@ -10,7 +10,7 @@ from gossamer.mnesia_like.table.shared import SharedTable
 from gossamer.mnesia_like.table.table import ReplicatedTable, Table
 
 
-def table_info(table: Any, replication: Replication) -> dict[str, Any]:
+def table_info(table: object, replication: Replication) -> dict[str, Any]:
     """Of one table: what it is, how much it holds of whom, who is behind."""
     assert isinstance(table, Table)  # noqa: S101
     definition = table.definition

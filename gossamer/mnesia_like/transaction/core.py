@@ -147,7 +147,7 @@ class Transactions(Participant):
             if attempt.state == "active":
                 self._die(attempt, f"table {table!r} was dropped")
 
-    def info(self) -> dict[str, Any]:
+    def info(self) -> dict[str, object]:
         """Counts, and what goes on."""
         return {
             "counts": dict(self.counts),
@@ -311,8 +311,8 @@ class Transactions(Participant):
         for table in {**attempt.rows, **reads}:
             if name not in self._copies(table):
                 continue
-            rows: dict[Key, list[Any]] = {}
-            read: dict[Key, list[Any]] = {}
+            rows: dict[Key, list[object]] = {}
+            read: dict[Key, list[object]] = {}
             size = 0
             # One after the other: a row and its key a second time may be more than a frame takes.
             wanted: tuple[tuple[dict[Key, list[Any]], Mapping[Key, Any]], ...]

@@ -122,7 +122,7 @@ class LockManager:
         """Everyone who has a lock or waits for one."""
         return list(self._of)
 
-    def describe(self) -> list[dict[str, Any]]:
+    def describe(self) -> list[dict[str, object]]:
         """Held locks and waiting requests, for people."""
         lines = []
         for table, entry in self._tables.items():
@@ -188,7 +188,7 @@ def _clash(one: _Request, other: _Request) -> bool:
     )
 
 
-def _line(table: str, key: Key, owner: LockOwner, *, write: bool, state: str) -> dict[str, Any]:
+def _line(table: str, key: Key, owner: LockOwner, *, write: bool, state: str) -> dict[str, object]:
     return {
         "table": table,
         "key": None if key is WHOLE else key,

@@ -82,7 +82,7 @@ class Part:
     """What this node has staged for somebody else's attempt."""
 
     rows: dict[str, dict[Key, list[Value]]] = field(default_factory=dict)
-    reads: dict[str, dict[Key, list[Any]]] = field(default_factory=dict)
+    reads: dict[str, dict[Key, list[object]]] = field(default_factory=dict)
     stamp: int = 0
     peers: list[str] = field(default_factory=list)
     # None while the coordinator is there; then what the others, by name, have said.

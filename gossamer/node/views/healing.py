@@ -141,6 +141,6 @@ def _row(kept: Kept) -> QuarantinedRow:
     )
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     text = value if isinstance(value, str) else repr(value)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"

@@ -113,7 +113,7 @@ class Verifier:
                     yield partial(self._other_row, owner), list(self._table.rows_of(owner))
         yield self._cached, list(self._cache.routes)
 
-    def _subscription(self, subscriber: Any, topic_filter: str) -> None:
+    def _subscription(self, subscriber: object, topic_filter: str) -> None:
         delivery = self._subscriptions.get(subscriber, {}).get(topic_filter)
         if delivery is None or delivery in self._local(topic_filter):
             return
@@ -161,7 +161,7 @@ class Verifier:
                 if self._repair:
                     self._set_group(node, group.name, self._rows(node).get(group.name, 0))
 
-    def _own(self, topic_filter: Any) -> None:
+    def _own(self, topic_filter: object) -> None:
         """This node's row of a filter is there exactly if it has a subscriber."""
         table = self._table
         if table is None:
@@ -187,7 +187,7 @@ class Verifier:
             if self._repair:
                 table.delete(topic_filter)
 
-    def _other_row(self, owner: str, topic_filter: Any) -> None:
+    def _other_row(self, owner: str, topic_filter: object) -> None:
         if topic_filter not in self._rows(owner) or type(topic_filter) is not str or not topic_filter:
             return
         if is_exclusive(topic_filter):
@@ -213,7 +213,7 @@ class Verifier:
         if route is None:
             return
         mask = 0
-        subscribers: set[Any] = set()
+        subscribers: set[object] = set()
         for value in self._index.match(topic.decode()):
             mask |= mask_of(value)
             subscribers.update(delivery.subscriber for delivery in local_of(value))
@@ -262,5 +262,5 @@ class Verifier:
         group = self._shared.get(topic_filter)
         return () if group is None else group.members.values()
 
-    def _rows(self, owner: str) -> Mapping[Any, Any]:
+    def _rows(self, owner: str) -> Mapping[object, Any]:
         return {} if self._table is None else self._table.rows_of(owner)

@@ -40,7 +40,7 @@ class RouteCache:
         self._seen: list[bytes] = []
         self._book = topic_book(SHAPE_LIMIT, FILED_LIMIT * self._limit)
 
-    def put(self, topic: bytes, route: Any) -> None:
+    def put(self, topic: bytes, route: object) -> None:
         """Keep the route of a topic that is not in the cache."""
         routes = self.routes
         if len(routes) >= self._limit:

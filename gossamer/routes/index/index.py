@@ -73,7 +73,7 @@ class RouteIndex:
         value.local[subscriber] = delivery
         return False
 
-    def discard(self, topic_filter: str, subscriber: Any) -> bool:
+    def discard(self, topic_filter: str, subscriber: object) -> bool:
         """Take a subscriber out; True where it was the last one here."""
         value = self._filters.get(topic_filter)
         if type(value) is Delivery:

@@ -52,7 +52,7 @@ class Engine(Protocol):
     def keep(self, question: str, *, large: bool = False) -> str:
         """A name for the answer, which is found once; ``large``: not in memory."""
 
-    def table(self, columns: str, rows: Sequence[Sequence[Any]]) -> str:
+    def table(self, columns: str, rows: Sequence[Sequence[object]]) -> str:
         """A name for rows that are given; ``columns`` with their types, as in CREATE TABLE."""
 
     def rows(self, question: str) -> list[Row]:

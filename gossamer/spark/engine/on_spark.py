@@ -163,7 +163,7 @@ class SparkEngine:
         self._names.append(name)
         return name
 
-    def _place(self, where: str) -> tuple[Any, Any]:
+    def _place(self, where: str) -> tuple[object, Any]:
         path = self.session._jvm.org.apache.hadoop.fs.Path(where)
         return path, path.getFileSystem(self.session._jsc.hadoopConfiguration())
 
@@ -173,6 +173,6 @@ def _why(error: Any) -> str:
     return str(error.java_exception.getMessage() or error.java_exception).splitlines()[0]
 
 
-def _known(value: Any) -> Any:
+def _known(value: object) -> object:
     # Spark hands times over in the zone of this process, without a word on it.
     return value.astimezone(UTC) if isinstance(value, datetime) else value

@@ -40,7 +40,7 @@ def _tables_differ(world: SplitWorld) -> Iterator[str]:
                     yield f"table {name} {what}: nodes {number} / {other} differ in {len(keys)} rows: {rows}"
 
 
-def _contents(mine: Any, theirs: Any) -> Iterator[tuple[str, dict[Any, Any], dict[Any, Any]]]:
+def _contents(mine: object, theirs: Any) -> Iterator[tuple[str, dict[Any, object], dict[Any, Any]]]:
     if isinstance(mine, SharedTable):
         yield "rows", dict(mine.rows()), dict(theirs.rows())
     elif isinstance(mine, OwnedTable):

@@ -43,7 +43,7 @@ class Written:
 
     __slots__ = ("node", "value", "version")
 
-    def __init__(self, node: int, version: tuple[int, str], value: list[Any]) -> None:
+    def __init__(self, node: int, version: tuple[int, str], value: list[object]) -> None:
         self.node = node
         self.version = version
         self.value = value
@@ -52,7 +52,7 @@ class Written:
 class SplitWorld(World):
     """Cluster of ``size`` nodes with clients and writers; ``options`` are settings of section ``cluster``."""
 
-    def __init__(self, sim: SimNetwork, size: int, *, discs: Path | None = None, **options: Any) -> None:
+    def __init__(self, sim: SimNetwork, size: int, *, discs: Path | None = None, **options: object) -> None:
         cluster = SimCluster(sim, size, cluster={"autoheal": 4.0, **options})
         cluster.discs = discs
         super().__init__(sim, cluster, sim.rng("scenario"))
@@ -68,7 +68,7 @@ class SplitWorld(World):
         self.survivors: list[int] = []
         """Those of the first heal, where it is plain who they are."""
         self.writes: dict[tuple[str, Any], list[Written]] = {}
-        self.stores: dict[int, Any] = {}
+        self.stores: dict[int, object] = {}
         self._writer: asyncio.Task[None] | None = None
 
     @property
@@ -181,7 +181,7 @@ class SplitWorld(World):
         assert isinstance(table, SharedTable)  # noqa: S101
         return table
 
-    def write(self, number: int, name: str, key: Any, value: list[Any]) -> None:
+    def write(self, number: int, name: str, key: object, value: list[Any]) -> None:
         """Write a row, or delete it."""
         table = self.table(number, name)
         if value:
@@ -247,7 +247,7 @@ class SplitWorld(World):
         """Nodes of this very life whose store was restarted."""
         return {number for number, pid in self.stores.items() if self._store(number) != pid}
 
-    def _store(self, number: int) -> Any:
+    def _store(self, number: int) -> object:
         return self.cluster.nodes[number].runtime.whereis("mnesia_like")
 
     def episodes(self) -> Iterator[tuple[int, Any]]:
