@@ -22,7 +22,7 @@ def test_frames_are_numbered_from_one_and_travel_as_one_run():
     assert [stream.push(b"a"), stream.push(b"b")] == [1, 2]
     assert stream.next_message(LIMIT) == Batch(runs=[(1, [b"a", b"b"])])
     assert stream.next_message(LIMIT) is None
-    assert stream.idle
+    assert not stream.pending
 
 
 def test_unreliable_frames_keep_their_place():
@@ -195,7 +195,7 @@ class Pipe:
 
     def drain(self):
         # A receiver acks anew on every connection what it is done with, frames or not.
-        while not self.send.idle or self.forward or self.undone or self.back or self.receive.finish(0):
+        while self.send.pending or self.forward or self.undone or self.back or self.receive.finish(0):
             for step in (self.write, self.deliver, self.finish, self.ack):
                 step()
 

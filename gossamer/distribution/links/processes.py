@@ -88,29 +88,25 @@ class _ChannelPort(Port):
         self._inbound.abort()
 
 
-class _Accepted:
-    """The handler of an accepted channel: its inbound end inside a port, so that a fault ends it alone."""
+class _Accepted(Inbound):
+    """The end of an accepted channel, inside a port, so that a fault ends it alone."""
 
     def __init__(self, hub: Hub, listener: Pid) -> None:
-        self._hub = hub
+        super().__init__(hub)
         self._listener = listener
-        self._inbound = Inbound(hub)
-        self._port = _ChannelPort(self._inbound)
-        self._guarded = guarded(self._inbound.message, entry=self._port)
+        self._port = _ChannelPort(self)
+        self._guarded = guarded(super().message, entry=self._port)
 
     def opened(self, channel: Channel) -> None:
         label = f"channel from {channel.address}"
         self._port.open(label=label, link_to=self._listener, runtime=self._hub.runtime)
-        self._inbound.opened(channel)
+        super().opened(channel)
 
     def message(self, data: bytes) -> None:
         self._guarded(data)
 
-    def next_message(self) -> bytes | None:
-        return self._inbound.next_message()
-
     def closed(self, error: LinkLostError | None) -> None:
-        self._inbound.closed(error)
+        super().closed(error)
         self._port.close()
 
 

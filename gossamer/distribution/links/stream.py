@@ -49,7 +49,6 @@ class SendStream:
     """The sending end. ``retain`` and ``queue`` bound, in bytes, reliable and unreliable frames."""
 
     __slots__ = (
-        "_pending",
         "_queue",
         "_queued",
         "_retain",
@@ -57,6 +56,7 @@ class SendStream:
         "_retained_bytes",
         "acked",
         "last",
+        "pending",
         "sent",
     )
 
@@ -66,8 +66,9 @@ class SendStream:
         # Unacked reliable frames; the newest is number ``last``, so the oldest is last - len + 1.
         self._retained: deque[tuple[bytes, float]] = deque()
         self._retained_bytes = 0
-        # What the connection has not carried yet, in order; number 0 is an unreliable frame.
-        self._pending: deque[tuple[int, bytes, float]] = deque()
+        self.pending: deque[tuple[int, bytes, float]] = deque()
+        """Frames that the connection has not carried yet, in order, each with its number (0: an unreliable
+        one) and the time at which it was pushed."""
         self._queued = 0
         self.last = 0
         """The newest number given."""
@@ -86,11 +87,6 @@ class SendStream:
         """How many reliable frames are held."""
         return len(self._retained)
 
-    @property
-    def idle(self) -> bool:
-        """Nothing waits to be sent."""
-        return not self._pending
-
     def fits(self, size: int, *, reliable: bool = True) -> bool:
         """May a frame of ``size`` bytes be pushed?"""
         if reliable:
@@ -102,13 +98,13 @@ class SendStream:
         self.last += 1
         self._retained.append((frame, now))
         self._retained_bytes += len(frame) + _OVERHEAD
-        self._pending.append((self.last, frame, now))
+        self.pending.append((self.last, frame, now))
         return self.last
 
     def push_unreliable(self, frame: bytes, now: float = 0.0) -> None:
         """Queue an unreliable frame that fits."""
         self._queued += len(frame) + _OVERHEAD
-        self._pending.append((0, frame, now))
+        self.pending.append((0, frame, now))
 
     def ack(self, number: int) -> bool:
         """The receiver is done up to ``number``; False when that is old news. Raises WireError."""
@@ -127,18 +123,18 @@ class SendStream:
         if received > self.sent:
             raise WireError(where="resume", expected=f"a number up to {self.sent}", got=str(received))
         oldest = self.last - len(self._retained) + 1
-        waiting = next((entry[0] for entry in self._pending if entry[0]), self.last + 1)
+        waiting = next((entry[0] for entry in self.pending if entry[0]), self.last + 1)
         again = [
             (number, frame, at)
             for number, (frame, at) in enumerate(self._retained, oldest)
             if received < number < waiting
         ]
-        kept = [entry for entry in self._pending if entry[0] == 0 or entry[0] > received]
-        self._pending = deque(again + kept)
+        kept = [entry for entry in self.pending if entry[0] == 0 or entry[0] > received]
+        self.pending = deque(again + kept)
 
     def next_message(self, limit: int, now: float = 0.0, refresh: Refresh | None = None) -> Batch | None:
         """The next message to write, of about ``limit`` bytes unless a single frame is longer."""
-        pending = self._pending
+        pending = self.pending
         if not pending:
             return None
         runs: list[tuple[int, list[bytes]]] = []

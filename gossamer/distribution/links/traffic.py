@@ -117,7 +117,7 @@ class Sending:
         self._channel.abort()
 
     def next_message(self) -> bytes | None:
-        if not self._open:
+        if not self._open or not self._stream.pending:
             return None
         refresh = self._users.refreshers.get(self.purpose)
         message = self._stream.next_message(self._users.batch_size, self._users.now(), refresh)
