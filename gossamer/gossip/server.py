@@ -119,10 +119,10 @@ class GossipServer(GenServer):
             clock=clock,
             identity=self._identity,
             counters=view.counters,
-            deliver=self._feed,
         )
         bound = await self._transport.bind(self._identity.address)
         self._swim = self._revive(metadata, advertised(bind, bound))
+        self._transport.on_input = self._feed
         self._arm()
 
     # ---- requests ---------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from gossamer.gossip import (
     UpdateMetadata,
     cluster_key,
 )
-from gossamer.network import SystemNetwork
+from gossamer.network import Listener, SystemNetwork
 from gossamer.supervisor import Pid, Runtime, StartFailed, receive
 
 FAST = GossipConfig(
@@ -56,14 +56,16 @@ class Peer:
         self.watcher = self.runtime.spawn(self._watch, name="watcher")
         await self.restart(port, host)
 
-    async def restart(self, port: int = 0, host: str = "127.0.0.1") -> None:
+    async def restart(
+        self, port: int = 0, host: str = "127.0.0.1", network: SystemNetwork | None = None
+    ) -> None:
         self.pid = await self.runtime.start(
             GossipServer,
             name="gossip",
             metadata=MemberMetadata(self.name, creation=1, start_time=1.0, pid=1),
             bind=(host, port),
             keyring=self.keyring,
-            network=SystemNetwork(),
+            network=network or SystemNetwork(),
             clock=SystemClock(),
             view=self.view,
             settings=FAST,
@@ -107,6 +109,30 @@ async def peers() -> AsyncIterator[Callable[..., Any]]:
     yield make
     for peer in made:
         await peer.runtime.stop()
+
+
+class Hasty(SystemNetwork):
+    """A packet is there before streams are listened for."""
+
+    def __init__(self, peer: Peer) -> None:
+        super().__init__()
+        self._peer = peer
+
+    async def listen(self, make: Any, address: Any, **options: Any) -> Listener:
+        packet = self._peer.keyring.seal("0123456789abcdef", 1, SystemClock().wall(), b"")
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            sender.sendto(packet, address)
+        await eventually(lambda: self._peer.view.counters["packets_in"] > 0)
+        return await super().listen(make, address, **options)
+
+
+async def test_a_packet_that_comes_while_a_server_starts_does_it_no_harm(peers: Callable[..., Any]) -> None:
+    a, b = await peers("a"), Peer("b")
+    try:
+        await b.restart(network=Hasty(b))
+        assert await b.call(Join((a.address,))) == JoinResult(joined=(a.address,))
+    finally:
+        await b.runtime.stop()
 
 
 async def test_three_servers_join_and_know_each_other(peers: Callable[..., Any]) -> None:

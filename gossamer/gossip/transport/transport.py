@@ -30,7 +30,7 @@ _MAX_STREAMS = 128
 
 
 class GossipTransport(Port):
-    """Made inside the gossip server, which ``deliver`` belongs to; ``counters`` are the view's."""
+    """Made inside the gossip server; ``counters`` are the view's."""
 
     def __init__(
         self,
@@ -40,14 +40,14 @@ class GossipTransport(Port):
         clock: Clock,
         identity: Identity,
         counters: Counter[str],
-        deliver: Callable[[steps.Input], None],
     ) -> None:
         self._keyring = keyring
         self._network = network
         self._clock = clock
         self._identity = identity
         self._counters = counters
-        self._deliver = deliver
+        self.on_input: Callable[[steps.Input], None] | None = None
+        """Takes what comes. None: nobody does yet, and it is lost, as packets may be."""
         self._guard = ReplayGuard()
         self._complained: dict[str, float] = {}
         self._streams: dict[_AnsweringStream, None] = {}
@@ -151,7 +151,8 @@ class GossipTransport(Port):
         except PacketRejected as error:
             self.reject(error, address)
             return
-        self._deliver(steps.PacketReceived(opened.sender, (address[0], address[1]), opened.body))
+        if self.on_input is not None:
+            self.on_input(steps.PacketReceived(opened.sender, (address[0], address[1]), opened.body))
 
     def _read(self, stream: _AnsweringStream, data: bytes) -> None:
         try:
@@ -164,7 +165,8 @@ class GossipTransport(Port):
             stream.close()
             return
         stream.asked = True
-        self._deliver(steps.StreamRequested(stream, opened.sender, stream.peer, opened.body))
+        if self.on_input is not None:
+            self.on_input(steps.StreamRequested(stream, opened.sender, stream.peer, opened.body))
 
     # ---- envelopes --------------------------------------------------------------------------------------
 

@@ -40,6 +40,8 @@ class Process(Protocol):
 
     @property
     def pid(self) -> int: ...
+    @property
+    def returncode(self) -> int | None: ...
     def poll(self) -> int | None: ...
     def wait(self) -> int: ...
     def send_signal(self, number: int) -> None: ...
@@ -83,6 +85,10 @@ class _Forked:
         self.pid: int = self._process.pid
 
     def poll(self) -> int | None:
+        return self._process.exitcode
+
+    @property
+    def returncode(self) -> int | None:
         return self._process.exitcode
 
     def wait(self) -> int:
