@@ -301,3 +301,26 @@ async def test_what_a_client_had_as_its_new_session_began_comes_from_an_older_on
     await speaker.publish("r", b"after", qos=2)
     await asyncio.sleep(30)
     assert back.payloads() == [b"before", b"after"]
+
+
+@three(seeds=3)
+async def test_what_a_new_session_had_is_dropped_from_the_older_one_while_that_is_offered(sim, cluster):
+    """Nothing is taken of the older one while the client goes on subscribing; then its node is stopped."""
+    await roamer(cluster)
+    cluster.crash(3)
+    await asyncio.sleep(10)
+    speaker = await cluster.client(1, "speaker")
+    await speaker.publish("r", b"before", qos=2)
+    anew = await new_session(cluster, 2, "roams", "r", qos=2)
+    sending = asyncio.create_task(numbered(speaker, "r", 50, qos=2, pause=0.02))
+    await cluster.restart(3)
+    sent = await sending
+    for _ in range(6):
+        await anew.subscribe("r", qos=2)
+        await asyncio.sleep(0.5)
+    await cluster.stop(2)
+    back = await resumed(cluster, 3, "roams")
+    await speaker.publish("r", b"after", qos=2)
+    await asyncio.sleep(10)
+    assert anew.payloads() == sent
+    assert back.payloads() == [b"before", b"after"]

@@ -206,6 +206,10 @@ class Remains:
                         self._hear_no_more(session)
                     offered, refused = await self._offer_to(owner, session)
                     taken, lost = taken + offered - refused, lost + refused
+                    if session.queue and not offered:
+                        # Taken later. Should that node go before, the client is not given again what it has
+                        # had there by now.
+                        await self._was_given(owner, session)
                     over = client_id not in self._subscribed and hub.now() >= lingers
                     if over and not session.queue and not self._away.pending:
                         hub.dropped("session_superseded", lost)
