@@ -171,6 +171,7 @@ class Broker:
             owed=self.owed,
             first=base_of(runtime.node, runtime.creation) + UNRECORDED,
         )
+        self.wills.next_number = self.publishing.next_number
         self.publish = self.publishing.publish
         self.ingest = Ingest(router, hub, self.publishing, self.table, self.owed)
 

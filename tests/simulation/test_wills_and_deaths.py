@@ -6,9 +6,10 @@ import pytest
 
 from gossamer.mqtt.codec.packets import Will
 from gossamer.mqtt.codec.properties import Properties
+from gossamer.supervisor import Runtime
 
 from .clusters import heal, nodes
-from .flows import SESSION, session
+from .flows import SESSION, resumed, session
 
 
 async def wills(cluster, number, delay=None):
@@ -123,9 +124,9 @@ async def test_a_node_that_dies_again_soon_publishes_its_wills_in_its_third_life
     assert watcher.payloads() == [b"gone"]
 
 
-async def mortal(cluster, number, **options):
+async def mortal(cluster, number, qos=1, **options):
     """A client with a will whose session ends with its connection."""
-    will = Will(topic=b"will/x", payload=b"gone", qos=1)
+    will = Will(topic=b"will/x", payload=b"gone", qos=qos)
     return await cluster.client(number, "mortal", will=will, **options)
 
 
@@ -159,6 +160,27 @@ async def test_a_will_without_session_survives_the_death_of_all_nodes(sim, clust
     watcher = await watching(cluster, 1)
     await asyncio.sleep(5)
     assert watcher.payloads() == [b"gone"]
+
+
+@nodes(3, seeds=2, discs=True)
+@pytest.mark.parametrize("place", [3, 2])
+async def test_a_session_takes_a_will_once_though_all_nodes_die_before_the_disc_knows(sim, cluster, place):
+    """Its node has published it, and publishes it again; ``place``: where a watcher goes meanwhile."""
+    watchers = [await session(cluster, n, f"watcher{n}", "will/#", qos=2) for n in (1, 2, 3)]
+    client = await mortal(cluster, 2, qos=2)
+    await asyncio.sleep(1)
+    slow = cluster.nodes[2].runtime
+    sim.loop.executor_delay = lambda: 5.0 if Runtime.current() is slow else 0.001
+    client.drop()
+    await asyncio.sleep(1)
+    assert [watcher.payloads() for watcher in watchers] == [[b"gone"], [], [b"gone"]]
+    for number in (1, 2, 3):
+        cluster.crash(number, "kill")
+    sim.loop.executor_delay = None
+    await cluster.start()
+    watchers = [await resumed(cluster, n, f"watcher{w}") for w, n in ((1, 1), (2, 2), (3, place))]
+    await asyncio.sleep(30)
+    assert [watcher.payloads() for watcher in watchers] == [[], [b"gone"], []]
 
 
 @nodes(3, seeds=3, discs=True)

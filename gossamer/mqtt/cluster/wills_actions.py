@@ -173,10 +173,10 @@ class ClusterWills:
         )
         answers = [one.value if isinstance(one, remote.Returned) else None for one in results.values()]
         records = self._wills.settle(keys, answers, self._now())  # type: ignore[arg-type]
-        for client_id, record in records:
+        for client_id, record, ident in records:
             message, _ = read_record(record, 0, len(record), self._now())
             try:
-                self._publishing.route(message, client_id=client_id)
+                self._publishing.route(message, client_id=client_id, ident=ident)
             except GossamerError as error:
                 log.warning("will_not_published", client_id=client_id, error=str(error))
         return bool(records)

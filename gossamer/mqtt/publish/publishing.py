@@ -15,7 +15,7 @@ from gossamer.mqtt.codec.errors import MqttProtocolError
 from gossamer.mqtt.codec.properties import NONE, Properties
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.messages.message import Message, strip
-from gossamer.mqtt.messages.message_ids import NO_IDENT, is_recorded
+from gossamer.mqtt.messages.message_ids import NO_IDENT, is_recorded, number_of
 from gossamer.mqtt.messages.ports import ForwarderLike
 from gossamer.mqtt.messages.records import record_of
 from gossamer.mqtt.publish.delayed import BAD_DELAY, DELAYED, UNROUTED, Delayed, is_bad_delay
@@ -131,9 +131,11 @@ class Publishing:
         *,
         publisher: str = "",
         client_id: str | None = None,
+        ident: int = NO_IDENT,
         on_safe: Callable[[bool], None] | None = None,
     ) -> int:
-        """Hand a message to every subscriber, here and on other nodes; ``client_id``: whose will it is.
+        """Hand a message to every subscriber, here and on other nodes; ``client_id``: whose will it is,
+        and ``ident``, by which others that publish the same will know it.
 
         No Local counts by the client's identifier ([MQTT-3.8.3-3]), so for its will and for what it had
         delayed as well, although no connection brings them now.
@@ -148,7 +150,7 @@ class Publishing:
             self._hub.received2 += 1
         if self._hub.trail is not None and route is not UNROUTED:
             self._hub.trail.take(message, publisher or client_id, self._hub.trail.chance())
-        self.identify(message)
+        self.identify(message, ident)
         return len(route.deliveries) + len(self.spread(route, message, publisher, on_safe))
 
     def spread(
@@ -186,11 +188,18 @@ class Publishing:
                 peer.append(record)
         return peers
 
-    def identify(self, message: Message) -> None:
+    def identify(self, message: Message, ident: int = NO_IDENT) -> None:
         """Give a message of QoS 2 an identifier, where no recorder did: see ``once``."""
         if message.qos == 2 and message.ident == NO_IDENT:
-            self._identified += 1
-            message.ident = self._identified
+            message.ident = self._next_ident() if ident == NO_IDENT else ident
+
+    def next_number(self) -> int:
+        """The number of an identifier that no message has yet."""
+        return number_of(self._next_ident())
+
+    def _next_ident(self) -> int:
+        self._identified += 1
+        return self._identified
 
     def pass_on(
         self, route: Route, message: Message, publisher: str

@@ -16,6 +16,7 @@ from gossamer.mqtt.session.will_rows import (
     WillRows,
     comes_first,
     former_of,
+    ident_of,
     key_of,
     life_of,
     node_of,
@@ -115,8 +116,9 @@ class WillAgreement(WillRows):
 
     def settle(
         self, keys: Iterable[Key], answers: Iterable[tuple[list[object], list[object]] | None], now: float
-    ) -> list[tuple[str, bytes]]:
-        """What all have said to :meth:`due`, None where one has not answered: what to publish now."""
+    ) -> list[tuple[str, bytes, int]]:
+        """What all have said to :meth:`due`, None where one has not answered: what to publish now. Client,
+        record, identifier."""
         void: set[Key] = set()
         wait: set[Key] = set()
         for answer in answers:
@@ -136,7 +138,7 @@ class WillAgreement(WillRows):
             if key in void or (one.delayed and self.connected(key[1])):
                 self.drop(key)
             elif self._may_publish(key, now):
-                records.append((key[1], one.row[0]))
+                records.append((key[1], one.row[0], ident_of(one.row, key[1])))
                 for each in (key, *before):
                     self.finish(each, now)
         return records

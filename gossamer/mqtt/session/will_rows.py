@@ -2,7 +2,8 @@
 
 A row is ``[record, delay, stamp, time of day when due or None]``, and the stamps that the will had before if
 its session moved; or :data:`DONE`. That of a connected client stands under its client, a *held* one under
-stamp and client. A stamp is node, creation, number.
+stamp and client. A stamp is node, creation, number; the number is one of those that name the messages of that
+life, so it names the will's own message, too: :func:`ident_of`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from gossamer.mqtt.messages.message_ids import NO_IDENT, UNRECORDED, base_of
 from gossamer.mqtt.session.will_nodes import NodeLives, origin
 
 Key = tuple[str, str]
@@ -153,5 +155,21 @@ def life_of(key: Key) -> str:
 
 
 def number_of(key: Key) -> int:
-    """Which will of its life it is, counted from 1."""
+    """The higher, the later in its life it began."""
     return int(key[0].rpartition("/")[2])
+
+
+def ident_of(row: list[Any], client_id: str) -> int:
+    """The identifier of its message, the same whichever node publishes it, and in whichever life: a session
+    that has taken the will does not take it again (``qos2``).
+
+    Raises:
+        MqttProtocolError: identifiers of too many lives are known.
+    """
+    first, *_ = (*former_of(row, client_id), (row[2], client_id))
+    number = number_of(first)
+    if not number & UNRECORDED:
+        # A release before this one counted its wills by themselves: it may name another message.
+        return NO_IDENT
+    name, _, creation = life_of(first).rpartition("/")
+    return base_of(name, int(creation)) + number

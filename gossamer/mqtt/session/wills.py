@@ -21,7 +21,8 @@ without asking.  7. A node that has itself left its cluster adopts nothing: thos
 and publish their own, and what it held for others.  8. A will that counts down goes with its session. Until
 the node that the session left is known to have let go of it, both may have the will: the copy carries the
 stamps that it had before, its holder asks for these too, and however it ends at either node, it has ended at
-both. That node comes first.
+both. That node comes first.  9. A will is published before the disc and the others know
+that it is; where its node dies in between it is published again, under the same identifier (``ident_of``).
 
 Rejected: taking silence for death. A node that is cut off or paused serves its clients, and publishes their
 wills as well. Leases, by which it would send them away: it would lose them at every pause.
@@ -33,10 +34,12 @@ the nodes that they may be of.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gossamer.mqtt.messages.message_ids import NO_IDENT
 from gossamer.mqtt.session.will_agreement import WillAgreement
 from gossamer.mqtt.session.will_nodes import End, origin
 from gossamer.mqtt.session.will_rows import (
@@ -45,6 +48,7 @@ from gossamer.mqtt.session.will_rows import (
     Key,
     comes_first,
     former_of,
+    ident_of,
     key_of,
     life_of,
     node_of,
@@ -67,6 +71,8 @@ class Wills(WillAgreement):
     """Whether this node has left its cluster: it is not the others that leave."""
     wake: Callable[[], object] = lambda: None
     """Called when something is due at once."""
+    next_number: Callable[[], int] = field(default_factory=lambda: itertools.count(1).__next__)
+    """Gives each stamp its number, above those before."""
     _number: int = 0
     _elsewhere: dict[str, set[tuple[str, Key]]] = field(default_factory=dict)
     """Of each client, its wills that other nodes hold."""
@@ -81,12 +87,17 @@ class Wills(WillAgreement):
     def _write(self, client_id: str, record: bytes, delay: float, former: list[str]) -> int:
         if self.table is None:
             return 0
-        self._number += 1
+        self._number = self.next_number()
         stamp = self.own[client_id] = f"{self.life}/{self._number}"
         row = [record, delay, stamp, None]
         for one in former:
             self.copies[one, client_id] = (stamp, client_id)
         return self.table.write(client_id, [*row, former] if former else row)
+
+    def ident(self, client_id: str) -> int:
+        """The identifier of the will of a client that is connected, or whose delay has begun."""
+        row = self.row(client_id)
+        return NO_IDENT if row is None else ident_of(row, client_id)
 
     def count_down(self, client_id: str, seconds: float) -> None:
         """Its connection has ended, and its delay begins."""

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from gossamer.mqtt.messages.message_ids import NO_IDENT, UNRECORDED
 from gossamer.mqtt.session.will_nodes import REFUSALS
 from gossamer.mqtt.session.wills import Wills
 
@@ -55,6 +56,7 @@ class Cluster:
         self.connected = {}
         self.now = 100.0
         self.publishers = []
+        self.idents = []
         self.nodes = {}
         self.asleep = {}
         self.creations = {}
@@ -81,6 +83,7 @@ class Cluster:
             grace=GRACE,
             connected=clients.__contains__,
             wall=lambda: self.now + 1e9,
+            next_number=itertools.count(UNRECORDED + 1).__next__,
         )
         self.nodes[name] = wills
         if not disc:
@@ -247,7 +250,9 @@ class Cluster:
         keys, ends = wills.due(self.now)
         others = [n for n in self.nodes if n != name and self.sees(name, n)]
         answers = [self.nodes[n].asked(name, keys, ends, wills.former(keys), self.now) for n in others]
-        self.publishers += [name for _ in wills.settle(keys, answers, self.now)]
+        for _, _, ident in wills.settle(keys, answers, self.now):
+            self.publishers.append(name)
+            self.idents.append(ident)
 
     def wait(self, seconds):
         for _ in range(int(seconds)):
@@ -265,6 +270,14 @@ class Cluster:
 
     def published_once(self):
         assert len(self.publishers) == 1
+
+    def one_message(self):
+        """A session of QoS 2 takes it once, however often it was published."""
+        assert len(set(self.idents)) == 1
+        assert NO_IDENT not in self.idents
+
+    def two_messages(self):
+        assert len(set(self.idents)) == 2
 
 
 def scenarios():
