@@ -251,5 +251,5 @@ class Broker:
             "slowed": hub.slowed,
             "queued_bytes": hub.pressure.queued,
             **{f"dropped_{reason}": count for reason, count in sorted(hub.drops.items())},
-            **({} if self.away is None else self.away.keeping.stats()),
+            **({} if self.away is None else self.away.spools.stats()),
         }

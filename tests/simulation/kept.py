@@ -85,7 +85,7 @@ async def roamer(cluster):
 
 
 def kept(cluster, number=1):
-    return cluster.nodes[number].broker.away.keeping
+    return cluster.nodes[number].broker.away.spools
 
 
 def drops(cluster, reason):

@@ -1,4 +1,5 @@
 """Hinted handoff: messages for persistent sessions of nodes that are away are kept, and replayed to them.
 
-``keeper`` and ``hint_log`` keep, ``replay`` receives, ``following`` goes after a session that moved.
+``keeper``, ``spools`` and ``hint_log`` keep, ``replay`` receives, ``following`` goes after a session that
+moved.
 """

@@ -1,7 +1,7 @@
 """Messages for lasting sessions of nodes that are away, wired into a node: both sides of it.
 
-``keeping`` keeps for others, ``arrivals`` takes in what others kept. This is what brings them together over
-remote calls: who is back is greeted, with what waits for it, and answers what it has.
+``keeping`` keeps for others, in ``spools``; ``arrivals`` takes in what others kept. This is what brings
+them together over remote calls: who is back is greeted, with what waits for it, and answers what it has.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from gossamer.distribution import rpc as remote
 from gossamer.mnesia_like import Change, OwnedTable, Store
 from gossamer.mqtt.handoff.absences import Absences
 from gossamer.mqtt.handoff.following import Following
+from gossamer.mqtt.handoff.hint_journal import HintJournal
 from gossamer.mqtt.handoff.hint_transfer import HintTransfer
 from gossamer.mqtt.handoff.keeper import Keeping
 from gossamer.mqtt.handoff.replay import Arrivals
+from gossamer.mqtt.handoff.spools import Spools
 from gossamer.mqtt.publish.undelivered import tell_lost
 from gossamer.mqtt.session.transfer import had_from, rightful
 
@@ -70,22 +72,27 @@ class Away:
         creation = distribution.runtime.creation
         born = f"{self._node} {creation} {wall():.6f}"
         self.arrivals = Arrivals(core, generation=born, life=creation)
-        self.keeping = Keeping(
-            routes=router,
-            identity=born,
+        self.spools = Spools(
+            HintJournal(now=hub.now, wall=wall, soon=self._soon),
+            router,
             first=creation << 20,
             now=hub.now,
             wall=wall,
-            soon=lambda callback: self._runtime.loop.call_soon(callback),
             limit=config.away_messages,
             max_bytes=config.away_bytes,
             keep_oldest=config.overflow == "drop_newest",
             loaded=self._loaded,
+            ask=self._ask,
+            lost=partial(tell_lost, hub),
+        )
+        self.keeping = Keeping(
+            self.spools,
+            routes=router,
+            identity=born,
+            soon=self._soon,
             clients=self._clients,
             claims=self._claims_of,
             session=distribution.session_at,
-            ask=self._ask,
-            lost=partial(tell_lost, hub),
         )
         self._members = members
         self.absences = Absences(self.keeping, router, distribution, members)
@@ -193,6 +200,9 @@ class Away:
         self.keeping.tick(has_left=self._has_left)
 
     # -- inside
+
+    def _soon(self, callback: Callable[[], None]) -> None:
+        self._runtime.loop.call_soon(callback)
 
     def _has_left(self, peer: str) -> bool:
         member = self._members.get(peer)

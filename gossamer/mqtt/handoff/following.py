@@ -81,7 +81,7 @@ class Following:
         return done
 
     async def _hand_on(self, peer: str, moved: Moved, taken: int, frames: Mapping[int, int]) -> bool:
-        if not self._keeping.kept(peer, taken, frames):
+        if not self._keeping.spools.kept(peer, taken, frames):
             return True
         if not all(map(self._loaded, self._distribution.nodes())):
             # Whoever has them now may not be known, nor where to send what comes from now on.
@@ -106,7 +106,7 @@ class Following:
                 away[owner][client_id] = moved.get(client_id, ())
         upto = taken
         # More comes meanwhile, and nothing is for them there any more.
-        while clients and (entries := self._keeping.kept(peer, upto, frames)):
+        while clients and (entries := self._keeping.spools.kept(peer, upto, frames)):
             for owner, whose in clients.items():
                 for start in range(0, len(entries), CHUNK):
                     if not await self._hand_to(owner, whose, entries[start : start + CHUNK]):

@@ -103,6 +103,10 @@ class Spool:
         """Messages that were kept while the node was away, and are here still."""
         return self._waiting
 
+    def lacking(self, taken: int, frames: Mapping[int, int]) -> list[Kept]:
+        """What the node does not have that has taken so much of what was kept, and of each stream."""
+        return [kept for kept in self.entries.values() if not kept.is_known(taken, frames)]
+
     # -- the node goes and comes
 
     def down(self) -> tuple[list[Action], list[str]]:

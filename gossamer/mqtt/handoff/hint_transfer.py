@@ -54,27 +54,28 @@ class HintTransfer:
 
     async def hand_over(self) -> None:
         """Hand what is kept here to members that stay."""
+        spools = self._keeping.spools
         with suppress(TimeoutError):
             async with asyncio.timeout(TRANSFER_TIMEOUT):
-                while kept_for := self._keeping.kept_for:
+                while kept_for := spools.kept_for:
                     done = [await self._hand_over(peer) for peer, away in kept_for.items() if away]
                     if not all(done) or len(done) < len(kept_for):
                         await asyncio.sleep(RETRY_INTERVAL)
-        if left := self._keeping.kept_for:
-            messages = sum(self._keeping.spools[peer].messages for peer in left)
+        if left := spools.kept_for:
+            messages = sum(spools.by_peer[peer].messages for peer in left)
             log.warning("hints_not_handed_over", peers=sorted(left), messages=messages)
 
     async def _hand_over(self, peer: str) -> bool:
         """Hand all that is kept for one node to one that stays; False: not all of it."""
         for node in sorted(self._distribution.nodes()):
             messages = 0
-            sessions, hints = self._keeping.hints(peer)
+            sessions, hints = self._keeping.sessions_of(peer), self._keeping.spools.hints(peer)
             _, _, moved, _ = await self._keeping.greeting(peer)
             for part in _parts(hints):
                 answer = await remote.call(node, ADOPT, peer, sessions, part, moved, timeout=CALL_TIMEOUT)
                 if not isinstance(answer, remote.Returned) or answer.value is not True:
                     break
-                messages += self._keeping.adopted(peer, part)
+                messages += self._keeping.spools.adopted(peer, part)
             else:
                 log.info("hints_handed_over", peer=peer, to=node, messages=messages)
                 return True

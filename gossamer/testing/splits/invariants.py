@@ -133,7 +133,7 @@ def _kept(world: SplitWorld) -> Iterator[str]:
     for number, node in sorted(world.cluster.nodes.items()):
         if node.broker.away is None:
             continue
-        for peer, spool in sorted(node.broker.away.keeping.spools.items()):
+        for peer, spool in sorted(node.broker.away.spools.by_peer.items()):
             if spool.messages or spool.state != "live":
                 yield f"node {number} keeps {spool.messages} messages for {peer}, which is {spool.state}"
 

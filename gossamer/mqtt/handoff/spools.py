@@ -1,0 +1,197 @@
+"""A spool for each node that is away, and the disc: what spools decide is carried out here.
+
+A :class:`~gossamer.mqtt.handoff.hint_log.Spool` returns actions: entries go to the journal, and publishers
+hear once they are there; a node that is back is asked, and gets its entries by the router's way to its
+lasting sessions.
+
+Rules: 1. Nothing here waits on the loop.  2. What a publisher was told is safe is on disc, or in the memory
+of a node without one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from gossamer.mqtt.handoff.hint_journal import HintJournal, OnSafe
+from gossamer.mqtt.handoff.hint_log import Spool
+from gossamer.mqtt.handoff.hints import Action, Ask, Drop, Keep, Live, Lost, Over, Send
+from gossamer.mqtt.messages.records import acknowledged, encode_kept, fresh
+
+if TYPE_CHECKING:
+    from gossamer.routes import Router
+
+log = structlog.get_logger(__name__)
+
+
+class Spools:
+    """Holds what is kept for other nodes, and does what is to be done with it.
+
+    ``loaded(peer)`` says whether the rows of a node are here; ``ask`` is told whom to ask, ``lost(peer,
+    records, reason, left)`` what nobody gets any more.
+    """
+
+    def __init__(
+        self,
+        journal: HintJournal,
+        routes: Router,
+        *,
+        first: int,
+        now: Callable[[], float],
+        wall: Callable[[], float],
+        limit: int,
+        max_bytes: int,
+        keep_oldest: bool,
+        loaded: Callable[[str], bool],
+        ask: Callable[[str], object],
+        lost: Callable[[str, Iterable[bytes], str, bytes], object],
+    ) -> None:
+        self.journal = journal
+        self.by_peer: dict[str, Spool] = {}
+        self.counts: Counter[str] = Counter()
+        """Of spools that are no more."""
+        self.live: Callable[[str], object] = lambda _peer: None
+        """Told of each node that has been given everything."""
+        self.ask = ask
+        self._routes = routes
+        self._now = now
+        self._wall = wall
+        self._limit, self._max_bytes = limit, max_bytes
+        self._new = partial(
+            Spool, refresh=fresh, first=first, limit=limit, max_bytes=max_bytes, keep_oldest=keep_oldest
+        )
+        self._loaded = loaded
+        self._lost = lost
+
+    def of(self, peer: str) -> Spool:
+        """The spool of a node, which may be new."""
+        spool = self.by_peer.get(peer)
+        if spool is None:
+            spool = self.by_peer[peer] = self._new()
+        return spool
+
+    def add(self, peer: str, records: bytes, waiting: list[OnSafe], **place: int) -> None:
+        """Keep records, and tell those that wait once they are safe; ``place`` as for :meth:`Spool.add`."""
+        self.do(peer, self.of(peer).add(records, acknowledged(records), self._now(), **place))
+        self.journal.when_safe(waiting)
+
+    def answered(
+        self, peer: str, generation: str, taken: int, frames: Mapping[int, int], *, anew: bool
+    ) -> None:
+        """A node has said what it has; see :meth:`Spool.answered`."""
+        spool = self.of(peer)
+        before = spool.counts["dropped_sessions_lost"]
+        self.do(peer, spool.answered(generation, taken, frames, self._now(), anew=anew))
+        if lost := spool.counts["dropped_sessions_lost"] - before:
+            log.warning("kept_messages_dropped", peer=peer, reason="sessions_lost", messages=lost)
+
+    def settle(self, peer: str, spool: Spool) -> None:
+        """A node that has been given everything, and whose rows are here, gets what comes itself again."""
+        if spool.state == "sending" and not spool.entries and self._loaded(peer):
+            moved = list(spool.moved)
+            self.do(peer, spool.settled(), moved)
+
+    def gone(self, peer: str) -> bool:
+        """A node will not come back; False: nothing was known of it."""
+        if (spool := self.by_peer.pop(peer, None)) is None:
+            return False
+        if spool.messages:
+            log.warning("kept_messages_dropped", peer=peer, reason="removed", messages=spool.messages)
+        moved = list(spool.moved)
+        self.do(peer, spool.gone("removed"), moved)
+        self.counts.update(spool.counts)
+        return True
+
+    @property
+    def kept_for(self) -> dict[str, bool]:
+        """The nodes for which something is kept, and whether they are away."""
+        return {peer: spool.state == "away" for peer, spool in self.by_peer.items() if spool.entries}
+
+    def kept(self, peer: str, taken: int, frames: Mapping[int, int]) -> list[tuple[int, int, bytes]]:
+        """What a node lacks that has taken so much: numbers, microseconds of the day, records, aged."""
+        now, wall = self._now(), self._wall()
+        return [
+            (kept.number, int((kept.at - now + wall) * 1e6), fresh(kept.records, now - kept.at)[0])
+            for kept in self.of(peer).lacking(taken, frames)
+        ]
+
+    def hints(self, peer: str) -> list[list[Any]]:
+        """The entries for a node, as :meth:`Keeping.adopt` takes them."""
+        return [[kept.number, *self.journal.row(kept)] for kept in self.of(peer).entries.values()]
+
+    def adopted(self, peer: str, hints: Iterable[list[Any]]) -> int:
+        """Another node has these on its disc; how many messages they are."""
+        spool = self.of(peer)
+        before = spool.messages
+        self.do(peer, spool.adopted([hint[0] for hint in hints], self._now()))
+        return before - spool.messages
+
+    def tick(self) -> None:
+        """About once a second: log for which nodes more came than is kept, and write what has waited."""
+        for peer, spool in self.by_peer.items():
+            if spool.fills_up(self._wall()):
+                log.error("kept_messages_overflow", peer=peer, limit=self._limit, max_bytes=self._max_bytes)
+        self.journal.write_filters()
+
+    def do(self, peer: str, actions: Iterable[Action], moved: Iterable[str] = ()) -> None:
+        """Carry out what a spool has decided; ``moved``: for which clients other numbers are not, since."""
+        for action in actions:
+            match action:
+                case Keep(kept):
+                    self.journal.keep(peer, kept)
+                case Drop(numbers):
+                    for number in numbers:
+                        self.journal.drop(peer, number)
+                case Lost(records, reason, left):
+                    self._lost(peer, records, reason, left)
+                case Ask():
+                    self.ask(peer)
+                case Send(kept, records):
+                    self._send(peer, encode_kept(kept.number, records, live=kept.live), kept.number)
+                case Over():
+                    self._send(peer, encode_kept(0, b"", live=False), 0)
+                case Live():
+                    self.live(peer)
+        for client_id in moved:
+            self.note_moved(peer, client_id)
+
+    def note_moved(self, peer: str, client_id: str) -> None:
+        """Have it in the journal which numbers are not for a client."""
+        spool = self.by_peer.get(peer)
+        self.journal.moved(peer, client_id, None if spool is None else spool.moved.get(client_id))
+
+    def _send(self, peer: str, entry: bytes, number: int) -> None:
+        self._routes.to_kept(peer).append_acked(entry, partial(self._sent, peer, number))
+
+    def _sent(self, peer: str, number: int, done: bool) -> None:
+        spool = self.by_peer.get(peer)
+        if done and spool is not None:
+            self.do(peer, spool.confirmed(number, self._now()))
+            self.settle(peer, spool)
+
+    # -- looking in
+
+    def alarms(self) -> Iterator[tuple[float, str]]:
+        """For each node for which more came than is kept: since when, and in words."""
+        for peer, spool in self.by_peer.items():
+            if spool.full_since is not None:
+                text = (
+                    f"{spool.overflowed} messages for sessions of {peer}, which is away, found no room: at "
+                    f"most {self._limit} are kept, and {self._max_bytes} bytes"
+                )
+                yield spool.full_since, text
+
+    def stats(self) -> dict[str, int]:
+        """Sizes and counts."""
+        total = Counter(self.counts)
+        for spool in self.by_peer.values():
+            total.update(spool.counts)
+        return {
+            "away_waiting": sum(spool.messages for spool in self.by_peer.values()),
+            "away_bytes": sum(spool.bytes for spool in self.by_peer.values()),
+            **{f"away_{what}": count for what, count in sorted(total.items())},
+        }
