@@ -34,6 +34,8 @@ from gossamer.mqtt.migration import moves
 from gossamer.mqtt.migration.moves import Action, Event
 from gossamer.mqtt.session.transfer import rightful
 
+MARK = "mqtt.mark"
+"""What other nodes call: ``Takeovers.mark``."""
 FROZEN = 15.0
 MARKS_WITHIN = 3.0
 ASKING_WITHIN = 20.0

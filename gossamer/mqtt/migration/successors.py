@@ -126,8 +126,11 @@ class Successors:
         # Not before, for the other node asks again where it takes long, and lets go of its copy then.
         session.revise(revised)
 
-    async def accept(self, client_id: str, born: int, records: list[bytes]) -> int | None:
-        """What another node still had for a client of this one; how many were taken. None: not now."""
+    async def accept(self, client_id: str, born: int, records: list[bytes]) -> int | list[Any] | None:
+        """What another node still had for a client of this one; how many were taken.
+
+        None: not now. What the client has had from the session here: not yet, it may be subscribing.
+        """
         session = self._sessions.get(client_id)
         if session is not None and session.store is not None:
             # What is taken while the disc fails is not answered for, and would be offered and queued again.
@@ -138,7 +141,7 @@ class Successors:
             return None
         later = session.clean and session.born > born
         if not later and session.born != born and self._may_subscribe(session):
-            return None
+            return transfer.had_from(session)
         hub = self._hub
         wanted = transfer.wanted_by(session, shared=True)
         taken = 0

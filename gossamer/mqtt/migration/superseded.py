@@ -18,8 +18,7 @@ is ``successors``.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from itertools import islice
+from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -28,6 +27,7 @@ from gossamer.distribution import rpc as remote
 from gossamer.mqtt.handoff.hints import Moved, is_for
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.records import record_of
+from gossamer.mqtt.migration.machines import MARK
 from gossamer.mqtt.migration.successors import NOT_SUBSCRIBED, OFFER, SUPERSEDED
 from gossamer.mqtt.session import transfer
 from gossamer.mqtt.session.qos2 import Once
@@ -35,6 +35,7 @@ from gossamer.mqtt.session.session import Session
 from gossamer.mqtt.session.transfer import rightful
 
 if TYPE_CHECKING:
+    from gossamer.distribution import Distribution
     from gossamer.mqtt.handoff.away import Away
     from gossamer.mqtt.migration.ownership import Ownership
     from gossamer.mqtt.migration.source import Sources
@@ -67,15 +68,14 @@ class Remains:
         ownership: Ownership,
         sources: Sources,
         away: Away,
-        *,
-        spawn: Callable[..., object],
+        distribution: Distribution,
     ) -> None:
         self._table, self._hub, self._router = core.table, core.hub, core.router
         self._sessions, self._wills = core.table.sessions, core.wills
         self._ownership = ownership
         self._sources = sources
         self._away = away
-        self._spawn = spawn
+        self._distribution = distribution
         self._offering: dict[str, Session] = {}
         self._subscribed: set[str] = set()
         """Clients of these for whom the other side may not be subscribed yet."""
@@ -84,6 +84,9 @@ class Remains:
         more."""
         self._awaited: set[str] = set()
         """Clients of these whom another node sends what it has kept here."""
+        self._marked: dict[str, set[str]] = {}
+        """The nodes of which everything is here that they sent before they were asked for a mark, by that."""
+        self._numbers = count(1)
 
     def end(self, session: Session, moved: bool) -> None:
         """The session is somebody else's: offer what it has, then end it. ``moved``: from here, as it was.
@@ -119,7 +122,7 @@ class Remains:
         if moved:
             self._given.add(session.client_id)
         self._awaited.discard(session.client_id)
-        self._spawn(self._offer, session, label="mqtt_remains")
+        self._distribution.runtime.spawn(self._offer, session, label="mqtt_remains")
 
     def _hear_no_more(self, session: Session) -> None:
         """All that other nodes have sent to this session is here, or was for its successor too."""
@@ -174,10 +177,12 @@ class Remains:
         hub, client_id = self._hub, session.client_id
         taken, lost = 0, 0
         told = ""
-        given = heard = False
+        given = False
         until = 0.0
         # Who is away may be about to come back, and to hand over what it has kept for this session.
         lingers = hub.now() + RETURN_TIMEOUT if self._away.anybody else 0.0
+        token = f"{self._ownership.node}/{self._distribution.runtime.creation}/over/{next(self._numbers)}"
+        self._marked[token] = set()
         try:
             while self._sessions.get(client_id) is session and self._offering.get(client_id) is session:
                 owner = rightful(self._ownership.claims(client_id))
@@ -202,27 +207,25 @@ class Remains:
                         session.gate = self._sources.unmarked(session)
                     until = hub.now() + (MARKS_TIMEOUT if given else RETURN_TIMEOUT)
                 if told == owner:
-                    if client_id in self._subscribed and (heard or hub.now() >= until):
-                        self._hear_no_more(session)
+                    if client_id in self._subscribed:
+                        if given:
+                            # Who is away has not marked.
+                            heard = self._sources.all_marked(session) and hub.now() >= lingers
+                        else:
+                            heard = await self._is_succeeded(session, token)
+                        if heard or hub.now() >= until:
+                            self._hear_no_more(session)
                     offered, refused = await self._offer_to(owner, session)
                     taken, lost = taken + offered - refused, lost + refused
-                    if session.queue and not offered:
-                        # Taken later. Should that node go before, the client is not given again what it has
-                        # had there by now.
-                        await self._was_given(owner, session)
                     over = client_id not in self._subscribed and hub.now() >= lingers
                     if over and not session.queue and not self._away.pending:
                         hub.dropped("session_superseded", lost)
                         log.info("session_superseded", client_id=client_id, by=owner, taken=taken, lost=lost)
                         self._table.end(session, None)
                         return
-                    if client_id in self._subscribed:
-                        # What they sent before is on its way for the time of a look at most.
-                        heard = (
-                            self._sources.all_marked(session) if given else await self._is_succeeded(session)
-                        )
                 await self._a_while(client_id, owner)
         finally:
+            del self._marked[token]
             if self._offering.get(client_id) is session:
                 del self._offering[client_id]
                 self._subscribed.discard(client_id)
@@ -236,9 +239,19 @@ class Remains:
             if rightful(self._ownership.claims(client_id)) != owner:
                 return
 
-    async def _is_succeeded(self, session: Session) -> bool:
-        """Whether every node that is up knows of a successor, and sends or keeps for it what comes."""
-        return bool(await self._ownership.all_know({session.client_id: session.epoch}))
+    async def _is_succeeded(self, session: Session, token: str) -> bool:
+        """Whether every node that is up knows of a successor, and sends or keeps for it what comes; and what
+        it sent before, until the mark ``token``, is here."""
+        marked, nodes = self._marked[token], self._distribution.nodes()
+        missing = [node for node in nodes if node not in marked]
+        if missing and await self._ownership.all_know({session.client_id: session.epoch}):
+            await remote.multicall(missing, MARK, token, "", self._ownership.node, timeout=TOLD_TIMEOUT)
+        return marked.issuperset(nodes)
+
+    def marked(self, origin: str, token: str) -> None:
+        """Everything that ``origin`` sent before it was asked for this mark is here."""
+        if token in self._marked:
+            self._marked[token].add(origin)
 
     async def _was_given(self, node: str, session: Session) -> bool | None:
         """Whether a node has what was given in the session's last move from here; None: not known yet.
@@ -275,10 +288,10 @@ class Remains:
 
     async def _offer_to(self, node: str, session: Session) -> tuple[int, int]:
         """Offer what is queued; what was answered for leaves it: how many, and how many were not taken."""
-        count = lost = 0
+        answered = lost = 0
         # What comes meanwhile is for the next look: there may always be something.
         due = len(session.queue)
-        while session.queue and count < due:
+        while session.queue and answered < due:
             offered = list(islice(session.queue, OFFERED))
             records = [
                 record_of(message, self._hub.now()) for message in transfer.messages_in(session, offered)
@@ -286,9 +299,14 @@ class Remains:
             answer = await remote.call(
                 node, OFFER, session.client_id, session.born, records, timeout=CALL_WITHIN
             )
-            if not isinstance(answer, remote.Returned) or not isinstance(answer.value, int):
+            told: Any = answer.value if isinstance(answer, remote.Returned) else None
+            if isinstance(told, list) and self._offering.get(session.client_id) is session:
+                # Taken later. Should that node go before, the client is not given again what it has had
+                # there by now.
+                transfer.forget(session, Once.of(told))
+            if not isinstance(told, int):
                 break
-            count += len(offered)
-            lost += len(offered) - answer.value
+            answered += len(offered)
+            lost += len(offered) - told
             session.shed(offered)
-        return count, lost
+        return answered, lost

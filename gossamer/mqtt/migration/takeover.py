@@ -21,6 +21,7 @@ from gossamer.mnesia_like import Change, OwnedTable
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.messages.records import MOVE_MARK
 from gossamer.mqtt.migration.claims import SERVES, Claimant, Contests
+from gossamer.mqtt.migration.machines import MARK
 from gossamer.mqtt.migration.ownership import Ownership
 from gossamer.mqtt.migration.source import Sources
 from gossamer.mqtt.migration.successors import Successors
@@ -64,7 +65,7 @@ class Takeovers:
         self._sources = sources = Sources(core, owners, distribution)
         self.contests = contests = Contests(core, owners, sources, spawn, self._claimant)
         self._targets = Targets(core, owners, sources, contests, distribution, away, mark=self.mark)
-        self.remains = Remains(core, owners, sources, away, spawn=spawn)
+        self.remains = Remains(core, owners, sources, away, distribution)
         self.successors = Successors(
             core, is_leaving=self.remains.has, is_moving=self.is_moving, told=self._told
         )
@@ -78,7 +79,7 @@ class Takeovers:
         functions["mqtt.freeze"] = self._freeze
         functions["mqtt.part"] = self._sources.part
         functions["mqtt.release"] = self._sources.release
-        functions["mqtt.mark"] = self.mark
+        functions[MARK] = self.mark
         functions["mqtt.end"] = self._end
         functions[SERVES] = self.contests.serves
         functions[KICK] = self._table.kick
@@ -184,6 +185,7 @@ class Takeovers:
         """Everything ``origin`` sent before this is here."""
         self._sources.marked(origin, token)
         self._targets.marked(origin, token)
+        self.remains.marked(origin, token)
 
     # -- clean starts, and kicks
 
