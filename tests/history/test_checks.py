@@ -238,6 +238,25 @@ def test_qos_2_may_come_twice_where_an_older_session_outlives_the_one_that_had_i
     assert tale.broken() == (["twice"] if known else [])
 
 
+@pytest.mark.parametrize(("after", "known"), [(0, False), (2, False), (3, True)])
+def test_qos_2_may_come_twice_where_the_node_of_a_session_that_began_anew_is_cut_off(
+    after: float, known: bool
+) -> None:
+    """An older session goes on behind the cut, as where that node had died."""
+    tale, subscriber, publisher = pair(2)
+    tale.wait(3)
+    tale.operator("cut", 1, code=2)
+    subscriber.enters(1, present=False).subscribes("t", 2)
+    tale.operator("joined", 1, code=2)
+    message = publisher.publishes(1, qos=2)
+    subscriber.gets(message, qos=2)
+    tale.wait(after)
+    tale.operator("cut", 1, code=2)
+    subscriber.enters(2, present=True)
+    subscriber.gets(message, qos=2)
+    assert tale.broken() == (["twice"] if known else [])
+
+
 def test_first_deliveries_out_of_order_break_it() -> None:
     tale, subscriber, publisher = pair()
     subscriber.gets(*reversed([publisher.publishes(1), publisher.publishes(2)]))

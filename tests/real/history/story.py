@@ -191,7 +191,8 @@ class Story:
         return at
 
     def outlived(self, client: str, events: Sequence[Event]) -> bool:
-        """Was one of these in a session that began anew, whose node died just then with what it knew of it?
+        """Was one of these in a session that began anew, whose node died, or was cut off, just then with what
+        it knew of it?
 
         An older session of the client goes on where that is, and may have got the same. "Just then" is longer
         for one that was new: what it had at first is told others when it has subscribed.
@@ -202,7 +203,7 @@ class Story:
             and span.start <= asked.get(other.connection, inf) <= span.end
             and sum(began <= one.at for began in self.lives[client]) > 1
             for one, other in combinations(events, 2)
-            for span in self._down[one.node]
+            for span in [*self._down[one.node], *self._apart[frozenset((one.node, other.node))]]
         )
 
     def _began(self, client: str, at: float) -> float:
