@@ -60,7 +60,7 @@ class Spools:
         self._routes = routes
         self._now = now
         self._wall = wall
-        self._limit, self._max_bytes = limit, max_bytes
+        self._limit, self._max_bytes, self._keep_oldest = limit, max_bytes, keep_oldest
         self._new = partial(
             Spool, refresh=fresh, first=first, limit=limit, max_bytes=max_bytes, keep_oldest=keep_oldest
         )
@@ -134,7 +134,8 @@ class Spools:
         """About once a second: log for which nodes more came than is kept, and write what has waited."""
         for peer, spool in self.by_peer.items():
             if spool.fills_up(self._wall()):
-                log.error("kept_messages_overflow", peer=peer, limit=self._limit, max_bytes=self._max_bytes)
+                limits = {"limit": self._limit, "max_bytes": self._max_bytes}
+                log.error("kept_messages_overflow", peer=peer, **limits, keep_oldest=self._keep_oldest)
         self.journal.write_filters()
 
     def do(self, peer: str, actions: Iterable[Action], moved: Iterable[str] = ()) -> None:
