@@ -21,7 +21,15 @@ from gossamer.mnesia_like.errors import (
     NotOwnerError,
 )
 from gossamer.mnesia_like.replication.replication import Replication
-from gossamer.mnesia_like.replication.wire import Chunk, Delta, Head, Message, decode_frame, encode_frames
+from gossamer.mnesia_like.replication.wire import (
+    Chunk,
+    Delta,
+    Head,
+    Message,
+    Relayed,
+    decode_frame,
+    encode_frames,
+)
 
 BAD_KEYS: list[Any] = [
     None,
@@ -152,6 +160,8 @@ def test_a_key_that_no_table_can_have_is_refused(key: Any) -> None:
         Delta("t", 2, {key: 1}, {}),
         Delta("t", 2, {}, {key: None}),
         Chunk("t", 0, {key: 1}),
+        Relayed("t", "c", 1, Delta("t", 2, {key: 1}, {})),
+        Relayed("t", "c", 1, Delta("t", 2, {}, {key: None})),
     ):
         replication = core()
         with pytest.raises(BadFrameError, match="a key that is not"):
@@ -211,7 +221,7 @@ async def test_what_a_transaction_cannot_write_undoes_it(bad: str) -> None:
 
 
 numbers = st.integers(-3, 5) | st.sampled_from([2**62, -(2**62)])
-names = st.sampled_from(["o", "s", "u", "a", "b"])
+names = st.sampled_from(["o", "s", "u", "a", "b", "c"])
 keys = st.integers(0, 2)
 leaves = st.none() | st.integers(-1, 9) | st.text(max_size=2) | st.booleans()
 values = st.recursive(
@@ -229,6 +239,7 @@ BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
     dict[Any, None]: st.dictionaries(keys, st.none(), max_size=2),
     dict[Any, list[Any]]: st.dictionaries(keys, st.lists(numbers | names, max_size=3)),
 }
+BY_TYPE[Delta] = st.builds(Delta, names, numbers, BY_TYPE[dict[Any, Any]], BY_TYPE[dict[Any, None]])
 BY_NAME = {
     "table": st.sampled_from(["o", "s", "u"]),
     "pact": st.sampled_from(["owned set", "shared set, tombstones for 86400 s", "x"]),
@@ -254,6 +265,10 @@ async def test_no_messages_of_a_peer_harm_a_store(script: list[list[Any]]) -> No
     owned.write("mine", 1)
     shared.write("mine", 1)
     store.perform(store.replication.peer_up("b", 3, 3, 0.0))
+    # One that is gone, and of which the peer may have more.
+    store.perform(store.replication.peer_up("c", 3, 3, 0.0))
+    store.perform(store.replication.receive("c", frame(Head("s", 1), Chunk("s", 1, {})), 0.0))
+    store.perform(store.replication.peer_down("c", 0.0))
     now = 0.0
     for batch in script:
         now += 1.0

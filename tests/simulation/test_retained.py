@@ -6,7 +6,7 @@ import pytest
 
 from gossamer.mqtt.codec.properties import Properties
 
-from .clusters import heal, nodes
+from .clusters import heal, nodes, until
 from .flows import fill_disc, subscriber
 
 LARGE = bytes(range(256)) * 20
@@ -259,3 +259,35 @@ async def test_removing_an_expired_message_spares_one_that_was_published_elsewhe
     await heal(cluster)
     for number in (1, 2):
         assert await retained(cluster, number) == {b"t": b"new"}
+
+
+@nodes(3, seeds=4, discs=[False, True])
+@pytest.mark.parametrize("fate", ["cut", "killed"])
+async def test_what_a_node_that_is_gone_told_one_of_the_others_is_soon_shown_by_both(sim, cluster, fate):
+    """Its last retained messages reached one node and not the other, and it does not come back yet."""
+    publisher = await cluster.client(3)
+    for topic in ("changed", "removed"):
+        await publisher.publish(topic, b"old", qos=1, retain=True)
+    told, other = sim.rng("told").sample([1, 2], 2)
+    cluster.cut(3, other)
+    for topic, payload in (("changed", b"new"), ("removed", b""), ("made", b"x")):
+        await publisher.publish(topic, payload, qos=0, retain=True)
+        await asyncio.sleep(0.05)
+    shown = {b"changed": b"new", b"made": b"x"}
+    assert set(cluster.nodes[told].retained.topics("#")) == {"changed", "made"}
+    assert set(cluster.nodes[other].retained.topics("#")) == {"changed", "removed"}
+    if fate == "cut":
+        cluster.cut(3, told)
+    else:
+        cluster.crash(3)
+    names = [cluster.nodes[number].name for number in (1, 2)]
+    for number in (1, 2):
+        nodes_there = cluster.nodes[number].distribution.nodes
+        await until(lambda: set(nodes_there()) <= set(names))  # noqa: B023
+    for number in (1, 2):
+        assert await retained(cluster, number, within=0.5) == shown
+    if fate == "cut":
+        await publisher.publish("changed", b"beyond", qos=0, retain=True)
+        await heal(cluster, pause=5.0)
+        for number in (1, 2, 3):
+            assert await retained(cluster, number) == shown | {b"changed": b"beyond"}

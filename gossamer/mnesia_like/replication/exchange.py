@@ -131,6 +131,7 @@ class Exchange:
             "bad_frames": 0,
             "digest_mismatches": 0,
             "fenced": 0,
+            "relayed": 0,
             "snapshots": 0,
             "stray": 0,
         }

@@ -22,8 +22,9 @@ from typing import Any
 
 from gossamer.mnesia_like.definition import TableDef
 from gossamer.mnesia_like.replication.digest import Sweep
-from gossamer.mnesia_like.replication.wire import Chunk, Delta, Digest
-from gossamer.mnesia_like.values import Key, Value
+from gossamer.mnesia_like.replication.tail import Tail
+from gossamer.mnesia_like.replication.wire import Chunk, Delta, Digest, Relayed
+from gossamer.mnesia_like.values import Key, Value, encode
 
 _MISSING: Any = object()
 
@@ -63,6 +64,8 @@ class Replica:
         self.loading = False
         self.sweep: Sweep | None = None
         self.repairs = 0
+        self.tail = Tail()
+        """Of a shared table the owner's last deltas, up to ``position``."""
         self._target = 0
         self._seen: set[Key] | None = None
         self._digest: Digest | None = None
@@ -174,8 +177,20 @@ class Replica:
         if delta.number != self.position + 1 or self.loading:
             return None
         change = self._apply(delta)
+        if self.definition.replication == "shared":
+            self.tail.add(delta.number, encode(Relayed(self._table, self.owner, self.creation, delta)))
         self._check_loaded()
         return change
+
+    def on_relayed(self, relayed: Relayed) -> Change | None:
+        """Apply the next one, of an owner that is gone, as another peer had it; None: it is of no use.
+
+        One that is up says itself what comes next, and counts what it has sent. Where nothing of it is here,
+        its log from the beginning would show rows that others have deleted since.
+        """
+        if self.up or self.purging or relayed.creation != self.creation or not self.position:
+            return None
+        return self.on_delta(relayed.delta)
 
     def on_chunk(self, chunk: Chunk) -> list[Change]:
         """Take in one part of a snapshot."""
@@ -262,6 +277,7 @@ class Replica:
 
     def _finish_snapshot(self, base: int) -> list[Change]:
         self.loading = False
+        self.tail.clear()
         self.position = base
         self.head = max(self.head, base)
         seen, self._seen = self._seen, None
@@ -289,6 +305,7 @@ class Replica:
 
     def _reset(self) -> None:
         self.position = self.head = self._target = 0
+        self.tail.clear()
         self._unsettle()
 
     def _unsettle(self) -> None:

@@ -11,8 +11,9 @@ sides begin anew where that ends. Once a while the owner marks a place, both sid
 follower that differs takes all rows again.
 
 Rules: 1. Pure: no clock, no I/O, no randomness; iteration is over dicts and lists only, so that the same
-events give the same frames.  2. A peer can only speak of its own rows, under its own creation.  3. Nothing a
-peer does makes an exception leave this module, but :class:`BadFrameError` for what cannot be decoded at all.
+events give the same frames.  2. A peer can only speak of its own rows, under its own creation, and pass on
+what one that is gone has said (see ``heirs``).  3. Nothing a peer does makes an exception leave this module,
+but :class:`BadFrameError` for what cannot be decoded at all.
 """
 
 from __future__ import annotations
@@ -40,13 +41,17 @@ from gossamer.mnesia_like.replication.wire import (
     Head,
     Mark,
     Members,
+    Reached,
     Refused,
+    Relayed,
     Roster,
+    RowMessage,
     Seen,
     TableMessage,
     decode_frame,
 )
 from gossamer.mnesia_like.shared.epochs import Epochs, Observed
+from gossamer.mnesia_like.shared.heirs import Heirs
 from gossamer.mnesia_like.transaction.core import Transactions
 from gossamer.mnesia_like.values import encode
 
@@ -72,6 +77,7 @@ class Replication(Exchange):
         self.node = node
         self.transactions = Transactions(self, node=node)
         self._epochs = Epochs(self, self.transactions.shared, self._follow)
+        self._heirs = Heirs(self)
         self._upkeep = Upkeep(self, digest_interval=digest_interval, slice_rows=slice_rows)
         self._window = window
         self._log_bytes = log_bytes
@@ -148,6 +154,8 @@ class Replication(Exchange):
                 replica.peer_down(now, left=left)
             # Whoever waited for this peer need not any more.
             self.actions.append(Confirmed(state.definition.name))
+            if not renewing:
+                self._heirs.gone(name, state)
         # Who can be reached decides what becomes of those under way.
         self.transactions.peer_down(name, now)
         return self.done()
@@ -271,7 +279,7 @@ class Replication(Exchange):
         if isinstance(message, Head | Refused) or not peer.asked[message.table]:
             self._on_rows(name, peer, replica, message)
 
-    def _on_rows(self, name: str, peer: Peer, replica: Replica, message: TableMessage) -> None:
+    def _on_rows(self, name: str, peer: Peer, replica: Replica, message: RowMessage) -> None:
         table = replica.definition.name
         match message:
             case Delta():
@@ -292,6 +300,8 @@ class Replication(Exchange):
                     self.report("table_refused", table=table, peer=name, here=here, there=pact)
             case Mark(number=number):
                 replica.begin_sweep(number)
+            case Reached() | Relayed() if replica.answered and replica.refused is None:
+                self._heirs.receive(name, self.tables[table], message)
             case Digest():
                 replica.on_digest(message)
                 self._upkeep.compare(table, name, replica)
@@ -347,6 +357,7 @@ class Replication(Exchange):
         feed.follow(message.position, snapshot=anew and bool(state.log.last))
         self._epochs.followed(name, peer, table)
         peer.outbox.append(encode(Head(table, state.log.last)))
+        self._heirs.followed(name, state)
         self.pump_one(state, name, feed)
         self.actions.append(Confirmed(table))
 

@@ -3,6 +3,7 @@
 ``[version, creation of the sender, creation of the receiver, [message, ...]]``. The sender of a frame is the
 owner of the rows in it; there is no field in which a peer could claim rows of somebody else. Both creations
 fence: what an old incarnation sent, or what was meant for an old incarnation of the receiver, is dropped.
+The one exception is ``Relayed``: what an owner that is gone told the sender, passed on under its number.
 
 A transaction's *attempt* is named by a number of its coordinator's, and the coordinator is whoever sent the
 message: no peer can speak of another's transactions but to ask how one ended.
@@ -23,7 +24,7 @@ from gossamer.mnesia_like.errors import BadFrameError
 from gossamer.mnesia_like.values import KEY_TYPES, encode, is_key
 
 MAX_FRAME = 256 * 1024
-_VERSION = 3
+_VERSION = 4
 _FRAME_OVERHEAD = 40
 
 
@@ -114,6 +115,24 @@ class Members(msgspec.Struct, frozen=True, array_like=True, tag="e"):
     epoch: list[Any]
 
 
+class Reached(msgspec.Struct, frozen=True, array_like=True, tag="n"):
+    """Of a shared table: ``origin``, in its life ``creation``, is gone; I have its rows up to ``number``."""
+
+    table: str
+    origin: str
+    creation: int
+    number: int
+
+
+class Relayed(msgspec.Struct, frozen=True, array_like=True, tag="y"):
+    """Of a shared table: a delta of ``origin``, in its life ``creation``, as it came to the sender."""
+
+    table: str
+    origin: str
+    creation: int
+    delta: Delta
+
+
 class Lock(msgspec.Struct, frozen=True, array_like=True, tag="L"):
     """Lock a row of ``table`` for my attempt (no key: the whole table). ``age``: when it first began."""
 
@@ -188,7 +207,8 @@ class Know(msgspec.Struct, frozen=True, array_like=True, tag="K"):
 
 TransactionMessage = Lock | Granted | Died | Stage | Prepare | Vote | Commit | Query | Know
 
-TableMessage = Seen | Members | Roster | Follow | Refused | Head | Delta | Chunk | Ack | Mark | Digest
+RowMessage = Refused | Head | Delta | Chunk | Mark | Digest | Reached | Relayed
+TableMessage = Seen | Members | Roster | Follow | Ack | RowMessage
 Message = TableMessage | TransactionMessage
 
 _decode = msgspec.msgpack.Decoder(tuple[int, int, int, list[Message]]).decode
@@ -252,7 +272,7 @@ def decode_frame(peer: str, payload: bytes) -> tuple[int, int, list[Message]]:
     for message in messages:
         maps: tuple[dict[object, Any], ...]
         match message:
-            case Delta(written=written, deleted=deleted):
+            case Delta(written=written, deleted=deleted) | Relayed(delta=Delta(_, _, written, deleted)):
                 maps = written, deleted
             case Chunk(rows=rows):
                 maps = (rows,)

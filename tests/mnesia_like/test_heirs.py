@@ -1,0 +1,234 @@
+"""What a node that is gone told one of the others, both have: in order, of the same life, without gaps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
+
+from gossamer.mnesia_like.replication.replica import Replica
+from gossamer.mnesia_like.replication.replication import Replication
+from gossamer.mnesia_like.replication.tail import Tail
+from gossamer.mnesia_like.replication.wire import Chunk, Delta, Head, Refused, Relayed, encode_frames
+from gossamer.mnesia_like.values import encode
+
+from .test_shared import DEFINITION, NAMES, Sharing
+
+
+@given(
+    st.integers(1, 9),
+    st.integers(1, 40),
+    st.lists(st.integers(1, 20) | st.none(), max_size=30),
+    st.integers(-3, 60),
+)
+def test_a_tail_gives_all_that_comes_after_a_number_or_nothing(
+    most: int, most_bytes: int, script: list[int | None], asked: int
+) -> None:
+    """Of a script of sizes; None: what was kept is of no use any more, as after a snapshot."""
+    tail = Tail(most=most, most_bytes=most_bytes)
+    added: dict[int, bytes] = {}
+    number = 3
+    for size in script:
+        number += 1
+        if size is None:
+            tail.clear()
+            added.clear()
+            number += 10
+        else:
+            added[number] = bytes(size)
+            tail.add(number, added[number])
+        assert 0 <= tail.size <= most_bytes
+    for behind in (asked, *range(number + 2)):
+        found = tail.after(behind)
+        assert len(found) <= most
+        assert found in ([], [added.get(n) for n in range(behind + 1, number + 1)])
+    if added and len(added[number]) <= most_bytes:
+        assert tail.after(number - 1) == [added[number]]
+
+
+def replica(position: int = 4) -> Replica:
+    """Of an owner that went at this number of its first life."""
+    made = Replica(DEFINITION, "c")
+    made.peer_up(1)
+    made.on_head(position)
+    if position:
+        made.on_chunk(Chunk("routes", position, {"k": 0}))
+    made.peer_down(0.0, left=False)
+    return made
+
+
+def relayed(number: int, creation: int = 1) -> Relayed:
+    return Relayed("routes", "c", creation, Delta("routes", number, {"k": number}, {}))
+
+
+def test_what_is_passed_on_takes_effect_in_its_turn_and_once() -> None:
+    """As far as it has no gap; then it can be passed on again."""
+    one = replica()
+    taken = [number for number in (5, 7, 5, 6, 6, 8) if one.on_relayed(relayed(number)) is not None]
+    assert taken == [5, 6]
+    assert (one.position, one.rows) == (6, {"k": 6})
+    assert len(one.tail.after(4)) == 2
+
+
+def test_what_is_passed_on_of_another_life_or_to_no_beginning_has_no_effect() -> None:
+    """Nor of an owner that is up, whose deltas are counted, or that has left."""
+    up, left = replica(), replica()
+    up.peer_up(1)
+    left.peer_down(0.0, left=True)
+    for one, delta in (
+        (replica(), relayed(5, creation=2)),
+        (replica(0), relayed(1)),
+        (up, relayed(5)),
+        (left, relayed(1)),
+        (left, relayed(5)),
+    ):
+        rows = dict(one.rows)
+        assert one.on_relayed(delta) is None
+        assert one.rows == rows
+
+
+@pytest.mark.parametrize("ends", ["snapshot", "life"])
+def test_a_tail_ends_where_its_numbers_do(ends: str) -> None:
+    one = replica()
+    one.on_relayed(relayed(5))
+    if ends == "snapshot":
+        one.peer_up(1)
+        one.on_head(9)
+        one.on_chunk(Chunk("routes", 9, {"k": 9}))
+    else:
+        one.peer_up(2)
+    assert one.tail.after(4) == []
+
+
+def positions(net: Sharing, origin: str) -> list[int]:
+    return [m.state.replicas[origin].position for n, m in net.machines.items() if n != origin]
+
+
+def told_some(net: Sharing, writes: int, *, value: int = 1) -> None:
+    """``c`` is cut off from ``b``, then writes, which ``a`` alone hears of."""
+    net.put("c", -1, value)
+    net.flush("c")
+    net.advance(1.0)
+    net.partition("c", "b")
+    for number in range(writes):
+        net.put("c", number, value)
+        net.flush("c")
+    net.advance(0.1)
+
+
+@pytest.mark.parametrize("fate", ["cut", "crash"])
+def test_survivors_have_the_same_of_a_node_that_is_gone(fate: str) -> None:
+    net = Sharing(1, NAMES)
+    told_some(net, 5)
+    rows = [net.shared[name].rows for name in ("a", "b")]
+    assert [len(r) for r in rows] == [6, 1]
+    if fate == "cut":
+        net.partition("c", "a")
+    else:
+        net.crash("c")
+    net.advance(0.1)
+    assert rows[0] == rows[1]
+    assert len(set(positions(net, "c"))) == 1
+    assert net.machines["b"].core.counts["relayed"] == 5
+
+
+def test_an_owner_that_was_cut_off_goes_on_behind_what_was_passed_on() -> None:
+    """It has written meanwhile, and every number is taken once."""
+    net = Sharing(1, NAMES)
+    told_some(net, 5)
+    net.partition("c", "a")
+    net.advance(1.0)
+    net.put("c", "beyond", 2)
+    net.flush("c")
+    before = [m.core.counts["applied"] for n, m in net.machines.items() if n != "c"]
+    net.mend()
+    net.advance(1.0)
+    assert [m.core.counts["applied"] for n, m in net.machines.items() if n != "c"] == [n + 1 for n in before]
+    assert all(shared.rows == net.shared["c"].rows for shared in net.shared.values())
+    assert net.machines["c"].core.visible("routes") == net.machines["c"].state.log.last
+
+
+def test_a_survivor_that_was_away_is_told_when_it_is_back() -> None:
+    net = Sharing(1, NAMES)
+    told_some(net, 3)
+    net.partition("a", "b")
+    net.crash("c")
+    net.advance(1.0)
+    assert len(net.shared["b"].rows) == 1
+    net.heal("a", "b")
+    net.advance(0.1)
+    assert net.shared["a"].rows == net.shared["b"].rows
+
+
+def test_what_is_not_kept_any_more_is_not_passed_on_in_part() -> None:
+    net = Sharing(1, NAMES)
+    told_some(net, 1001)
+    net.crash("c")
+    net.advance(0.1)
+    assert len(net.shared["b"].rows) == 1
+    # As before there was a tail: whoever has the rows takes them over.
+    net.advance(60.0)
+    assert net.shared["a"].rows == net.shared["b"].rows
+
+
+@pytest.mark.parametrize("agreed", [True, False])
+def test_only_a_peer_that_agrees_about_the_table_passes_anything_on(agreed: bool) -> None:
+    core = Replication(node="b", creation=1)
+    state, _ = core.create(DEFINITION, 0.0)
+    for name, messages in (
+        ("c", [Head("routes", 4), Chunk("routes", 4, {})]),
+        ("a", [Head("routes", 0) if agreed else Refused("routes", "another epoch"), relayed(5)]),
+    ):
+        core.peer_up(name, 1, 1, 0.0)
+        if name == "a":
+            core.peer_down("c", 0.0)
+        for payload in encode_frames(1, 1, map(encode, messages)):
+            core.receive(name, payload, 0.0)
+    assert state.replicas["c"].position == 4 + agreed
+
+
+steps = st.one_of(
+    st.tuples(st.just("put"), st.sampled_from(NAMES), st.integers(0, 4), st.sampled_from([None, 1, 2, 3])),
+    st.tuples(st.just("cut"), st.sampled_from(["a", "b"]), st.just(0), st.none()),
+    st.tuples(st.just("heal"), st.sampled_from(["a", "b"]), st.just(0), st.none()),
+    st.tuples(st.just("wait"), st.sampled_from(NAMES), st.integers(0, 3), st.none()),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    seed=st.integers(0, 2**32), script=st.lists(steps, max_size=40), fate=st.sampled_from(["cut", "crash"])
+)
+def test_survivors_are_level_however_a_node_went(seed: int, script: list[tuple[Any, ...]], fate: str) -> None:
+    """And all nodes are once it is back, as if it had told everybody itself."""
+    note(f"seed={seed}")
+    net = Sharing(seed, NAMES)
+    for name in NAMES:
+        net.put(name, -1, 1)
+        net.flush(name)
+    net.advance(1.0)
+    for what, name, number, value in script:
+        match what:
+            case "put":
+                net.put(name, number, value)
+                net.flush(name)
+            case "cut":
+                net.partition("c", name)
+            case "heal":
+                net.heal("c", name)
+            case _:
+                net.advance((0.001, 0.01, 0.3, 2.0)[number])
+    if fate == "cut":
+        net.partition("c", "a")
+        net.partition("c", "b")
+    else:
+        net.crash("c")
+    net.advance(0.3)
+    assert net.shared["a"].rows == net.shared["b"].rows
+    assert len(set(positions(net, "c"))) == 1
+    if fate == "crash":
+        net.boot("c")
+    net.settle()
+    net.check()
