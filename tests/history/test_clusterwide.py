@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from real.history.history import FULL, ROOM
 
 from history.tales import Tale, Teller
@@ -81,6 +82,62 @@ def test_the_first_copy_of_a_write_that_was_sent_again_may_take_effect_late() ->
     reads(tale, 2, 2)
     assert tale.broken("register") == []
     reads(tale, 2, 1)
+    assert tale.broken("register") == ["went back"]
+
+
+def cut_off(tale: Tale, node: int, *others: int) -> None:
+    for other in others:
+        tale.operator("cut", node, code=other)
+
+
+def test_a_write_that_was_not_acknowledged_when_its_node_went_is_passed_on_in_time() -> None:
+    """The third node may lack what the second was told until it has held the first for down for 2.5 s."""
+    tale = Tale()
+    writer(tale, 1).sends(2, qos=1, retain=True)
+    cut_off(tale, 1, 2, 3)
+    reads(tale, 2, 2)
+    tale.wait(4)
+    reads(tale, 3, 1)
+    tale.operator("members", 3, note="2,3")
+    tale.wait(2)
+    reads(tale, 3, 1)
+    assert tale.broken("register") == []
+    tale.wait(1)
+    reads(tale, 3, 1)
+    assert tale.broken("register") == ["went back"]
+
+
+def test_a_write_that_was_not_acknowledged_may_be_missing_for_a_while_where_its_node_is_soon_back() -> None:
+    """Nobody held it for down."""
+    tale = Tale()
+    writer(tale, 1).sends(2, qos=1, retain=True)
+    tale.operator("paused", 1)
+    reads(tale, 2, 2)
+    reads(tale, 3, 1)
+    tale.operator("resumed", 1)
+    reads(tale, 3, 1)
+    assert tale.broken("register") == []
+    tale.wait(10)
+    reads(tale, 3, 1)
+    assert tale.broken("register") == ["went back"]
+
+
+@pytest.mark.parametrize("planted", ["acknowledged", "the same node", "written elsewhere", "gone before"])
+def test_that_a_node_went_is_no_excuse_for_a_write_that_it_had_told_all(planted: str) -> None:
+    """Nor for what was read where it is missed, or was written at one that stayed, or was gone before."""
+    tale = Tale()
+    if planted == "gone before":
+        cut_off(tale, 1, 3)
+        tale.operator("members", 3, note="2,3")
+        tale.wait(4)
+    client = writer(tale, 1, node=2 if planted == "written elsewhere" else 1)
+    message = client.sends(2, qos=1, retain=True)
+    if planted == "acknowledged":
+        client.note("acknowledged", topic="t", message=message, qos=1)
+    if planted != "gone before":
+        tale.operator("down", 1)
+    reads(tale, 2, 2)
+    reads(tale, 2 if planted == "the same node" else 3, 1)
     assert tale.broken("register") == ["went back"]
 
 

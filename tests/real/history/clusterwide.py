@@ -4,6 +4,8 @@ What is legal, and so no violation:
 
 - A retained message may be read older than it was written or read elsewhere, while the two nodes are apart or
   were so since; what is read last of all, by clients named ``…/final…``, has no excuse.
+- A write that one node was told of and another was not, when its own was killed, paused or cut off before it
+  was acknowledged: until the other has held that node for down for 2.5 s.
 - A write that was sent again elsewhere may take effect a second time when the node that had the first copy of
   it is back; what it overwrites is read older then.
 - The will of a client that said goodbye may come where its node was down, paused or cut off in its life or
@@ -18,10 +20,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
 
 from .checks import Violation
 from .history import Event
-from .story import Story
+from .story import Message, Story
 
 TWINS_WITHIN = 2.0
 """Seconds after the CONNACK of one for which another connection of the same client may be served."""
@@ -66,10 +69,12 @@ def register(story: Story) -> Iterator[Violation]:
         before = [
             seen
             for seen in known[topic]
-            if seen.at < read.since and (final or not story.apart(seen.node, read.node, seen.since, read.at))
+            if seen.at < read.since
+            and seen.version > read.version
+            and (final or not _behind(story, topic, seen, read))
         ]
         newest = max(before, key=lambda seen: seen.version, default=None)
-        if newest is not None and read.version < newest.version and not _late(story, topic, read):
+        if newest is not None and not _late(story, topic, read):
             yield Violation(
                 "went back",
                 f"{topic}: version {newest.version} {newest.what} at node {newest.node} at {newest.at:.2f}s "
@@ -79,11 +84,29 @@ def register(story: Story) -> Iterator[Violation]:
             )
 
 
+def _behind(story: Story, topic: str, seen: _Seen, read: _Seen) -> bool:
+    """May one node not have what was seen at another: apart, or not told by a third that went?"""
+    if story.apart(seen.node, read.node, seen.since, read.at):
+        return True
+    message = _message(story, topic, seen)
+    if message is None or seen.what != "read" or seen.node == read.node:
+        return False
+    done = inf if message.acknowledged is None else message.acknowledged.at
+    return any(
+        story.told_some(sent.node, read.node, sent.at, done, read.since, read.at)
+        for sent in message.sent
+        if sent.node != read.node
+    )
+
+
+def _message(story: Story, topic: str, seen: _Seen) -> Message | None:
+    messages = story.messages.values()
+    return next((m for m in messages if m.topic == topic and m.number == seen.version), None)
+
+
 def _late(story: Story, topic: str, read: _Seen) -> bool:
     """May a copy of the message have lain in front of a node that was not running or not reached?"""
-    message = next(
-        (m for m in story.messages.values() if m.topic == topic and m.number == read.version), None
-    )
+    message = _message(story, topic, read)
     return message is not None and any(
         _broken(story, sent.node, sent.at, read.at)
         for sent in message.sent

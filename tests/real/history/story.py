@@ -28,6 +28,8 @@ COMMIT = 2.0
 """Seconds after its disc has room again in which a node has all there that waited."""
 NEW_SESSION = 3.0
 """Seconds after CONNACK in which a new session subscribes, and other nodes come to know what it has had."""
+PASSED_ON = 2.5
+"""Seconds after a node holds another for down in which others pass on what that had told them alone."""
 STALE = 1.5
 """Seconds by which the operator's view of the members may lag."""
 
@@ -189,6 +191,26 @@ class Story:
             if place >= 0 and peer not in views[place][1]:
                 at = max(at, next((when for when, seen in views[place + 1 :] if peer in seen), inf))
         return at
+
+    def told_some(self, node: int, other: int, sent: float, done: float, start: float, end: float) -> bool:
+        """May another node, from start to end, lack what it was sent by a node that went meanwhile?
+
+        That went between ``sent`` and ``done``, the acknowledgement, or had begun to; and the other has not
+        held it for down long enough to have been told by a third.
+        """
+        spans = [*self._apart[frozenset((node, other))], *self._down[node], *self._paused[node]]
+        return any(
+            sent <= span.start + MOVE_END
+            and span.start <= min(done, end)
+            and start <= min(self._lost(other, node, span.start) + PASSED_ON, span.end + GRACE)
+            for span in spans
+        )
+
+    def _lost(self, node: int, peer: int, since: float) -> float:
+        """When a node said that it does not see another, not before that time."""
+        views = self._views[node]
+        place = max(bisect_right(views, since, key=itemgetter(0)) - 1, 0)
+        return next((max(at, since) for at, seen in views[place:] if seen and peer not in seen), inf)
 
     def outlived(self, client: str, events: Sequence[Event]) -> bool:
         """Was one of these in a session that began anew, whose node died, or was cut off, just then with what
