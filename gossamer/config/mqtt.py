@@ -141,7 +141,8 @@ class MqttAuthConfig(Section):
     """Who may connect, and do what. Sources are asked in this order; the first that knows decides."""
 
     allow_anonymous: bool = False
-    """Let clients in that present no user name."""
+    """Let clients in that present no user name. Where no source below checks user names, one that presents a
+    name is let in too, without it: it is anonymous to the ACL, to ``%u`` and to its session."""
     password_file: Path | None = None
     """Lines ``user:hash`` with argon2 hashes, written by ``gossamer passwd``."""
     scram_file: Path | None = None

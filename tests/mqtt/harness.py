@@ -10,7 +10,7 @@ from gossamer.config import (
     MqttServerConfig,
     MqttSessionsConfig,
 )
-from gossamer.mqtt import Broker, Framer, decode, encode, mqtt_spec
+from gossamer.mqtt import Broker, Chain, Framer, ReasonCode, Verdict, decode, encode, mqtt_spec
 from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.codec.properties import NONE, Properties
 from gossamer.routes import Router
@@ -160,6 +160,18 @@ class Client:
 
     def publish(self, topic, payload=b"x", **options):
         self.send(p.Publish(topic=topic.encode(), payload=payload, **options))
+
+
+class Trusting:
+    """A source that takes every user name for verified."""
+
+    def ask(self, login):
+        return None if login.username is None else Verdict(ReasonCode.SUCCESS, "trusting")
+
+
+def trusting():
+    """Clients are who they say they are, or anonymous."""
+    return Chain([Trusting()], allow_anonymous=True)
 
 
 class World:

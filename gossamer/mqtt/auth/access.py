@@ -85,15 +85,19 @@ class Access:
     def decided(self, login: Login, verdict: Verdict) -> None:
         """Record how a CONNECT was decided."""
         allowed = verdict.reason == ReasonCode.SUCCESS
+        # Who is let in has the verified name; who is not, the one that it gave.
+        username = verdict.username if allowed else verdict.username or login.username
+        claimed = {"claimed": login.username} if login.username not in (None, username) else {}
         self._record.note(
             "connect_allowed" if allowed else "connect_refused",
             "connect",
             verdict.by,
             "allow" if allowed else "deny",
             client_id=login.client_id,
-            username=verdict.username or login.username,
+            username=username,
             peer=login.peer,
             reason=verdict.reason.name.lower(),
+            **claimed,
         )
 
     def denied(self, action: str, client_id: str, username: str | None, topic: str) -> None:

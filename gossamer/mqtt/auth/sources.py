@@ -3,10 +3,11 @@
 A :class:`Source` answers a :class:`Login` with a :class:`Verdict`, or None where it does not know the client;
 at once or, where it must think, by an awaitable, and then the channel reads nothing until the answer is
 there. The :class:`Chain` asks one after the other; the first verdict counts. Where nobody knows the client,
-one without a user name comes in if anonymous access is on.
+it comes in as anonymous if anonymous access is on.
 
 Rules: 1. A source that fails refuses; nobody comes in because something is broken.  2. Verdicts say who gave
 them, so that every decision can be counted and found in the log.  3. Passwords are in no repr and no log.
+4. The user of a client is the name in its verdict, and never a name that it gave and nobody checked.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Awaitable, Sequence
 from typing import Protocol, TypeAlias
 
 import msgspec
+from msgspec import structs
 
 from gossamer.mqtt.codec.reasons import ReasonCode
 
@@ -33,7 +35,8 @@ class Login(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """``by``: who decided. ``username``: who the client is. ``expires_at``: until when (wall clock)."""
+    """``by``: who decided. ``username``: who the client is; a :class:`Source` or :class:`Method` that names
+    nobody has verified the name in the login. ``expires_at``: until when (wall clock)."""
 
     reason: ReasonCode
     by: str
@@ -42,6 +45,11 @@ class Verdict(msgspec.Struct, frozen=True):
 
 
 Answer: TypeAlias = Verdict | None
+
+
+def named(verdict: Verdict, login: Login) -> Verdict:
+    """The verdict of a source that checked ``login``, with the name that it thereby verified."""
+    return verdict if verdict.username is not None else structs.replace(verdict, username=login.username)
 
 
 class Source(Protocol):
@@ -81,7 +89,7 @@ class Chain:
         for at, source in enumerate(self._sources):
             answer = source.ask(login)
             if isinstance(answer, Verdict):
-                return answer
+                return named(answer, login)
             if answer is not None:
                 return self._go_on(login, at, answer)
         return self._unknown(login)
@@ -90,21 +98,19 @@ class Chain:
         verdict = await answer
         for source in self._sources[at + 1 :]:
             if verdict is not None:
-                return verdict
+                break
             later = source.ask(login)
             verdict = later if later is None or isinstance(later, Verdict) else await later
-        return verdict or self._unknown(login)
+        return self._unknown(login) if verdict is None else named(verdict, login)
 
     def _unknown(self, login: Login) -> Verdict:
+        # With sources, a name that none of them knows is a claim that nobody confirms. With anonymous access
+        # alone it proves nothing, but many clients send one: they come in without it.
+        if self._allow and (login.username is None or not self._strict):
+            return Verdict(ReasonCode.SUCCESS, "anonymous")
         if login.username is None:
-            reason = ReasonCode.SUCCESS if self._allow else ReasonCode.NOT_AUTHORIZED
-        elif self._strict:
-            # With sources, a name that none of them knows is a claim that nobody confirms.
-            reason = ReasonCode.BAD_USER_NAME_OR_PASSWORD
-        else:
-            # With anonymous access alone a name proves nothing and harms nothing, and many clients send one.
-            reason = ReasonCode.SUCCESS if self._allow else ReasonCode.BAD_USER_NAME_OR_PASSWORD
-        return Verdict(reason, "anonymous" if login.username is None else "nobody")
+            return Verdict(ReasonCode.NOT_AUTHORIZED, "anonymous")
+        return Verdict(ReasonCode.BAD_USER_NAME_OR_PASSWORD, "nobody")
 
 
 class NobodyElse(Chain):

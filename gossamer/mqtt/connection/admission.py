@@ -175,7 +175,7 @@ class Admission:
 
     def _admit(self, channel: Channel, packet: Connect, verdict: Verdict, told: Properties) -> None:
         client_id = packet.client_id or f"gm-{self._rng.getrandbits(96):024x}"
-        username = verdict.username or packet.username
+        username = verdict.username
         if packet.will is not None and packet.will.topic.startswith(SYSTEM):
             channel.rejected(ReasonCode.NOT_AUTHORIZED, "$SYS topics are the server's")
             return

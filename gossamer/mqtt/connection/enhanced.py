@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import structlog
 
 from gossamer.errors import GossamerError
-from gossamer.mqtt.auth.sources import Challenge, Done, Exchange, Login, Method, Step, Verdict
+from gossamer.mqtt.auth.sources import Challenge, Done, Exchange, Login, Method, Step, Verdict, named
 from gossamer.mqtt.codec.encoder import explained
 from gossamer.mqtt.codec.errors import violation
 from gossamer.mqtt.codec.packets import Auth, Connect, Disconnect, Packet
@@ -113,7 +113,8 @@ class Enhanced:
         channel.exchange = None
         assert conversation.connect is not None  # noqa: S101 - it is not let in
         told = Properties(authentication_method=conversation.method, authentication_data=step.data)
-        self._decided(channel, conversation.connect, conversation.login, step.verdict, told)
+        verdict = named(step.verdict, conversation.login)
+        self._decided(channel, conversation.connect, conversation.login, verdict, told)
 
     # In service.
 
@@ -149,7 +150,7 @@ class Enhanced:
             channel.session.push(explained(packet, "", channel.asked))
             return
         channel.exchange = None
-        verdict = step.verdict
+        verdict = named(step.verdict, conversation.login)
         if verdict.reason == ReasonCode.SUCCESS:
             packet = self._auth(conversation, ReasonCode.SUCCESS, step.data)
             channel.session.push(explained(packet, "", channel.asked))

@@ -11,7 +11,7 @@ from gossamer.mqtt import ReasonCode
 from gossamer.mqtt.auth.acl import _covers, _meets, parse_acl
 from gossamer.mqtt.codec import packets as p
 from gossamer.routes import matches
-from mqtt.harness import connack
+from mqtt.harness import connack, trusting
 
 LEVELS = st.lists(st.sampled_from(["a", "b", "$s", "+"]), min_size=1, max_size=3)
 FILTERS = st.builds(lambda levels, end: [*levels, "#"] if end else levels, LEVELS, st.booleans()) | st.just(
@@ -33,7 +33,7 @@ allow publish   anonymous    in
 async def guarded(make_world, tmp_path):
     file = tmp_path / "acl"
     file.write_text(RULES)
-    world = await make_world(auth={"acl_file": file})
+    world = await make_world(auth={"acl_file": file}, authenticator=trusting())
     world.acl_file = file
     return world
 
@@ -102,6 +102,21 @@ async def test_a_will_that_is_not_allowed_keeps_the_client_out(guarded):
     answer = await connack(client, client_id="d", will=p.Will(topic=b"own/c/gone", payload=b""))
     assert answer.reason == ReasonCode.NOT_AUTHORIZED
     assert client.closed
+
+
+@pytest.mark.parametrize("version", [p.V4, p.V5])
+async def test_a_name_that_nobody_checks_is_no_name(make_world, tmp_path, version):
+    """Rules of a user, ``%u`` and ``anonymous`` see a client that is anonymous."""
+    (tmp_path / "acl").write_text(RULES)
+    world = await make_world(auth={"acl_file": tmp_path / "acl"})
+    client = await world.client("c", version=version, username="ann", password=b"x")
+    [suback, *_] = await client.subscribe("home/kitchen", "users/ann/+", "own/c/#")
+    assert [reason < 0x80 for reason in suback.reasons] == [False, False, True]
+    assert world.broker.sessions["c"].username is None
+    [info] = world.broker.clients()
+    assert info.username is None
+    client.publish("in", qos=1, packet_id=1)
+    assert (await client.got())[0].reason != ReasonCode.NOT_AUTHORIZED
 
 
 async def test_new_rules_hold_for_those_who_are_there(guarded):

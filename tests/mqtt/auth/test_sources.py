@@ -201,6 +201,31 @@ async def test_sources_do_not_open_the_door_to_unknown_names(make_world, tmp_pat
     assert world.broker.access.decisions["connect", "nobody", "deny"] == 1
 
 
+@pytest.mark.parametrize("later", [False, True])
+async def test_who_is_verified_without_being_named_is_who_it_says(make_world, later):
+    source = Says(Verdict(ReasonCode.SUCCESS, "yes"), later=later)
+    world = await make_world(authenticator=Chain([source]))
+    assert (await connack(world.dial(), username="ann")).reason == 0
+    assert world.broker.sessions["c"].username == "ann"
+
+
+@pytest.mark.parametrize("answer", [{}, {"username": None}, {"username": 7}])
+async def test_a_service_that_names_nobody_has_verified_the_login(answer):
+    source, _ = service(httpx.Response(200, json={"result": "allow"} | answer), [])
+    assert (await ask(source, username="ann", password=b"pw")).username == "ann"
+    assert (await ask(source, password=b"pw")).username is None
+    await source.close()
+
+
+async def test_a_name_that_nobody_checks_does_not_come_in(make_world):
+    world = await make_world(auth={"log_rate": 10})
+    with structlog.testing.capture_logs() as lines:
+        assert (await connack(world.dial(), username="ann", password=b"x")).reason == 0
+    [line] = [line for line in lines if line["event"] == "connect_allowed"]
+    assert (line["by"], line["username"], line["claimed"]) == ("anonymous", None, "ann")
+    assert world.broker.sessions["c"].username is None
+
+
 async def test_every_decision_is_a_line_and_a_count_and_lines_are_bounded(make_world, tmp_path):
     (tmp_path / "acl").write_text("allow publish * open\nallow subscribe * open\n")
     world = await make_world(auth={"acl_file": tmp_path / "acl", "log_rate": 10})
@@ -215,9 +240,10 @@ async def test_every_decision_is_a_line_and_a_count_and_lines_are_bounded(make_w
         assert said[0] | {"log_level": ""} == {
             "event": "connect_allowed",
             "client_id": "c",
-            "username": "ann",
+            "username": None,
+            "claimed": "ann",
             "peer": "192.0.2.1:5000",
-            "by": "nobody",
+            "by": "anonymous",
             "reason": "success",
             "log_level": "",
         }
@@ -230,7 +256,7 @@ async def test_every_decision_is_a_line_and_a_count_and_lines_are_bounded(make_w
         assert left_out["count"] == 492
     found = {key: count for key, count in world.broker.access.decisions.items() if key[0] != "accept"}
     assert found == {
-        ("connect", "nobody", "allow"): 1,
+        ("connect", "anonymous", "allow"): 1,
         ("subscribe", "acl", "allow"): 1,
         ("subscribe", "acl", "deny"): 1,
         ("publish", "acl", "allow"): 1,

@@ -72,13 +72,14 @@ def is_ended(world):
 async def capable(make_world):
     """A world whose ``mqtt`` section says other things than the default: capabilities, and what else."""
 
-    async def make(*, response_information=None, validate_payloads=False, **capabilities):
+    async def make(*, response_information=None, validate_payloads=False, authenticator=None, **capabilities):
         return await make_world(
+            authenticator=authenticator,
             mqtt={
                 "capabilities": capabilities,
                 "response_information": response_information,
                 "validate_payloads": validate_payloads,
-            }
+            },
         )
 
     return make

@@ -9,6 +9,7 @@ from gossamer.mqtt.auth.sources import Verdict
 from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.codec.properties import Properties
 from gossamer.mqtt.codec.reasons import CONNACK_REASONS
+from mqtt.harness import trusting
 
 from .conftest import BOTH, V4, V5
 from .statements import cites, keeps
@@ -284,7 +285,7 @@ async def test_connect_without_a_property_length_is_malformed(world, is_ended):
 @keeps(v5="3.1.2-28")
 @pytest.mark.parametrize(("asked", "told"), [(None, None), (0, None), (1, "replies/c/ann")])
 async def test_response_information_is_for_who_asks(capable, asked, told):
-    world = await capable(response_information="replies/%c/%u")
+    world = await capable(response_information="replies/%c/%u", authenticator=trusting())
     client = world.dial()
     connack = await client.connect(
         "c", version=V5, username="ann", properties=Properties(request_response_information=asked)
