@@ -104,6 +104,11 @@ class Acl:
     def load(self) -> None:
         self._rules = self._read()
 
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """Those of the file; another object each time that it is read."""
+        return self._rules
+
     def _read(self) -> tuple[Rule, ...]:
         try:
             return parse_acl(self._file.read_text(encoding="utf-8"), self._file)
@@ -142,7 +147,7 @@ class Gate:
     """What one client may do; see the module. ``look_up`` is the router's cache, ``allowed`` is told of every
     decision that allows something."""
 
-    __slots__ = ("_acl", "_allowed", "_client_id", "_look_up", "_rules", "_topics", "_username")
+    __slots__ = ("_acl", "_allowed", "_client_id", "_look_up", "_rules", "_topics", "_username", "basis")
 
     def __init__(
         self,
@@ -163,6 +168,7 @@ class Gate:
 
     def renew(self) -> None:
         """The rules have changed."""
+        self.basis: object = self._acl.rules
         self._rules = self._acl.rules_for(self._client_id, self._username)
         self._topics.clear()
 
@@ -200,13 +206,19 @@ class Gate:
 
     def may_subscribe(self, topic_filter: str) -> bool:
         """Whether the client may subscribe to ``topic_filter``."""
+        allowed = self.may_receive(topic_filter)
+        if allowed:
+            self._allowed("subscribe")
+        return allowed
+
+    def may_receive(self, topic_filter: str) -> bool:
+        """The same, which counts as no decision: of a topic from which a message waits."""
         wanted = body_of(topic_filter).split("/")
         for rule in self._rules:
             if "subscribe" not in rule.actions:
                 continue
             mine = rule.filter.split("/")
             if rule.allow and _covers(mine, wanted):
-                self._allowed("subscribe")
                 return True
             if not rule.allow and _meets(mine, wanted):
                 return False

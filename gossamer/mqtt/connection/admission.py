@@ -18,19 +18,18 @@ from typing import TYPE_CHECKING, Any
 
 from gossamer.mqtt.auth.sources import Login, Verdict
 from gossamer.mqtt.codec.encoder import explained
-from gossamer.mqtt.codec.framing import topic_in
 from gossamer.mqtt.codec.packets import V4, V5, Connack, Connect, Will
 from gossamer.mqtt.codec.properties import NONE, Properties
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.connection.enhanced import Enhanced
 from gossamer.mqtt.connection.handlers import SYSTEM
+from gossamer.mqtt.connection.rechecking import check_again
 from gossamer.mqtt.connection.shared import is_text, missing_properties, refusal_of
 from gossamer.mqtt.publish.delayed import UNROUTED, is_bad_delay
 from gossamer.mqtt.session.session import Session
 from gossamer.routes import InvalidTopicName, TopicLimits, is_reserved, parse_name
 
 if TYPE_CHECKING:
-    from gossamer.mqtt.auth.acl import Gate
     from gossamer.mqtt.connection.channel import Channel
     from gossamer.mqtt.connection.limits import Shedding
     from gossamer.mqtt.connection.shared import Shared
@@ -270,8 +269,8 @@ class Admission:
         session, present = self._table.open(client_id, clean=packet.clean_start, expiry=expiry)
         if not present:
             session.clean = packet.clean_start
-        elif channel.gate is not None:
-            self._check_again(session, channel.gate)
+        if channel.gate is not None:
+            check_again(session, channel.gate, self._table, self._access, self._hub.trail)
         shape = session.shape
         session.username = entrant.username
         session.attach(
@@ -345,22 +344,6 @@ class Admission:
                 self._hub.now() + keep_alive * 1.5, partial(self.check, channel)
             )
         channel.admitted(session, connack, known=self.when_known(number, channel.welcome))
-
-    def _check_again(self, session: Session, gate: Gate) -> None:
-        """What was allowed when the client subscribed may not be any more, or it has another name now."""
-        refused = [f for f in session.subscriptions if not gate.may_subscribe(f)]
-        if not refused:
-            return
-        for topic_filter in refused:
-            self._access.denied("subscribe", session.client_id, session.username, topic_filter)
-        self._table.unsubscribe(session, refused)
-        kept = [item for item in session.queue if gate.may_subscribe(topic_in(item[0]).decode())]
-        if len(kept) < len(session.queue):
-            self._hub.dropped("not_authorized", len(session.queue) - len(kept))
-            for head, tail, _ in session.queue:
-                if not gate.may_subscribe(topic_in(head).decode()):
-                    session.tell_lost(tail, "not_authorized")
-            session.refill(kept)
 
 
 def _unrouted(_topic: bytes) -> Any:

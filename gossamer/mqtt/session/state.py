@@ -61,6 +61,7 @@ class SessionState:
         "alias_maximum",
         "born",
         "channel",
+        "checked",
         "clean",
         "client_id",
         "doubtful",
@@ -116,6 +117,8 @@ class SessionState:
         """Of a session that outlives its connection: which messages of QoS 2 it has taken."""
         self.version = V4
         self.username: str | None = None
+        self.checked: object = None
+        """The rules of the ACL by which it was checked last; None: by none, or it was another node's."""
         self.channel: Any = None
         self.expiry = 0
         self.expires_at: float | None = None

@@ -134,6 +134,8 @@ def _parts(entries: Iterable[list[object]]) -> list[list[object]]:
 def install(session: Session, entries: Iterable[list[Any]], now: float) -> list[Item]:
     """Put what moved into a new session, but for its queue, which is returned."""
     queue: list[Item] = []
+    # Other nodes may have other rules.
+    session.checked = None
     for kind, *fields in entries:
         match kind:
             case "s":

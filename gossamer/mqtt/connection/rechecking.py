@@ -1,0 +1,74 @@
+"""What a client that comes back may still have of its session, by the rules of the ACL as they are now.
+
+Rules: 1. A subscription that is not allowed any more ends.  2. A message that waits, queued or in flight,
+goes if its client may not subscribe to its topic; one of QoS 2 in flight leaves PUBREL in its place, or the
+client would take the next message with that identifier for a repetition. What the client has already (PUBREL
+in flight) stays.  3. Where the rules are those by which the session was checked last, messages are not looked
+at: each came by a subscription that they allow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from gossamer.mqtt.codec.framing import topic_in
+from gossamer.mqtt.messages.message_ids import is_recorded
+
+if TYPE_CHECKING:
+    from gossamer.mqtt.auth.access import Access
+    from gossamer.mqtt.auth.acl import Gate
+    from gossamer.mqtt.messages.ports import TrailLike
+    from gossamer.mqtt.session.session import Session
+    from gossamer.mqtt.session.sessions import SessionTable
+
+PUBREL = 0x62
+REASON = "not_authorized"
+
+
+def check_again(
+    session: Session, gate: Gate, table: SessionTable, access: Access, trail: TrailLike | None
+) -> None:
+    """Take from a session what its client may not have any more."""
+    refused = [name for name in session.subscriptions if not gate.may_subscribe(name)]
+    for topic_filter in refused:
+        access.denied("subscribe", session.client_id, session.username, topic_filter)
+    if refused:
+        table.unsubscribe(session, refused)
+    if refused or session.checked is not gate.basis:
+        _withhold(session, gate, trail)
+        session.checked = gate.basis
+
+
+def _withhold(session: Session, gate: Gate, trail: TrailLike | None) -> None:
+    allowed = _by_topic(gate.may_receive)
+    kept = [item for item in session.queue if allowed(item[0])]
+    if len(kept) < len(session.queue):
+        for head, tail, _ in session.queue:
+            if not allowed(head):
+                session.tell_lost(tail, REASON)
+        session.dropped(REASON, len(session.queue) - len(kept))
+        session.refill(kept)
+    for packet_id, packet in list(session.inflight.items()):
+        if packet[0] == PUBREL or allowed(packet):
+            continue
+        ident = session.withdraw(packet_id)
+        session.dropped(REASON)
+        if trail is not None and is_recorded(ident):
+            trail.lost(ident, session, REASON)
+        if packet[0] >> 1 & 3 == 2:
+            session.end_halves((packet_id,))
+
+
+def _by_topic(may_receive: Callable[[str], bool]) -> Callable[[bytes], bool]:
+    """The same for packets; each topic is looked at once."""
+    known: dict[bytes, bool] = {}
+
+    def allowed(packet: bytes) -> bool:
+        topic = topic_in(packet)
+        found = known.get(topic)
+        if found is None:
+            found = known[topic] = may_receive(topic.decode())
+        return found
+
+    return allowed
