@@ -97,7 +97,13 @@ class Broker:
         """What is kept for sessions of nodes that are away."""
         self.retained: Retained = retained if retained is not None else LocalRetained()
         self.wheel = Wheel()
-        self.access = Access(config.auth, monotonic=clock.monotonic, authenticator=authenticator)
+        listeners = config.server.listeners
+        self.access = Access(
+            config.auth,
+            monotonic=clock.monotonic,
+            authenticator=authenticator,
+            certificates=any(one.tls is not None and one.tls.username != "none" for one in listeners),
+        )
         self.hub = Fanout(call_later=self._call_later, now=clock.monotonic)
         self._make_sessions()
         self._make_publishing()
@@ -136,6 +142,7 @@ class Broker:
             clock=self.clock,
             max_queued=limits.max_queued,
             keep_oldest=overflow == "drop_newest",
+            owned=self.access.has_users,
         )
         self.sessions: dict[str, Session] = self.table.sessions
         self.kick = self.table.kick

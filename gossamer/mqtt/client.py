@@ -93,6 +93,7 @@ class MqttClient(asyncio.Protocol):
         session_expiry: int = 0,
         keep_alive: int = 60,
         will: p.Will | None = None,
+        username: str | None = None,
         timeout: float = 10.0,
         session: Session | None = None,
     ) -> MqttClient:
@@ -110,6 +111,7 @@ class MqttClient(asyncio.Protocol):
                 clean_start=clean_start,
                 keep_alive=keep_alive,
                 will=will,
+                username=username,
                 properties=properties if version == V5 else Properties(),
             )
             try:

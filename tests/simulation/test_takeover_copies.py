@@ -281,5 +281,5 @@ async def test_of_two_copies_that_are_met_at_once_the_one_changed_last_is_follow
         for later, name in ((2, "later"), (1, "earlier")):
             copy = [["s", list(msgspec.structs.astuple(Subscription(name, qos=1))), None]]
             revised = mine.revised + later
-            told.create_task(successors.superseded("c", mine.born, "", [], [], [], revised, copy))
+            told.create_task(successors.superseded("c", mine.born, "", [], [], [], revised, copy, None))
     assert list(mine.subscriptions) == ["later"]

@@ -27,7 +27,8 @@ from gossamer.mqtt.flow.backpressure import Bucket
 class Access:
     """Access control of one node: authenticates clients and authorizes what they do.
 
-    Reads the files of ``config``, which blocks: make it before the loop is busy.
+    Reads the files of ``config``, which blocks: make it before the loop is busy. ``certificates``: some
+    listener takes names from certificates.
 
     Raises:
         UsageError: one of them cannot be used.
@@ -39,6 +40,7 @@ class Access:
         *,
         monotonic: Callable[[], float],
         authenticator: Authenticator | None = None,
+        certificates: bool = False,
     ) -> None:
         self.reloadable: list[Reloadable] = []
         """What is read from files."""
@@ -53,6 +55,8 @@ class Access:
             scram = Scram(config.scram_file)
             self.reloadable.append(scram)
             self.methods[scram.name] = scram
+        self.has_users = authenticator is not None or certificates
+        """Whether clients may have names that were verified; else all are anonymous."""
         self._authenticator = authenticator or self._chain(config, monotonic)
 
     def _chain(self, config: MqttAuthConfig, monotonic: Callable[[], float]) -> Chain:
@@ -71,6 +75,7 @@ class Access:
         # A certificate has been verified by the time anybody is asked. It alone makes no name's absence
         # suspicious, so it does not count as a source where it is the only one.
         strict = bool(sources or self.methods)
+        self.has_users = self.has_users or strict
         return Chain([Certificate(), *sources], allow_anonymous=config.allow_anonymous, strict=strict)
 
     @property
@@ -98,6 +103,19 @@ class Access:
             peer=login.peer,
             reason=verdict.reason.name.lower(),
             **claimed,
+        )
+
+    def foreign(self, client_id: str, username: str | None, peer: str) -> None:
+        """Record that a client was refused since the session with its identifier is another user's."""
+        self._record.note(
+            "session_refused",
+            "session",
+            "owner",
+            "deny",
+            client_id=client_id,
+            username=username,
+            peer=peer,
+            hint="the session is another user's; if the user was renamed, end it: gossamer clients kick",
         )
 
     def denied(self, action: str, client_id: str, username: str | None, topic: str) -> None:

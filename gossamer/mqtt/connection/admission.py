@@ -5,7 +5,8 @@ question to somebody else); what it may do; where its session is; the session it
 
 Rules: 1. Of a client that waits for an answer its CONNECT is held and little else; whoever loses patience is
 gone.  2. Which of two connections of a client is served, on whichever nodes they are, is decided by when they
-came (``claims``): each gets its stamp with its first look.
+came (``claims``): each gets its stamp with its first look.  3. A session belongs to the user that it began
+with, anonymous or not. Another user is refused before the session moves, ends or loses its connection.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from gossamer.mqtt.connection.channel import Channel
     from gossamer.mqtt.connection.limits import Shedding
     from gossamer.mqtt.connection.shared import Shared
+    from gossamer.mqtt.migration.claims import Fetched
     from gossamer.mqtt.migration.takeover import Takeovers
 
 
@@ -80,8 +82,8 @@ class Admission:
         """Told of every client that has connected."""
         self.when_known: Callable[[int, Callable[[], object]], bool] = lambda _number, _callback: True
         """Whether a will is safe, by the number of its write; where not, calls back once it is."""
-        self._bringing: dict[str, Channel] = {}
-        """Who waits for a session that is on its way here."""
+        self._bringing: dict[tuple[str, str | None], Channel] = {}
+        """Who waits for a session that is on its way here, by client and user."""
 
     def check(self, channel: Channel, now: float) -> float | None:
         """Connect timeout and keep alive ([MQTT-3.1.2-22])."""
@@ -174,7 +176,7 @@ class Admission:
 
     def _admit(self, channel: Channel, packet: Connect, verdict: Verdict, told: Properties) -> None:
         client_id = packet.client_id or f"gm-{self._rng.getrandbits(96):024x}"
-        username = verdict.username
+        username = channel.username = verdict.username
         if packet.will is not None and packet.will.topic.startswith(SYSTEM):
             channel.rejected(ReasonCode.NOT_AUTHORIZED, "$SYS topics are the server's")
             return
@@ -216,18 +218,22 @@ class Admission:
     async def _bring(self, takeovers: Takeovers, entrant: _Entrant) -> None:
         """The client's session is on another node: bring it here, or have it ended there."""
         channel, client_id = entrant.channel, entrant.client_id
-        before = self._bringing.get(client_id)
+        key = client_id, entrant.username
+        before = self._bringing.get(key)
         if before is not None:
             before.rejected(ReasonCode.SERVER_BUSY, "its client has connected again")
-        self._bringing[client_id] = channel
-        here = False
+        self._bringing[key] = channel
+        fetched: Fetched = "elsewhere"
         try:
             if not channel.is_closed:
-                here = await takeovers.fetch(client_id, clean=entrant.packet.clean_start, claimant=channel)
+                fetched = await takeovers.fetch(client_id, clean=entrant.packet.clean_start, claimant=channel)
         finally:
-            if self._bringing.get(client_id) is channel:
-                del self._bringing[client_id]
-        if not here:
+            if self._bringing.get(key) is channel:
+                del self._bringing[key]
+        if fetched == "foreign":
+            self._refuse_foreign(entrant)
+            return
+        if fetched == "elsewhere":
             channel.rejected(ReasonCode.SERVER_BUSY, "its client has connected to another node since")
             return
         if not channel.is_closed:
@@ -247,11 +253,26 @@ class Admission:
 
     async def _start_clean(self, entrant: _Entrant) -> None:
         """The disc must have forgotten the old session before the client hears that it has a new one."""
+        if self._is_foreign(entrant):
+            return
         await self._table.end_clean(entrant.client_id)
         if not entrant.channel.is_closed:
             self._open(entrant)
 
+    def _is_foreign(self, entrant: _Entrant) -> bool:
+        """Whether the session here is another user's; then the client is refused."""
+        foreign = not self._table.belongs(self._table.sessions.get(entrant.client_id), entrant.username)
+        if foreign:
+            self._refuse_foreign(entrant)
+        return foreign
+
+    def _refuse_foreign(self, entrant: _Entrant) -> None:
+        self._access.foreign(entrant.client_id, entrant.username, entrant.channel.peer)
+        entrant.channel.rejected(ReasonCode.NOT_AUTHORIZED, "this client identifier is another user's")
+
     def _open(self, entrant: _Entrant) -> None:
+        if self._is_foreign(entrant):
+            return
         channel, packet, client_id = entrant.channel, entrant.packet, entrant.client_id
         asked = packet.properties
         keep_alive = packet.keep_alive

@@ -61,7 +61,7 @@ class Channel(Pipe):
     __slots__ = (
         *("_need", "_parts", "_parts_size", "aliases", "asked", "cache_get", "came", "deadline", "ends"),
         *("exchange", "gate", "held", "keep_alive", "listener", "max_packet", "more", "plan_of", "service"),
-        *("shared", "since", "stamp", "will"),
+        *("shared", "since", "stamp", "username", "will"),
     )
 
     def __init__(self, shared: Shared, service: Service, listener: Entrance) -> None:
@@ -86,6 +86,8 @@ class Channel(Pipe):
         """When its client was let in, by the wall clock."""
         self.came = 0.0
         """When its CONNECT came, by the hub's clock."""
+        self.username: str | None = None
+        """Who its client was found to be; None: anonymous, or not known yet."""
         self.stamp = 0
         """The same for comparison with connections to other nodes; see ``claims``."""
         self.aliases: dict[int, bytes] | None = None

@@ -17,7 +17,7 @@ and the order in which two questions reach it is no better than two clocks of on
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 from gossamer.distribution import rpc as remote
 from gossamer.mqtt.session.session import Session
@@ -35,6 +35,9 @@ SERVES_TIMEOUT = 1.0
 ROUNDS = 5
 
 Standing = Literal["", "served", "newer"]
+FOREIGN: Final = "foreign"
+"""The answer of a node whose session is another user's."""
+Fetched: TypeAlias = Literal["here", "elsewhere", "foreign"]
 
 
 class Claimant(Protocol):
@@ -44,6 +47,8 @@ class Claimant(Protocol):
     """When it came, for comparison with connections to other nodes."""
     came: float
     """The same by this node's clock."""
+    username: str | None
+    """Its user; None: anonymous."""
 
     @property
     def is_closed(self) -> bool: ...
@@ -95,6 +100,10 @@ class Contests:
         if self.age(channel) < age:
             return "newer"
         return "" if insist else "served"
+
+    def user_of(self, channel: Claimant | None) -> list[str | None]:
+        """The user of a connection, for other nodes; of none, where a node wants a session."""
+        return [] if channel is None else [channel.username]
 
     def begin(self, session: Session) -> None:
         """Another node claims the client of a session that is connected here."""

@@ -2,7 +2,7 @@
 
 The node that has the copy (``superseded``) asks first what the client has had from the session here, then
 offers what is left. Rule: of two copies of one session, that in which its client subscribed or unsubscribed
-last says to what, before anything is offered.
+last says to what, before anything is offered. A session takes nothing of another user's.
 """
 
 from __future__ import annotations
@@ -64,9 +64,10 @@ class Successors:
         unreleased: list[Any],
         revised: int,
         subscriptions: list[list[Any]],
+        username: str | None,
     ) -> tuple[bool | str, list[Any]] | None:
         """What other nodes call whose session of a client is over: what the client has had from it, has begun
-        to take, has published to it, when it changed its subscriptions there last, and what to.
+        to take, has published to it, when it changed its subscriptions there last, what to, and its user.
 
         Whether the session here has come by ``move``, or it is not subscribed yet; and what the client has
         had from it. None: not known yet.
@@ -75,6 +76,8 @@ class Successors:
         if session is None or self._is_leaving(client_id):
             # Left from here itself: whoever asks will see the later claim too.
             return None
+        if not self._table.belongs(session, username):
+            return False, []
         if self._is_moving(client_id):
             self._told(client_id, had)
             return None
@@ -126,7 +129,9 @@ class Successors:
         # Not before, for the other node asks again where it takes long, and lets go of its copy then.
         session.revise(revised)
 
-    async def accept(self, client_id: str, born: int, records: list[bytes]) -> int | list[Any] | None:
+    async def accept(
+        self, client_id: str, born: int, records: list[bytes], username: str | None
+    ) -> int | list[Any] | None:
         """What another node still had for a client of this one; how many were taken.
 
         None: not now. What the client has had from the session here: not yet, it may be subscribing.
@@ -139,7 +144,8 @@ class Successors:
             session = self._sessions.get(client_id)
         if session is None or self._is_leaving(client_id) or self._is_moving(client_id):
             return None
-        later = session.clean and session.born > born
+        # Nothing of it is for a session that began clean after it, or for another user's.
+        later = (session.clean and session.born > born) or not self._table.belongs(session, username)
         if not later and session.born != born and self._may_subscribe(session):
             return transfer.had_from(session)
         hub = self._hub

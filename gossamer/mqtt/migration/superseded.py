@@ -274,6 +274,7 @@ class Remains:
             transfer.unreleased_in(session),
             revised,
             subscriptions,
+            session.username,
             timeout=TOLD_TIMEOUT,
         )
         if not isinstance(answer, remote.Returned) or answer.value is None:
@@ -297,7 +298,13 @@ class Remains:
                 record_of(message, self._hub.now()) for message in transfer.messages_in(session, offered)
             ]
             answer = await remote.call(
-                node, OFFER, session.client_id, session.born, records, timeout=CALL_WITHIN
+                node,
+                OFFER,
+                session.client_id,
+                session.born,
+                records,
+                session.username,
+                timeout=CALL_WITHIN,
             )
             told: Any = answer.value if isinstance(answer, remote.Returned) else None
             if isinstance(told, list) and self._offering.get(session.client_id) is session:

@@ -20,7 +20,7 @@ from gossamer.errors import UnavailableError
 from gossamer.mnesia_like import Change, OwnedTable
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.messages.records import MOVE_MARK
-from gossamer.mqtt.migration.claims import SERVES, Claimant, Contests
+from gossamer.mqtt.migration.claims import FOREIGN, SERVES, Claimant, Contests, Fetched
 from gossamer.mqtt.migration.machines import MARK
 from gossamer.mqtt.migration.ownership import Ownership
 from gossamer.mqtt.migration.source import Sources
@@ -152,12 +152,23 @@ class Takeovers:
     # -- what the taker calls
 
     async def _freeze(
-        self, client_id: str, token: str, taker: str, stamp: int, age: float, insist: bool
+        self,
+        client_id: str,
+        token: str,
+        taker: str,
+        stamp: int,
+        age: float,
+        insist: bool,
+        user: list[str | None],
     ) -> dict[str, Any] | str | None:
         session = self._table.sessions.get(client_id)
         none = "outbid" if self.ownership.is_outbid(client_id) else None
-        if session is None or self._targets.get(client_id) is not None:
-            return none if session is None else "busy"
+        if session is None:
+            return none
+        if user and not self._table.belongs(session, user[0]):
+            return FOREIGN
+        if self._targets.get(client_id) is not None:
+            return "busy"
         standing = self.contests.standing(client_id, age, insist=insist)
         if standing:
             return standing
@@ -189,9 +200,12 @@ class Takeovers:
 
     # -- clean starts, and kicks
 
-    async def _end(self, client_id: str, age: float, insist: bool) -> bool | str:
-        if client_id not in self._table.sessions:
+    async def _end(self, client_id: str, age: float, insist: bool, user: list[str | None]) -> bool | str:
+        session = self._table.sessions.get(client_id)
+        if session is None:
             return False
+        if user and not self._table.belongs(session, user[0]):
+            return FOREIGN
         standing = self.contests.standing(client_id, age, insist=insist)
         if standing:
             return standing
@@ -218,35 +232,41 @@ class Takeovers:
 
     # -- taking
 
-    async def fetch(self, client_id: str, *, clean: bool, claimant: Claimant | None = None) -> bool:
+    async def fetch(self, client_id: str, *, clean: bool, claimant: Claimant | None = None) -> Fetched:
         """Have the session of a client here, or ended where it is.
 
-        False: it stays there, since a later connection is there, or ``claimant``'s has ended.
+        It stays elsewhere where a later connection is there, or ``claimant``'s has ended; and where it is
+        foreign: the session of another user.
         """
         while (moving := self._move_of(client_id)) is not None:
             # Others may have waited for its end as well, and have begun the next move.
             await moving.wait()
         if clean:
             return await self._end_elsewhere(client_id, claimant)
-        if self.ownership.better(client_id) and not await self._targets.take(client_id, claimant):
-            return False
+        if self.ownership.better(client_id):
+            fetched = await self._targets.take(client_id, claimant)
+            if fetched != "here":
+                return fetched
         if (left := self.remains.reclaim(client_id)) is not None:
             # Whoever claimed it is away: what is here of it is the best there is.
             await self._router.visible(self._sources.keep(left))
-        return True
+        return "here"
 
-    async def _end_elsewhere(self, client_id: str, claimant: Claimant | None) -> bool:
+    async def _end_elsewhere(self, client_id: str, claimant: Claimant | None) -> Fetched:
+        rows, user = self.ownership.rows, self.contests.user_of(claimant)
         for insist in (False, True):
             age = self.contests.age(claimant)
             answers = await remote.multicall(
-                self.ownership.rows(client_id), "mqtt.end", client_id, age, insist, timeout=CALL_WITHIN
+                rows(client_id), "mqtt.end", client_id, age, insist, user, timeout=CALL_WITHIN
             )
             said = {answer.value for answer in answers.values() if isinstance(answer, remote.Returned)}
+            if FOREIGN in said:
+                return FOREIGN
             if "newer" in said or ("served" in said and claimant is not None and claimant.is_closed):
-                return False
+                return "elsewhere"
             if "served" not in said:
                 break
-        return True
+        return "here"
 
     async def _fetch(self, client_id: str) -> bool:
         """What a node calls that is being drained: have a session here whose client is not here yet."""

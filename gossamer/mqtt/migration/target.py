@@ -18,6 +18,7 @@ from gossamer.distribution import rpc as remote
 from gossamer.mqtt.codec.framing import topic_in
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.migration import moves
+from gossamer.mqtt.migration.claims import FOREIGN
 from gossamer.mqtt.migration.machines import Giver, Taker
 from gossamer.mqtt.migration.marks import Marks
 from gossamer.mqtt.migration.moves import Action, Event
@@ -30,7 +31,7 @@ from gossamer.routes import body_of, matches
 if TYPE_CHECKING:
     from gossamer.distribution import Distribution
     from gossamer.mqtt.handoff.away import Away
-    from gossamer.mqtt.migration.claims import Claimant, Contests
+    from gossamer.mqtt.migration.claims import Claimant, Contests, Fetched
     from gossamer.mqtt.migration.ownership import Ownership
     from gossamer.mqtt.migration.source import Sources
     from gossamer.mqtt.publish.core import Core
@@ -79,8 +80,8 @@ class Targets:
         taking = self._taking.get(client_id)
         return taking is not None and not taking.committed
 
-    async def take(self, client_id: str, claimant: Claimant | None) -> bool:
-        """Have the session of a client here; False: it is to stay where it is."""
+    async def take(self, client_id: str, claimant: Claimant | None) -> Fetched:
+        """Have the session of a client here, unless it is to stay where it is."""
         self._number += 1
         token = f"{self.ownership.node}/{self.distribution.runtime.creation}/{self._number}"
         taking = self._taking[client_id] = Taking(self, client_id, token, claimant)
@@ -139,6 +140,8 @@ class Taking:
         """One that was left behind here, and never went to the giver, took what came until now."""
         self._theirs: list[str] | None = None
         """What the giver was subscribed to; None: to the same."""
+        self._foreign = False
+        """It stays there since it is another user's."""
         self._asked: list[str] = []
         """Who was to send marks."""
         self._aside: list[tuple[str | None, Item]] = []
@@ -156,8 +159,8 @@ class Taking:
         self._actions += self._machine.handle(event, self._hub.now(), self._rows())
         self._awake.set()
 
-    async def run(self) -> bool:
-        """Move the session here, or find that there is none to be had; False: that it is to stay there."""
+    async def run(self) -> Fetched:
+        """Move the session here, or find that there is none to be had, or that it is to stay there."""
         self._actions += self._machine.begin(self._hub.now(), self._rows())
         done = False
         try:
@@ -175,7 +178,9 @@ class Taking:
             if session is not None and not done:
                 # The giver still has it.
                 self._table.end(session, None)
-        return not self._machine.kept
+        if self._machine.kept:
+            return FOREIGN if self._foreign else "elsewhere"
+        return "here"
 
     async def _something(self) -> None:
         """Wait for an event, or for time to pass."""
@@ -223,10 +228,12 @@ class Taking:
     async def _ask(self, node: str) -> Event:
         ask = partial(self._call, node, "mqtt.freeze", self._ownership.node, self._stamp)
         claimant, contests = self.claimant, self._home.contests
-        answer = await ask(contests.age(claimant), claimant is None)
+        user = contests.user_of(claimant)
+        answer = await ask(contests.age(claimant), claimant is None, user)
         if answer == "served" and claimant is not None and not claimant.is_closed:
-            answer = await ask(contests.age(claimant), True)
-        if answer in ("newer", "served"):
+            answer = await ask(contests.age(claimant), True, user)
+        self._foreign = answer == FOREIGN
+        if answer in ("newer", "served", FOREIGN):
             return moves.Answered("kept")
         if answer in ("busy", "ended", "outbid"):
             return moves.Answered(answer)
@@ -238,7 +245,7 @@ class Taking:
         return moves.Answered("state", (answer, entries))
 
     async def _install(self, state: dict[str, Any], entries: list[Any]) -> Event:
-        known = self._table.sessions.get(self._client_id)
+        known = self._left_behind(state["username"])
         older: list[Message] = []
         halves: list[int] = []
         unreleased: list[tuple[int, bytes]] = []
@@ -296,6 +303,15 @@ class Taking:
         if self._routed is not None:
             await self._router.visible(self._routed)
         return moves.Installed()
+
+    def _left_behind(self, username: str | None) -> Session | None:
+        """What was left here of a session that comes for this user; what was another's goes."""
+        known = self._table.sessions.get(self._client_id)
+        if known is None or self._table.belongs(known, username):
+            return known
+        self._hub.dropped("session_superseded", len(known.inflight) + len(known.queue))
+        self._table.end(known)
+        return None
 
     def _admit(self, item: Item) -> bool:
         origin = self._hub.where()

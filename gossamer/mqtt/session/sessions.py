@@ -56,7 +56,7 @@ def options_of(session: Session, item: Subscription, identifier: int | None) -> 
 class SessionTable:
     """Table of this node's sessions by client identifier; it creates, resumes and ends them.
 
-    ``max_queued`` in messages a session.
+    ``max_queued`` in messages a session. ``owned``: sessions belong to users.
     """
 
     def __init__(
@@ -69,6 +69,7 @@ class SessionTable:
         clock: Clock,
         max_queued: int,
         keep_oldest: bool = False,
+        owned: bool = False,
     ) -> None:
         self.sessions: dict[str, Session] = {}
         self._hub = hub
@@ -81,11 +82,16 @@ class SessionTable:
         self._clock = clock
         self._max_queued = max_queued
         self._keep_oldest = keep_oldest
+        self._owned = owned
         self.store: SessionStore | None = None
         """Where sessions survive the node; set once, before the first client comes."""
         self.redispatch: Callable[[list[Orphan]], object] = lambda _left: None
         """Given what a session that ended had not acknowledged of share groups."""
         self.on_end: Callable[[str], object] = lambda _client_id: None
+
+    def belongs(self, session: Session | None, username: str | None) -> bool:
+        """Whether a user may have a session, if there is one; None, anonymous, is a user like others."""
+        return session is None or not self._owned or session.username == username
 
     def open(self, client_id: str, *, clean: bool, expiry: int) -> tuple[Session, bool]:
         """The session for a new connection, and whether it was there before."""

@@ -196,7 +196,7 @@ async def test_sources_do_not_open_the_door_to_unknown_names(make_world, tmp_pat
     assert (await connack(world.dial())).reason == 0
     answer = await connack(world.dial(), username="eve", password=b"x")
     assert answer.reason == ReasonCode.BAD_USER_NAME_OR_PASSWORD
-    assert (await connack(world.dial(), username="ann", password=b"right")).reason == 0
+    assert (await connack(world.dial(), client_id="a", username="ann", password=b"right")).reason == 0
     assert world.broker.access.decisions["connect", "password_file", "allow"] == 1
     assert world.broker.access.decisions["connect", "nobody", "deny"] == 1
 

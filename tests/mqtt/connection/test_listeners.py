@@ -57,6 +57,24 @@ async def test_a_client_certificate_is_demanded_and_names_the_user(ca, tmp_path)
             writer.close()
 
 
+async def test_a_session_is_for_certificates_of_its_user_only(ca):
+    section = tls_section(ca, ca_file=str(ca.file), verify="optional", username="cn")
+    async with broker_with({"type": "tls", "tls": section}) as broker:
+        for name, reason in (("ann", 0), ("bob", 5), (None, 5), ("ann", 0)):
+            context = ssl.create_default_context(cafile=ca.file)
+            if name is not None:
+                context.load_cert_chain(*ca.issue(name, file=name))
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", broker.ports["tls:0"], ssl=context, server_hostname="localhost"
+            )
+            # Without a certificate the name is a claim.
+            username = None if name else "ann"
+            connect = p.Connect(client_id="c", clean_start=False, username=username)
+            assert (await mqtt(reader, writer, connect)).reason == reason
+            writer.close()
+        assert broker.sessions["c"].username == "ann"
+
+
 async def test_each_host_name_has_its_certificate_and_new_ones_need_no_restart(ca):
     pem, key = ca.issue("b.example", "b.example", file="b")
     section = tls_section(ca, hosts={"b.example": {"cert_file": str(pem), "key_file": str(key)}})
