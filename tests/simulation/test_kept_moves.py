@@ -324,3 +324,51 @@ async def test_what_a_new_session_had_is_dropped_from_the_older_one_while_that_i
     await asyncio.sleep(10)
     assert anew.payloads() == sent
     assert back.payloads() == [b"before", b"after"]
+
+
+@three(seeds=3)
+async def test_what_an_older_session_has_waits_for_a_client_that_fell_as_it_began_to_subscribe(sim, cluster):
+    """Behind a cut it was told that its session is new, and its node died under its first SUBSCRIBE."""
+    old = await session(cluster, 2, "roams", "a", qos=2)
+    await old.subscribe("b", qos=2)
+    await cluster.settled()
+    old.drop()
+    sent = await numbered(await cluster.client(1), "b", 5, qos=2)
+    cluster.partition([1, 2], [3])
+    await asyncio.sleep(10)
+    anew = await new_session(cluster, 3, "roams", "a", qos=2)
+    cluster.crash(3)
+    cluster.heal()
+    await restart(cluster, 3, pause=5)
+    back = await resumed(cluster, 1, "roams")
+    for wanted in ("a", "b"):
+        await back.subscribe(wanted, qos=2)
+    await asyncio.sleep(10)
+    assert [*anew.payloads(), *back.payloads()] == sent
+
+
+@three(seeds=3)
+async def test_what_is_published_as_a_cut_ends_follows_a_session_that_began_behind_it(sim, cluster):
+    """To the publisher's node it is where it was before, and there is only what nothing was taken of yet."""
+    old = await session(cluster, 1, "roams", "r", qos=1)
+    await cluster.settled()
+    old.drop()
+    speaker = await cluster.client(3, "speaker")
+    await speaker.publish("r", b"before", qos=1)
+    cluster.partition([1, 2], [3])
+    await asyncio.sleep(2)
+    cluster.crash(1)
+    await asyncio.sleep(8)
+    anew = await new_session(cluster, 2, "roams", "r", qos=1)
+    await cluster.restart(1)
+    # Until it has been silent for a moment, it may subscribe to more.
+    for _ in range(6):
+        await anew.subscribe("r", qos=1)
+        await asyncio.sleep(0.5)
+    sim.shape(cluster.address(2), cluster.address(3), LinkQuality(latency=0.1), one_way=True)
+    cluster.heal()
+    there = cluster.nodes[3].distribution.nodes
+    await until(lambda: "node1@10.0.0.1" in there(), pause=0.0005)
+    sent = await numbered(speaker, "r", 20, qos=1)
+    await asyncio.sleep(15)
+    assert {b"before", *sent} <= set(anew.payloads())

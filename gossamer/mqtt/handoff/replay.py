@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -143,8 +144,12 @@ class Arrivals:
                 self.counts["known"] += 1
             else:
                 keeper.taken = number
-                if live or records[:1] == MOVE_MARK:
+                if records[:1] == MOVE_MARK:
                     self._ingest(peer, records)
+                elif live:
+                    self._ingest(peer, records)
+                    # Its node may not have known yet who has what is left here of a session.
+                    self._tell_late(keeper, number, records)
                 else:
                     self._give(peer, keeper, number, records)
         return self._ingest.held(peer, before)
@@ -157,6 +162,13 @@ class Arrivals:
             frames = list(self._router.arrived(peer).items())
             identity, taken = ("", 0) if keeper is None else (keeper.identity, keeper.taken)
             store.note_taken(peer, (identity, taken, frames))
+
+    def _tell_late(self, keeper: _Keeper, number: int, records: bytes) -> None:
+        # What cannot be read has been reported.
+        with suppress(GossamerError, IndexError):
+            for qos, _, record in walk(records):
+                if qos:
+                    self.late(read_record(record, 0, len(record), self._hub.now())[0], number, keeper.moved)
 
     def _give(self, peer: str, keeper: _Keeper, number: int, records: bytes) -> None:
         hub, publishing = self._hub, self._publishing

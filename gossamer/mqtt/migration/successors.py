@@ -103,7 +103,11 @@ class Successors:
             session.end_halves(halves)
         if move in session.moves:
             verdict = True
-        elif session.born != born and not session.clean and self._may_subscribe(session):
+        elif (
+            session.born != born
+            and not session.clean
+            and (self._may_subscribe(session) or self._fell_early(session))
+        ):
             if not session.subscriptions and self._age(session) > SUBSCRIBE_TIMEOUT:
                 # Its client never knew of it, or has gone on with the other: that is what it believes it has.
                 transfer.install(session, subscriptions, self._hub.now())
@@ -177,6 +181,12 @@ class Successors:
             max(self._age(session), wall - channel.since) < SUBSCRIBING
             and (channel.held or wall - latest < SUBSCRIBE_TIMEOUT)
         )
+
+    def _fell_early(self, session: Session) -> bool:
+        """Whether the client of a new session may have gone before it had said all that it wants, and comes
+        back to say it."""
+        said = (session.revised - session.born) / 1e6
+        return session.channel is None and said < SUBSCRIBE_TIMEOUT and self._age(session) < SUBSCRIBING
 
     def _age(self, session: Session) -> float:
         # Seconds. Epochs are microseconds of the day.
