@@ -18,7 +18,8 @@ from pathlib import Path
 from gossamer.mnesia_like import Change, Disc, OwnedTable, Store, Transaction
 from gossamer.mnesia_like.definition import TableDef
 from gossamer.mnesia_like.disc.disc import DiscFile
-from gossamer.mnesia_like.replication.replication import Action, Replication, Send
+from gossamer.mnesia_like.replication.exchange import Action, Send
+from gossamer.mnesia_like.replication.replication import Replication
 from gossamer.mnesia_like.values import encode
 
 ROUTES = TableDef(name="routes", replication="owned")
