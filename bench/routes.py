@@ -173,8 +173,8 @@ def remote_routes() -> Contestant:
     """The route index as a node fills it from the rows of eight others; hits are filters."""
     table = RouteIndex()
     return (
-        lambda topic_filter, number: table.set_node(topic_filter, 1 << (number & 7), True),
-        lambda topic_filter, number: table.set_node(topic_filter, 1 << (number & 7), False),
+        lambda topic_filter, number: table.set_bits(topic_filter, 1 << (number & 7), 1 << (number & 7)),
+        lambda topic_filter, number: table.set_bits(topic_filter, 1 << (number & 7), 0),
         table.match,
     )
 
