@@ -95,27 +95,28 @@ class Successors:
             if self._sessions.get(client_id) is not session or self._is_moving(client_id):
                 # Wherever it is by now is asked next.
                 return None
-        verdict: bool | str = False
         if move not in session.moves and (session.born == born or not session.clean):
             # Whichever of its sessions it began to publish a message in, or to take one, it does not know
             # them apart.
             transfer.know(session, unreleased)
             session.end_halves(halves)
-        if move in session.moves:
-            verdict = True
-        elif (
-            session.born != born
-            and not session.clean
-            and (self._may_subscribe(session) or self._fell_early(session))
-        ):
-            if not session.subscriptions and self._age(session) > SUBSCRIBE_TIMEOUT:
-                # Its client never knew of it, or has gone on with the other: that is what it believes it has.
-                transfer.install(session, subscriptions, self._hub.now())
-                self._table.subscribe_again(session)
-                session.save()
-            covered = subscriptions and session.subscriptions.keys() >= {one[1][0] for one in subscriptions}
-            verdict = False if covered else NOT_SUBSCRIBED
+        verdict = move in session.moves or self._unsaid(session, born, subscriptions)
         return verdict, transfer.had_from(session)
+
+    def _unsaid(self, session: Session, born: int, subscriptions: list[list[Any]]) -> bool | str:
+        """Whether the client of a new session may still say that it wants what the older one, which began at
+        ``born``, was subscribed to; it is subscribed to that where its client cannot know that it is new."""
+        if session.born == born or session.clean:
+            return False
+        if not (self._may_subscribe(session) or self._fell_early(session)):
+            return False
+        if not session.subscriptions and self._age(session) > SUBSCRIBE_TIMEOUT:
+            # Its client never knew of it, or has gone on with the other: that is what it believes it has.
+            transfer.install(session, subscriptions, self._hub.now())
+            self._table.subscribe_again(session)
+            session.save()
+        covered = subscriptions and session.subscriptions.keys() >= {one[1][0] for one in subscriptions}
+        return False if covered else NOT_SUBSCRIBED
 
     async def _adopt(self, session: Session, revised: int, subscriptions: list[list[Any]]) -> None:
         """Subscribe a session to what another copy of it was, where its client changed that later; come back
