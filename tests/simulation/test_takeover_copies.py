@@ -93,6 +93,45 @@ async def test_a_subscriber_of_two_sessions_ends_in_one_what_it_began_to_take_in
     assert client.payloads() == []
 
 
+@nodes(2, seeds=2)
+async def test_what_is_in_flight_in_one_of_two_sessions_keeps_its_identifier_in_the_other(
+    sim, cluster, monkeypatch
+):
+    """Its client, which was told of none of this, has it under that one and has not answered."""
+    got = []
+    remembers = SimpleNamespace(resume=lambda client, *, present: client.adopt(set(), got.append))
+    await gone(cluster, 2, "c", "t", qos=2, session=remembers)
+    cluster.cut(1, 2)
+    await asyncio.sleep(40)
+    client = await session(cluster, 1, "c", "t", qos=2, session=remembers)
+    assert not client.session_present
+    numbers, take = [], client._take
+
+    def falls(packet):
+        if not isinstance(packet, Publish):
+            return take(packet)
+        numbers.append(packet.packet_id)
+        return client.drop()
+
+    client._take = falls
+    await (await cluster.client(1)).publish("t", b"x", qos=2)
+    await client.lost
+    client = await resumed(cluster, 2, "c", session=remembers)
+    with monkeypatch.context() as patch:
+        patch.setattr(Remains, "_was_given", not_yet)
+        cluster.heal()
+        await until(lambda: cluster.nodes[1].broker.takeovers.ownership.better("c"))
+        client.drop()
+        client = await resumed(cluster, 1, "c", session=remembers)
+        await asyncio.sleep(3)
+    assert [packet.payload for packet in got] == [b"x"]
+    assert [packet.packet_id for packet in got] == numbers
+
+
+async def not_yet(*_):
+    return None
+
+
 async def in_two_copies(sim, cluster):
     """The session of "c", subscribed to "stays" and "gone", moves from node 1 to node 2, and they are cut off
     from each other before node 1 knows that it has; its client's first connection on node 2."""
@@ -133,9 +172,6 @@ def with_late_routes(router, monkeypatch, seconds):
 async def meet(cluster, client, monkeypatch, *, there_again):
     """Both copies are seen by both nodes; the client stays where the later claim is, on node 1, or goes
     to the other before that is told anything."""
-
-    async def not_yet(*_):
-        return None
 
     with monkeypatch.context() as patch:
         if there_again:

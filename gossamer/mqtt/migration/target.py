@@ -249,6 +249,7 @@ class Taking:
         older: list[Message] = []
         halves: list[int] = []
         unreleased: list[tuple[int, bytes]] = []
+        flying: list[transfer.Flying] = []
         wanted: list[list[Any]] = []
         revised = state["revised"]
         if known is not None:
@@ -265,6 +266,9 @@ class Taking:
                 # them apart.
                 halves = transfer.halves_of(known)
                 unreleased = transfer.unreleased_in(known)
+                if known.version == state["version"]:
+                    # So what is in flight goes on under the identifier that the client may know it by.
+                    flying = transfer.flying_in(known)
             if same:
                 revised = max(revised, known.revised)
             if revised > state["revised"] or (not given and not same and not state["clean"]):
@@ -275,14 +279,8 @@ class Taking:
                 self.known.load(known.once.dump())
             self._table.end(known, None)
         session = self._session = self._table.create(self._client_id, state["expiry"])
-        session.version = state["version"]
-        session.username = state["username"]
-        session.clean = state["clean"]
-        session.born = state["born"]
+        transfer.resemble(session, state)
         session.revised = revised
-        session.moves = tuple(state["moves"])
-        if state["once"]:
-            session.remember().load(state["once"])
         session.gate = self._admit
         self._above = state["epoch"]
         queued = transfer.install(session, entries, self._hub.now())
@@ -294,6 +292,7 @@ class Taking:
             for name in list(session.subscriptions):
                 session.unsubscribe(name)
             transfer.install(session, wanted, self._hub.now())
+        older = transfer.fly_on(session, flying, older)
         session.end_halves(halves)
         transfer.know(session, unreleased)
         self._older = list(transfer.packed(older, session, self._hub.now()))
@@ -356,7 +355,8 @@ class Taking:
         told = self._machine.marked if rest is not None and not self._listened else ()
         doubtful = [item for origin, item in self._aside if origin not in told or self._is_ours(item)]
         between = [*(rest or ()), *doubtful]
-        session.refill(transfer.distinct([*self._older, *self._before, *between, *session.queue]))
+        queued = [*self._older, *self._before, *between, *session.queue]
+        session.refill(transfer.distinct(queued, transfer.idents_in_flight(session)))
         if self.known:
             transfer.forget(session, self.known)
         for item in session.queue:

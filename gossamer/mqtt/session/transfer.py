@@ -70,6 +70,17 @@ def describe(session: Session, pending: Pending) -> dict[str, Any]:
     }
 
 
+def resemble(session: Session, state: dict[str, Any]) -> None:
+    """Be the session that :func:`describe` has described."""
+    session.version = state["version"]
+    session.username = state["username"]
+    session.clean = state["clean"]
+    session.born = state["born"]
+    session.moves = tuple(state["moves"])
+    if state["once"]:
+        session.remember().load(state["once"])
+
+
 def pending_of(state: dict[str, Any]) -> Pending:
     """What is to happen to it."""
     will = state["will"]
@@ -180,14 +191,43 @@ def left_of(session: Session, *, given: bool) -> list[Message]:
     """The messages that a session has and its client may not: in flight, then queued. ``given``: but for
     those that another node was given in a move."""
     now = session.hub.now
+    flying = [] if given else flying_in(session)
+    messages = [message_of(packet, session.version, now, ident) for _, packet, ident in flying]
+    first = session.given or 0 if given else 0
+    return [*messages, *messages_in(session, islice(session.queue, first, None))]
+
+
+Flying = tuple[int, bytes, int]
+"""What is in flight: the identifier of the packet, the PUBLISH, which message it is."""
+
+
+def flying_in(session: Session) -> list[Flying]:
+    """The messages that are in flight, as :func:`left_of` has them first."""
     idents = session.idents or {}
-    flying = [
-        message_of(packet, session.version, now, idents.get(packet_id, NO_IDENT))
-        for packet_id, packet in ({} if given else session.inflight).items()
+    return [
+        (packet_id, packet, idents.get(packet_id, NO_IDENT))
+        for packet_id, packet in session.inflight.items()
         if packet[0] != 0x62
     ]
-    first = session.given or 0 if given else 0
-    return [*flying, *messages_in(session, islice(session.queue, first, None))]
+
+
+def idents_in_flight(session: Session) -> set[int]:
+    """Which messages are on their way to the client, as far as that is known."""
+    return {ident for packet_id, ident in (session.idents or {}).items() if packet_id > 0}
+
+
+def fly_on(session: Session, flying: list[Flying], left: list[Message]) -> list[Message]:
+    """Have in flight what was so in another copy, which its client may know by that identifier.
+
+    ``left`` is what was left there, these first; what of it is to be queued.
+    """
+    queued: list[Message] = []
+    for (packet_id, packet, ident), message in zip(flying, left, strict=False):
+        if packet_id in session.inflight:
+            queued.append(message)
+        elif session.admits(message):
+            session.keep(packet_id, packet, ident)
+    return [*queued, *left[len(flying) :]]
 
 
 def is_given(session: Session, moves: Collection[str]) -> bool:
@@ -283,14 +323,14 @@ def _item(message: Message, version: int, now: float) -> Item | None:
     return head, tail, None if message.expires_at is None else message
 
 
-def distinct(items: Iterable[Item], known: Once | None = None) -> Iterator[Item]:
+def distinct(items: Iterable[Item], known: Once | Collection[int] = ()) -> Iterator[Item]:
     """The items without those of QoS 2 that come a second time, or are ``known``."""
     seen: set[int] = set()
     for item in items:
         ident = ident_in(item[1])
         if ident == NO_IDENT or item[0][0] >> 1 & 3 != 2:
             yield item
-        elif ident not in seen and (known is None or ident not in known):
+        elif ident not in seen and ident not in known:
             seen.add(ident)
             yield item
 
