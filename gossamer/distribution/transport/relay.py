@@ -8,8 +8,9 @@ Both are gone as soon as the caller has come, so that a node that is killed leav
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import shutil
 import tempfile
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
@@ -89,18 +90,20 @@ class Relay:
         """
         _, far = await self._network.connect(_End, address)
         path = Path(tempfile.mkdtemp(prefix="gossamer-")) / "link"
+        # At the end of the process at the latest.
+        clean = weakref.finalize(far, shutil.rmtree, path.parent, ignore_errors=True)
         loop = asyncio.get_running_loop()
         listener: Listener | None = None
 
         def claimed() -> asyncio.Protocol:
             give_up.cancel()
-            loop.call_soon(_close, listener, path)
+            loop.call_soon(_close, listener, clean)
             near = _End(lambda: far.pair(near))
             near.other = far
             return near
 
         def unclaimed() -> None:
-            _close(listener, path)
+            _close(listener, clean)
             if far.transport is not None:
                 far.transport.abort()
 
@@ -109,9 +112,7 @@ class Relay:
         return f"unix:{path}"
 
 
-def _close(listener: Listener | None, path: Path) -> None:
+def _close(listener: Listener | None, clean: Callable[[], object]) -> None:
     if listener is not None:
         listener.close()
-    with contextlib.suppress(OSError):
-        path.unlink(missing_ok=True)
-        path.parent.rmdir()
+    clean()
