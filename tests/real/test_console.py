@@ -320,8 +320,9 @@ def test_an_audit_is_ordered_and_stopped(page, cluster):
     page.get_by_role("button", name="stop", exact=True).click()
     page.get_by_role("button", name="stop it").click()
     row = page.get_by_role("region", name="Reports").get_by_role("row").nth(1)
-    # A small recording is judged in a second: it may have ended while the question stood, and stays then.
-    expect(row).to_contain_text(re.compile("stopped|promises"))
+    # A small recording is judged in a second: it may have ended while the question stood, and stays then; on
+    # a fast machine before a recorder has written its first file.
+    expect(row).to_contain_text(re.compile("stopped|promises|no recorded events"))
 
 
 def test_a_report_is_shown_in_a_frame_that_can_do_nothing(page, cluster):
