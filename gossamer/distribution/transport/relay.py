@@ -2,7 +2,8 @@
 
 gRPC opens its own sockets, out of reach of a fault gate. The relay opens the connection first, so that a
 refusal is told as one, and then offers it at a socket of its own in a private directory, to one caller, once.
-Both are gone as soon as the caller has come, so that a node that is killed leaves none behind.
+Both are gone as soon as the caller has come, so that a node that is killed leaves none behind but in the
+moment of a call.
 """
 
 from __future__ import annotations
