@@ -7,7 +7,7 @@
 rounds with nobody and rounds with all of them take turns, and what counts is messages a second of the node's
 own processor time, which other people's load does not change. Bar: 3 %.
 
-``list`` opens connections up to the limit on open files and makes lasting sessions for the rest, a third on
+``list`` opens connections up to the limit on open files and makes persistent sessions for the rest, a third on
 each node. It shows how long ``GET /api/v1/clients?format=ndjson`` takes, what memory the node that answers
 grows by, and what publishing at a fixed rate meanwhile feels. Bar: 5 s for 100,000.
 """
@@ -207,7 +207,7 @@ def cost(rounds: int, seconds: float) -> None:
 
 
 def make_sessions(port: int, prefix: str, count: int) -> None:
-    """Lasting sessions whose clients are gone."""
+    """Persistent sessions whose clients are gone."""
     for number in range(count):
         name = f"{prefix}{number:06}".encode()
         body = b"\x00\x04MQTT\x04\x00\x00\x3c" + struct.pack("!H", len(name)) + name
