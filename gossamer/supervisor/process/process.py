@@ -19,7 +19,7 @@ import asyncio
 import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
@@ -52,6 +52,20 @@ def reason_of(exception: BaseException) -> Reason:
     return Crash.of(exception)
 
 
+class Stopped(ExitProcess):
+    """The order to end, after ``terminate`` has run."""
+
+
+class Served(Protocol):
+    """A behaviour, to the process that runs it."""
+
+    async def _otp_live(self, then: Any) -> None:
+        """Serve until told otherwise."""
+
+    async def _otp_terminate(self, reason: Reason) -> None:
+        """Clean up."""
+
+
 class Process(Entry):
     """A task with a mailbox; made by ``Runtime.spawn`` only."""
 
@@ -76,6 +90,7 @@ class Process(Entry):
 
     runtime: Runtime
     task: asyncio.Task[None]
+    behaviour: Served | None
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limit: int) -> None:
         self.loop = loop
@@ -89,7 +104,7 @@ class Process(Entry):
         self.waiter: asyncio.Future[None] | None = None
         self.trapping = False
         self.started: asyncio.Future[Exception | None] | None = None
-        self.behaviour: object | None = None
+        self.behaviour = None
         self.status: str | None = None
         self._retries = 0
 
@@ -268,28 +283,50 @@ class Process(Entry):
 
     # Life.
 
-    async def main(self, body: Callable[..., Awaitable[object]], args: tuple[object, ...]) -> None:
-        """The task: run ``body`` and bury the process with the reason of its end."""
+    async def main(self, body: Callable[..., Awaitable[Any]], args: tuple[object, ...]) -> None:
+        """The task: run ``body``, then the behaviour that it started, and bury the process with its reason.
+
+        The behaviour runs from here and not from ``body``: a frame less for each process, and each message.
+        """
         self.task.remove_done_callback(self.done)
-        reason: Reason
+        reason: Reason = NORMAL
         try:
             life = body(*args)
             if not inspect.isawaitable(life):
                 raise NotAsync.of(body, life)
-            await life
-            reason = NORMAL
-        except asyncio.CancelledError as error:
-            reason = Crash.of(error) if self.reason is None else self.reason
-        except ExitProcess as error:
-            reason = error.reason
+            then = await life
+            if self.behaviour is not None:
+                await self.behaviour._otp_live(then)
         except (KeyboardInterrupt, GeneratorExit):
             self.end(KILLED)
             raise
         except BaseException as error:  # noqa: BLE001 - whatever ends a process becomes its exit reason
-            reason = reason_of(error)
-            if self.reason is None:
-                report_crash(self, reason, error)
+            # A failed ``init`` is not followed by ``terminate``.
+            reason = await self._ended_by(error, self.behaviour if self.started is None else None)
         self.end(reason if self.reason is None else self.reason)
+
+    async def _ended_by(self, error: BaseException, behaviour: Served | None) -> Reason:
+        """The exit reason that ``error`` is, after ``terminate`` has run where the behaviour has one."""
+        if isinstance(error, asyncio.CancelledError):
+            reason = Crash.of(error) if self.reason is None else self.reason
+            # Faulted: a guarded callback of this process raised; as if a callback of the server had.
+            terminates = self.faulted
+        else:
+            reason = reason_of(error)
+            terminates = isinstance(error, Exception | ExitProcess) and not isinstance(error, Stopped)
+            if not isinstance(error, ExitProcess) and (self.reason is None or behaviour is not None):
+                # Reported before terminate runs, which may fail as well.
+                report_crash(self, reason, error)
+        if behaviour is None or not terminates:
+            return reason
+        try:
+            await behaviour._otp_terminate(reason)
+        except (KeyboardInterrupt, GeneratorExit):
+            self.end(KILLED)
+            raise
+        except BaseException as failure:  # noqa: BLE001 - it replaces the reason
+            return await self._ended_by(failure, None)
+        return reason
 
     def done(self, task: asyncio.Task[None]) -> None:
         """The task was cancelled before its first step."""

@@ -189,6 +189,8 @@ class ProcessTable:
         destination: Destination,
         request: object,
         timeout: float | None,
+        *,
+        kind: type[Caller] = Caller,
         noted: bool = False,
     ) -> Any:
         target = self.reach.get(destination)  # type: ignore[arg-type]
@@ -201,7 +203,7 @@ class ProcessTable:
         if target.reason is not None:
             # Told to end: it answers nothing any more.
             raise CallFailed(destination, target.reason)
-        caller = Caller(None if me is None else me.pid, request, target, self.loop.create_future())
+        caller = kind(None if me is None else me.pid, request, target, self.loop.create_future())
         if me is not None:
             if target is me and me.runs_here():
                 raise CallingSelf(me.pid, me.label)

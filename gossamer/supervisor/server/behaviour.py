@@ -18,10 +18,10 @@ import structlog
 
 from gossamer.supervisor.errors import ExitProcess, Ignore, NotAsync, StopInit
 from gossamer.supervisor.process.entry import current
-from gossamer.supervisor.process.process import Process, reason_of
-from gossamer.supervisor.process.reports import report_crash, where_is
+from gossamer.supervisor.process.process import Process
+from gossamer.supervisor.process.reports import where_is
 from gossamer.supervisor.process.runtime import Initialised, Runtime, current_runtime
-from gossamer.supervisor.values import KILL, Pid, Reason
+from gossamer.supervisor.values import KILL, NORMAL, Pid, Reason
 
 log = structlog.get_logger(__name__)
 
@@ -40,10 +40,6 @@ CALLBACKS = (
 
 TERMINATE_PATIENCE = 10.0
 """Seconds after which a ``terminate`` that has not ended is reported."""
-
-
-class Stopped(ExitProcess):
-    """The order to end, after ``terminate`` has run."""
 
 
 class Named(Generic[P]):
@@ -169,7 +165,8 @@ class Behaviour:
         return process.pid
 
     @classmethod
-    async def _otp_enter(cls, args: tuple[Any, ...], options: dict[str, Any]) -> None:
+    async def _otp_enter(cls, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        """The start of the process; its ``main`` goes on with ``_otp_live``."""
         process = cast("Process", current.get())
         server = cls()
         server._otp_process = process
@@ -178,33 +175,14 @@ class Behaviour:
             then = await server._otp_begin(args, options)
         except Ignore:
             process.status = "ignored"
-            return
+            raise ExitProcess(NORMAL) from None
         except StopInit as stop:
             raise ExitProcess(stop.reason) from None
         started = process.started
         process.started = None
         if started is not None and not started.done():
             started.set_result(None)
-        # This frame lives as long as the process; what it holds is held for each of a hundred thousand.
-        del started
-        try:
-            await server._otp_live(then)
-        except asyncio.CancelledError:
-            if process.faulted:
-                # A guarded callback of this process raised: as if a callback of the server had.
-                await server._otp_terminate(process.reason)
-            raise
-        except Stopped:
-            raise
-        except ExitProcess as order:
-            await server._otp_terminate(order.reason)
-            raise
-        except Exception as error:  # noqa: BLE001 - it becomes the exit reason
-            # Reported before terminate runs, which may fail as well.
-            reason = reason_of(error)
-            report_crash(process, reason, error)
-            await server._otp_terminate(reason)
-            raise ExitProcess(reason) from None
+        return then
 
     async def _otp_begin(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Everything before the starter is told; what it gives back goes to ``_otp_live``."""

@@ -17,9 +17,9 @@ from msgspec import Struct
 
 from gossamer.supervisor.errors import BadReturn, ExitProcess, NoSuchCallback
 from gossamer.supervisor.process.calls import Caller
-from gossamer.supervisor.process.process import BURST
+from gossamer.supervisor.process.process import BURST, Stopped
 from gossamer.supervisor.process.reports import report_crash
-from gossamer.supervisor.server.behaviour import Behaviour, Stopped
+from gossamer.supervisor.server.behaviour import Behaviour
 from gossamer.supervisor.server.system import SystemRequest, attend
 from gossamer.supervisor.values import NORMAL, Cast, Exit, Reason, Timeout
 
