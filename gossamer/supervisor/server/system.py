@@ -7,19 +7,17 @@ else arrives waits in order.
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from gossamer.supervisor.errors import CallFailed, MailboxFull
+from gossamer.supervisor.errors import CallFailed
 from gossamer.supervisor.process.calls import Caller, Tracer
 from gossamer.supervisor.process.entry import running
 from gossamer.supervisor.process.process import Process
 from gossamer.supervisor.process.tracing import attach, clear
-from gossamer.supervisor.values import NOPROC, TIMEOUT, Destination
+from gossamer.supervisor.values import NOPROC, Destination
 
 T = TypeVar("T")
 
@@ -110,42 +108,16 @@ def _state(process: Process) -> dict[str, Any]:
 
 
 async def _request(destination: Destination, work: Callable[[Process], T], timeout: float) -> T:
-    process = _find(destination)
-    answer: asyncio.Future[Any] = process.loop.create_future()
-    request = SystemRequest(None, work, process, answer)
-    if not process.deliver(request):
-        raise MailboxFull(process.pid, process.label, process.overflow)
-    calls = process.calls = process.calls or {}
-    calls[request] = None
-    try:
-        async with asyncio.timeout(timeout):
-            value: T = await answer
-            return value
-    except TimeoutError:
-        raise CallFailed(destination, TIMEOUT) from None
-    finally:
-        calls.pop(request, None)
+    runtime = _find(destination).runtime
+    value: T = await runtime._call(None, destination, work, timeout, kind=SystemRequest)
+    return value
 
 
 async def attend(process: Process, request: SystemRequest) -> None:
     """Serve a system request; a ``suspend`` comes back after the ``resume``."""
     _serve(process, request)
-    if process.status != "suspended":
-        return
-    mailbox = process.mailbox
-    aside: deque[Any] = deque()
     while process.status == "suspended":
-        while not mailbox:
-            if process.reason is not None:
-                raise asyncio.CancelledError
-            waiter = process.waiter = process.loop.create_future()
-            await waiter
-        message = mailbox.popleft()
-        if type(message) is SystemRequest:
-            _serve(process, message)
-        else:
-            aside.append(message)
-    mailbox.extendleft(reversed(aside))
+        _serve(process, await process.receive(match=lambda message: type(message) is SystemRequest))
 
 
 def _serve(process: Process, request: SystemRequest) -> None:
