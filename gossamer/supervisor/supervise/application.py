@@ -17,18 +17,18 @@ name, reason))`` after it has stopped the others; whoever started it takes the n
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import structlog
 
-from gossamer.supervisor.errors import AlreadyStarted, ChildNotFound, StartFailed, StopInit
-from gossamer.supervisor.process.functions import trap_exit
-from gossamer.supervisor.server.genserver import NoReply, Stop
-from gossamer.supervisor.supervise.children import Administered, Failed, ask, reap, start_one
+from gossamer.supervisor.server.genserver import Stop
+from gossamer.supervisor.supervise.children import ask
 from gossamer.supervisor.supervise.spec import ChildSpec, Restart, Shutdown, Start, check, check_choice
-from gossamer.supervisor.values import SHUTDOWN, Destination, Exit, Pid, Reason, describe, is_clean
+from gossamer.supervisor.supervise.supervisor import Supervisor
+from gossamer.supervisor.values import SHUTDOWN, Destination, Pid, Reason, describe, is_clean
 
 log = structlog.get_logger(__name__)
 
@@ -45,6 +45,10 @@ class Application:
 
     def __post_init__(self) -> None:
         check_choice(f"application {self.name!r}", "type", self.type, Restart)
+
+    def child(self) -> ChildSpec:
+        """The specification of its topmost process: once ended, it is forgotten."""
+        return ChildSpec(self.name, self.start, "temporary", self.shutdown, "supervisor")
 
 
 def start_order(applications: Iterable[Application], running: Sequence[str] = ()) -> list[Application]:
@@ -73,24 +77,18 @@ def start_order(applications: Iterable[Application], running: Sequence[str] = ()
     return order
 
 
-class Applications(Administered):
-    """Starts, watches and stops the applications of a node."""
+class Applications(Supervisor):
+    """Starts, watches and stops the applications of a node: a supervisor that restarts none of them."""
 
-    kind = "supervisor"
-
-    async def init(self, applications: Iterable[Application] = ()) -> None:
+    async def init(self, applications: Iterable[Application] = ()) -> None:  # type: ignore[override]
         """Start all applications; when one fails, stop those before it and fail.
 
         Raises:
             BadChildSpec: the dependencies make no sense; nothing was started.
         """
-        trap_exit(True)
-        self._running: dict[str, tuple[Application, Pid]] = {}
-        for application in start_order(applications):
-            failed = await self._start(application)
-            if failed is not None:
-                await self.terminate(SHUTDOWN)
-                raise StopInit((SHUTDOWN, ("application_start_failure", application.name, failed.reason)))
+        ordered = start_order(applications)
+        self._applications = {application.name: application for application in ordered}
+        await super().init([application.child() for application in ordered])
 
     # Administration.
 
@@ -112,73 +110,32 @@ class Applications(Administered):
         Raises:
             ChildNotFound: it does not run.
         """
-        await ask(controller, timeout, Applications._stop_one, name)
+        await ask(controller, timeout, Applications._terminate_child, name)
 
     @staticmethod
     async def which_applications(
         controller: Destination, timeout: float | None = None
     ) -> list[tuple[str, Pid]]:
         """Return names and topmost processes, in start order."""
-        return await ask(controller, timeout, Applications._which)
+        children = await ask(controller, timeout, Applications._which)
+        return [(child.id, child.pid) for child in children if isinstance(child.pid, Pid)]
 
     async def _start_more(self, application: Application) -> None:
-        if application.name in self._running:
-            raise AlreadyStarted(application.name, self._running[application.name][1])
-        start_order([application], list(self._running))
-        failed = await self._start(application)
-        if failed is not None:
-            raise StartFailed(f"application {application.name!r}", failed.reason)
+        start_order([application], list(self._children))
+        await self._start_child(application.child())
+        self._applications[application.name] = application
 
-    async def _stop_one(self, name: str) -> None:
-        if name not in self._running:
-            raise ChildNotFound(repr(name), list(self._running))
-        await self._stop(name)
+    # Ends.
 
-    async def _which(self) -> list[tuple[str, Pid]]:
-        return [(name, pid) for name, (_, pid) in self._running.items()]
-
-    # Callbacks.
-
-    async def handle_info(self, message: Any) -> NoReply | Stop | None:
-        if not isinstance(message, Exit):
-            return await super().handle_info(message)
-        for name, (application, pid) in self._running.items():
-            if pid == message.source:
-                del self._running[name]
-                return self._ended(application, message.reason)
-        return None
-
-    async def terminate(self, reason: Reason) -> None:
-        for name in reversed(list(self._running)):
-            await self._stop(name)
-
-    # The shell.
-
-    def _ended(self, application: Application, reason: Reason) -> Stop | None:
-        fatal = application.type == "permanent" or (application.type == "transient" and not is_clean(reason))
+    async def _exited(self, pid: Pid, reason: Reason) -> Stop | None:
+        child = self._running.get(pid)
+        await super()._exited(pid, reason)
+        if child is None:
+            return None
+        name, kind = child.spec.id, self._applications[child.spec.id].type
+        fatal = kind == "permanent" or (kind == "transient" and not is_clean(reason))
+        level = logging.ERROR if fatal else logging.INFO
         log.log(
-            40 if fatal else 20,
-            "application_ended",
-            application=application.name,
-            type=application.type,
-            reason=describe(reason),
-            node_stops=fatal,
+            level, "application_ended", application=name, type=kind, reason=describe(reason), node_stops=fatal
         )
-        return Stop((SHUTDOWN, ("application_terminated", application.name, reason))) if fatal else None
-
-    async def _start(self, application: Application) -> Failed | None:
-        outcome = await start_one(ChildSpec(application.name, application.start, type="supervisor"))
-        if isinstance(outcome, Failed):
-            log.error(
-                "application_start_failure", application=application.name, reason=describe(outcome.reason)
-            )
-            return outcome
-        if outcome is not None:
-            self._running[application.name] = (application, outcome)
-            log.info("application_started", application=application.name, pid=str(outcome))
-        return None
-
-    async def _stop(self, name: str) -> None:
-        application, pid = self._running.pop(name)
-        reason = await reap(self._otp_process, pid, application.shutdown)
-        log.info("application_stopped", application=name, reason=describe(reason))
+        return Stop((SHUTDOWN, ("application_terminated", name, reason))) if fatal else None

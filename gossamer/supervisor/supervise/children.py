@@ -14,7 +14,7 @@ import asyncio
 import inspect
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Literal, TypeVar, TypeVarTuple
 
@@ -246,7 +246,7 @@ class ChildKeeper(Administered):
 
     async def _stop(self, spec: ChildSpec, pid: Pid, restarts: int = 0) -> None:
         """Stop a child as its specification says and wait for the end."""
-        reason = await reap(self._otp_process, pid, spec.shutdown)
+        reason = (await reap(self._otp_process, {pid: spec.shutdown}))[pid]
         if not expected_end(reason, spec):
             self._report("shutdown_error", reason, spec, pid, restarts)
 
@@ -334,22 +334,30 @@ async def start_one(spec: ChildSpec) -> Pid | Failed | None:
     return Failed(spec.id, ("bad_return_value", wrong))
 
 
-async def reap(supervisor: Process, pid: Pid, shutdown: Shutdown | None) -> Reason:
-    """Stop a process as ``shutdown`` says and forget its EXIT; gives back the reason with which it ended."""
-    runtime = supervisor.runtime
-    done = runtime.join(pid)
-    runtime.exit(pid, KILL if shutdown == "brutal_kill" else SHUTDOWN)
-    if not done.done():
-        await asyncio.wait([done], timeout=None if isinstance(shutdown, str) else shutdown)
-        if not done.done():
-            runtime.exit(pid, KILL)
-    reason = await done
-    mailbox = supervisor.mailbox
-    for index, message in enumerate(mailbox):
-        if type(message) is Exit and message.source == pid:
-            del mailbox[index]
-            break
-    return reason
+async def reap(supervisor: Process, ends: Mapping[Pid, Shutdown | None]) -> dict[Pid, Reason]:
+    """Stop processes together and forget their EXITs; gives back the reasons with which they ended.
+
+    What has not ended when the longest shutdown among them is over is killed.
+    """
+    runtime, mailbox = supervisor.runtime, supervisor.mailbox
+    joined: dict[Pid, asyncio.Future[Reason]] = {}
+    for pid, shutdown in ends.items():
+        joined[pid] = runtime.join(pid)
+        runtime.exit(pid, KILL if shutdown == "brutal_kill" else SHUTDOWN)
+    waiting = {pid: end for pid, end in joined.items() if not end.done()}
+    if waiting:
+        times = [ends[pid] for pid in waiting]
+        seconds = max((time for time in times if isinstance(time, int | float)), default=0.0)
+        await asyncio.wait(waiting.values(), timeout=None if "infinity" in times else seconds)
+        for pid, end in waiting.items():
+            if not end.done():
+                runtime.exit(pid, KILL)
+    reasons = {pid: await end for pid, end in joined.items()}
+    if any(type(message) is Exit for message in mailbox):
+        kept = [message for message in mailbox if type(message) is not Exit or message.source not in ends]
+        mailbox.clear()
+        mailbox.extend(kept)
+    return reasons
 
 
 def expected_end(reason: Reason, spec: ChildSpec) -> bool:

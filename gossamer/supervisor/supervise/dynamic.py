@@ -11,7 +11,6 @@ never restarted nothing is kept but its specification: there may be hundreds of 
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -23,9 +22,17 @@ from msgspec import Struct
 from gossamer.supervisor.errors import BadChildSpec, ChildNotFound, MaxChildren, StartFailed
 from gossamer.supervisor.process.functions import cast
 from gossamer.supervisor.server.genserver import NoReply, Stop
-from gossamer.supervisor.supervise.children import Child, ChildKeeper, Failed, TryAgain, ask, expected_end
+from gossamer.supervisor.supervise.children import (
+    Child,
+    ChildKeeper,
+    Failed,
+    TryAgain,
+    ask,
+    expected_end,
+    reap,
+)
 from gossamer.supervisor.supervise.spec import Backoff, ChildSpec, Flags, check, check_is_spec
-from gossamer.supervisor.values import KILL, SHUTDOWN, Destination, Pid, Reason, describe
+from gossamer.supervisor.values import SHUTDOWN, Destination, Pid, Reason, describe
 
 log = structlog.get_logger(__name__)
 
@@ -184,25 +191,11 @@ class DynamicSupervisor(ChildKeeper):
         return None
 
     async def terminate(self, reason: Reason) -> None:
-        runtime = self._otp_process.runtime
         children, self._children = self._children, {}
         self._waiting.clear()
-        ends: dict[Pid, asyncio.Future[Reason]] = {}
-        for pid, spec in children.items():
-            ends[pid] = runtime.join(pid)
-            runtime.exit(pid, KILL if spec.shutdown == "brutal_kill" else SHUTDOWN)
-        waiting = [end for end in ends.values() if not end.done()]
-        if waiting:
-            shutdowns = {spec.shutdown for spec in children.values()}
-            seconds = max((s for s in shutdowns if isinstance(s, int | float)), default=0.0)
-            await asyncio.wait(waiting, timeout=None if "infinity" in shutdowns else seconds)
-        for pid, end in ends.items():
-            if not end.done():
-                runtime.exit(pid, KILL)
-        errors: Counter[str] = Counter()
-        for pid, end in ends.items():
-            reason = await end
-            if not expected_end(reason, children[pid]):
-                errors[describe(reason)] += 1
+        reasons = await reap(self._otp_process, {pid: spec.shutdown for pid, spec in children.items()})
+        errors = Counter(
+            describe(reason) for pid, reason in reasons.items() if not expected_end(reason, children[pid])
+        )
         for text, number in errors.items():
             log.error("shutdown_error", supervisor=self._name(), reason=text, children=number)

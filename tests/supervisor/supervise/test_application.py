@@ -72,7 +72,7 @@ async def test_one_that_fails_takes_back_those_before_it(rt):
     events = []
     with pytest.raises(otp.StartFailed) as caught:
         await otp.Applications.start([application("a", events), application("b", fails=True, depends=("a",))])
-    assert caught.value.reason[1][:2] == ("application_start_failure", "b")
+    assert caught.value.reason[1][:2] == ("failed_to_start_child", "b")
     assert events == ["+a", "-a"]
 
 
