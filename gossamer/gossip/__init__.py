@@ -2,6 +2,7 @@
 
 from swimprotocol.status import Status
 
+from gossamer.gossip.keyring import KeyFile, KeyFileError, Keyring, KeyringError, cluster_key
 from gossamer.gossip.member import (
     ForcedOut,
     LinkEvidence,
@@ -23,9 +24,7 @@ from gossamer.gossip.server import GossipServer
 from gossamer.gossip.steps import ForceLeave, Join, JoinResult, Keys, Leave, UpdateMetadata
 from gossamer.gossip.swim.hints import explain
 from gossamer.gossip.swim.swim import Swim
-from gossamer.gossip.transport.keyfile import KeyFile, KeyFileError
-from gossamer.gossip.transport.keyring import Keyring, KeyringError, cluster_key
-from gossamer.gossip.transport.sockets import GossipAddressError, local_host
+from gossamer.gossip.transport import GossipAddressError, local_host
 from gossamer.gossip.view import MembershipView
 from gossamer.gossip.wire import PacketRejected
 

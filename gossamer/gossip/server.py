@@ -19,6 +19,7 @@ import gossamer.gossip.steps as steps
 from gossamer.clock import Clock
 from gossamer.config import GossipConfig
 from gossamer.errors import GossamerError, UsageError
+from gossamer.gossip.keyring import KeyFile, Keyring
 from gossamer.gossip.member import (
     ForcedOut,
     LinkEvidence,
@@ -35,10 +36,7 @@ from gossamer.gossip.member import (
     PartitionHint,
 )
 from gossamer.gossip.swim.swim import Swim
-from gossamer.gossip.transport.keyfile import KeyFile
-from gossamer.gossip.transport.keyring import Keyring
-from gossamer.gossip.transport.sockets import advertised
-from gossamer.gossip.transport.transport import GossipTransport
+from gossamer.gossip.transport import GossipTransport, advertised
 from gossamer.gossip.view import Identity, MembershipView
 from gossamer.gossip.wire import PacketRejected
 from gossamer.network import Address, Network

@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from gossamer.gossip import Keyring, MemberMetadata, cluster_key
-from gossamer.gossip.transport.sockets import AskingStream, frame
+from gossamer.gossip.transport import AskingStream, frame
 from gossamer.gossip.wire import Alive, Record, Sync, compound, decode, encode
 from tests.gossip.test_server import Peer
 

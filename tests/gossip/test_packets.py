@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 import gossamer.gossip.steps as steps
 import gossamer.gossip.wire as wire
 from gossamer.config import GossipConfig
-from gossamer.gossip.member import MemberMetadata, MetadataTooLargeError
-from gossamer.gossip.swim.swim import Swim
-from gossamer.gossip.transport.keyring import (
+from gossamer.gossip.keyring import (
     OVERHEAD,
     Keyring,
     KeyringError,
@@ -23,7 +21,9 @@ from gossamer.gossip.transport.keyring import (
     ReplayGuard,
     cluster_key,
 )
-from gossamer.gossip.transport.sockets import FrameBuffer, frame
+from gossamer.gossip.member import MemberMetadata, MetadataTooLargeError
+from gossamer.gossip.swim.swim import Swim
+from gossamer.gossip.transport import FrameBuffer, frame
 from gossamer.gossip.wire import PacketRejected, compound, decode, encode
 
 ID, OTHER = "0123456789abcdef", "fedcba9876543210"

@@ -13,10 +13,10 @@ fit that gives up after a few misses costs O(taken) instead of a sorted tree and
 
 from __future__ import annotations
 
+from gossamer.gossip.keyring import OVERHEAD
 from gossamer.gossip.member import MemberEvent
 from gossamer.gossip.steps import Action, Answer, Emit, OpenStream, ReplyStream, SendPacket, Token
 from gossamer.gossip.swim.table import ALIVE, LEFT, MAX_MEMBERS, REMOVED, SUSPECT, Entry, MemberTable
-from gossamer.gossip.transport.keyring import OVERHEAD
 from gossamer.gossip.wire import Dead, Message, Suspect, compound, encode
 from gossamer.network import Address
 

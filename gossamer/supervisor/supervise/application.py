@@ -46,10 +46,6 @@ class Application:
     def __post_init__(self) -> None:
         check_choice(f"application {self.name!r}", "type", self.type, Restart)
 
-    def child(self) -> ChildSpec:
-        """The specification of its topmost process: once ended, it is forgotten."""
-        return ChildSpec(self.name, self.start, "temporary", self.shutdown, "supervisor")
-
 
 def start_order(applications: Iterable[Application], running: Sequence[str] = ()) -> list[Application]:
     """Dependencies first, else in the order given.
@@ -77,6 +73,11 @@ def start_order(applications: Iterable[Application], running: Sequence[str] = ()
     return order
 
 
+def _child(application: Application) -> ChildSpec:
+    """The specification of its topmost process: once ended, it is forgotten."""
+    return ChildSpec(application.name, application.start, "temporary", application.shutdown, "supervisor")
+
+
 class Applications(Supervisor):
     """Starts, watches and stops the applications of a node: a supervisor that restarts none of them."""
 
@@ -88,7 +89,7 @@ class Applications(Supervisor):
         """
         ordered = start_order(applications)
         self._applications = {application.name: application for application in ordered}
-        await super().init([application.child() for application in ordered])
+        await super().init([_child(application) for application in ordered])
 
     # Administration.
 
@@ -122,7 +123,7 @@ class Applications(Supervisor):
 
     async def _start_more(self, application: Application) -> None:
         start_order([application], list(self._children))
-        await self._start_child(application.child())
+        await self._start_child(_child(application))
         self._applications[application.name] = application
 
     # Ends.

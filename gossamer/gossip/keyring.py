@@ -21,17 +21,21 @@ replay.
 from __future__ import annotations
 
 import hmac
+import json
+import os
 import struct
 from collections import OrderedDict
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Literal, NamedTuple
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from gossamer.errors import UsageError
+from gossamer.errors import TransportError, UsageError
+from gossamer.files import replace_file
 from gossamer.gossip.wire import PacketRejected
 
 _MAGIC = b"g1"
@@ -58,6 +62,13 @@ class KeyringError(UsageError):
         super().__init__(f"keys {action} {key_id}: {problem}")
 
 
+class _Key(NamedTuple):
+    """A key of the cluster, and the one derived from it that packets are sealed with."""
+
+    secret: bytes
+    packets: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class Opened:
     """An authentic packet."""
@@ -76,9 +87,6 @@ class Keyring:
     ) -> None:
         self._env = hmac.digest(b"gossamer env", env.encode(), "sha256")[:4]
         self._mode = _MODES[mode]
-        self._secrets: dict[bytes, bytes] = {}
-        self._keys: dict[bytes, bytes] = {}
-        self._ciphers: OrderedDict[tuple[bytes, bytes], AESGCM] = OrderedDict()
         self.replace(keys)
 
     def copy(self) -> Keyring:
@@ -89,51 +97,47 @@ class Keyring:
 
     def keys(self) -> list[bytes]:
         """The keys themselves, the primary one first: for whoever keeps them, and nobody else."""
-        first = self._secrets[self._primary]
-        return [first, *(key for key in self._secrets.values() if key != first)]
+        return [key.secret for key in self._keys.values()]
 
     def replace(self, keys: Sequence[bytes]) -> None:
         """Have these keys and no others; the first is the primary one."""
         if not keys:
             raise KeyringError("install", "-", "a keyring needs at least one key; give the cluster a cookie")
-        self._secrets, self._keys = {}, {}
-        self._ciphers = OrderedDict()
+        self._keys: dict[bytes, _Key] = {}
+        self._ciphers: OrderedDict[tuple[bytes, bytes], AESGCM] = OrderedDict()
         for key in keys:
             self.install(key)
-        self._primary = next(iter(self._keys))
 
     def key_ids(self) -> list[str]:
         """Names of the installed keys, the primary first. A name does not reveal its key."""
-        return [self._primary.hex(), *(key.hex() for key in self._keys if key != self._primary)]
+        return [key_id.hex() for key_id in self._keys]
 
     def install(self, key: bytes) -> str:
         """Accept packets sealed with ``key``; returns its name."""
         key_id = hmac.digest(key, b"gossamer key id", "sha256")[:4]
-        self._secrets[key_id] = key
-        self._keys[key_id] = hmac.digest(key, b"gossamer packets", "sha256")
+        self._keys[key_id] = _Key(key, hmac.digest(key, b"gossamer packets", "sha256"))
         return key_id.hex()
 
     def use(self, key_id: str) -> None:
         """Seal with this key from now on."""
-        self._primary = self._known("use", key_id)
+        known = self._known("use", key_id)
+        self._keys = {known: self._keys[known], **self._keys}
 
     def remove(self, key_id: str) -> None:
         """Reject packets sealed with this key from now on."""
         known = self._known("remove", key_id)
-        if known == self._primary:
+        if known == next(iter(self._keys)):
             raise KeyringError("remove", key_id, "it is the key in use; use another one first")
-        del self._keys[known], self._secrets[known]
+        del self._keys[known]
         self._ciphers.clear()
 
     def seal(self, sender: str, number: int, sent_at: float, body: bytes) -> bytes:
         """A packet; ``number`` must never repeat in the life of ``sender``."""
-        origin = bytes.fromhex(sender)
-        head = _HEAD.pack(
-            _MAGIC, self._mode, self._primary, self._env, origin, number, int(sent_at) & 0xFFFFFFFF
-        )
+        origin, key_id = bytes.fromhex(sender), next(iter(self._keys))
+        head = _HEAD.pack(_MAGIC, self._mode, key_id, self._env, origin, number, int(sent_at) & 0xFFFFFFFF)
         if self._mode == 1:
-            return head + body + hmac.digest(self._keys[self._primary], head + body, "sha256")[:_TAG]
-        return head + self._cipher(self._primary, origin).encrypt(number.to_bytes(12, "big"), body, head)
+            return head + body + hmac.digest(self._keys[key_id].packets, head + body, "sha256")[:_TAG]
+        return head + self._cipher(key_id, origin).encrypt(number.to_bytes(12, "big"), body, head)
 
     def open(self, packet: bytes) -> Opened:
         """Check a packet.
@@ -153,7 +157,9 @@ class Keyring:
             raise PacketRejected("unknown-key", f"key {key_id.hex()} is not installed here")
         if mode == 1:
             body = packet[_HEAD.size : -_TAG]
-            if not hmac.compare_digest(packet[-_TAG:], hmac.digest(key, packet[:-_TAG], "sha256")[:_TAG]):
+            if not hmac.compare_digest(
+                packet[-_TAG:], hmac.digest(key.packets, packet[:-_TAG], "sha256")[:_TAG]
+            ):
                 raise PacketRejected("forged", "the signature does not match")
         else:
             try:
@@ -167,7 +173,7 @@ class Keyring:
     def _cipher(self, key_id: bytes, origin: bytes) -> AESGCM:
         found = self._ciphers.get((key_id, origin))
         if found is None:
-            found = AESGCM(hmac.digest(self._keys[key_id], origin, "sha256"))
+            found = AESGCM(hmac.digest(self._keys[key_id].packets, origin, "sha256"))
             self._ciphers[key_id, origin] = found
             if len(self._ciphers) > _CIPHERS:
                 self._ciphers.popitem(last=False)
@@ -219,3 +225,76 @@ class ReplayGuard:
             raise PacketRejected("replayed", f"number {packet.number} of {packet.sender} again")
         else:
             self._seen[packet.sender] = (highest, bits | 1 << -ahead)
+
+
+_FILE_VERSION = 1
+_LARGEST_FILE = 64 * 1024
+
+
+class KeyFileError(TransportError):
+    """The keys of gossip cannot be read, or not be kept. Never shows what is in the file."""
+
+    def __init__(self, *, path: Path, problem: str, advice: str) -> None:
+        self.path = path
+        self.problem = problem
+        super().__init__(f"gossip keys {path}: {problem}; {advice}")
+
+
+class KeyFile:
+    """One small file in the data directory, in which the keys outlive their node. It blocks: use a thread.
+
+    Rules: 1. There is no file until somebody changes the keys; till then the key is the one that belongs to
+    the cookie. From then on the file alone says which keys there are, so that a removed key does not come
+    back with the cookie.  2. A change is on disc before it takes effect: a node that dies in the middle of a
+    rotation comes back with all that it has said it has.  3. The file is replaced whole. One that is damaged,
+    or open to others, ends the start: a node with the wrong keys would only be cut off without a word.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def load(self) -> list[bytes]:
+        """The keys, the one in use first; none where keys were never changed.
+
+        Raises:
+            KeyFileError: the file is damaged, unreadable, or readable by others.
+        """
+        try:
+            with self.path.open("rb") as file:
+                mode = os.fstat(file.fileno()).st_mode & 0o777
+                text = file.read(_LARGEST_FILE)
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise self._unusable(f"cannot be read ({error.strerror or error})") from error
+        if mode & 0o077:
+            raise self._unusable(f"got a file with mode {mode:04o}, expected one for its owner only (0600)")
+        try:
+            kept = json.loads(text)
+            keys = [bytes.fromhex(key) for key in kept["keys"]]
+        except (ValueError, KeyError, TypeError):
+            # Without the cause: its message would show the text.
+            raise self._unusable("the file is damaged") from None
+        if kept.get("version") != _FILE_VERSION or not keys:
+            raise self._unusable(f"expected version {_FILE_VERSION} with at least one key")
+        return keys
+
+    def save(self, keys: Sequence[bytes]) -> None:
+        """Keep these; back once they would survive a crash.
+
+        Raises:
+            KeyFileError: they cannot be kept; what was kept before is still there.
+        """
+        content = json.dumps({"version": _FILE_VERSION, "keys": [key.hex() for key in keys]}).encode()
+        try:
+            replace_file(self.path, content)
+        except OSError as error:
+            raise KeyFileError(
+                path=self.path,
+                problem=f"cannot be written ({error.strerror or error})",
+                advice="the keys of this node are as they were; make room in its data directory, try again",
+            ) from error
+
+    def _unusable(self, problem: str) -> KeyFileError:
+        advice = "put it right, or remove it to begin with the key that belongs to node.cookie"
+        return KeyFileError(path=self.path, problem=problem, advice=advice)

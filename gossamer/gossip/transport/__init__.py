@@ -1,1 +1,0 @@
-"""Datagrams and streams between members, sealed with the cluster's keys."""
