@@ -25,10 +25,10 @@ class Timers:
     __slots__ = ("_heap", "_next")
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Callable[[float], None]]] = []
+        self._heap: list[tuple[float, int, Callable[[float], object]]] = []
         self._next = 0
 
-    def at(self, when: float, fn: Callable[[float], None]) -> None:
+    def at(self, when: float, fn: Callable[[float], object]) -> None:
         """Call ``fn(now)`` at ``when`` or after."""
         self._next += 1
         heapq.heappush(self._heap, (when, self._next, fn))

@@ -27,7 +27,8 @@ million rows, of which one million were news.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Literal
 
 from gossamer.gossip.steps import STREAM_TIMEOUT, JoinResult, Token
@@ -50,8 +51,6 @@ _WHOLE_A_SECOND = 8
 _SAMPLE = 64
 _REPEATS = 2
 _MARK = 8
-
-Step = Literal["join", "compare", "rows"]
 
 
 class Gossiper(Part):
@@ -85,23 +84,18 @@ class Gossiper(Part):
             self._outbox.gossip(entry, packets=_PACKETS_A_TARGET)
 
 
+@dataclass(slots=True, eq=False)
 class _Join:
-    __slots__ = ("failed", "joined", "token", "waiting")
-
-    def __init__(self, token: Token, waiting: int) -> None:
-        self.token = token
-        self.waiting = waiting
-        self.joined: list[Address] = []
-        self.failed: dict[Address, str] = {}
+    token: Token
+    joined: list[Address] = field(default_factory=list)
+    failed: dict[Address, str] = field(default_factory=dict)
 
 
+@dataclass(slots=True, eq=False)
 class _Exchange:
-    __slots__ = ("address", "join", "step")
-
-    def __init__(self, address: Address, step: Step, join: _Join | None) -> None:
-        self.address = address
-        self.step = step
-        self.join = join
+    address: Address
+    step: Literal["join", "compare", "rows"]
+    join: _Join | None = None
 
 
 class PushPull(Part):
@@ -112,7 +106,6 @@ class PushPull(Part):
         self._verdicts = verdicts
         self._number = 0
         self._running: dict[int, _Exchange] = {}
-        self._addresses: dict[Address, int] = {}
         self._given_since = -1e9
         self._given = 0
 
@@ -127,7 +120,7 @@ class PushPull(Part):
         if not seeds:
             self._outbox.answer(token, JoinResult())
             return
-        join = _Join(token, len(seeds))
+        join = _Join(token)
         for address in seeds:
             self._ask(_Exchange(address, "join", join), Sync("join", [self._me()]))
         for seconds in _EARLY:
@@ -135,8 +128,9 @@ class PushPull(Part):
 
     def exchange(self, address: Address, _now: float) -> None:
         """Compare tables with one address soon, unless that is under way."""
-        if address not in self._addresses and len(self._addresses) < _PARALLEL:
-            self._ask(_Exchange(address, "compare", None), Compare(self._table.me, self._table.digest()))
+        under_way = {exchange.address for exchange in self._running.values()}
+        if address not in under_way and len(under_way) < _PARALLEL:
+            self._ask(_Exchange(address, "compare"), Compare(self._table.me, self._table.digest()))
 
     # ---- asked ------------------------------------------------------------------------------------------
 
@@ -167,12 +161,13 @@ class PushPull(Part):
 
     def replied(self, number: int, answer: Marks | Sync | Refuse | None, by: str, now: float) -> None:
         """A seed's table, the marks of a peer's, the rows asked for, or why there are none."""
-        exchange = self._running.get(number)
-        step = "" if exchange is None else exchange.step
-        address, join = self._end(number)
+        exchange = self._running.pop(number, None)
+        if exchange is None:
+            return
+        address, step, join = exchange.address, exchange.step, exchange.join
         if step == "compare" and isinstance(answer, Marks):
             self._differences(address, answer, now)
-        elif step in ("join", "rows") and isinstance(answer, Sync):
+        elif step != "compare" and isinstance(answer, Sync):
             alone = len(self._table) == 0
             self._merge(answer, by, now, repeats=0 if alone else _REPEATS, told=step == "rows")
             if join is not None:
@@ -186,10 +181,10 @@ class PushPull(Part):
 
     def failed(self, number: int, reason: str) -> None:
         """The stream of an exchange failed."""
-        address, join = self._end(number)
-        if join is not None:
-            join.failed[address] = reason
-        self._settle(join)
+        exchange = self._running.pop(number, None)
+        if exchange is not None and exchange.join is not None:
+            exchange.join.failed[exchange.address] = reason
+            self._settle(exchange.join)
 
     def _differences(self, address: Address, answer: Marks, now: float) -> None:
         """Give the rows that the peer lacks, ask for those that we lack."""
@@ -203,28 +198,18 @@ class PushPull(Part):
         if not wants and not gives:
             return
         rows = [self._me(), *(self._table.row(name, now) for name in gives)]
-        self._ask(_Exchange(address, "rows", None), Sync("sync", rows, _packed(wants)))
+        self._ask(_Exchange(address, "rows"), Sync("sync", rows, _packed(wants)))
 
     # ---- the parts --------------------------------------------------------------------------------------
 
     def _ask(self, exchange: _Exchange, question: Compare | Sync) -> None:
         self._number += 1
         self._running[self._number] = exchange
-        self._addresses[exchange.address] = self._number
         self._outbox.stream(("sync", self._number), exchange.address, question, STREAM_TIMEOUT)
 
-    def _end(self, number: int) -> tuple[Address, _Join | None]:
-        exchange = self._running.pop(number, None)
-        if exchange is None:
-            return ("", 0), None
-        if self._addresses.get(exchange.address) == number:
-            del self._addresses[exchange.address]
-        if exchange.join is not None:
-            exchange.join.waiting -= 1
-        return exchange.address, exchange.join
-
     def _settle(self, join: _Join | None) -> None:
-        if join is not None and join.waiting == 0:
+        """Answer a join once all of its seeds have answered or failed."""
+        if join is not None and all(exchange.join is not join for exchange in self._running.values()):
             self._outbox.answer(join.token, JoinResult(tuple(join.joined), join.failed))
 
     def _me(self) -> Record:
@@ -252,7 +237,7 @@ class PushPull(Part):
             return ""
         # The holder may be the joiner's own former life at another address: look, so that the next try
         # succeeds.
-        self._verdicts.doubt(entry, now)
+        self._verdicts.prober.doubt(entry, now)
         return "name-taken"
 
     def _merge(
@@ -285,7 +270,7 @@ class PushPull(Part):
         return self._settings.sync_interval * scale
 
 
-def _packed(marks: Sequence[int] | dict[int, str]) -> bytes:
+def _packed(marks: Iterable[int]) -> bytes:
     return b"".join(mark.to_bytes(_MARK, "big") for mark in marks)
 
 

@@ -24,6 +24,9 @@ from typing import Literal
 
 from gossamer.gossip.member import HintKind, PartitionHint
 
+Path = Literal["direct", "helper", "stream"]
+"""How the answer to a probe came."""
+
 _WORDS: dict[HintKind, str] = {
     "minority": "only {alive} of {of} members are reachable, fewer than the quorum of {quorum}: "
     "this side of a split is probably the smaller one",
@@ -136,7 +139,7 @@ class PartitionHints:
         if len(self._alone) >= 2:
             self._give("own-link", now, unreachable=list(self._alone))
 
-    def answered(self, name: str, path: Literal["direct", "helper", "stream"], now: float) -> None:
+    def answered(self, name: str, path: Path, now: float) -> None:
         """A probe succeeded over ``path``."""
         if path != "stream":
             self._alone.clear()

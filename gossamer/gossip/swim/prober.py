@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 
 from gossamer.gossip.member import LinkEvidence
 from gossamer.gossip.swim.core import Core, Part
+from gossamer.gossip.swim.hints import Path
 from gossamer.gossip.swim.table import ALIVE, SUSPECT, Entry, MemberTable
 from gossamer.gossip.swim.verdicts import Verdicts
 from gossamer.gossip.wire import Ack, Nack, Ping, PingRequest, Stranger, Suspect
@@ -60,22 +62,18 @@ class RoundRobin:
         return None
 
 
+@dataclass(slots=True, eq=False)
 class _Probe:
-    __slots__ = (
-        *("asked", "begun", "deadline", "entry", "helpers", "id", "nacks", "name", "refused", "sequence"),
-    )
-
-    def __init__(self, entry: Entry, sequence: int, begun: float, deadline: float) -> None:
-        self.entry = entry
-        self.name = entry.name
-        self.id = entry.id
-        self.sequence = sequence
-        self.begun = begun
-        self.deadline = deadline
-        self.asked: list[Entry] = []
-        self.helpers = 0
-        self.nacks = 0
-        self.refused = False
+    entry: Entry
+    name: str
+    id: str
+    sequence: int
+    begun: float
+    deadline: float
+    asked: list[Entry] = field(default_factory=list)
+    """Helpers whose nacks count."""
+    nacks: int = 0
+    refused: bool = False
 
 
 class Prober(Part):
@@ -105,9 +103,14 @@ class Prober(Part):
         self._probing.clear()
         self._relays.clear()
 
-    def appeared(self, entry: Entry, _now: float) -> None:
-        """A member is new, or back."""
+    def appeared(self, entry: Entry) -> None:
+        """A member is new."""
         self._order.add(entry.name)
+
+    def returned(self, entry: Entry, now: float) -> None:
+        """A member is back from the dead: it may know others that this node does not."""
+        self.appeared(entry)
+        self._exchange(entry.address, now)
 
     # ---- our own probes ---------------------------------------------------------------------------------
 
@@ -155,7 +158,7 @@ class Prober(Part):
 
     def _begin(self, entry: Entry, now: float, *, window: float, at_once: bool = False) -> None:
         sequence = self._rng.getrandbits(32)
-        probe = _Probe(entry, sequence, now, now + self._awareness.stretch(window))
+        probe = _Probe(entry, entry.name, entry.id, sequence, now, now + self._awareness.stretch(window))
         self._probes[sequence] = probe
         self._probing[entry.name] = sequence
         self._timers.at(probe.deadline, partial(self._expire, sequence))
@@ -184,7 +187,6 @@ class Prober(Part):
             request = PingRequest(sequence, probe.id, *entry.address)
             for helper in self._table.sample(self._rng, settings.indirect_checks, exclude=probe.name):
                 if stage == 1 and helper.state == ALIVE:
-                    probe.helpers += 1
                     probe.asked.append(helper)
                 self._outbox.packet(helper.address, request, entry=helper)
         if stage == 1:
@@ -201,13 +203,14 @@ class Prober(Part):
         self._drop(probe)
         # A refusal came from the target's host: our network works, and helpers had no time to nack.
         if not probe.refused:
-            if probe.nacks < probe.helpers:
+            helpers = len(probe.asked)
+            if probe.nacks < helpers:
                 # Helpers that say nothing are gone too, or we are: found out now, at the health of before,
                 # and not one by one, each later than the last. The smaller side of a split learns of it so.
                 for helper in probe.asked:
                     self.doubt(helper, now)
-            self._awareness.apply(max(0, probe.helpers - probe.nacks) if probe.helpers else 1)
-            self._hints.unanswered(probe.name, helpers=probe.helpers, nacks=probe.nacks, now=now)
+            self._awareness.apply(max(0, helpers - probe.nacks) if helpers else 1)
+            self._hints.unanswered(probe.name, helpers=helpers, nacks=probe.nacks, now=now)
         entry = self._table.get(probe.name)
         if entry is not None and entry.id == probe.id:
             accusation = Suspect(entry.name, entry.id, entry.incarnation, self._table.me.name, probe.refused)
@@ -229,7 +232,7 @@ class Prober(Part):
     def nacked(self, sequence: int) -> None:
         """A helper works, and did not get an answer either."""
         probe = self._probes.get(sequence)
-        if probe is not None and probe.nacks < probe.helpers:
+        if probe is not None and probe.nacks < len(probe.asked):
             probe.nacks += 1
 
     def estranged(self, sequence: int, source: Address, now: float) -> None:
@@ -263,14 +266,12 @@ class Prober(Part):
             probe.deadline += seconds
             self._timers.at(probe.deadline, partial(self._expire, sequence))
 
-    def _succeed(self, probe: _Probe, now: float, path: str) -> None:
+    def _succeed(self, probe: _Probe, now: float, path: Path) -> None:
         self._drop(probe)
         if path == "direct":
             self.timed(now - probe.begun)
         self._awareness.apply(-1)
-        self._hints.answered(
-            probe.name, "direct" if path == "direct" else "helper" if path == "helper" else "stream", now
-        )
+        self._hints.answered(probe.name, path, now)
 
     def _drop(self, probe: _Probe | None) -> None:
         if probe is not None:
@@ -296,21 +297,16 @@ class Prober(Part):
         timeout = self._settings.probe_timeout
         self._relays[sequence] = (source, request.sequence)
         self._outbox.packet(target, Ping(sequence, request.target))
-        self._timers.at(now + timeout * 0.3, partial(self._relay_again, sequence, target, request.target))
-        self._timers.at(now + timeout * 0.6, partial(self._relay_nack, sequence))
-        self._timers.at(now + timeout * 4, partial(self._relay_end, sequence))
+        again = partial(self._while_relaying, sequence, target, Ping(sequence, request.target))
+        self._timers.at(now + timeout * 0.3, again)
+        self._timers.at(
+            now + timeout * 0.6, partial(self._while_relaying, sequence, source, Nack(request.sequence))
+        )
+        self._timers.at(now + timeout * 4, lambda _now: self._relays.pop(sequence, None))
 
-    def _relay_again(self, sequence: int, target: Address, target_id: str, _now: float) -> None:
+    def _while_relaying(self, sequence: int, address: Address, message: Ping | Nack, _now: float) -> None:
         if sequence in self._relays:
-            self._outbox.packet(target, Ping(sequence, target_id))
-
-    def _relay_nack(self, sequence: int, _now: float) -> None:
-        relay = self._relays.get(sequence)
-        if relay is not None:
-            self._outbox.packet(relay[0], Nack(relay[1]))
-
-    def _relay_end(self, sequence: int, _now: float) -> None:
-        self._relays.pop(sequence, None)
+            self._outbox.packet(address, message)
 
     # ---- the dead ---------------------------------------------------------------------------------------
 

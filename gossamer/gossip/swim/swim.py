@@ -68,10 +68,7 @@ class Swim:
         self._push_pull = PushPull(core, self._verdicts)
         self._prober = Prober(core, self._verdicts, self._push_pull.exchange)
         self._gossiper = Gossiper(core)
-        self._verdicts.doubt = self._prober.doubt
-        self._verdicts.hearsay = self._prober.hearsay
-        self._verdicts.appeared = self._prober.appeared
-        self._verdicts.returned = lambda entry, now: self._push_pull.exchange(entry.address, now)
+        self._verdicts.prober = self._prober
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             steps.Tick: self._tick,
             steps.PacketReceived: self._packet,
@@ -136,7 +133,7 @@ class Swim:
             entry = Entry(record.alive, state, now - record.age)
             self.table.put(entry, now)
             if state == ALIVE:
-                self._prober.appeared(entry, now)
+                self._prober.appeared(entry)
         if records:
             self._own.restate(self.table.me)
             self._gossiper.at_once(now)

@@ -213,6 +213,7 @@ class MemberTable:
         self._down.drop(name)
         self._digest ^= entry.mark
         entry.mark = 0
+        entry.suspicion = None
         self._changed(now)
 
     def sample(self, rng: random.Random, count: int, *, exclude: str = "") -> list[Entry]:

@@ -20,8 +20,8 @@ What is said of this node itself is ``refutation``'s.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -39,6 +39,9 @@ from gossamer.gossip.swim.refutation import Refutation
 from gossamer.gossip.swim.table import ALIVE, DOWN, LEFT, MAX_MEMBERS, REMOVED, STOPPED, SUSPECT, Entry
 from gossamer.gossip.wire import Alive, Dead, Record, Suspect
 
+if TYPE_CHECKING:
+    from gossamer.gossip.swim.prober import Prober
+
 
 class Verdicts(Part):
     """The only writer of the membership table."""
@@ -48,14 +51,8 @@ class Verdicts(Part):
         self._own = own
         self._suspects: set[str] = set()
         self._witnesses = 0
-        self.doubt: Callable[[Entry, float], None] = _nothing
-        """Set by the owner: probe this member soon."""
-        self.hearsay: Callable[[Entry, float], None] = _nothing
-        """Set by the owner: another member suspects this one."""
-        self.appeared: Callable[[Entry, float], None] = _nothing
-        """Set by the owner: a member is new."""
-        self.returned: Callable[[Entry, float], None] = _nothing
-        """Set by the owner: a member came back from the dead."""
+        self.prober: Prober
+        """Set by the owner: it looks at who is in doubt, new, or back."""
 
     # ---- statements -------------------------------------------------------------------------------------
 
@@ -70,7 +67,7 @@ class Verdicts(Part):
             if said.incarnation <= entry.incarnation:
                 return False
             if entry.state <= SUSPECT and entry.address != (said.host, said.port):
-                self.doubt(entry, now)
+                self.prober.doubt(entry, now)
                 return False
         elif len(self._table) >= MAX_MEMBERS:
             return False
@@ -85,7 +82,7 @@ class Verdicts(Part):
         self._outbox.broadcast(said.name, said)
         self._outbox.emit(MemberUp(fresh.member()))
         self._hints.sized(self._table.size, now)
-        self.appeared(fresh, now)
+        self.prober.appeared(fresh)
         return True
 
     def suspect(self, said: Suspect, now: float) -> bool:
@@ -104,7 +101,7 @@ class Verdicts(Part):
         if entry.state != ALIVE:
             return False
         if self._own.was_apart(said.by, now):
-            self.doubt(entry, now)
+            self.prober.doubt(entry, now)
             return False
         self._begin_suspicion(entry, said, now)
         return True
@@ -125,12 +122,12 @@ class Verdicts(Part):
         if said.removed:
             if entry.state != DOWN:
                 # Whoever removed it did not see it; we do, or shall find out.
-                self.doubt(entry, now)
+                self.prober.doubt(entry, now)
                 return False
         elif entry.state == REMOVED and not said.left:
             return False
         elif entry.state <= SUSPECT and not said.left and not own and self._own.was_apart(said.by, now):
-            self.doubt(entry, now)
+            self.prober.doubt(entry, now)
             return False
         if said.incarnation > entry.incarnation:
             # A statement of that incarnation that comes later must not raise the dead.
@@ -159,7 +156,7 @@ class Verdicts(Part):
             removed = record.state == REMOVED
             return self.dead(Dead(said.name, said.id, said.incarnation, by, True, removed), now)
         if entry.state <= SUSPECT:
-            self.doubt(entry, now)
+            self.prober.doubt(entry, now)
         return False
 
     def replaced(self, entry: Entry, now: float) -> None:
@@ -197,8 +194,7 @@ class Verdicts(Part):
             entry.returned = now
             self._outbox.emit(MemberUp(entry.member()))
             self._hints.sized(self._table.size, now)
-            self.appeared(entry, now)
-            self.returned(entry, now)
+            self.prober.returned(entry, now)
         elif state == SUSPECT:
             self._outbox.emit(MemberAlive(entry.member()))
         if state <= SUSPECT and (moved or before.metadata != said.metadata):
@@ -248,7 +244,7 @@ class Verdicts(Part):
         self._outbox.packet(entry.address, entry=entry)
         self._watch(entry)
         if said.by != self._table.me.name:
-            self.hearsay(entry, now)
+            self.prober.hearsay(entry, now)
 
     def _count_witnesses(self) -> None:
         """The suspected cannot confirm that others are dead; those that are left may be too few."""
@@ -265,30 +261,24 @@ class Verdicts(Part):
                 self._watch(entry)
 
     def _watch(self, entry: Entry) -> None:
-        if entry.suspicion is not None:
-            deadline = entry.suspicion.deadline()
-            life = (entry.name, entry.id, entry.incarnation)
-            self._timers.at(deadline - self._settings.probe_interval, partial(self._last_look, *life))
-            self._timers.at(deadline, partial(self._judge, *life))
+        suspicion = entry.suspicion
+        if suspicion is not None:
+            deadline = suspicion.deadline()
+            self._timers.at(
+                deadline - self._settings.probe_interval, partial(self._last_look, entry, suspicion)
+            )
+            self._timers.at(deadline, partial(self._judge, entry, suspicion))
 
-    def _last_look(self, name: str, member_id: str, incarnation: int, now: float) -> None:
+    def _last_look(self, entry: Entry, suspicion: Suspicion, now: float) -> None:
         """No verdict on hearsay alone: a refutation that missed us rides on the answer to this probe."""
-        entry = self._table.get(name)
-        if entry is None or (entry.id, entry.incarnation) != (member_id, incarnation):
-            return
-        suspicion = entry.suspicion
-        if suspicion is not None and suspicion.deadline() - now <= self._settings.probe_interval + 1e-6:
-            self.doubt(entry, now)
+        due = suspicion.deadline() - now <= self._settings.probe_interval + 1e-6
+        if entry.suspicion is suspicion and due:
+            self.prober.doubt(entry, now)
 
-    def _judge(self, name: str, member_id: str, incarnation: int, now: float) -> None:
-        entry = self._table.get(name)
-        if entry is None or (entry.id, entry.incarnation) != (member_id, incarnation):
-            return
-        suspicion = entry.suspicion
-        if suspicion is None or suspicion.deadline() > now:
-            return
-        said = Dead(name, member_id, incarnation, self._table.me.name)
-        self.dead(said, now, reason="refused" if suspicion.hard else "unreachable")
+    def _judge(self, entry: Entry, suspicion: Suspicion, now: float) -> None:
+        if entry.suspicion is suspicion and suspicion.deadline() <= now:
+            said = Dead(entry.name, entry.id, entry.incarnation, self._table.me.name)
+            self.dead(said, now, reason="refused" if suspicion.hard else "unreachable")
 
     def _bury(self, entry: Entry, state: int, reason: str, now: float) -> None:
         was = entry.state
@@ -321,14 +311,9 @@ class Verdicts(Part):
 
     def _reap_later(self, entry: Entry) -> None:
         when = entry.since + self._retention(entry.state)
-        self._timers.at(when, partial(self._reap, entry.name, entry.id, entry.since))
+        self._timers.at(when, partial(self._reap, entry, entry.since))
 
-    def _reap(self, name: str, member_id: str, since: float, now: float) -> None:
-        entry = self._table.get(name)
-        if entry is not None and entry.id == member_id and entry.since == since and entry.state >= DOWN:
-            self._table.remove(name, now)
-            self._outbox.forget(name)
-
-
-def _nothing(_what: object, _now: float) -> None:
-    """Until the owner is wired."""
+    def _reap(self, entry: Entry, since: float, now: float) -> None:
+        if self._table.get(entry.name) is entry and entry.since == since and entry.state >= DOWN:
+            self._table.remove(entry.name, now)
+            self._outbox.forget(entry.name)
