@@ -7,6 +7,7 @@ import httpx
 from api.fakes import FakeView, member
 from gossamer.api import PeerRequests, make_app
 from gossamer.api.model.node import ClientInfo
+from gossamer.config import ApiConfig
 from gossamer.supervisor import Runtime
 
 NAMES = [f"node{number}@127.0.0.1" for number in (1, 2, 3)]
@@ -40,17 +41,18 @@ class Linked:
         return views
 
 
-def client_of(view, host="127.0.0.1"):
-    """A caller at ``host``."""
-    transport = httpx.ASGITransport(make_app(view), client=(host, 4))
-    return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8091")
+def client_of(view, host="127.0.0.1", *, app=None, name="127.0.0.1", **config):
+    """A caller at ``host`` of ``app``, or else of one with ``config``, who knows the node by ``name``."""
+    app = app or make_app(view, config=ApiConfig(**config))
+    transport = httpx.ASGITransport(app, client=(host, 4))
+    return httpx.AsyncClient(transport=transport, base_url=f"http://{name}:8091")
 
 
 async def pages(http, path, **params):
-    rows, after, number = [], None, 0
+    rows, number = [], 0
     while True:
-        page = (await http.get(path, params={**params, **({"after": after} if after else {})})).json()
+        page = (await http.get(path, params=params)).json()
         rows += page["items"]
-        after, number = page["next"], number + 1
-        if after is None:
+        params["after"], number = page["next"], number + 1
+        if page["next"] is None:
             return rows, page["missing"], number

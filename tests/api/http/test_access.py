@@ -1,31 +1,24 @@
 """Tokens, roles and rates: who may ask a node for what."""
 
 import itertools
+from types import SimpleNamespace
 
-import httpx
 import pytest
 import structlog
 
 from api.fakes import FakeTable
+from api.linked import client_of
 from gossamer.api import Role, Tokens, make_app
 from gossamer.config import ApiConfig
 
 DAY = 86_400.0
 
 
-class FakeClock:
-    def __init__(self) -> None:
-        self.now = 1_000_000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    wall = monotonic
-
-
 @pytest.fixture
 def clock():
-    return FakeClock()
+    clock = SimpleNamespace(now=1_000_000.0)
+    clock.monotonic = clock.wall = lambda: clock.now
+    return clock
 
 
 @pytest.fixture
@@ -40,50 +33,15 @@ def tokens(clock):
 def connect(view, tokens, clock):
     def connect(address="10.0.0.9", token=None, **config):
         app = make_app(view, config=ApiConfig(**config), tokens=tokens, clock=clock)
-        headers = {"authorization": f"Bearer {token}"} if token else {}
-        return httpx.AsyncClient(
-            transport=httpx.ASGITransport(app, client=(address, 4)),
-            base_url="http://10.0.0.1:8091",
-            headers=headers,
-        )
+        client = client_of(view, address, app=app, name="10.0.0.1")
+        client.headers.update({"authorization": f"Bearer {token}"} if token else {})
+        return client
 
     return connect
 
 
 def make(tokens, role, lifetime=DAY):
     return tokens.create(name=f"ci-{role}", role=role, lifetime=lifetime, by="test")[0]
-
-
-LOOK = ("GET", "/api/v1/nodes", None)
-ORDER = ("POST", "/api/v1/cluster/leave", None)
-KEYS = ("GET", "/api/v1/cluster/keys", None)
-REMOVE = ("POST", "/api/v1/cluster/force-leave", {"name": "node4@127.0.0.1"})
-TRACE = ("GET", "/api/v1/trace?pid=gossip", None)
-MAKE = ("POST", "/api/v1/tokens", {"name": "new"})
-BACKUP = ("POST", "/api/v1/backup", {})
-ALL = (LOOK, ORDER, KEYS, REMOVE, TRACE, MAKE, BACKUP)
-
-
-@pytest.mark.parametrize(
-    ("role", "allowed"),
-    [(Role.VIEWER, [LOOK]), (Role.OPERATOR, [LOOK, ORDER]), (Role.ADMIN, list(ALL))],
-)
-async def test_a_role_may_do_its_own_and_nothing_more(connect, tokens, role, allowed):
-    async with connect(token=make(tokens, role)) as client:
-        for method, path, body in ALL:
-            answer = await client.request(method, path, json=body)
-            expected = (200, 201) if (method, path, body) in allowed else (403,)
-            assert answer.status_code in expected, (path, answer.text)
-
-
-async def test_who_brings_no_token_from_elsewhere_gets_probes_only(connect):
-    async with connect() as client:
-        for path in ("/health", "/ready", "/openapi.json"):
-            assert (await client.get(path)).status_code == 200
-        for method, path, body in (*ALL, ("GET", "/cluster", None), ("GET", "/metrics", None)):
-            answer = await client.request(method, path, json=body)
-            assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
-            assert "gossamer tokens create" in answer.json()["detail"]
 
 
 async def test_this_machine_is_an_administrator_unless_it_is_told_otherwise(connect):
@@ -165,18 +123,3 @@ async def test_orders_and_refusals_are_logged_without_secrets(connect, tokens):
         ("api_refused", "ci-operator", "/api/v1/cluster/keys", 403),
     ]
     assert text not in str(logs)
-
-
-async def test_a_page_of_another_site_cannot_use_the_loopback(connect, view):
-    async with connect("127.0.0.1") as client:
-        answer = await client.post("/api/v1/cluster/leave", headers={"origin": "http://evil.example"})
-        assert answer.status_code == 403
-    assert view.orders == []
-
-
-@pytest.mark.parametrize(
-    "body", [{}, {"name": ""}, {"name": "a\nb"}, {"name": "a", "role": "root"}, {"name": "a", "expires": -1}]
-)
-async def test_a_wrong_token_order_is_refused(connect, body):
-    async with connect("127.0.0.1") as client:
-        assert (await client.post("/api/v1/tokens", json=body)).status_code == 422

@@ -1,11 +1,5 @@
 """What happened at a node lately, over HTTP."""
 
-from types import SimpleNamespace
-
-import httpx
-from fastapi import FastAPI
-
-from gossamer.api.resources.events import events_router
 from gossamer.node.history import EventLog
 
 
@@ -22,33 +16,25 @@ class Clocks:
         return self.wall_now
 
 
-def client_of(log):
-    app = FastAPI()
-    app.include_router(events_router(SimpleNamespace(name="node1@127.0.0.1", event_log=log)))
-    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1")
-
-
-async def test_events_come_in_order_with_their_age_from_a_serial_on():
+async def test_events_come_in_order_with_their_age_from_a_serial_on(client, view):
     clocks = Clocks()
-    log = EventLog(clocks, creation=7)
+    log = view.event_log = EventLog(clocks, creation=7)
     log.note("suspected", "node2@127.0.0.1")
     clocks.monotonic_now += 4.0
     # The wall clock is set back meanwhile, which does not make events younger.
     clocks.wall_now -= 3600.0
     log.note("down", "node2@127.0.0.1", "unreachable")
     clocks.monotonic_now += 1.5
-    async with client_of(log) as client:
-        told = (await client.get("/events")).json()
-        assert (told["node"], told["creation"]) == ("node1@127.0.0.1", 7)
-        assert [(e["serial"], e["kind"], e["age"], e["text"]) for e in told["items"]] == [
-            (1, "suspected", 5.5, ""),
-            (2, "down", 1.5, "unreachable"),
-        ]
-        [later] = (await client.get("/events", params={"after": 1})).json()["items"]
-        assert later["at"] == 1_700_000_000.0 - 3600.0
-        assert (await client.get("/events", params={"after": 2})).json()["items"] == []
-        assert len((await client.get("/events", params={"limit": 1})).json()["items"]) == 1
-        assert (await client.get("/events", params={"after": -1})).status_code == 422
+    told = (await client.get("/api/v1/events")).json()
+    assert (told["node"], told["creation"]) == (view.name, 7)
+    assert [(e["serial"], e["kind"], e["age"], e["text"]) for e in told["items"]] == [
+        (1, "suspected", 5.5, ""),
+        (2, "down", 1.5, "unreachable"),
+    ]
+    [later] = (await client.get("/api/v1/events", params={"after": 1})).json()["items"]
+    assert later["at"] == 1_700_000_000.0 - 3600.0
+    assert (await client.get("/api/v1/events", params={"after": 2})).json()["items"] == []
+    assert len((await client.get("/api/v1/events", params={"limit": 1})).json()["items"]) == 1
 
 
 def test_the_oldest_go_and_serials_show_it():

@@ -5,7 +5,6 @@ import json
 from collections import Counter
 
 import httpx
-import pytest
 
 from api.fakes import FakeTable, FakeView
 from api.linked import NAMES, client_of
@@ -139,43 +138,3 @@ async def test_a_thousand_readers_do_not_keep_others_from_asking():
                     caller.close()
         assert counts == {200: 4, 503: 996}
         assert (await node.get("/api/v1/nodes"))[0] == 200
-
-
-@pytest.mark.parametrize(
-    ("body", "status"),
-    [
-        ({"topic": "a/b", "payload": "hi"}, 200),
-        ({"topic": "a/b", "payload": "aGk=", "encoding": "base64", "qos": 2, "retain": True}, 200),
-        ({"topic": "a/b", "payload": "?", "encoding": "base64"}, 422),
-        ({"topic": "a/+"}, 422),
-        ({"topic": ""}, 422),
-        ({"topic": "a", "qos": 3}, 422),
-        ({"topic": "a", "ttl": 3}, 422),
-        ({"topic": "a", "payload": "x" * 50_000}, 422),
-    ],
-)
-async def test_messages_are_published_or_refused(client, view, body, status):
-    answer = await client.post("/api/v1/publish", json=body)
-    assert answer.status_code == status
-    assert len(view.orders) == (status == 200)
-    if status == 200:
-        assert view.orders[0][1][1] == b"hi"
-        assert answer.json() == {"topic": "a/b", "receivers": 3, "safe": True}
-
-
-async def test_retained_topics_are_listed_and_removed(client, view):
-    page = (await client.get("/api/v1/retained")).json()
-    assert [row["topic"] for row in page["items"]] == ["a/1", "b"]
-    page = (await client.get("/api/v1/retained", params={"filter": "b"})).json()
-    assert [row["topic"] for row in page["items"]] == ["b"]
-    assert (await client.delete("/api/v1/retained", params={"topic": "b"})).status_code == 200
-    assert view.orders == [("publish", ("b", b"", 1, True))]
-
-
-async def test_settings_are_shown_read_again_and_changed(client):
-    shown = (await client.get("/api/v1/config")).json()
-    assert shown["changed"] == {"node": {"cookie": "**********"}}
-    assert (await client.post("/api/v1/config/reload")).json()["files"] == ["/etc/gossamer/acl"]
-    assert (await client.put("/api/v1/log-level", json={"level": "debug"})).json() == {"level": "debug"}
-    assert (await client.get("/api/v1/log-level")).json() == {"level": "debug"}
-    assert (await client.put("/api/v1/log-level", json={"level": "loud"})).status_code == 422
