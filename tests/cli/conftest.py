@@ -59,6 +59,12 @@ class Served:
         self.view.peers[name] = PeerRequests(lambda: make_app(view), self.runtime)
         return view
 
+    def end(self, reason):
+        """The program that runs at the node ends."""
+        over = threading.Event()
+        self.loop.call_soon_threadsafe(lambda: (self.view.programs.end(reason), over.set()))
+        assert over.wait(10)
+
 
 @pytest.fixture
 def ask(run, served):
@@ -75,15 +81,9 @@ def whole(served):
 
 
 @pytest.fixture
-def runs_directory():
-    """Where the node keeps its runs: nowhere, unless a test file says so."""
-    return
-
-
-@pytest.fixture
-def served(runs_directory):
+def served(tmp_path):
     """A faked node whose API listens on a port of this machine, in a thread of its own."""
-    served = Served(FakeView(directory=runs_directory))
+    served = Served(FakeView(directory=tmp_path))
     started = threading.Event()
 
     async def serve():
@@ -107,13 +107,9 @@ def served(runs_directory):
 
     # A node says on standard output what it does, which is a process of its own elsewhere.
     with structlog.testing.capture_logs():
-        yield from _serving(served, serve, started)
-
-
-def _serving(served, serve, started):
-    thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
-    thread.start()
-    assert started.wait(10)
-    yield served
-    served.loop.call_soon_threadsafe(served.stop.set)
-    thread.join(10)
+        thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
+        thread.start()
+        assert started.wait(10)
+        yield served
+        served.loop.call_soon_threadsafe(served.stop.set)
+        thread.join(10)

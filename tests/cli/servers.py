@@ -37,3 +37,9 @@ def say(handler, status, body=b"", **headers):
         handler.send_header(name.replace("_", "-"), str(value))
     handler.end_headers()
     handler.wfile.write(body)
+
+
+def answering(body, *, status=200, context=None):
+    """A server of somebody else, which answers with ``body`` whatever it is asked."""
+    headers = {"content_type": "application/json", "content_length": len(body)}
+    return serving(lambda handler: say(handler, status, body, **headers), context=context)

@@ -62,12 +62,6 @@ def test_the_end_of_a_log_is_taken(bundle, tmp_path):
     assert len(taken) == 4 * 1024 * 1024
 
 
-def test_where_it_cannot_be_written_is_said(served, run, tmp_path):
-    refused = run("support-bundle", tmp_path / "none" / "x.tar.gz", "--api", served.url)
-    assert refused.code == 5
-    assert "name another file" in refused.err
-
-
 def test_it_holds_the_metrics_of_the_nodes_that_answer(served, bundle):
     found = bundle()
     mine = [name for name in found if name.endswith(("metrics.txt", "metrics.error"))]

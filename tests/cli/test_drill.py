@@ -25,7 +25,6 @@ from gossamer.drill.record import (
     Tally,
     Verdict,
 )
-from gossamer.errors import GossamerError
 
 KINDS = ("partition", "flapping", "slow", "kill", "pause", "rolling", "clock", "coordinator", "disk")
 NODES = tuple(f"node{number}@127.0.0.1" for number in (1, 2, 3))
@@ -80,38 +79,6 @@ def test_what_is_typed_is_what_is_planned(drills):
     }
     invoke("clock", "--jump", "-10m", "--node", "2")
     assert (drills.plans[1].settings["jump"], drills.plans[1].shape) == (-600.0, "2")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["partition", "--for", "20q"], "got '20q', expected a duration"),
-        (["slow", "--loss", "500%"], "expected a share such as 5%"),
-        (["kill", "--node", "0"], "expected 1 or more"),
-        (["partition", "--nodes", "1"], "2"),
-        (["partition", "--backend", "docker"], "'docker' is not one of 'gate', 'netns'"),
-        (["nonsense"], "nonsense"),
-    ],
-)
-def test_what_cannot_be_read_is_the_command_line_that_is_wrong(drills, arguments, says):
-    outcome = invoke(*arguments)
-    assert outcome.exit_code == ExitCode.USAGE
-    assert says in " ".join(outcome.output.replace("│", " ").split())
-    assert drills.plans == []
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["partition", "--set", "x"], "--set: got 'x'"),
-        (["partition", "--html", "/nowhere/at/all.html"], "--html: got '/nowhere/at/all.html'"),
-    ],
-)
-def test_what_makes_no_sense_is_refused_before_anything_starts(drills, arguments, says):
-    outcome = invoke(*arguments)
-    assert isinstance(outcome.exception, GossamerError)
-    assert says in str(outcome.exception)
-    assert drills.plans == []
 
 
 def test_a_broken_promise_is_an_exit_code(drills):

@@ -163,10 +163,6 @@ def test_it_shows_all_nodes_and_who_is_silent(served, run):
     assert json.loads(line)["asked"] == "node1@127.0.0.1"
 
 
-def test_nobody_there_is_said_as_everywhere(run):
-    assert run("top", "--api", "127.0.0.1:1").code == 4
-
-
 def test_on_a_terminal_keys_and_another_size_are_answered(served):
     with Terminal([sys.executable, "-m", "gossamer.cli", "top", "--api", served.url], size=(24, 100)) as at:
         at.see("node1@127.0.0.1")
