@@ -13,10 +13,9 @@ from gossamer.lazy import lazy
 if TYPE_CHECKING:
     from gossamer.launch.child import (
         STOP_LIMIT,
+        NodeEndedError,
         NodeProcess,
-        NotReadyError,
         describe_end,
-        missing_of,
         node_environment,
         wait_until_ready,
     )
@@ -24,43 +23,34 @@ if TYPE_CHECKING:
         MAX_NODES,
         SERVICES,
         WEBSOCKET,
-        BadPortsError,
         ClusterPlan,
         NodePlan,
         PortSpec,
-        PortsTakenError,
+        check_ports,
         chooser,
         make_plan,
-        node_tree,
         plan_with_websockets,
-        taken_ports,
     )
-    from gossamer.launch.workspace import BadDirectoryError, DirectoryTakenError, Workspace, cluster_facts
+    from gossamer.launch.workspace import Workspace, cluster_facts
 
 __all__ = [
     "MAX_NODES",
     "SERVICES",
     "STOP_LIMIT",
     "WEBSOCKET",
-    "BadDirectoryError",
-    "BadPortsError",
     "ClusterPlan",
-    "DirectoryTakenError",
+    "NodeEndedError",
     "NodePlan",
     "NodeProcess",
-    "NotReadyError",
     "PortSpec",
-    "PortsTakenError",
     "Workspace",
+    "check_ports",
     "chooser",
     "cluster_facts",
     "describe_end",
     "make_plan",
-    "missing_of",
     "node_environment",
-    "node_tree",
     "plan_with_websockets",
-    "taken_ports",
     "wait_until_ready",
 ]
 

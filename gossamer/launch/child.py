@@ -22,6 +22,8 @@ from gossamer.supervisor import NoReply, OsProcess, Reason, Reply, Stop, describ
 
 STOP_LIMIT = 10.0
 """Seconds between SIGTERM and SIGKILL."""
+_RETRY_INTERVAL = 0.1
+_LOG_LINES = 12
 
 # Set for one node by its file, so they must not come to all from the environment.
 _PER_NODE = (
@@ -86,17 +88,17 @@ def describe_end(reason: Reason) -> str:
             return describe(reason)
 
 
-_PAUSE = 0.1
+class NodeEndedError(UnavailableError):
+    """A node ended before the cluster was ready; ``logged``: bytes that its log had before."""
 
-
-class NotReadyError(UnavailableError):
-    """The cluster did not come together in time."""
-
-    def __init__(self, *, seconds: float, missing: Mapping[str, str]) -> None:
-        self.seconds = seconds
-        self.missing = dict(missing)
-        lines = "".join(f"\n  {name}: {what}" for name, what in missing.items())
-        super().__init__(f"the cluster is not ready after {seconds:g} s; see node.log of each node:{lines}")
+    def __init__(self, node: NodePlan, reason: Reason, logged: int = 0) -> None:
+        try:
+            log = node.log_file.read_bytes()[logged:].decode("utf-8", "replace")
+        except FileNotFoundError:
+            log = ""
+        tail = "".join(f"\n  {line}" for line in log.splitlines()[-_LOG_LINES:]) or "\n  (nothing)"
+        how = describe_end(reason)
+        super().__init__(f"{node.name} ended at start ({how}); its log, {node.log_file}, ends with:{tail}")
 
 
 async def wait_until_ready(
@@ -105,24 +107,26 @@ async def wait_until_ready(
     """Return once every node is ready and sees all others.
 
     Raises:
-        NotReadyError: with what each node lacks.
+        UnavailableError: with what each node lacks.
     """
-    missing: dict[str, str] = {node.name: "starting" for node in plan.nodes}
+    names = {node.name for node in plan.nodes}
+    missing = dict.fromkeys(names, "starting")
     try:
         async with asyncio.timeout(seconds), httpx.AsyncClient(timeout=2.0, trust_env=False) as client:
             while missing:
                 answers = await asyncio.gather(*(_ask(client, node) for node in plan.nodes))
-                names = {node.name for node in plan.nodes}
-                missing = {
-                    node.name: lack
+                lacks = {
+                    node.name: missing_of(answer, names)
                     for node, answer in zip(plan.nodes, answers, strict=True)
-                    if (lack := missing_of(answer, names))
                 }
+                missing = {name: lack for name, lack in lacks.items() if lack}
                 progress(missing)
                 if missing:
-                    await asyncio.sleep(_PAUSE)
+                    await asyncio.sleep(_RETRY_INTERVAL)
     except TimeoutError:
-        raise NotReadyError(seconds=seconds, missing=missing) from None
+        lines = "".join(f"\n  {name}: {what}" for name, what in sorted(missing.items()))
+        what = f"the cluster is not ready after {seconds:g} s; see node.log of each node:{lines}"
+        raise UnavailableError(what) from None
 
 
 async def _ask(client: httpx.AsyncClient, node: NodePlan) -> object:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import random
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,10 +27,8 @@ MAX_NODES = 64
 class BadPortsError(WrongValueError):
     """Ports on the command line that do not fit the nodes."""
 
-    def __init__(self, *, option: str, got: str, expected: str) -> None:
+    def __init__(self, option: str, got: str, expected: str) -> None:
         self.option = option
-        self.got = got
-        self.expected = expected
         super().__init__(f"{option}: got {got}, expected {expected}")
 
 
@@ -47,17 +45,15 @@ class PortSpec:
         Raises:
             BadPortsError: it is not that many ports.
         """
-        wanted = f"a port to count up from, 0 to choose free ones, or {nodes} ports such as 1883,2883"
         parts = [part.strip() for part in self.text.split(",")]
-        if not all(part.isdecimal() for part in parts):
-            raise BadPortsError(option=self.option, got=self.text, expected=wanted)
-        numbers = [int(part) for part in parts]
-        if len(numbers) == 1 and nodes > 1 and numbers[0] != 0:
-            numbers = [numbers[0] + index for index in range(nodes)]
-        elif len(numbers) == 1 and numbers[0] == 0:
-            numbers = [0] * nodes
-        if len(numbers) != nodes or max(numbers) > 65535:
-            raise BadPortsError(option=self.option, got=self.text, expected=wanted)
+        numbers = [int(part) for part in parts if part.isdecimal()]
+        if len(parts) == len(numbers) == 1:
+            first = numbers[0]
+            numbers = [first and first + index for index in range(nodes)]
+            parts *= nodes
+        if not len(parts) == len(numbers) == nodes or max(numbers) > 65535:
+            wanted = f"a port to count up from, 0 to choose free ones, or {nodes} ports such as 1883,2883"
+            raise BadPortsError(self.option, self.text, wanted)
         return [number or choose() for number in numbers]
 
 
@@ -110,17 +106,13 @@ def make_plan(
         BadPortsError: ports that do not fit, or one port for two things.
     """
     columns = {service: spec.ports(nodes, choose) for service, spec in specs.items()}
-    users: dict[int, str] = {}
-    if shared_port is not None:
-        users[shared_port] = "--shared-port"
+    users = {} if shared_port is None else {shared_port: "--shared-port"}
     for service, ports in columns.items():
         for number, port in enumerate(ports, 1):
             here = f"{service} of node{number}"
             if port in users:
-                option = specs[service].option
-                raise BadPortsError(
-                    option=option, got=f"{port} for {here}", expected=f"another: it is {users[port]} already"
-                )
+                expected = f"another: it is {users[port]} already"
+                raise BadPortsError(specs[service].option, f"{port} for {here}", expected)
             users[port] = here
     return ClusterPlan(
         directory=directory,
@@ -128,11 +120,11 @@ def make_plan(
         shared_port=shared_port,
         nodes=tuple(
             NodePlan(
-                name=f"node{number + 1}@{HOST}",
-                directory=directory / f"node{number + 1}",
-                ports={service: ports[number] for service, ports in columns.items()},
+                f"node{number}@{HOST}",
+                directory / f"node{number}",
+                {service: ports[number - 1] for service, ports in columns.items()},
             )
-            for number in range(nodes)
+            for number in range(1, nodes + 1)
         ),
     )
 
@@ -144,14 +136,13 @@ def node_tree(plan: ClusterPlan, node: NodePlan) -> dict[str, Any]:
         listeners.append({"type": "ws", "host": node.host, "port": node.ports[WEBSOCKET]})
     if plan.shared_port is not None:
         listeners.append({"type": "tcp", "host": node.host, "port": plan.shared_port, "reuse_port": True})
-    seeds: Sequence[NodePlan] = plan.nodes
     return {
         "node": {"name": node.name, "data_dir": str(node.directory)},
         "cluster": {
             "env": plan.env,
             "host": node.host,
             "port": node.ports["gossip"],
-            "seed_endpoints": [f"{seed.host}:{seed.ports['gossip']}" for seed in seeds],
+            "seed_endpoints": [f"{seed.host}:{seed.ports['gossip']}" for seed in plan.nodes],
         },
         "distribution": {"host": node.host, "port": node.ports["distribution"]},
         "mqtt": {"server": {"listeners": listeners}, "auth": {"allow_anonymous": True}},
@@ -165,26 +156,26 @@ WEBSOCKET_PORT = "9001"
 _CHOICES = range(20_000, 32_000)
 
 
-class PortsTakenError(UnavailableError):
-    """Ports that the cluster needs are in use."""
+def check_ports(plan: ClusterPlan, options: Mapping[str, str]) -> None:
+    """See that every port of ``plan`` can be bound; ``options`` are those that set the port of a service.
 
-    def __init__(self, *, taken: list[tuple[int, str, str]]) -> None:
-        self.taken = taken
-        lines = "".join(f"\n  port {port} ({user}): set {option} to another" for port, user, option in taken)
-        super().__init__(f"in use already, by another program or another cluster:{lines}")
-
-
-def taken_ports(plan: ClusterPlan, options: dict[str, str]) -> list[tuple[int, str, str]]:
-    """``(port, what it is for, option to change)`` for every port of ``plan`` that cannot be bound."""
-    taken = []
-    for node in plan.nodes:
-        for service, port in node.ports.items():
-            kinds = [socket.SOCK_STREAM, socket.SOCK_DGRAM] if service == "gossip" else [socket.SOCK_STREAM]
-            if not _is_free(port, kinds):
-                taken.append((port, f"{service} of {node.name}", options[service]))
-    if plan.shared_port is not None and not _is_free(plan.shared_port, [socket.SOCK_STREAM]):
-        taken.append((plan.shared_port, "mqtt of all nodes", "--shared-port"))
-    return taken
+    Raises:
+        UnavailableError: with all that are in use, and the options to change.
+    """
+    wanted = [
+        (port, f"{service} of {node.name}", options[service], service == "gossip")
+        for node in plan.nodes
+        for service, port in node.ports.items()
+    ]
+    if plan.shared_port is not None:
+        wanted.append((plan.shared_port, "mqtt of all nodes", "--shared-port", False))
+    taken = "".join(
+        f"\n  port {port} ({user}): set {option} to another"
+        for port, user, option, datagrams in wanted
+        if not _is_free(port, datagrams=datagrams)
+    )
+    if taken:
+        raise UnavailableError(f"in use already, by another program or another cluster:{taken}")
 
 
 def plan_with_websockets(
@@ -207,37 +198,34 @@ def plan_with_websockets(
             if error.option != option or last:
                 raise
             continue
-        if all(_is_free(node.ports[WEBSOCKET], [socket.SOCK_STREAM]) for node in plan.nodes):
+        if all(_is_free(node.ports[WEBSOCKET]) for node in plan.nodes):
             break
     return plan
 
 
-def _is_free(port: int, kinds: Iterable[socket.SocketKind]) -> bool:
-    for kind in kinds:
-        with socket.socket(socket.AF_INET, kind) as probe:
-            if kind == socket.SOCK_STREAM:
-                # As a server does it, or connections that are winding down would count as taken.
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
+def _is_free(port: int, *, datagrams: bool = False) -> bool:
+    """Whether streams can be served there, and ``datagrams`` too."""
+    try:
+        # As a server does it, or connections that are winding down would count as taken.
+        socket.create_server((HOST, port), backlog=1).close()
+        if datagrams:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
                 probe.bind((HOST, port))
-                if kind == socket.SOCK_STREAM:
-                    probe.listen(1)
-            except OSError as error:
-                if error.errno in {errno.EADDRINUSE, errno.EACCES}:
-                    return False
-                raise
+    except OSError as error:
+        if error.errno not in {errno.EADDRINUSE, errno.EACCES}:
+            raise
+        return False
     return True
 
 
-def chooser(rng: random.Random | None = None) -> Callable[[], int]:
+def chooser() -> Callable[[], int]:
     """A function that gives a free port at each call, and none twice."""
-    candidates = list(_CHOICES)
-    (rng or random.Random()).shuffle(candidates)
+    candidates = random.sample(_CHOICES, len(_CHOICES))
 
     def choose() -> int:
         while candidates:
             port = candidates.pop()
-            if _is_free(port, [socket.SOCK_STREAM, socket.SOCK_DGRAM]):
+            if _is_free(port, datagrams=True):
                 return port
         raise UnavailableError(f"no port from {_CHOICES.start} to {_CHOICES.stop - 1} is free")
 

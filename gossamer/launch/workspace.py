@@ -22,26 +22,13 @@ from gossamer.files import replace_file
 from gossamer.launch.plan import ClusterPlan, node_tree
 
 
-class DirectoryTakenError(UnavailableError):
-    """Another launcher runs in the directory."""
-
-    def __init__(self, *, directory: Path) -> None:
-        self.directory = directory
-        super().__init__(
-            f"{directory} belongs to a cluster that is running; stop it, or give another --data-dir"
-        )
-
-
-class BadDirectoryError(UsageError):
-    """The directory cannot be used."""
-
-    def __init__(self, *, directory: Path, reason: str) -> None:
-        self.directory = directory
-        super().__init__(f"--data-dir: got {directory} ({reason}), expected a directory that can be written")
-
-
 class Workspace:
-    """The directory, held while the cluster runs."""
+    """The directory, held while the cluster runs.
+
+    Raises:
+        UsageError: it cannot be used.
+        UnavailableError: another launcher runs in it.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -49,12 +36,14 @@ class Workspace:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._lock = (directory / "up.lock").open("a")
         except OSError as error:
-            raise BadDirectoryError(directory=directory, reason=error.strerror or str(error)) from error
+            got = f"{directory} ({error.strerror or error})"
+            raise UsageError(f"--data-dir: got {got}, expected a directory that can be written") from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self._lock.close()
-            raise DirectoryTakenError(directory=directory) from None
+            what = f"{directory} belongs to a cluster that is running"
+            raise UnavailableError(f"{what}; stop it, or give another --data-dir") from None
         self.facts_file = directory / "cluster.json"
         self.facts_file.unlink(missing_ok=True)
 
@@ -88,11 +77,6 @@ class Workspace:
 
 def cluster_facts(plan: ClusterPlan, pids: Mapping[str, int]) -> dict[str, object]:
     """What ``cluster.json`` holds."""
-    facts: dict[str, object] = {
-        "nodes": [
-            {"name": node.name, "pid": pids[node.name], "ports": dict(node.ports)} for node in plan.nodes
-        ]
-    }
-    if plan.shared_port is not None:
-        facts["shared_port"] = plan.shared_port
-    return facts
+    nodes = [{"name": node.name, "pid": pids[node.name], "ports": node.ports} for node in plan.nodes]
+    shared = {} if plan.shared_port is None else {"shared_port": plan.shared_port}
+    return {"nodes": nodes, **shared}

@@ -8,18 +8,18 @@ import pytest
 import yaml
 
 from gossamer.config import config_from, load_config
-from gossamer.errors import UsageError
+from gossamer.errors import UnavailableError, UsageError
 from gossamer.launch import (
     PortSpec,
     Workspace,
+    check_ports,
     chooser,
     make_plan,
     plan_with_websockets,
-    taken_ports,
 )
 from gossamer.launch.child import describe_end, missing_of
 from gossamer.launch.plan import BadPortsError, node_tree
-from gossamer.launch.workspace import DirectoryTakenError, cluster_facts
+from gossamer.launch.workspace import cluster_facts
 
 OPTIONS = {"mqtt": "--mqtt-port", "api": "--api-port", "gossip": "--gossip-port", "distribution": "--d-port"}
 DEFAULTS = {"mqtt": "1883", "api": "8091", "gossip": "7946", "distribution": "4370"}
@@ -79,17 +79,19 @@ def test_the_written_file_is_a_configuration(tmp_path):
 def test_taken_ports_are_all_named(tmp_path):
     choose = chooser()
     cluster = plan(tmp_path, mqtt="0", api="0", gossip="0", distribution="0", choose=choose)
-    assert taken_ports(cluster, OPTIONS) == []
+    check_ports(cluster, OPTIONS)
     mqtt, gossip = cluster.nodes[0].ports["mqtt"], cluster.nodes[2].ports["gossip"]
     with (
         socket.create_server(("127.0.0.1", mqtt)),
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams,
     ):
         datagrams.bind(("127.0.0.1", gossip))
-        assert taken_ports(cluster, OPTIONS) == [
-            (mqtt, "mqtt of node1@127.0.0.1", "--mqtt-port"),
-            (gossip, "gossip of node3@127.0.0.1", "--gossip-port"),
-        ]
+        with pytest.raises(UnavailableError) as taken:
+            check_ports(cluster, OPTIONS)
+    assert str(taken.value).splitlines()[1:] == [
+        f"  port {mqtt} (mqtt of node1@127.0.0.1): set --mqtt-port to another",
+        f"  port {gossip} (gossip of node3@127.0.0.1): set --gossip-port to another",
+    ]
 
 
 def test_chosen_ports_are_free_and_never_the_same():
@@ -103,7 +105,7 @@ class TestWebSockets:
     def in_use(self, monkeypatch):
         """Ports that other programs have."""
         taken = set()
-        monkeypatch.setattr("gossamer.launch.plan._is_free", lambda port, kinds: port not in taken)
+        monkeypatch.setattr("gossamer.launch.plan._is_free", lambda port, **_: port not in taken)
         return taken
 
     @staticmethod
@@ -146,7 +148,7 @@ class TestWebSockets:
 
 class TestWorkspace:
     def test_one_launcher_a_directory(self, tmp_path):
-        with Workspace(tmp_path), pytest.raises(DirectoryTakenError, match="another --data-dir"):
+        with Workspace(tmp_path), pytest.raises(UnavailableError, match="another --data-dir"):
             Workspace(tmp_path)
         with Workspace(tmp_path):
             pass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import socket
@@ -112,7 +111,7 @@ def net(able: frozenset[str]) -> Iterator[Namespaces]:
 
 
 def apply(net: Namespaces, *faults: LinkFault) -> None:
-    asyncio.run(net.apply(faults, NAMES))
+    net.apply(faults, NAMES)
 
 
 def heard(net: Namespaces, source: int, target: int, *, patience: float = 0.02) -> int:
@@ -197,19 +196,22 @@ def test_closing_takes_everything_away_and_may_be_done_again(able: frozenset[str
     assert child.wait(60) == -signal.SIGKILL
 
 
-def test_what_a_killed_drill_left_goes_with_the_next_and_what_is_in_use_stays(able: frozenset[str]):
+def test_what_a_killed_drill_and_its_janitor_left_goes_with_the_next_and_no_other(
+    able: frozenset[str],
+):
     script = (
         "from gossamer.drill.stage.netns import Namespaces\nimport subprocess, time\n"
         "net = Namespaces(1, abilities=frozenset())\nnet.open()\n"
         "child = subprocess.Popen(['ip', 'netns', 'exec', net.plan.space(1), 'sleep', '1000'])\n"
-        "print(child.pid, flush=True)\ntime.sleep(1000)\n"
+        "print(child.pid, net.janitor._process.pid, flush=True)\ntime.sleep(1000)\n"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as killed:
         assert killed.stdout is not None
-        inside = int(killed.stdout.readline())
+        inside, janitor = map(int, killed.stdout.readline().split())
         theirs = set(spaces_of(killed.pid))
         assert len(theirs) == 2
         assert not theirs & set(leftovers())
+        os.kill(janitor, signal.SIGKILL)
         killed.kill()
     assert theirs <= set(leftovers())
     net = Namespaces(1, abilities=able)

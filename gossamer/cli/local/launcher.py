@@ -18,6 +18,7 @@ from gossamer.errors import UnavailableError
 from gossamer.launch import (
     STOP_LIMIT,
     ClusterPlan,
+    NodeEndedError,
     NodePlan,
     NodeProcess,
     Workspace,
@@ -30,17 +31,6 @@ from gossamer.supervisor import ChildSpec, Reason, Runtime, Supervisor, describe
 
 if TYPE_CHECKING:
     from gossamer.cli.local.up import Screen
-
-_LOG_LINES = 12
-
-
-class NodeEndedError(UnavailableError):
-    """A node ended before the cluster was ready."""
-
-    def __init__(self, *, name: str, how: str, log_file: str, tail: str) -> None:
-        self.name = name
-        self.how = how
-        super().__init__(f"{name} ended at start ({how}); its log, {log_file}, ends with:\n{tail}")
 
 
 class Launcher:
@@ -85,7 +75,7 @@ class Launcher:
         try:
             if ended := await self._first_end():
                 node, reason = ended
-                raise _ended_error(node, reason, logged[node.name])
+                raise NodeEndedError(node, reason, logged[node.name])
             return await self._watch(over)
         finally:
             self._runtime.exit(supervisor, "shutdown")
@@ -165,11 +155,3 @@ def _size(node: NodePlan) -> int:
         return node.log_file.stat().st_size
     except FileNotFoundError:
         return 0
-
-
-def _ended_error(node: NodePlan, reason: Reason, logged: int) -> NodeEndedError:
-    with node.log_file.open("rb") as log:
-        log.seek(logged)
-        lines = log.read().decode("utf-8", "replace").splitlines()
-    tail = "\n".join(f"  {line}" for line in lines[-_LOG_LINES:]) or "  (nothing)"
-    return NodeEndedError(name=node.name, how=describe_end(reason), log_file=str(node.log_file), tail=tail)

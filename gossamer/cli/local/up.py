@@ -56,14 +56,13 @@ def up(
     import structlog
 
     from gossamer.cli.local.launcher import Launcher
-    from gossamer.launch import PortSpec, PortsTakenError, Workspace, taken_ports
+    from gossamer.launch import PortSpec, Workspace, check_ports
 
     texts = {"mqtt": mqtt_port, "api": api_port, "gossip": gossip_port, "distribution": distribution_port}
     specs = {service: PortSpec(OPTIONS[service], text) for service, text in texts.items()}
     plan = _plan(specs, ws_port, nodes=nodes, directory=data_dir.resolve(), env=env, shared_port=shared_port)
     with Workspace(plan.directory) as workspace:
-        if taken := taken_ports(plan, OPTIONS):
-            raise PortsTakenError(taken=taken)
+        check_ports(plan, OPTIONS)
         with (plan.directory / "up.log").open("a", encoding="utf-8") as log:
             structlog.configure(
                 processors=[

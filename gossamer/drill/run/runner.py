@@ -120,13 +120,13 @@ async def conduct(
     try:
         directory = Path(tempfile.mkdtemp(prefix="gossamer-drill-"))
         if not keep:
-            janitor.remove(directory)
+            janitor.run("rm", "-rf", str(directory))
         with (directory / "drill.log").open("a", encoding="utf-8") as file:
             _log_to(file)
             record = await drill.run(directory, patience)
         return replace(record, verdicts=judge(record)), directory
     finally:
-        await janitor.close()
+        await asyncio.to_thread(janitor.close)
 
 
 class _Drill:

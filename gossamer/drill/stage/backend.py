@@ -34,6 +34,7 @@ from gossamer.errors import UnavailableError
 from gossamer.launch import (
     SERVICES,
     ClusterPlan,
+    NodeEndedError,
     NodePlan,
     NodeProcess,
     PortSpec,
@@ -46,9 +47,8 @@ from gossamer.launch import (
 )
 from gossamer.supervisor import Pid, Reason, Runtime
 
-Ability = Literal["delay", "jitter", "loss", "clock"]
-"""What a back end may lack; every one cuts, both ways or one."""
-_LOG_LINES = 12
+Ability = Literal["delay", "loss", "clock"]
+"""What a back end may lack; every one cuts, both ways or one. Jitter takes what delay does."""
 _REQUEST_TIMEOUT = 5.0
 
 
@@ -77,8 +77,8 @@ class LinkFault:
 
 def abilities_for(faults: Sequence[LinkFault]) -> list[Ability]:
     """The abilities that it takes to let these faults hold, in a fixed order."""
-    wanted: tuple[Ability, ...] = ("delay", "jitter", "loss")
-    return [ability for ability in wanted if any(getattr(fault, ability) for fault in faults)]
+    delay: list[Ability] = ["delay"] if any(fault.delay or fault.jitter for fault in faults) else []
+    return [*delay, "loss"] if any(fault.loss for fault in faults) else delay
 
 
 class BackEnd(ABC):
@@ -106,8 +106,9 @@ class BackEnd(ABC):
         self._runtime = Runtime(node="drill@localhost")
         self._running: dict[str, Pid] = {}
         self._workspace: Workspace | None = None
-        self._first_end: asyncio.Future[UnavailableError] | None = None
-        """While all are started: set by the first that ends."""
+        self._starting: asyncio.Task[None] | None = None
+        """The wait for all to be ready, cancelled by the first that ends."""
+        self._early_end: NodeEndedError | None = None
         self._client = httpx.AsyncClient(timeout=_REQUEST_TIMEOUT, trust_env=False)
 
     async def start(
@@ -126,19 +127,18 @@ class BackEnd(ABC):
         self._environ = {**node_environment(), **settings, **self.settings}
         self._workspace = Workspace(directory)
         self._workspace.prepare(plan)
-        first_end = self._first_end = asyncio.get_running_loop().create_future()
-        for node in plan.nodes:
-            await self.restart(node.name)
         self._plan = plan
-        ready = asyncio.create_task(self.ready(seconds=patience))
-        either: set[asyncio.Future[Any]] = {ready, first_end}
+        ready = self._starting = asyncio.create_task(self.ready(seconds=patience))
         try:
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if first_end.done():
-                raise first_end.result()
+            for node in plan.nodes:
+                await self.restart(node.name)
             await ready
+        except asyncio.CancelledError:
+            if self._early_end is not None:
+                raise self._early_end from None
+            raise
         finally:
-            self._first_end = None
+            self._starting = None
             ready.cancel()
             await asyncio.wait({ready})
 
@@ -251,20 +251,11 @@ class BackEnd(ABC):
     def _on_end(self, node: NodePlan, reason: Reason) -> None:
         if self._running.pop(node.name, None) is None:
             return
-        how = describe_end(reason)
-        if self._first_end is not None and not self._first_end.done():
+        if self._starting is not None and self._early_end is None:
             # Its log goes with the drill.
-            said = f"{node.name} ended at start ({how}); its log ends with:\n{_tail(node)}"
-            self._first_end.set_result(UnavailableError(said))
-        self._ended(node.name, how)
-
-
-def _tail(node: NodePlan) -> str:
-    try:
-        text = node.log_file.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        text = ""
-    return "\n".join(f"  {line}" for line in text.splitlines()[-_LOG_LINES:]) or "  (nothing)"
+            self._early_end = NodeEndedError(node, reason)
+            self._starting.cancel()
+        self._ended(node.name, describe_end(reason))
 
 
 def requests_of(faults: Sequence[LinkFault]) -> dict[str, list[dict[str, Any]]]:
@@ -287,7 +278,7 @@ class GateBackEnd(BackEnd):
     """Faults are told to the nodes, which let them end by themselves after their time."""
 
     name: BackEndName = "gate"
-    abilities: frozenset[Ability] = frozenset({"delay", "jitter", "loss", "clock"})
+    abilities: frozenset[Ability] = frozenset({"delay", "loss", "clock"})
     settings: ClassVar[Mapping[str, str]] = {"GOSSAMER_DRILL__FAULTS": "true"}
 
     def __init__(self, *, ended: Callable[[str, str], None]) -> None:

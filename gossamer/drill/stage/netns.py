@@ -1,11 +1,11 @@
 """The back end with root's rights: every node in a network namespace, and packets that are really dropped.
 
 Nodes run without the fault gate, on sockets of the kernel, so what is seen here is what a network would do to
-them. If the drill is killed, a janitor takes the namespaces away, and the faults with them.
+them. A janitor takes the namespaces away, and the faults with them, when they are closed or the drill dies.
 
-Rules: 1. What was made is named after this process; what a dead one left goes when the next is made.
-2. While it is open, the thread that opened it is in the hub, and so are threads and processes that it
-starts; closing takes it back. Commands name the namespace that they are for, so any thread may run them.
+Rules: 1. What was made is named after this process; what a dead one and its janitor left goes when the next
+is made.  2. While it is open, the thread that opened it is in the hub, and so are threads and processes that
+it starts; closing takes it back. Commands name the namespace that they are for, so any thread may run them.
 3. Closing may come at any time and again.
 """
 
@@ -16,10 +16,10 @@ import ctypes
 import itertools
 import os
 import shutil
-import signal
 import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
@@ -29,7 +29,7 @@ import structlog
 from gossamer.drill.record import BackEndName
 from gossamer.drill.stage.backend import Ability, BackEnd, BackEndError, LinkFault, abilities_for
 from gossamer.drill.stage.janitor import Janitor
-from gossamer.drill.stage.netplan import CABLE, Maker, NetPlan, cuts_of, maker_of, slow_of
+from gossamer.drill.stage.netplan import CABLE, HUB, Maker, NetPlan, cuts_of, maker_of, slow_of
 from gossamer.launch import ClusterPlan, NodePlan
 
 log = structlog.get_logger(__name__)
@@ -62,7 +62,7 @@ def abilities_here() -> frozenset[Ability]:
     _run("ip", "netns", "add", hub)
     try:
         if _can("tc", "-n", hub, "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"):
-            able |= {"delay", "jitter", "loss"}
+            able |= {"delay", "loss"}
         elif _can("ip", "netns", "exec", hub, "nft", "-f", "-", text=plan.loss_text({1: 0.5})):
             able.add("loss")
     finally:
@@ -88,11 +88,11 @@ class Namespaces:
 
     def __init__(self, nodes: int, *, abilities: frozenset[Ability]) -> None:
         self.plan = NetPlan(_this_maker(), next(_serials), nodes)
+        self.janitor: Janitor | None = None
         self._abilities = abilities
         self._cuts: dict[int, frozenset[int]] = {}
         self._slow: set[int] = set()
         self._losing: set[int] = set()
-        self._made: list[str] = []
         self._home: tuple[int, int] | None = None
         """Where this thread was, as a descriptor, and which thread it is."""
 
@@ -100,10 +100,10 @@ class Namespaces:
         """Make them and move this thread into the hub; first takes away what dead drills left."""
         for space in leftovers():
             log.info("drill_leftover_removed", namespace=space)
-            _remove(space)
-        plan = self.plan
+            _run("sh", "-c", _removal(space))
+        plan, self.janitor = self.plan, Janitor()
         for space in plan.spaces():
-            self._made.append(space)
+            self.janitor.run("sh", "-c", _removal(space))
             _run("ip", "netns", "add", space)
         _batch("ip", plan.space(0), plan.hub_lines())
         for node in range(1, plan.nodes + 1):
@@ -111,10 +111,10 @@ class Namespaces:
             # Packets of open connections would not be looked up at all, and so pass a cut.
             early = "echo 0 > /proc/sys/net/ipv4/ip_early_demux"
             _run("ip", "netns", "exec", plan.space(node), "sh", "-c", early)
-        self._home = (_descriptor("/proc/thread-self/ns/net"), threading.get_ident())
-        _enter(_descriptor(str(_WHERE / plan.space(0))))
+        self._home = (os.open("/proc/thread-self/ns/net", os.O_RDONLY), threading.get_ident())
+        enter(plan.space(0))
 
-    async def apply(self, faults: Sequence[LinkFault], numbers: Mapping[str, int]) -> None:
+    def apply(self, faults: Sequence[LinkFault], numbers: Mapping[str, int]) -> None:
         """Let just these hold. ``numbers``: of the nodes, by name."""
         missing = next((able for able in abilities_for(faults) if able not in self._abilities), None)
         if missing is not None:
@@ -125,62 +125,50 @@ class Namespaces:
             )
         cuts, slow = cuts_of(faults, numbers), slow_of(faults, numbers)
         if "delay" not in self._abilities:
-            await self._lose(slow)
+            self._lose(slow)
             slow = {}
         for node in sorted(self._slow | set(slow)):
-            await self._slow_down(node, slow.get(node, {}))
-        # Cuts last and side by side: they shall come as one.
-        await asyncio.gather(
-            *(
-                self._cut(node, cuts.get(node, frozenset()))
-                for node in range(1, self.plan.nodes + 1)
-                if cuts.get(node, frozenset()) != self._cuts.get(node, frozenset())
-            )
-        )
+            self._slow_down(node, slow.get(node, {}))
+        # Cuts last and side by side: they are to come as one.
+        nodes = range(1, self.plan.nodes + 1)
+        with ThreadPoolExecutor(len(nodes)) as pool:
+            list(pool.map(lambda node: self._cut(node, cuts.get(node, frozenset())), nodes))
 
-    async def _cut(self, node: int, new: frozenset[int]) -> None:
-        lines = self.plan.cut_lines(self._cuts.get(node, frozenset()), new)
-        await asyncio.to_thread(_batch, "ip", self.plan.space(node), lines)
-        self._cuts[node] = new
+    def _cut(self, node: int, new: frozenset[int]) -> None:
+        if lines := self.plan.cut_lines(self._cuts.get(node, frozenset()), new):
+            _batch("ip", self.plan.space(node), lines)
+            self._cuts[node] = new
 
-    async def _slow_down(self, node: int, slow: Mapping[int, LinkFault]) -> None:
+    def _slow_down(self, node: int, slow: Mapping[int, LinkFault]) -> None:
         space = self.plan.space(node)
         if node in self._slow:
-            await asyncio.to_thread(_run, "tc", "-n", space, "qdisc", "delete", "dev", CABLE, "root")
+            _run("tc", "-n", space, "qdisc", "delete", "dev", CABLE, "root")
             self._slow.discard(node)
         if slow:
             # Noted first: half of it would have to go as well.
             self._slow.add(node)
-            await asyncio.to_thread(_batch, "tc", space, self.plan.slow_lines(slow))
+            _batch("tc", space, self.plan.slow_lines(slow))
 
-    async def _lose(self, slow: Mapping[int, Mapping[int, LinkFault]]) -> None:
+    def _lose(self, slow: Mapping[int, Mapping[int, LinkFault]]) -> None:
         heard: dict[int, dict[int, float]] = {}
         for source, targets in slow.items():
             for target, fault in targets.items():
                 heard.setdefault(target, {})[source] = fault.loss
         for node in sorted(self._losing | set(heard)):
             nft = "ip", "netns", "exec", self.plan.space(node), "nft", "-f", "-"
-            await asyncio.to_thread(_run, *nft, text=self.plan.loss_text(heard.get(node, {})))
+            _run(*nft, text=self.plan.loss_text(heard.get(node, {})))
         self._losing = set(heard)
 
     def close(self) -> None:
-        """Move this thread back and remove all, with the processes in them."""
+        """Move this thread back and have all removed, with the processes in them."""
         if self._home is not None:
             descriptor, thread = self._home
             if thread == threading.get_ident():
-                _enter(descriptor)
-            else:
-                os.close(descriptor)
+                _set_namespace(descriptor)
+            os.close(descriptor)
             self._home = None
-        failed: list[BackEndError] = []
-        for space in reversed(self._made):
-            try:
-                _remove(space)
-            except BackEndError as error:
-                failed.append(error)
-        self._made.clear()
-        if failed:
-            raise failed[0]
+        if self.janitor is not None:
+            self.janitor.close()
 
 
 class NetnsBackEnd(BackEnd):
@@ -199,17 +187,12 @@ class NetnsBackEnd(BackEnd):
         self.abilities: frozenset[Ability] = abilities_here()
         super().__init__(ended=ended)
         self._net = Namespaces(0, abilities=self.abilities)
-        self._janitor: Janitor | None = None
 
     def _place(self, nodes: int, directory: Path) -> ClusterPlan:
         plan = super()._place(nodes, directory)
-        net = self._net = Namespaces(nodes, abilities=self.abilities)
-        self._janitor = Janitor()
-        for space in net.plan.spaces():
-            # For a drill that is killed; one that closes has removed them when the janitor comes.
-            self._janitor.run(["sh", "-c", f"test ! -e /run/netns/{space} || ip netns delete {space}"])
-        net.open()
-        hosts = [net.plan.host(number) for number in range(1, nodes + 1)]
+        self._net = Namespaces(nodes, abilities=self.abilities)
+        self._net.open()
+        hosts = [self._net.plan.host(number) for number in range(1, nodes + 1)]
         placed = (
             replace(node, name=f"node{number}@{host}", host=host, ports=dict(PORTS))
             for number, (node, host) in enumerate(zip(plan.nodes, hosts, strict=True), 1)
@@ -221,30 +204,20 @@ class NetnsBackEnd(BackEnd):
 
     async def apply(self, faults: Sequence[LinkFault], *, seconds: float) -> None:
         numbers = {node.name: number for number, node in enumerate(self.nodes, 1)}
-        await self._net.apply(faults, numbers)
+        await asyncio.to_thread(self._net.apply, faults, numbers)
 
     async def close(self) -> None:
         try:
             await super().close()
         finally:
-            try:
-                self._net.close()
-            finally:
-                if self._janitor is not None:
-                    await self._janitor.close()
+            self._net.close()
 
 
-def _remove(space: str) -> None:
-    """One namespace, and the processes in it but this one."""
-    if not (_WHERE / space).exists():
-        return
-    for pid in _run("ip", "netns", "pids", space).split():
-        if int(pid) != os.getpid():
-            try:
-                os.kill(int(pid), signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-    _run("ip", "netns", "delete", space)
+def _removal(space: str) -> str:
+    """The script that takes a namespace away, and the processes of a node in it; others may be at it."""
+    end = "" if space.endswith(HUB) else f"ip netns pids {space} | xargs -r kill -9; "
+    gone = f"test ! -e {_WHERE / space}"
+    return f"{gone} || {{ {end}ip netns delete {space}; }} || {gone}"
 
 
 def _started(pid: int) -> int | None:
@@ -258,20 +231,21 @@ def _started(pid: int) -> int | None:
     return None if fields[0] == "Z" else int(fields[19])
 
 
-def _descriptor(path: str) -> int:
-    return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-
-
-def _enter(descriptor: int) -> None:
-    """Move this thread; closes the descriptor."""
-    # os.setns is there from Python 3.12 on.
-    libc = ctypes.CDLL(None, use_errno=True)
+def enter(space: str) -> None:
+    """Move this thread into a namespace."""
+    descriptor = os.open(_WHERE / space, os.O_RDONLY)
     try:
-        if libc.setns(descriptor, _CLONE_NEWNET):
-            reason = os.strerror(ctypes.get_errno())
-            raise _error(f"no entering of a namespace: {reason}", _CONTAINER)
+        _set_namespace(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _set_namespace(descriptor: int) -> None:
+    # os.setns is there from Python 3.12 on.
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.setns(descriptor, _CLONE_NEWNET):
+        reason = os.strerror(ctypes.get_errno())
+        raise _error(f"no entering of a namespace: {reason}", _CONTAINER)
 
 
 _CONTAINER = "a container needs to be privileged for that (CAP_SYS_ADMIN); or take --backend gate"

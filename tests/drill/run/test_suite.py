@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from drill.made import NODES, record
-from gossamer.drill.record import DrillKind, DrillRecord, Plan
+from gossamer.drill.record import DrillRecord, Plan
 from gossamer.drill.report.promises import judge
 from gossamer.drill.report.words import name_of
 from gossamer.drill.run.script import check, lacking, script_of
@@ -22,6 +22,7 @@ from gossamer.drill.run.suite import (
 )
 from gossamer.drill.stage.backend import Ability, BackEndError, GateBackEnd
 from gossamer.errors import WrongValueError
+from gossamer.faults import DrillKind
 
 ALL = GateBackEnd.abilities
 CUTS: frozenset[Ability] = frozenset()
@@ -92,7 +93,7 @@ async def test_what_the_back_end_cannot_do_is_left_out_and_told():
     )
     assert list(result.records) == ["kill node5"]
     assert result.skipped == {
-        "slow link 3/2": "back end netns has no delay and no jitter and no loss here",
+        "slow link 3/2": "back end netns has no delay and no loss here",
         "clock node5": "back end netns has no clock here",
     }
     assert [(name, skipped) for name, skipped, _ in told] == [

@@ -13,27 +13,27 @@ pytestmark = pytest.mark.real
 
 DIES = """
 import os, sys
-from pathlib import Path
 from gossamer.drill.stage.janitor import Janitor
 janitor = Janitor()
-janitor.remove(Path(sys.argv[1]))
-janitor.run([sys.executable, "-c", "open(__import__('sys').argv[1], 'w').close()", sys.argv[2]])
+janitor.run("rm", "-r", sys.argv[1])
+janitor.run("touch", sys.argv[2])
 print(janitor._process.pid, flush=True)
 os.kill(os.getpid(), 9)
 """
 
 
-async def test_all_is_undone_the_latest_first(tmp_path: Path) -> None:
-    directory, kept, list_ = tmp_path / "gone", tmp_path / "kept", tmp_path / "list"
+def test_all_is_undone_the_latest_first_and_again_where_it_fails(tmp_path: Path) -> None:
+    directory, kept, list_ = tmp_path / "it's gone", tmp_path / "kept", tmp_path / "list"
     janitor = Janitor()
     for made in (directory, kept):
         made.mkdir()
-    janitor.remove(directory)
+    janitor.run("rm", "-r", str(directory))
     for number in (1, 2):
-        janitor.run(["sh", "-c", f"echo {number} $(ls {tmp_path} | tr '\\n' ' ') >> {list_}"])
-    await janitor.close()
-    await janitor.close()
-    assert list_.read_text().splitlines() == ["2 gone kept", "1 gone kept list"]
+        janitor.run("sh", "-c", f"echo {number} $(ls {tmp_path} | tr '\\n' ' ') >> {list_}")
+    janitor.run("sh", "-c", f"echo 3 >> {list_}; test $(wc -l < {list_}) = 2")
+    janitor.close()
+    janitor.close()
+    assert list_.read_text().splitlines() == ["3", "3", "2 it's gone kept list", "1 it's gone kept list"]
     assert not directory.exists()
     assert kept.exists()
 
