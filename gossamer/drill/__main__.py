@@ -55,13 +55,10 @@ async def _run(directory: Path) -> int:
     plan = _read_plan(directory / "plan.json")
     main = asyncio.current_task()
     assert main is not None  # noqa: S101 - asyncio.run made it
-    wanted = False
 
     def on_signal() -> None:
-        nonlocal wanted
         # Once is enough: cleaning up is quick, and a second signal must not stop it.
-        if not wanted:
-            wanted = True
+        if not main.cancelling():
             main.cancel()
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -74,7 +71,7 @@ async def _run(directory: Path) -> int:
     try:
         record, _ = await conduct(plan, patience=_START_TIMEOUT, show=show)
     except asyncio.CancelledError:
-        if not wanted:
+        if not main.cancelling():
             raise
         return _UNAVAILABLE
     finally:

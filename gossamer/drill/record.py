@@ -16,30 +16,6 @@ from msgspec import Struct
 
 from gossamer.faults import DrillKind
 
-__all__ = [
-    "VERSION",
-    "BackEndName",
-    "ClientDrop",
-    "Clients",
-    "DrillRecord",
-    "Heal",
-    "Mark",
-    "MarkKind",
-    "NodeEnd",
-    "Phase",
-    "PhaseName",
-    "Plan",
-    "Quarantined",
-    "Sample",
-    "Setting",
-    "Side",
-    "Speed",
-    "Tally",
-    "Verdict",
-    "record_json",
-    "unnamed",
-]
-
 VERSION = 1
 
 BackEndName = Literal["gate", "netns"]

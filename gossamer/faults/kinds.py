@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Literal
 
 from gossamer.errors import WrongValueError
@@ -127,11 +128,6 @@ Cut = tuple[int, int]
 class ShapeError(WrongValueError):
     """No shape, or none for so many nodes."""
 
-    def __init__(self, *, got: str, nodes: int, expected: str) -> None:
-        self.got = got
-        self.nodes = nodes
-        super().__init__(f"split: got {got!r} for {nodes} nodes, expected {expected}")
-
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -144,11 +140,13 @@ class Shape:
     @property
     def sides(self) -> tuple[tuple[int, ...], ...]:
         """See rule 3; in order of their smallest numbers."""
-        return sides_of(self.nodes, self.cuts)
-
-    def parted(self, one: int, other: int) -> bool:
-        """Does a cut stand between them, one way at least?"""
-        return (one, other) in self.cuts or (other, one) in self.cuts
+        alike: dict[tuple[frozenset[int], frozenset[int]], list[int]] = {}
+        for node in range(1, self.nodes + 1):
+            deaf_to = frozenset(a for a, b in self.cuts if b == node)
+            mute_to = frozenset(b for a, b in self.cuts if a == node)
+            alike.setdefault((deaf_to, mute_to), []).append(node)
+        # Who is alike is not parted: a cut between two of them would set each against itself.
+        return tuple(map(tuple, alike.values()))
 
 
 def parse_shape(text: str, nodes: int) -> Shape:
@@ -158,63 +156,30 @@ def parse_shape(text: str, nodes: int) -> Shape:
         ShapeError: it is none; the message says what would be one.
     """
     plain = "".join(text.split())
+    halves = f"{nodes - nodes // 2}/{nodes // 2}"
+    wanted, cuts = "", frozenset[Cut]()
     if re.fullmatch(r"\d+(/\d+)*", plain):
-        cuts = _split(text, [int(part) for part in plain.split("/")], nodes)
+        sizes = [int(size) for size in plain.split("/")]
+        if len(sizes) < 2:
+            wanted = f"two sides or more, such as {halves}"
+        elif sum(sizes) != nodes or min(sizes) < 1:
+            total = f"{'+'.join(map(str, sizes))}={sum(sizes)} (or {sum(sizes)} nodes)"
+            wanted = f"sides of 1 node or more that are {nodes} together, not {total}"
+        else:
+            side = [number for number, size in enumerate(sizes) for _ in range(size)]
+            pairs = product(range(1, nodes + 1), repeat=2)
+            cuts = frozenset((a, b) for a, b in pairs if side[a - 1] != side[b - 1])
     elif re.fullmatch(r"[\d,]+[->][\d,]+(\+[\d,]+[->][\d,]+)*", plain):
-        cuts = frozenset(cut for term in plain.split("+") for cut in _term(text, term, nodes))
+        for term in plain.split("+"):
+            left, mark, right = re.split("([->])", term)
+            ones, others = ([int(number or 0) for number in part.split(",")] for part in (left, right))
+            if wrong := [number for number in (*ones, *others) if not 1 <= number <= nodes]:
+                wanted = f"nodes from 1 to {nodes}, not {wrong[0]}"
+            elif both := {*ones} & {*others}:
+                wanted = f"different nodes on both sides of {mark}, not {min(both)} on each"
+            cuts |= {*product(ones, others), *(product(others, ones) if mark == "-" else ())}
     else:
-        halves = f"{nodes - nodes // 2}/{nodes // 2}"
-        raise ShapeError(
-            got=text,
-            nodes=nodes,
-            expected=f"sizes of sides such as {halves}, a one-way cut such as 1>2, or a broken link 1-2",
-        )
+        wanted = f"sizes of sides such as {halves}, a one-way cut such as 1>2, or a broken link 1-2"
+    if wanted:
+        raise ShapeError(f"split: got {text!r} for {nodes} nodes, expected {wanted}")
     return Shape(plain, nodes, cuts)
-
-
-def _split(text: str, sizes: list[int], nodes: int) -> frozenset[Cut]:
-    if len(sizes) < 2:
-        raise ShapeError(
-            got=text, nodes=nodes, expected=f"two sides or more, such as {nodes - nodes // 2}/{nodes // 2}"
-        )
-    if sum(sizes) != nodes or min(sizes) < 1:
-        raise ShapeError(
-            got=text,
-            nodes=nodes,
-            expected=f"sides of 1 node or more that are {nodes} together, not {'+'.join(map(str, sizes))}"
-            f"={sum(sizes)} (or {sum(sizes)} nodes)",
-        )
-    side = [number for number, size in enumerate(sizes) for _ in range(size)]
-    numbers = range(1, nodes + 1)
-    return frozenset((a, b) for a in numbers for b in numbers if side[a - 1] != side[b - 1])
-
-
-def _term(text: str, term: str, nodes: int) -> frozenset[Cut]:
-    left, mark, right = re.split("([->])", term)
-    ones, others = (_numbers(text, part, nodes) for part in (left, right))
-    if both := ones & others:
-        raise ShapeError(
-            got=text,
-            nodes=nodes,
-            expected=f"different nodes on both sides of {mark}, not {min(both)} on each",
-        )
-    there = {(a, b) for a in ones for b in others}
-    return frozenset(there if mark == ">" else there | {(b, a) for a, b in there})
-
-
-def _numbers(text: str, part: str, nodes: int) -> set[int]:
-    numbers = {int(number) if number else 0 for number in part.split(",")}
-    if wrong := [number for number in numbers if not 1 <= number <= nodes]:
-        raise ShapeError(got=text, nodes=nodes, expected=f"nodes from 1 to {nodes}, not {wrong[0]}")
-    return numbers
-
-
-def sides_of(nodes: int, cuts: frozenset[Cut]) -> tuple[tuple[int, ...], ...]:
-    """Nodes that are alike to all cuts, together."""
-    alike: dict[tuple[frozenset[int], frozenset[int]], list[int]] = {}
-    for node in range(1, nodes + 1):
-        deaf_to = frozenset(a for a, b in cuts if b == node)
-        mute_to = frozenset(b for a, b in cuts if a == node)
-        alike.setdefault((deaf_to, mute_to), []).append(node)
-    # Who is alike is not parted: a cut between two of them would set each against itself.
-    return tuple(tuple(side) for side in alike.values())

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from random import Random
 from typing import Literal
 
 from gossamer.clock import Clock
@@ -68,9 +69,12 @@ class Fault:
         if not 0.0 <= self.loss <= 1.0:
             raise UsageError(f"fault: got loss {self.loss}; expected a share between 0 and 1")
         if not (0.0 <= self.delay <= 3600.0 and 0.0 <= self.jitter <= 3600.0):
-            raise UsageError(
-                f"fault: got delay {self.delay}, jitter {self.jitter}; expected 0 to 3600 seconds"
-            )
+            got = f"delay {self.delay}, jitter {self.jitter}"
+            raise UsageError(f"fault: got {got}; expected 0 to 3600 seconds")
+
+    def lateness(self, rng: Random) -> float:
+        """Seconds that one piece is late."""
+        return self.delay + rng.uniform(0.0, self.jitter)
 
 
 @dataclass(slots=True)
@@ -138,8 +142,8 @@ class FaultTable:
 
     def is_cut(self, address: Address) -> bool:
         """Does a stream to ``address`` stand still?"""
-        ways: tuple[Direction, ...] = ("out", "in")
-        return any((fault := self.find(address, way)) is not None and fault.cut for way in ways)
+        found = self.find(address, "out"), self.find(address, "in")
+        return any(fault is not None and fault.cut for fault in found)
 
     def watch(self, watcher: Callable[[], None]) -> None:
         """Call ``watcher`` whenever the faults change."""

@@ -23,12 +23,7 @@ def test_sides_are_nodes_that_the_cuts_treat_alike(text: str, nodes: int, sides:
 
 
 def test_a_split_cuts_every_pair_of_two_sides_both_ways_and_no_other() -> None:
-    shape = parse_shape("3/2", 5)
-    assert len(shape.cuts) == 2 * 3 * 2
-    assert shape.parted(1, 4)
-    assert shape.parted(5, 2)
-    assert not shape.parted(1, 3)
-    assert not shape.parted(4, 5)
+    assert parse_shape("2/1", 3).cuts == {(1, 3), (3, 1), (2, 3), (3, 2)}
 
 
 def test_a_one_way_cut_is_one_way() -> None:

@@ -35,7 +35,6 @@ from gossamer.api.model.base import Value
 from gossamer.api.peers.requests import PeerSilentError
 from gossamer.api.peers.scatter_gather import Peers
 from gossamer.errors import UnavailableError, UsageError
-from gossamer.faults import sides_of
 from gossamer.files import replace_file
 
 BEGIN_IN = 2.0
@@ -81,9 +80,7 @@ class ClusterDrill:
         """Raises ShapeError if the split is none of so many nodes."""
         shape = shape_of(order, len(names))
         self._shape, self._cuts = shape.text, shape.cuts
-        self._sides = [
-            tuple(names[number - 1] for number in side) for side in sides_of(len(names), shape.cuts)
-        ]
+        self._sides = [tuple(names[number - 1] for number in side) for side in shape.sides]
         self._names = names
         self._seconds = order.seconds
         self._peers = peers

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import combinations
 
-from gossamer.drill.record import DrillRecord, Mark, MarkKind, Speed, Tally, Verdict
+from gossamer.drill.record import DrillRecord, MarkKind, Speed, Tally, Verdict
 from gossamer.faults import parse_shape
 
 DETECTED = "first word of the split at each side"
@@ -26,7 +26,7 @@ KNOWN_WITHIN = 5.0
 ROUTES_WITHIN = 6.0
 
 _BEGINS: tuple[MarkKind, ...] = ("fault applied", "process paused", "process killed")
-_ENDS: tuple[MarkKind, ...] = ("fault lifted", "process resumed")
+_ENDS: tuple[MarkKind, ...] = ("fault lifted", "process resumed", "process started")
 
 
 def judge(record: DrillRecord) -> tuple[Verdict, ...]:
@@ -61,15 +61,13 @@ def measure(record: DrillRecord) -> tuple[Speed, ...]:
             first[side_of[node]] = min(at, first.get(side_of[node], math.inf))
         found.append(_speed(DETECTED, max(first.values())))
         found.append(_speed(KNOWN, max(times.values()), KNOWN_WITHIN if plain else None))
-    lifted = _last(record.marks, *_ENDS, "process started")
+    lifted = _lifted(record)
     if lifted is not None:
-        after = [mark for mark in record.marks if mark.at >= lifted.at]
-        equal = _last(after, "routes equal")
-        took = math.inf if equal is None else equal.at - lifted.at
-        found.append(_speed(ROUTES, took, ROUTES_WITHIN if plain else None))
-        if raised := {mark.node for mark in after if mark.kind == "partition raised"}:
-            healed = {mark.node: mark.at - lifted.at for mark in after if mark.kind == "healed"}
-            took = max(healed.values()) if raised <= healed.keys() else math.inf
+        equal = _after(record, lifted, "routes equal")
+        found.append(_speed(ROUTES, max(equal.values(), default=math.inf), ROUTES_WITHIN if plain else None))
+        if raised := _after(record, lifted, "partition raised"):
+            healed = {m.node: m.at - lifted for m in record.marks if m.kind == "healed" and m.at >= lifted}
+            took = max(healed.values()) if raised.keys() <= healed.keys() else math.inf
             found.append(_speed(HEALED, took, None, f"{len(healed)} nodes healed"))
     return tuple(found)
 
@@ -113,8 +111,7 @@ def _declared(record: DrillRecord) -> tuple[dict[tuple[str, str], float], str]:
         pair = mark.node, side_of.get(mark.peer, mark.peer)
         if mark.kind == "declared down" and mark.at >= begin and pair in wanted:
             times[pair] = min(times[pair], mark.at - begin)
-    over = (*_ENDS, "process started")
-    lasted = next((m.at - begin for m in record.marks if m.kind in over and m.at >= begin), math.inf)
+    lasted = next((m.at - begin for m in record.marks if m.kind in _ENDS and m.at >= begin), math.inf)
     return times, f"it lasted {lasted:.1f} s only" if lasted < KNOWN_WITHIN else ""
 
 
@@ -153,23 +150,29 @@ def _routes(record: DrillRecord) -> _Found:
         return _not_judged("nodes were not parted")
     if record.plan.kind in ("kill", "coordinator"):
         return _not_judged("a node was killed: routes are equal once it is back")
-    # The last word: a flapping link comes back more than once.
-    end = _last(record.marks, *_ENDS)
-    if end is None:
+    lifted = _lifted(record)
+    if lifted is None:
         return _not_judged("connectivity never came back")
     expected = f"≤ {ROUTES_WITHIN:g} s"
-    equal: dict[str, float] = {}
-    for mark in record.marks:
-        if mark.kind == "routes equal" and mark.at >= end.at:
-            equal.setdefault(mark.node, mark.at - end.at)
+    equal = _after(record, lifted, "routes equal")
     if not equal:
         return False, expected, "never"
     node, slowest = max(equal.items(), key=lambda item: item[1])
     return slowest <= ROUTES_WITHIN, expected, f"{slowest:.1f} s" + (f", the last {short(node)}" * bool(node))
 
 
-def _last(marks: Sequence[Mark], *kinds: MarkKind) -> Mark | None:
-    return next((mark for mark in reversed(marks) if mark.kind in kinds), None)
+def _lifted(record: DrillRecord) -> float | None:
+    """When the fault ended at last: a flapping link comes back more than once."""
+    return max((mark.at for mark in record.marks if mark.kind in _ENDS), default=None)
+
+
+def _after(record: DrillRecord, since: float, kind: MarkKind) -> dict[str, float]:
+    """How long after that time each node had the first mark of a kind."""
+    found: dict[str, float] = {}
+    for mark in record.marks:
+        if mark.kind == kind and mark.at >= since:
+            found.setdefault(mark.node, mark.at - since)
+    return found
 
 
 # -- clients and messages

@@ -229,10 +229,7 @@ def _rate(sides: _Sides, x: Callable[[float], float], top: float) -> _Titled:
     def y(value: float) -> float:
         return round(top + PANEL * (1 - value / levels[-1]), 1)
 
-    curves: list[tuple[str, Points]] = []
-    for colour, samples in zip(_colours(sides), sides.values(), strict=True):
-        curves.append((f"curve sent {colour}", [(x(one.at + 0.5), y(one.sent)) for one in samples]))
-        curves.append((f"curve {colour}", [(x(one.at + 0.5), y(one.delivered)) for one in samples]))
+    curves = _curves(sides, x, lambda one: (y(one.sent), y(one.delivered)), lambda one: True)
     panel = Panel(LEFT, RIGHT, [(y(value), f"{value:,g}") for value in levels], curves, _keys(sides, top))
     return "Messages a second: delivered (line), sent (dots)", top, panel
 
@@ -246,18 +243,31 @@ def _latency(sides: _Sides, x: Callable[[float], float], top: float) -> _Titled:
         share = (math.log10(max(value, 10.0**low)) - low) / (high - low)
         return round(top + PANEL * (1 - min(share, 1.0)), 1)
 
-    curves: list[tuple[str, Points]] = []
-    for colour, samples in zip(_colours(sides), sides.values(), strict=True):
-        # A stretch in which nothing was delivered is a gap.
-        for delivered, run in groupby(samples, key=lambda one: bool(one.delivered)):
-            if delivered:
-                both = [(x(one.at + 0.5), one) for one in run]
-                curves.append((f"curve sent {colour}", [(at, y(one.latency_p50)) for at, one in both]))
-                curves.append((f"curve {colour}", [(at, y(one.latency_p99)) for at, one in both]))
+    # A stretch in which nothing was delivered is a gap.
+    curves = _curves(
+        sides, x, lambda one: (y(one.latency_p50), y(one.latency_p99)), lambda one: bool(one.delivered)
+    )
     levels = [(y(value), f"{value * 1000:g} ms" if value < 1 else f"{value:g} s")
               for value in (10.0**power for power in range(low, high + 1))]  # fmt: skip
     panel = Panel(LEFT, RIGHT, levels, curves, _keys(sides, top))
     return "Seconds to delivery: 99th percentile (line), median (dots)", top, panel
+
+
+def _curves(
+    sides: _Sides,
+    x: Callable[[float], float],
+    values: Callable[[Sample], tuple[float, float]],
+    there: Callable[[Sample], bool],
+) -> list[tuple[str, Points]]:
+    """Dots and a line of each side, wherever there is something to show."""
+    curves: list[tuple[str, Points]] = []
+    for colour, samples in zip(_colours(sides), sides.values(), strict=True):
+        for shown, run in groupby(samples, key=there):
+            if shown:
+                points = [(x(one.at + 0.5), *values(one)) for one in run]
+                curves.append((f"curve sent {colour}", [(at, dots) for at, dots, _ in points]))
+                curves.append((f"curve {colour}", [(at, line) for at, _, line in points]))
+    return curves
 
 
 def _colours(sides: _Sides) -> list[str]:

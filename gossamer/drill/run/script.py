@@ -13,7 +13,7 @@ from typing import Literal
 from gossamer.drill.record import Plan, Side
 from gossamer.drill.stage.backend import Ability, BackEndError, LinkFault, abilities_for
 from gossamer.errors import WrongValueError
-from gossamer.faults import DRILLS, DrillKind, Shape, parse_shape, sides_of
+from gossamer.faults import DRILLS, DrillKind, Shape, parse_shape
 
 Action = Literal[
     "apply",  # let just ``faults`` hold, for at most ``seconds``; none: lift them
@@ -171,13 +171,11 @@ def _of_one(plan: Plan) -> Script:
     jump = float((DRILLS[plan.kind].defaults | plan.settings).get("jump", 0.0))
     heal = (Step(end, one), WHOLE) if plan.kind == "kill" else (Step(end, one),)
     others = [other for other in range(1, len(names) + 1) if other != number]
-    cuts = frozenset(cut for other in others for cut in ((number, other), (other, number)))
     # Whose clock jumps, or whose disc is full, is still owed every message.
     gone = names if plan.kind in ("kill", "pause") else ()
     parted = frozenset(pair for other in gone for pair in ((*one, other), (other, *one)))
-    return Script(
-        (Step(begin, one, jump), wait(plan.seconds)), heal, _sides(names, sides_of(len(names), cuts)), parted
-    )
+    sides = sorted([[number], others])
+    return Script((Step(begin, one, jump), wait(plan.seconds)), heal, _sides(names, sides), parted)
 
 
 def _sides(names: Sequence[str], sides: Sequence[Sequence[int]]) -> tuple[Side, ...]:

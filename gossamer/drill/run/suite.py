@@ -8,7 +8,7 @@ suite knows neither back ends nor screens: ``carry_out`` is passed in.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -24,39 +24,25 @@ from gossamer.faults import DRILLS, DrillKind
 
 QUICK: dict[str, Setting] = {"GOSSAMER_CLUSTER__AUTOHEAL": "3s"}
 """What the nodes of a quick suite are configured with."""
-_Drills = tuple[tuple[tuple[DrillKind, str], ...], int, float, float, float]
-"""Kinds and shapes; nodes, seconds of the fault, of the load before and after it, and messages a second."""
-_ALL: _Drills = (
-    (
-        ("partition", "3/2"),
-        ("partition", "4/1"),
-        ("partition", "2/2/1"),
-        ("partition", "2/2"),
-        ("partition", "1/1/1"),
-        ("partition", "1>2"),
-        ("partition", "1-2"),
-        ("flapping", "3/2"),
-        ("slow", "3/2"),
-        ("rolling", ""),
-        ("kill", "5"),
-        ("pause", "5"),
-        ("clock", "5"),
-        ("coordinator", "3/2"),
-        ("disk", "5"),
-    ),
-    *(5, 20.0, 5.0, 500.0),
-)
-_QUICK: _Drills = (
-    (
-        ("partition", "2/1"),
-        ("partition", "1/1/1"),
-        ("slow", "2/1"),
-        ("kill", "3"),
-        ("pause", "3"),
-        ("coordinator", "2/1"),
-    ),
-    *(3, 10.0, 2.0, 200.0),
-)
+_Shapes = Mapping[DrillKind, tuple[str, ...]]
+_ALL: _Shapes = {
+    "partition": ("3/2", "4/1", "2/2/1", "2/2", "1/1/1", "1>2", "1-2"),
+    "flapping": ("3/2",),
+    "slow": ("3/2",),
+    "rolling": ("",),
+    "kill": ("5",),
+    "pause": ("5",),
+    "clock": ("5",),
+    "coordinator": ("3/2",),
+    "disk": ("5",),
+}
+_FEW: _Shapes = {
+    "partition": ("2/1", "1/1/1"),
+    "slow": ("2/1",),
+    "kill": ("3",),
+    "pause": ("3",),
+    "coordinator": ("2/1",),
+}
 
 
 @dataclass(slots=True)
@@ -80,12 +66,12 @@ def suite_plans(
     hold: float | None = None,
 ) -> list[Plan]:
     """Every drill of the suite, in the order in which they are run; ``hold``: how long each fault does."""
-    rows, count, seconds, aside, rate = _QUICK if quick else _ALL
+    nodes, seconds, aside, rate = (3, 10.0, 2.0, 200.0) if quick else (5, 20.0, 5.0, 500.0)
     return [
         Plan(
             kind=kind,
             shape=shape,
-            nodes=unnamed(sum(map(int, shape.split("/"))) if "/" in shape else count),
+            nodes=unnamed(sum(map(int, shape.split("/"))) if "/" in shape else nodes),
             backend=backend,
             seconds=seconds if hold is None else hold,
             load=rate if load is None else load,
@@ -94,7 +80,8 @@ def suite_plans(
             after=aside,
             settings={**DRILLS[kind].defaults, **(QUICK if quick else {})},
         )
-        for kind, shape in rows
+        for kind, shapes in (_FEW if quick else _ALL).items()
+        for shape in shapes
     ]
 
 
@@ -104,10 +91,9 @@ def choose_plans(found: Sequence[Plan], only: Sequence[str]) -> list[Plan]:
     Raises:
         WrongValueError: one of them names nothing.
     """
-    known = list(dict.fromkeys(word for plan in found for word in (plan.kind, name_of(plan))))
-    for word in only:
-        if word not in known:
-            raise WrongValueError(f"--only: got {word!r}, expected some of {', '.join(known)}")
+    words = {word: None for plan in found for word in (plan.kind, name_of(plan))}
+    if unknown := [word for word in only if word not in words]:
+        raise WrongValueError(f"--only: got {unknown[0]!r}, expected some of {', '.join(words)}")
     return [plan for plan in found if not only or plan.kind in only or name_of(plan) in only]
 
 

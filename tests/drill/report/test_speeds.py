@@ -1,7 +1,8 @@
 """The times of a drill, read off its marks."""
 
-from gossamer.drill.record import DrillKind, DrillRecord, Mark, MarkKind, Plan, Side
+from gossamer.drill.record import DrillRecord, Mark, MarkKind, Plan, Side
 from gossamer.drill.report.promises import DETECTED, HEALED, KNOWN, ROUTES, measure
+from gossamer.faults import DrillKind
 
 NODES = ("a", "b", "c")
 SIDES = (Side("1,2", ("a", "b")), Side("3", ("c",)))

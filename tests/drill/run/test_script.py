@@ -2,11 +2,11 @@
 
 import pytest
 
-from gossamer.drill.record import DrillKind, Plan
+from gossamer.drill.record import Plan
 from gossamer.drill.run.script import LIFT, WHOLE, Step, script_of, wait
 from gossamer.drill.stage.backend import LinkFault
 from gossamer.errors import WrongValueError
-from gossamer.faults import ShapeError
+from gossamer.faults import DrillKind, ShapeError
 
 NODES = ("a", "b", "c")
 
