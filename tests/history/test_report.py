@@ -10,7 +10,7 @@ from real.history.matrix import Manner, matrix
 from real.history.report import broken, in_words, line_of, read_lines, table
 from real.history.run import MAY_COME, Outcome, Plan, judged
 
-from history.tales import pair
+from history.telling import Tale
 
 
 def _line(fault: str, seed: int, **workloads: dict[str, int]) -> dict[str, object]:
@@ -39,15 +39,14 @@ def test_lines_are_read_from_between_what_else_was_printed(tmp_path: Path) -> No
 
 
 def test_a_line_says_what_broke_how_often_and_how_to_run_it_again() -> None:
-    tale, subscriber, publisher = pair()
-    subscriber.name, publisher.name = "home-1/sub", "home-1/pub"
-    for number in range(1, 4):
-        publisher.publishes(number)
+    tale = Tale()
+    subscriber, publisher = tale.client("home-1/sub"), tale.client("home-1/pub")
     plan = Plan(("home-1", "home-2"), "kill-third", 7, pace=0.3, warm=True)
-    # The subscriber's first events are another client's: what it asked for is asked for again.
-    subscriber.enters(2).subscribes("t")
-    publisher.publishes(4)
-    publisher.publishes(5)
+    subscriber.enters(2)
+    subscriber.subscribes("t")
+    publisher.enters(1)
+    publisher.publishes(1)
+    publisher.publishes(2)
     line = line_of(Outcome(plan, tale.events, judged(plan, tale.events), 12.3))
     assert line["workloads"] == {"home-1": {"lost": 2}, "home-2": {}}
     assert broken(line)
@@ -58,8 +57,8 @@ def test_a_line_says_what_broke_how_often_and_how_to_run_it_again() -> None:
 
 
 def test_what_happens_to_other_workloads_is_not_held_against_one() -> None:
-    tale, _, publisher = pair()
-    publisher.publishes(1)
+    tale = Tale()
+    tale.pair()[1].publishes(1)
     plan = Plan(("home-1",), "none", 1)
     assert judged(plan, tale.events) == {"home-1": []}
 
