@@ -12,8 +12,8 @@ Usage, with :mod:`gossamer.testing.plugin` loaded by pytest::
 A failure prints its seed; ``GOSSAMER_SEED=<seed>`` replays it, ``GOSSAMER_SEEDS=<n>`` runs n of them.
 """
 
-from gossamer.testing.host import SimHost, SimListener, SimulatedTLSError
-from gossamer.testing.links import LAN, LOSSY, SLOW, WAN, LinkQuality, PartitionError
+from gossamer.testing.host import SimHost, SimListener
+from gossamer.testing.links import LAN, LOSSY, SLOW, WAN, LinkQuality
 from gossamer.testing.loop import (
     SIMULATED_EPOCH,
     DeadlockError,
@@ -22,8 +22,8 @@ from gossamer.testing.loop import (
     SimClock,
     VirtualTimeLoop,
 )
-from gossamer.testing.medium import Crash, Trace, TraceEvent
-from gossamer.testing.network import SimNetwork, StillAliveError
+from gossamer.testing.medium import Crash, Trace
+from gossamer.testing.network import SimNetwork
 from gossamer.testing.seeds import run_simulation, seeds
 from gossamer.testing.window import StreamLimits
 
@@ -36,18 +36,14 @@ __all__ = [
     "Crash",
     "DeadlockError",
     "LinkQuality",
-    "PartitionError",
     "RealInputOutputError",
     "RunawayError",
     "SimClock",
     "SimHost",
     "SimListener",
     "SimNetwork",
-    "SimulatedTLSError",
-    "StillAliveError",
     "StreamLimits",
     "Trace",
-    "TraceEvent",
     "VirtualTimeLoop",
     "run_simulation",
     "seeds",

@@ -99,11 +99,9 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 _FIRST_EPHEMERAL = 49_152
 
 
-class SimulatedTLSError(UsageError):
-    """TLS was asked of a simulated stream."""
-
-    def __init__(self) -> None:
-        super().__init__("simulated streams carry no TLS; expected tls=None, test TLS on real sockets")
+def _refuse(tls: ssl.SSLContext | None) -> None:
+    if tls is not None:
+        raise UsageError("simulated streams carry no TLS; expected tls=None, test TLS on real sockets")
 
 
 def _os_error(number: int, where: Address) -> OSError:
@@ -124,52 +122,40 @@ class SimListener:
         address: Address,
         *,
         context: contextvars.Context,
-        backlog: int,
         reuse_port: bool,
     ) -> None:
         self._host = host
         self._factory = factory
-        self._address = address
         self._context = context
-        self._opening: set[SimTransport] = set()
-        self.backlog = backlog
+        self.address = address
         self.reuse_port = reuse_port
         self.closed = False
-
-    @property
-    def address(self) -> Address:
-        return self._address
 
     def close(self) -> None:
         self.closed = True
         self._host.unlisten(self)
 
-    def incoming(self, client: SimTransport, loopback: bool) -> SimTransport | None:
-        """The accepting end for a client's first packet; None where the backlog is full."""
+    def incoming(self, client: SimTransport, loopback: bool) -> None:
+        """Make the accepting end upon a client's first packet."""
         if client.peer is not None:
-            return client.peer
-        if len(self._opening) >= self.backlog:
-            return None
+            return
         server = SimTransport(
             self._host,
-            local=client.remote if loopback else (self._host.address, self._address[1]),
+            local=client.remote if loopback else (self._host.address, self.address[1]),
             remote=client.local,
             context=self._context.copy(),
             accepts=self._accept,
         )
         server.peer = client
         client.peer = server
-        self._opening.add(server)
-        return server
 
-    def _accept(self, server: SimTransport) -> asyncio.BaseProtocol | None:
-        self._opening.discard(server)
+    def _accept(self) -> asyncio.BaseProtocol | None:
         if self.closed or not self._host.alive:
             return None
         try:
             return self._context.run(self._factory)
         except Exception as error:  # noqa: BLE001
-            self._host.sim.report(f"Exception in a protocol factory at {self._address}.", error)
+            self._host.sim.report(f"Exception in a protocol factory at {self.address}.", error)
             return None
 
 
@@ -204,16 +190,14 @@ class SimHost(Boot):
         backlog: int = 1024,
         reuse_port: bool = False,
     ) -> SimListener:
-        if tls is not None:
-            raise SimulatedTLSError
+        _refuse(tls)
         self._check_alive(address)
         bound = self._bindable(address)
         for other in self._listeners:
             if _clash(bound, other.address) and not (reuse_port and other.reuse_port):
                 raise _os_error(errno.EADDRINUSE, bound)
-        listener = SimListener(
-            self, factory, bound, context=contextvars.copy_context(), backlog=backlog, reuse_port=reuse_port
-        )
+        context = contextvars.copy_context()
+        listener = SimListener(self, factory, bound, context=context, reuse_port=reuse_port)
         self._listeners.append(listener)
         return listener
 
@@ -225,8 +209,7 @@ class SimHost(Boot):
     async def connect(
         self, factory: Callable[[], P], address: Address, *, tls: ssl.SSLContext | None = None
     ) -> tuple[asyncio.Transport, P]:
-        if tls is not None:
-            raise SimulatedTLSError
+        _refuse(tls)
         self._check_alive(address)
         remote = (address[0], address[1])
         loopback = remote[0] in LOOPBACK or remote[0] == self.address
@@ -273,22 +256,17 @@ class SimHost(Boot):
             listener = host._listener_for(client.remote) if host.alive else None
             if listener is None:
                 sim.note("refuse", target, self.address)
-                sim.carry_stream("answer", host, self, HEADERS, 0.0, refuse)
-            elif listener.incoming(client, loopback) is None:
-                sim.note("backlog", target, self.address)
             else:
-                sim.carry_stream("answer", host, self, HEADERS, 0.0, accept)
+                listener.incoming(client, loopback)
+            sim.carry_stream("answer", host, self, HEADERS, 0.0, lambda: answered(listener is not None))
 
-        def refuse() -> None:
-            if not answer.done():
-                where = f"{client.remote[0]}:{client.remote[1]}"
-                answer.set_exception(
-                    ConnectionRefusedError(errno.ECONNREFUSED, f"Connect call failed: {where}")
-                )
-
-        def accept() -> None:
-            if not answer.done():
+        def answered(accepted: bool) -> None:
+            if answer.done():
+                return
+            if accepted:
                 answer.set_result(None)
+            else:
+                answer.set_exception(_os_error(errno.ECONNREFUSED, client.remote))
 
         now = sim.loop.time()
         delay = sim.links.segment(self.address, target, HEADERS, now, sim.limits.resend_first)

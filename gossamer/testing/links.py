@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import permutations
 from random import Random
 
 from gossamer.errors import UsageError
@@ -56,22 +57,15 @@ SLOW = LinkQuality(latency=0.3, jitter=0.1, loss=0.02, spike=0.02, spike_delay=1
 _LOOPBACK = LinkQuality(latency=0.00001, jitter=0.0)
 
 
-class PartitionError(UsageError):
-    """Groups of a partition overlap."""
-
-    def __init__(self, host: str) -> None:
-        self.host = host
-        super().__init__(f"host {host} stands in two groups of one partition; expected it in at most one")
-
-
 class Links:
     """The qualities and cuts of every directed link, and each link's own luck."""
 
     def __init__(self, seed: int, default: LinkQuality) -> None:
         self.default = default
         self._seed = seed
-        self._qualities: dict[tuple[str, str], LinkQuality] = {}
-        self._cuts: set[tuple[str, str]] = set()
+        self.qualities: dict[tuple[str, str], LinkQuality | None] = {}
+        """Of directions that have one of their own; None: the default."""
+        self.cuts: set[tuple[str, str]] = set()
         self._luck: dict[tuple[str, str], Random] = {}
         self._busy_until: dict[tuple[str, str], float] = {}
 
@@ -80,23 +74,7 @@ class Links:
     def quality(self, source: str, target: str) -> LinkQuality:
         if source == target:
             return _LOOPBACK
-        return self._qualities.get((source, target), self.default)
-
-    def shape(self, source: str, target: str, quality: LinkQuality | None) -> None:
-        """Give one direction a quality of its own; None takes it back to the default."""
-        if quality is None:
-            self._qualities.pop((source, target), None)
-        else:
-            self._qualities[source, target] = quality
-
-    def cut(self, source: str, target: str) -> None:
-        self._cuts.add((source, target))
-
-    def mend(self, source: str, target: str) -> None:
-        self._cuts.discard((source, target))
-
-    def mend_all(self) -> None:
-        self._cuts.clear()
+        return self.qualities.get((source, target)) or self.default
 
     def partition(self, groups: Sequence[Iterable[str]]) -> None:
         """Cut every link between hosts of different groups. Hosts in no group keep all their links."""
@@ -104,14 +82,11 @@ class Links:
         for index, group in enumerate(groups):
             for host in group:
                 if group_of.setdefault(host, index) != index:
-                    raise PartitionError(host)
-        for source, here in group_of.items():
-            for target, there in group_of.items():
-                if here != there:
-                    self.cut(source, target)
+                    raise UsageError(f"host {host} stands in two groups of a partition; expected one at most")
+        self.cuts |= {pair for pair in permutations(group_of, 2) if group_of[pair[0]] != group_of[pair[1]]}
 
     def is_cut(self, source: str, target: str) -> bool:
-        return (source, target) in self._cuts
+        return (source, target) in self.cuts
 
     # -- decisions ------------------------------------------------------------------------------------
 

@@ -81,17 +81,6 @@ class RealInputOutputError(UsageError):
         )
 
 
-class _VirtualSelector:
-    """Stands where the loop keeps its selector: 'blocking' moves the clock to the next timer."""
-
-    def __init__(self, loop: VirtualTimeLoop) -> None:
-        self._loop = loop
-
-    def select(self, timeout: float | None) -> list[object]:
-        self._loop._advance(timeout)
-        return []
-
-
 def _refused(call: str) -> Callable[..., Coroutine[object, object, NoReturn]]:
     async def refuse(*_: Any, **__: Any) -> NoReturn:
         raise RealInputOutputError(f"{call}()")
@@ -100,36 +89,35 @@ def _refused(call: str) -> Callable[..., Coroutine[object, object, NoReturn]]:
 
 
 class VirtualTimeLoop(BaseEventLoop):
-    """An asyncio loop in virtual time.
+    """An asyncio loop in virtual time, from 0 on.
 
     ``max_time`` bounds the virtual seconds a program may take, ``max_turns`` the turns of the loop at one
-    instant. ``time()`` starts at ``start``.
+    instant.
     """
 
     # Kept by BaseEventLoop; named here because its stubs hide them.
     _ready: deque[asyncio.Handle]
     _scheduled: list[asyncio.TimerHandle]
 
-    def __init__(
-        self, *, start: float = 0.0, max_time: float = 7 * 86_400.0, max_turns: int = 1_000_000
-    ) -> None:
+    def __init__(self, *, max_time: float = 7 * 86_400.0, max_turns: int = 1_000_000) -> None:
         super().__init__()
-        self._now = start
-        self._end = start + max_time
+        self._now = 0.0
+        self._end = max_time
         self._max_time = max_time
         self._max_turns = max_turns
         self.executor_delay: Callable[[], float] | None = None
         """Seconds that work of a thread takes. Without it a disc has everything in the next turn."""
         self._turns = 0
         self._clock_resolution = 1e-9
-        self._selector = _VirtualSelector(self)
+        # Where the loop keeps its selector: 'blocking' moves the clock to the next timer.
+        self._selector = types.SimpleNamespace(select=self._advance)
         self._frozen: dict[str, tuple[list[asyncio.Handle], list[asyncio.TimerHandle]]] = {}
         """By process that is frozen: what is ready to run, and its timers."""
 
     def time(self) -> float:
         return self._now
 
-    def _advance(self, timeout: float | None) -> None:
+    def _advance(self, timeout: float | None) -> tuple[()]:
         if timeout == 0:
             self._turns += 1
             if self._turns > self._max_turns:
@@ -138,10 +126,10 @@ class VirtualTimeLoop(BaseEventLoop):
                 raise RunawayError(
                     at=self._now, limit=f"{self._max_turns} turns without a moment", ready=ready
                 )
-            return
+            return ()
         self._turns = 0
         if timeout is None:
-            raise DeadlockError(at=self._now, waiting=self._waiting())
+            raise DeadlockError(at=self._now, waiting=sorted(map(_describe, asyncio.all_tasks(self))))
         # The loop has dropped cancelled timers from the head, so this one is due next. Taking its time as it
         # is, and not now + timeout, keeps instants exact.
         due = self._scheduled[0].when()
@@ -150,9 +138,7 @@ class VirtualTimeLoop(BaseEventLoop):
             self._end = float("inf")
             raise RunawayError(at=self._now, limit=f"{self._max_time:g} virtual seconds")
         self._now = max(self._now, due)
-
-    def _waiting(self) -> list[str]:
-        return sorted(_describe(task) for task in asyncio.all_tasks(self))
+        return ()
 
     def _process_events(self, event_list: list[object]) -> None:
         """There are none: this loop has no descriptors."""

@@ -16,7 +16,6 @@ import hashlib
 import math
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from random import Random
 from typing import Literal
 
@@ -26,42 +25,29 @@ from gossamer.testing.loop import SimClock, VirtualTimeLoop
 from gossamer.testing.window import StreamLimits
 
 
-@dataclass(frozen=True, slots=True)
-class TraceEvent:
-    """One event: ``at`` in virtual seconds, ``size`` in bytes where there are any."""
-
-    at: float
-    kind: str
-    source: str
-    target: str
-    size: int
-
-    def __str__(self) -> str:
-        way = f"{self.source} > {self.target}" if self.target else self.source
-        size = f" {self.size} B" if self.size else ""
-        return f"{self.at:14.6f} {self.kind:<10} {way}{size}"
-
-
 class Trace:
     """Counts, the last ``keep`` events for people, and a digest of all: the same for the same seed."""
 
     def __init__(self, *, keep: int = 2000) -> None:
         self._hash = hashlib.blake2b(digest_size=16)
-        self._tail: deque[TraceEvent] = deque(maxlen=keep)
+        self._tail: deque[tuple[float, str, str, str, int]] = deque(maxlen=keep)
         self.counts: Counter[str] = Counter()
 
     def record(self, at: float, kind: str, source: str, target: str = "", size: int = 0) -> None:
         self.counts[kind] += 1
-        self._tail.append(TraceEvent(at, kind, source, target, size))
+        self._tail.append((at, kind, source, target, size))
         self._hash.update(f"{at!r} {kind} {source} {target} {size}\n".encode())
 
     def digest(self) -> str:
         """Of every event so far."""
         return self._hash.copy().hexdigest()
 
-    def tail(self, count: int = 40) -> list[TraceEvent]:
-        """The last events, oldest first."""
-        return list(self._tail)[-count:]
+    def tail(self, count: int = 40) -> list[str]:
+        """The last events, oldest first, each with its time in virtual seconds."""
+        return [
+            f"{at:14.6f} {kind:<10} {source}{f' > {target}' * bool(target)}{f' {size} B' * bool(size)}"
+            for at, kind, source, target, size in list(self._tail)[-count:]
+        ]
 
 
 Crash = Literal["kill", "reset", "silence"]
@@ -84,13 +70,13 @@ class Medium:
 
     chop = 0.05
 
-    def __init__(self, *, seed: int, quality: LinkQuality, limits: StreamLimits | None) -> None:
+    def __init__(self, *, seed: int, quality: LinkQuality) -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualTimeLoop)  # noqa: S101 - time would not jump on another
         self.loop = loop
         self.seed = seed
         self.links = Links(seed, quality)
-        self.limits = limits if limits is not None else StreamLimits()
+        self.limits = StreamLimits()
         self.trace = Trace()
         self.context = contextvars.Context()
         self.boots: dict[str, Boot] = {}

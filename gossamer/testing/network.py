@@ -12,22 +12,13 @@ from gossamer.errors import UsageError
 from gossamer.testing.host import SimHost
 from gossamer.testing.links import LAN, LinkQuality
 from gossamer.testing.medium import Crash, Medium
-from gossamer.testing.window import StreamLimits
-
-
-class StillAliveError(UsageError):
-    """A restart of a host that has not crashed."""
-
-    def __init__(self, address: str) -> None:
-        self.address = address
-        super().__init__(f"host {address} is alive; expected a crashed one, call crash() first")
 
 
 class SimNetwork(Medium):
     """The world that tests see: hosts by address, and what befalls the links between them."""
 
-    def __init__(self, *, seed: int, quality: LinkQuality = LAN, limits: StreamLimits | None = None) -> None:
-        super().__init__(seed=seed, quality=quality, limits=limits)
+    def __init__(self, *, seed: int, quality: LinkQuality = LAN) -> None:
+        super().__init__(seed=seed, quality=quality)
         self._hosts: dict[str, SimHost] = {}
 
     # -- hosts ----------------------------------------------------------------------------------------
@@ -50,7 +41,7 @@ class SimNetwork(Medium):
         """A new boot at the address of a crashed host; its clock is as wrong as it was."""
         old = self.host(address)
         if old.alive:
-            raise StillAliveError(address)
+            raise UsageError(f"host {address} is alive; expected a crashed one, call crash() first")
         old.answers = False
         self.note("restart", address)
         return self._boot(SimHost(self, address, old.boot + 1, skew=old.clock.skew, drift=old.clock.drift))
@@ -68,26 +59,24 @@ class SimNetwork(Medium):
         self.partition([address], [other for other in self._hosts if other != address])
 
     def cut(self, source: str, target: str, *, one_way: bool = False) -> None:
-        self.links.cut(source, target)
+        self.links.cuts.add((source, target))
         if not one_way:
-            self.links.cut(target, source)
+            self.links.cuts.add((target, source))
         self.note("cut:one-way" if one_way else "cut", source, target)
 
     def heal(self, source: str | None = None, target: str | None = None) -> None:
         """Mend both directions of one link, or with no arguments every cut there is."""
         if source is None or target is None:
-            self.links.mend_all()
+            self.links.cuts.clear()
             self.note("heal")
         else:
-            self.links.mend(source, target)
-            self.links.mend(target, source)
+            self.links.cuts -= {(source, target), (target, source)}
             self.note("heal", source, target)
 
     def shape(self, source: str, target: str, quality: LinkQuality | None, *, one_way: bool = False) -> None:
         """Give a link another quality; None takes it back to the default."""
-        self.links.shape(source, target, quality)
-        if not one_way:
-            self.links.shape(target, source, quality)
+        for way in ((source, target),) if one_way else ((source, target), (target, source)):
+            self.links.qualities[way] = quality
         self.note("shape", source, target)
 
     def weather(self, quality: LinkQuality) -> None:

@@ -62,6 +62,6 @@ def pytest_runtest_makereport(
             lines = [replay_hint(given, item.nodeid)]
             if network is not None:
                 lines.append(f"digest {network.digest()} at virtual time {network.loop.time():.6f} s")
-                lines.extend(str(event) for event in network.trace.tail())
+                lines += network.trace.tail()
             report.sections.append((f"simulation, seed {given}", "\n".join(lines)))
     return report

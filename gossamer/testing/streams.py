@@ -14,18 +14,23 @@ import asyncio
 import contextvars
 import errno
 import math
+from asyncio.transports import _FlowControlMixin
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from gossamer.network import Address
+from gossamer.testing.loop import VirtualTimeLoop
 from gossamer.testing.medium import HEADERS, Boot, Crash
 from gossamer.testing.window import ReceiveSide, Segment, SendSide
 
-_HIGH_WATER = 64 << 10
 
-
-class SimTransport(asyncio.Transport):
+class SimTransport(_FlowControlMixin):
     """One end of a connection. ``accepts`` makes the protocol of an accepting end when it opens."""
+
+    # Of asyncio's own, where the stubs hide them.
+    _loop: VirtualTimeLoop
+    _maybe_pause_protocol: Callable[[], None]
+    _maybe_resume_protocol: Callable[[], None]
 
     def __init__(
         self,
@@ -34,11 +39,10 @@ class SimTransport(asyncio.Transport):
         local: Address,
         remote: Address,
         context: contextvars.Context,
-        accepts: Callable[[SimTransport], asyncio.BaseProtocol | None] | None = None,
+        accepts: Callable[[], asyncio.BaseProtocol | None] | None = None,
     ) -> None:
-        super().__init__({"peername": remote, "sockname": local, "socket": None})
+        super().__init__({"peername": remote, "sockname": local, "socket": None}, host.sim.loop)
         self._host = host
-        self._loop = host.sim.loop
         self._limits = host.sim.limits
         self._luck = host.sim.links.luck(local[0], remote[0])
         self.local = local
@@ -46,11 +50,9 @@ class SimTransport(asyncio.Transport):
         self.peer: SimTransport | None = None
         self._context = context
         self._accepts = accepts
-        self._protocol: asyncio.BaseProtocol | None = None
+        self._protocol: asyncio.Protocol | None = None
         self._send = SendSide(self._limits, greets=accepts is None)
         self._receive = ReceiveSide(self._limits)
-        self._high, self._low = _HIGH_WATER, _HIGH_WATER // 4
-        self._writer_paused = False
         self._reading = True
         self._eof_told = False
         self._reading_scheduled = False
@@ -67,7 +69,7 @@ class SimTransport(asyncio.Transport):
 
     def open(self, protocol: asyncio.BaseProtocol) -> None:
         """Give the connection to its protocol, in the caller's turn."""
-        self._protocol = protocol
+        self.set_protocol(protocol)
         self._send.waiting_since = self._loop.time()
         self._call(protocol.connection_made, self)
         self._schedule_sending()
@@ -92,21 +94,8 @@ class SimTransport(asyncio.Transport):
 
     # -- asyncio.Transport: writing -------------------------------------------------------------------
 
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        if high is None:
-            high = _HIGH_WATER if low is None else 4 * low
-        if low is None:
-            low = high // 4
-        if not high >= low >= 0:
-            raise ValueError(f"high ({high!r}) must be >= low ({low!r}) must be >= 0")
-        self._high, self._low = high, low
-        self._maybe_pause_writer()
-
     def get_write_buffer_size(self) -> int:
         return self._send.user_size
-
-    def get_write_buffer_limits(self) -> tuple[int, int]:
-        return self._low, self._high
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if not isinstance(data, bytes | bytearray | memoryview):
@@ -117,7 +106,8 @@ class SimTransport(asyncio.Transport):
             return
         self._send.write(data, self._loop.time())
         self._schedule_sending()
-        self._maybe_pause_writer()
+        # In the writer's own turn and context, as real transports do.
+        self._maybe_pause_protocol()
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
         self.write(b"".join(list_of_data))
@@ -139,7 +129,7 @@ class SimTransport(asyncio.Transport):
         return self._protocol
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        self._protocol = protocol
+        self._protocol = cast("asyncio.Protocol", protocol)
 
     def is_closing(self) -> bool:
         return self._closing
@@ -256,19 +246,11 @@ class SimTransport(asyncio.Transport):
         self._send.acknowledged(offset, window, self._loop.time())
         self._cancel_resend_timer()
         self._transmit()
-        if self._writer_paused and self._send.user_size <= self._low:
-            self._writer_paused = False
-            if not self._closing and self._protocol is not None:
-                self._call(self._protocol.resume_writing)
+        if not self._closing and self._protocol is not None:
+            self._context.run(self._maybe_resume_protocol)
         if self._lost and self._send.finished and not self._send.outstanding:
             self._at_rest = True
             self._forget()
-
-    def _maybe_pause_writer(self) -> None:
-        if self._protocol is not None and not self._writer_paused and self._send.user_size > self._high:
-            self._writer_paused = True
-            # Inside write(), as real transports do: in the writer's own turn and context.
-            self._protocol.pause_writing()
 
     # -- receiving ------------------------------------------------------------------------------------
 
@@ -279,7 +261,7 @@ class SimTransport(asyncio.Transport):
         if self._protocol is None and not self._lost:
             if self._host.postpones(lambda: self._on_segment(segment)):
                 return
-            protocol = self._accepts(self) if self._accepts is not None else None
+            protocol = self._accepts() if self._accepts is not None else None
             if protocol is None:
                 self.reset_peer()
                 return
@@ -323,25 +305,14 @@ class SimTransport(asyncio.Transport):
             self._hand_over()
             if was_closed:
                 self._acknowledge()
-            if self._receive.unread:
-                self._schedule_reading()
-                return
         if self._receive.ended and not self._eof_told and self.is_reading():
             self._eof_told = True
-            if not self._call(cast("asyncio.Protocol", self._protocol).eof_received):
+            if not self._call(self._protocol.eof_received):
                 self.close()
 
     def _hand_over(self) -> None:
-        protocol = self._protocol
-        if isinstance(protocol, asyncio.BufferedProtocol):
-            buffer = self._call(protocol.get_buffer, -1)
-            if buffer is not None:
-                view = memoryview(buffer)
-                data = self._receive.read(len(view))
-                view[: len(data)] = data
-                self._call(protocol.buffer_updated, len(data))
-        else:
-            self._call(cast("asyncio.Protocol", protocol).data_received, self._receive.read())
+        assert self._protocol is not None  # noqa: S101 - whoever calls has looked
+        self._call(self._protocol.data_received, self._receive.read())
 
     def _on_reset(self) -> None:
         if self._gone:

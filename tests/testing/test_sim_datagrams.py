@@ -4,7 +4,8 @@ import itertools
 
 import pytest
 
-from gossamer.testing import SIMULATED_EPOCH, LinkQuality, PartitionError, seeds
+from gossamer.errors import UsageError
+from gossamer.testing import SIMULATED_EPOCH, LinkQuality, seeds
 from gossamer.testing.links import Links
 
 from .peers import Box
@@ -140,5 +141,5 @@ def test_one_links_traffic_does_not_shift_anothers_luck():
 
 
 def test_overlapping_groups_are_refused():
-    with pytest.raises(PartitionError, match=A):
+    with pytest.raises(UsageError, match=A):
         Links(1, LinkQuality()).partition([[A, B], [A, C]])
