@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from .history import FULL, ROOM, History
-from .network import Namespaces, able
+from .network import Network, able
 from .nodes import Process, signal_group, spawn
 
 AUTOHEAL = 4.0
@@ -51,8 +51,8 @@ class Cluster:
         self.history = history
         self.nodes = range(1, nodes + 1)
         self._all = range(1, nodes + spares + 1)
-        disc = [self._data(small_disc)] if small_disc else []
-        self.net = Namespaces(len(self._all), disc) if not able() else None
+        disc = self._data(small_disc) if small_disc else None
+        self.net = Network(len(self._all), disc) if not able() else None
         self._small_disc = small_disc if self.net else 0
         self._ports = {node: dict(zip(_SERVICES, _PORTS, strict=True)) for node in self._all}
         self._running: dict[int, Process] = {}
@@ -138,7 +138,7 @@ class Cluster:
 
     def _spawn(self, node: int) -> Process:
         name = self.directory / f"node{node}"
-        space = self.net.spaces[node] if self.net else ""
+        space = self.net.space(node) if self.net else ""
         arguments = ["start", "-c", f"{name}.yaml", "--json", "--log-file", f"{name}.log"]
         return spawn(arguments, name, space=space, warm=self._warm)
 
@@ -197,7 +197,7 @@ class Cluster:
 
     async def _command(self, node: int, *arguments: str) -> bool:
         out = self.directory / f"command{next(self._commands)}"
-        space = self.net.spaces[node] if self.net else ""
+        space = self.net.space(node) if self.net else ""
         command = [*arguments, "--api", f"http://127.0.0.1:{self._ports[node]['api']}"]
         process = spawn(command, out, space=space, warm=self._warm)
         if not await _ended(process, READY_TIMEOUT):
@@ -226,13 +226,13 @@ class Cluster:
             note = "" if share >= 1 else f"{share:g}"
             self.history.record("cut", node=source, code=target, note=note)
             self._cuts[source, target] = share
-            self.net.lose(source, target, share)
+            self.net.lose(self._cuts)
 
     def uncut(self) -> None:
-        for source, target in list(self._cuts):
-            del self._cuts[source, target]
-            if self.net is not None:
-                self.net.lose(source, target, 0)
+        cuts, self._cuts = self._cuts, {}
+        if self.net is not None and cuts:
+            self.net.lose({})
+        for source, target in cuts:
             self.history.record("joined", node=source, code=target)
 
     def fill(self) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from .network import enter
+from gossamer.drill.stage.netns import enter
 
 GOSSAMER = (sys.executable, "-m", "gossamer.cli")
 _PR_SET_PDEATHSIG = 1
@@ -108,7 +108,7 @@ def _begin(arguments: list[str], out: str, space: str) -> None:
         os.dup2(file, number)
         os.close(file)
     if space:
-        enter(os.open(f"/run/netns/{space}", os.O_RDONLY | os.O_CLOEXEC))
+        enter(space)
     sys.argv = ["gossamer", *arguments]
     from gossamer.cli import main
 
