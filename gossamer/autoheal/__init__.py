@@ -8,6 +8,7 @@ from gossamer.autoheal.splitview import SplitView, build_split_view
 from gossamer.autoheal.status import Alarm, Cleaned, HealStatus, describe
 from gossamer.autoheal.storage import Saved, Settings, Storage
 from gossamer.autoheal.values import (
+    ChangeSetting,
     DryRun,
     Episode,
     HealPlan,
@@ -16,8 +17,6 @@ from gossamer.autoheal.values import (
     Partition,
     Replay,
     Restart,
-    SetAutoclean,
-    SetAutoheal,
     SortedOut,
     Subscribe,
 )
@@ -26,6 +25,7 @@ __all__ = [
     "AUTOHEAL",
     "Alarm",
     "Autoheal",
+    "ChangeSetting",
     "Cleaned",
     "Discards",
     "DryRun",
@@ -42,8 +42,6 @@ __all__ = [
     "Replay",
     "Restart",
     "Saved",
-    "SetAutoclean",
-    "SetAutoheal",
     "Settings",
     "SortedOut",
     "SplitView",

@@ -188,7 +188,7 @@ class Discards:
             else:
                 self.quarantine.keep(replace(kept, plan=plan))
                 count += 1
-        await self.quarantine.flush()
+        await self.quarantine.synced()
         return count
 
     @property
@@ -215,7 +215,7 @@ class Discards:
             raise UnknownTableError(kept.table)
         _write(table, kept.key, kept.value)
         self.quarantine.take(id)
-        await self.quarantine.flush()
+        await self.quarantine.synced()
         return kept
 
     # -- inside

@@ -190,7 +190,7 @@ def make_plan(
     split = build_split_view(
         views, leader=leader, silent={name: peer.start_time for name, peer in silent.items()}
     )
-    if not split.partitioned:
+    if len(split.groups) == 1:
         return None
     there = {*views, *silent}
     return HealPlan(
@@ -198,8 +198,6 @@ def make_plan(
         leader=leader,
         coordinator=split.coordinator,
         groups=split.groups,
-        survivors=split.survivors,
-        victims=split.victims,
         creations={name: peer.creation for name, peer in silent.items()}
         | {name: view.creation for name, view in views.items()},
         marks={

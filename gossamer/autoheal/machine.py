@@ -11,7 +11,7 @@ doubled; every one is repeated until it has had its effect.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from msgspec import Struct
 
@@ -26,23 +26,11 @@ REPEAT = 2.0
 HISTORY = 50
 
 
-@dataclass(frozen=True, slots=True)
-class Announce:
-    """Tell whoever listens on this node."""
+Event = values.Partition | values.Confirmed | values.Episode
+"""What those who listen on this node are to be told."""
 
-    event: values.Partition | values.Confirmed | values.Episode
-
-
-@dataclass(frozen=True, slots=True)
-class ReloadStore:
-    """Restart the store's subtree, then call ``store_reloaded``."""
-
-    plan: str
-    coordinator: str
-    restart: values.Restart = "store"
-
-
-Action = values.Tell | Announce | ReloadStore | SortOut
+Action = values.Tell | Event | values.Reload | SortOut
+"""``Reload``: restart the store, then call ``store_reloaded``, or ``reload_failed``."""
 
 
 class State(Struct, frozen=True):
@@ -59,6 +47,7 @@ class Healer:
 
     ``delay`` in seconds from the first report to the heal; None is ``autoheal: off``: splits are detected and
     reported, never healed. ``gate`` in seconds: how long the leader waits for all nodes to be online.
+    ``lost`` returns how many rows this node saw lose in a merge that no heal has settled.
     """
 
     def __init__(
@@ -71,6 +60,7 @@ class Healer:
         gate: float = 30.0,
         restart: values.Restart = "store",
         state: State | None = None,
+        lost: Callable[[], int] = lambda: 0,
     ) -> None:
         state = state or State()
         self.node = node
@@ -93,18 +83,13 @@ class Healer:
         self._report_at = 0.0
         self._reloaded: dict[str, bool] = {}
         self._dirty = False
-        self.lost = 0
-        """Rows that this node saw lose in a merge, and that no heal has settled."""
+        self._lost = lost
 
     # -- events
 
-    def down(self, peer: str, creation: int, reason: str, wall: float) -> None:
-        """The session with a peer ended."""
-        self.marks.down(peer, creation, reason, wall)
-
     def up(self, peer: str) -> list[Action]:
         """A session with a peer began."""
-        question = self.marks.up(peer)
+        question = self.marks.question(peer)
         return [] if question is None else [values.Tell(peer, question)]
 
     def receive(
@@ -116,7 +101,7 @@ class Healer:
             case values.Mourning():
                 answer, event = self.marks.heard(message, wall)
                 actions: list[Action] = [] if answer is None else [values.Tell(source, answer)]
-                return actions if event is None else [*actions, Announce(event)]
+                return actions if event is None else [*actions, event]
             case values.Report(pairs=pairs):
                 if self.enabled:
                     self.leader.report(pairs, now)
@@ -128,8 +113,8 @@ class Healer:
                 return self._ordered(plan, source)
             case values.Progress(plan=plan_id):
                 self.leader.progress(plan_id, now)
-            case values.Reload(plan=plan_id, restart=restart):
-                return self._reload(plan_id, source, restart)
+            case values.Reload():
+                return self._reload(message)
             case values.Reloaded(plan=plan_id):
                 self.coordinator.reloaded(plan_id, source)
             case values.Healed():
@@ -138,23 +123,19 @@ class Healer:
                 self.coordinator.told(plan_id, source)
         return []
 
-    def store_reloaded(self, plan: str, coordinator: str) -> list[Action]:
-        """:class:`ReloadStore` is done."""
-        self._reloaded[plan] = True
-        return [values.Tell(coordinator, values.Reloaded(self.node, plan))]
+    def store_reloaded(self, order: values.Reload) -> list[Action]:
+        """The store was restarted."""
+        self._reloaded[order.plan] = True
+        return [values.Tell(order.source, values.Reloaded(self.node, order.plan))]
 
-    def sorted_out(self, plan: str, rows: values.SortedOut) -> None:
-        """:class:`SortOut` is done."""
-        self.coordinator.sorted_out(plan, rows)
+    def reload_failed(self, order: values.Reload) -> None:
+        """The store could not be restarted; the coordinator asks again."""
+        self._reloaded.pop(order.plan, None)
 
     def set_delay(self, delay: float | None) -> None:
         """Change ``autoheal`` while the node runs; what is under way is finished."""
         self.enabled = delay is not None
         self.leader.delay = delay or 0.0
-
-    def reload_failed(self, plan: str) -> None:
-        """:class:`ReloadStore` could not be done; the coordinator asks again."""
-        self._reloaded.pop(plan, None)
 
     def tick(self, cluster: values.Cluster, now: float, wall: float) -> list[Action]:
         """Some time passed; about twice a second."""
@@ -166,9 +147,7 @@ class Healer:
             actions += [values.Tell(peer, question) for peer, question in questions]
             pairs = self._confirmed(cluster, now)
             if pairs:
-                actions += [
-                    Announce(values.Confirmed(p.peer)) for p in pairs if p.serial not in self._believed
-                ]
+                actions += [values.Confirmed(p.peer) for p in pairs if p.serial not in self._believed]
                 self._believed = {pair.serial for pair in pairs}
                 actions.append(values.Tell(values.leader_of(cluster), values.Report(self.node, pairs)))
         actions += self.leader.tick(cluster, now, wall)
@@ -203,7 +182,7 @@ class Healer:
             marks={peer: mark.serial for peer, mark in marks.items()},
             split_at=min((mark.wall for mark in marks.values()), default=0.0),
             busy=self.coordinator.busy,
-            lost=self.lost,
+            lost=self._lost(),
         )
 
     # -- inside
@@ -226,14 +205,14 @@ class Healer:
             return [values.Tell(source, values.Healed(self.node, done, settled_marks(plan, done.skipped)))]
         return [*self.coordinator.order(plan, source)]
 
-    def _reload(self, plan: str, source: str, restart: values.Restart) -> list[Action]:
-        done = self._reloaded.get(plan)
+    def _reload(self, order: values.Reload) -> list[Action]:
+        done = self._reloaded.get(order.plan)
         if done is None:
             while len(self._reloaded) >= HISTORY:
                 self._reloaded.pop(next(iter(self._reloaded)))
-            self._reloaded[plan] = False
-            return [ReloadStore(plan, source, restart)]
-        return [values.Tell(source, values.Reloaded(self.node, plan))] if done else []
+            self._reloaded[order.plan] = False
+            return [order]
+        return self.store_reloaded(order) if done else []
 
     def _healed(self, message: values.Healed, now: float) -> list[Action]:
         episode = message.episode
@@ -247,5 +226,5 @@ class Healer:
         if all(known.plan != episode.plan for known in self.history):
             self.history = (*self.history, episode)[-HISTORY:]
             self._dirty = True
-            actions.append(Announce(episode))
+            actions.append(episode)
         return actions

@@ -41,9 +41,10 @@ class Marks:
         elif reason == "left" and self.marks.pop(peer, None) is not None:
             self.changed = True
 
-    def up(self, peer: str) -> Mourning | None:
-        """A session with ``peer`` began; what to ask it."""
-        return self._question(peer)
+    def question(self, peer: str) -> Mourning | None:
+        """What to ask ``peer``, whose session is up."""
+        mark = self.marks.get(peer)
+        return None if mark is None or mark.met else Mourning(self.node, self.creation, mark, ask=True)
 
     def heard(self, mourning: Mourning, wall: float) -> tuple[Mourning | None, Partition | None]:
         """A peer told how it remembers this node: what to answer, and what to raise."""
@@ -70,16 +71,15 @@ class Marks:
             if waits and wall - mark.met_wall > ONE_SIDED_KEPT:
                 del self.marks[mark.peer]
                 self.changed = True
-        asked = ((peer, self._question(peer)) for peer in up)
+        asked = ((peer, self.question(peer)) for peer in up)
         return [(peer, question) for peer, question in asked if question is not None]
 
-    def settle(self, marks: dict[str, int]) -> bool:
-        """A heal saw these marks (their serials by peer); whether any was still open."""
-        settled = [peer for peer, serial in marks.items() if self.marks.get(peer, _NONE).serial == serial]
-        for peer in settled:
-            del self.marks[peer]
-        self.changed = self.changed or bool(settled)
-        return bool(settled)
+    def settle(self, marks: dict[str, int]) -> None:
+        """A heal saw these marks (their serials by peer)."""
+        for peer, serial in marks.items():
+            if peer in self.marks and self.marks[peer].serial == serial:
+                del self.marks[peer]
+                self.changed = True
 
     def settle_met(self, healed: Collection[str], *, of: str) -> None:
         """A heal covered ``healed``, this node too if ``of`` is among them, without seeing the marks."""
@@ -97,15 +97,6 @@ class Marks:
         """Splits that were seen from both sides and are not healed."""
         return [mark for mark in self.marks.values() if mark.met == "mutual"]
 
-    def _question(self, peer: str) -> Mourning | None:
-        mark = self.marks.get(peer)
-        if mark is None or mark.met:
-            return None
-        return Mourning(self.node, self.creation, mark, ask=True)
-
     def _set(self, mark: Mark) -> None:
         self.marks[mark.peer] = mark
         self.changed = True
-
-
-_NONE = Mark("", 0, 0, -1, 0.0)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import structlog
 from msgspec.structs import asdict
@@ -17,7 +16,7 @@ from gossamer.autoheal.autoclean import Autoclean
 from gossamer.autoheal.coordinator import SortOut
 from gossamer.autoheal.discards import Discards
 from gossamer.autoheal.leader import make_plan
-from gossamer.autoheal.machine import Action, Announce, Healer, ReloadStore
+from gossamer.autoheal.machine import Action, Event, Healer
 from gossamer.autoheal.status import Cleaned, HealStatus
 from gossamer.autoheal.storage import Saved, Settings, Storage
 from gossamer.clock import Clock
@@ -90,7 +89,6 @@ class Autoheal(GenServer):
         self._subscribers: set[Pid] = set()
         self._sorting: tuple[str, float] = ("", 0.0)
         saved = await storage.load()
-        await discards.quarantine.load()
         runtime = self.process.runtime
         self._node, self._creation = runtime.node, runtime.creation
         status.node = self._node
@@ -103,6 +101,7 @@ class Autoheal(GenServer):
             delay=status.autoheal,
             restart=restart,
             state=saved.healing,
+            lost=lambda: discards.unsettled,
         )
         self._clean = Autoclean(
             node=self._node,
@@ -114,19 +113,21 @@ class Autoheal(GenServer):
         self._discards.watch(self._healer.marks.marks)
         self._publish(self._cluster())
         distribution.subscribe(self_pid())
-        send_after(_TICK, self_pid(), _Tick())
+        send_after(_TICK, self_pid(), "tick")
 
     # -- events
 
-    async def handle_info(self, message: Any) -> None:
+    async def handle_info(self, message: object) -> None:
         healer, wall = self._healer, self._clock.wall()
         match message:
-            case _Tick():
+            case "tick":
                 send_after(_TICK, self_pid(), message)
-                await self._tick(wall)
+                self._configure()
+                await self._do(healer.tick(self._cluster(), self._clock.monotonic(), wall))
+                await self._remove()
             case NodeDown(name, creation, reason):
                 self._note("link_down", name, reason)
-                healer.down(name, creation, reason, wall)
+                healer.marks.down(name, creation, reason, wall)
                 await self._do([])
             case NodeUp(name):
                 self._note("link_up", name)
@@ -134,18 +135,17 @@ class Autoheal(GenServer):
             case values.Replayed(id):
                 self._discards.quarantine.take(id)
             case _ if isinstance(message, values.Message):
-                await self._receive(message)
+                now = self._clock.monotonic()
+                await self._do(healer.receive(message, self._cluster(), now, wall))
             case _:
                 await super().handle_info(message)
 
     async def handle_call(self, request: object, caller: Caller) -> Reply | NoReply:
         match request:
-            case values.SetAutoclean(limit):
-                return await self._set("autoclean", limit)
-            case values.SetAutoheal(delay):
-                return await self._set("autoheal", delay)
+            case values.ChangeSetting(setting, seconds):
+                return await self._set(setting, seconds)
             case values.AskView():
-                return Reply(self._own_view())
+                return Reply(self._healer.view(self._cluster()))
             case values.AskLost(victims):
                 return Reply(self._discards.lost_of(victims))
             case values.DryRun():
@@ -169,23 +169,6 @@ class Autoheal(GenServer):
         else:
             await super().handle_cast(request)
 
-    async def _receive(self, message: values.Message) -> None:
-        if isinstance(message, values.AskView):
-            self._healer.lost = self._discards.unsettled
-        now, wall = self._clock.monotonic(), self._clock.wall()
-        await self._do(self._healer.receive(message, self._cluster(), now, wall))
-
-    async def _tick(self, wall: float) -> None:
-        now = self._clock.monotonic()
-        self._configure()
-        await self._do(self._healer.tick(self._cluster(), now, wall))
-        await self._remove()
-        await self._discards.quarantine.flush()
-
-    def _own_view(self) -> values.NodeView:
-        self._healer.lost = self._discards.unsettled
-        return self._healer.view(self._cluster())
-
     async def _dry_run(self, caller: Caller) -> None:
         """The body of a process: what the views of those that answer in time would be made into."""
         cluster, runtime = self._cluster(), self.process.runtime
@@ -206,7 +189,7 @@ class Autoheal(GenServer):
         )
         reply(caller, plan)
 
-    async def _set(self, name: str, seconds: float | None) -> Reply:
+    async def _set(self, name: values.Setting, seconds: float | None) -> Reply:
         """An operator's word, for all nodes."""
         try:
             await self._settings.set(name, seconds)
@@ -239,26 +222,27 @@ class Autoheal(GenServer):
                     send(self_pid(), message)
                 case values.Tell(to, message):
                     send((AUTOHEAL, to), message)
-                case Announce(event):
-                    await self._announce(event)
-                case ReloadStore(plan, coordinator, restart):
-                    await self._reload(plan, coordinator, restart)
+                case values.Reload():
+                    await self._reload(action)
                 case SortOut(plan):
                     await self._sort_out(plan)
+                case event:
+                    await self._announce(event)
         self._discards.watch(self._healer.marks.marks)
         self._publish(self._cluster())
 
-    async def _reload(self, plan: str, coordinator: str, restart: values.Restart) -> None:
-        log.warning("store_reloads", node=self._node, plan=plan, coordinator=coordinator, restarts=restart)
+    async def _reload(self, order: values.Reload) -> None:
+        facts = {"node": self._node, "plan": order.plan}
+        log.warning("store_reloads", **facts, coordinator=order.source, restarts=order.restart)
         try:
-            await self._restart_for(restart)
+            await self._restart_for(order.restart)
         except (GossamerError, TimeoutError) as error:
-            log.error("store_reload_failed", node=self._node, plan=plan, error=str(error) or "no answer")
-            self._healer.reload_failed(plan)
+            log.error("store_reload_failed", **facts, error=str(error) or "no answer")
+            self._healer.reload_failed(order)
             return
         self._status.counts["reloads"] += 1
-        self._note("reloaded", coordinator, plan)
-        await self._do(self._healer.store_reloaded(plan, coordinator))
+        self._note("reloaded", order.source, order.plan)
+        await self._do(self._healer.store_reloaded(order))
 
     async def _sort_out(self, plan: values.HealPlan) -> None:
         now = self._clock.monotonic()
@@ -269,7 +253,7 @@ class Autoheal(GenServer):
             return
         if self._discards.merges:
             await self._ask_lost(plan)
-        self._healer.sorted_out(plan.id, await self._discards.sort_out(plan))
+        self._healer.coordinator.sorted_out(plan.id, await self._discards.sort_out(plan))
 
     async def _ask_lost(self, plan: values.HealPlan) -> None:
         """Have here what a merge function decides about, also of what this node has not seen itself."""
@@ -307,7 +291,7 @@ class Autoheal(GenServer):
         if self._clean.changed:
             await self._do([])
 
-    async def _announce(self, event: values.Partition | values.Confirmed | values.Episode) -> None:
+    async def _announce(self, event: Event) -> None:
         if isinstance(event, values.Confirmed):
             self._note("confirmed", event.peer)
             return
@@ -379,7 +363,3 @@ class Autoheal(GenServer):
 
 def _shown(seconds: float | None) -> str:
     return "off" if seconds is None else f"{seconds:g} s"
-
-
-class _Tick:
-    """Time passed."""

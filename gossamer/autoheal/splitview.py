@@ -21,8 +21,7 @@ a node of the larger side reloads because one of the smaller had not declared it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from gossamer.autoheal.values import NodeView
 
@@ -30,27 +29,11 @@ STEPS = 20_000
 """About a tenth of a second."""
 
 
-@dataclass(frozen=True, slots=True)
-class SplitView:
-    """``groups`` by rank, the survivors first; names are sorted within each."""
+class SplitView(NamedTuple):
+    """``groups`` by rank, the survivors first, one alone where everybody saw the same; names are sorted."""
 
     groups: tuple[tuple[str, ...], ...]
     coordinator: str
-
-    @property
-    def survivors(self) -> tuple[str, ...]:
-        """Who keeps running."""
-        return self.groups[0]
-
-    @property
-    def victims(self) -> tuple[str, ...]:
-        """Who reloads, smallest group last."""
-        return tuple(name for group in self.groups[1:] for name in group)
-
-    @property
-    def partitioned(self) -> bool:
-        """False where everybody saw the same."""
-        return len(self.groups) > 1
 
 
 def build_split_view(

@@ -44,7 +44,7 @@ class Alarm(Struct, frozen=True):
 class HealStatus:
     """Readable without asking anybody; made once a node."""
 
-    def __init__(self, quarantine: Quarantine | None = None) -> None:
+    def __init__(self) -> None:
         self.node = ""
         self.open: tuple[Partition, ...] = ()
         """The alarm ``partition``: pairs of this node that are not healed."""
@@ -63,8 +63,7 @@ class HealStatus:
         self.raised: deque[Partition] = deque(maxlen=_EVENTS)
         """Every ``inconsistent_database`` of this life."""
         self.counts = {"partitions": 0, "heals": 0, "reloads": 0, "cleaned": 0}
-        # An empty quarantine is false.
-        self.quarantine = Quarantine(None) if quarantine is None else quarantine
+        self.quarantine = Quarantine()
 
     def alarms(self) -> Iterator[Alarm]:
         """Those that last first, then what was healed, latest first."""

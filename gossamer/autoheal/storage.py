@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from gossamer.autoheal.autoclean import Downtime
 from gossamer.autoheal.machine import State
+from gossamer.autoheal.values import Setting
 from gossamer.files import replace_file
 from gossamer.mnesia_like import SharedTable
 
@@ -81,7 +82,7 @@ class Settings:
 
     def __init__(self, table: SharedTable, *, autoheal: float | None, autoclean: float | None) -> None:
         self._table = table
-        self._configured = {"autoheal": autoheal, "autoclean": autoclean}
+        self._configured: dict[Setting, float | None] = {"autoheal": autoheal, "autoclean": autoclean}
 
     @property
     def autoheal(self) -> float | None:
@@ -93,7 +94,7 @@ class Settings:
         """Seconds a member may be down; None: for ever."""
         return self._get("autoclean")
 
-    async def set(self, name: str, seconds: float | None) -> None:
+    async def set(self, name: Setting, seconds: float | None) -> None:
         """Set for all nodes; back once it is on disc.
 
         Raises:
@@ -102,6 +103,6 @@ class Settings:
         self._table.write(name, [seconds])
         await self._table.durable()
 
-    def _get(self, name: str) -> float | None:
+    def _get(self, name: Setting) -> float | None:
         row: list[float | None] = self._table.read(name, [self._configured[name]])
         return row[0]

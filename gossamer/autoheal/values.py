@@ -78,8 +78,7 @@ class HealPlan(Struct, frozen=True):
     leader: str
     coordinator: str
     groups: tuple[tuple[str, ...], ...]
-    survivors: tuple[str, ...]
-    victims: tuple[str, ...]
+    """By rank: the survivors, then those who reload."""
     creations: dict[str, int]
     marks: dict[str, dict[str, int]]
     made: float
@@ -89,6 +88,16 @@ class HealPlan(Struct, frozen=True):
     restart: Restart = "store"
     lost: int = 0
     """Rows that lost already, since the sides have met, at the node that saw most of them."""
+
+    @property
+    def survivors(self) -> tuple[str, ...]:
+        """Nodes that keep running."""
+        return self.groups[0]
+
+    @property
+    def victims(self) -> tuple[str, ...]:
+        """Nodes that reload, those of the smallest group last."""
+        return tuple(name for group in self.groups[1:] for name in group)
 
     @property
     def saw_down(self) -> dict[str, tuple[str, ...]]:
@@ -177,7 +186,7 @@ class Progress(Struct, frozen=True):
 
 
 class Reload(Struct, frozen=True):
-    """The coordinator wants the receiver to reload its store."""
+    """The coordinator wants the receiver to reload its store, and then to hear of it."""
 
     source: str
     plan: str
@@ -251,20 +260,19 @@ class Subscribe(Struct, frozen=True):
     pid: Pid
 
 
-class SetAutoclean(Struct, frozen=True):
-    """A call: from now on members that are down longer than ``limit`` seconds are removed; None: nobody.
+Setting = Literal["autoheal", "autoclean"]
+"""How long the leader waits before it heals; for how long a member may be down. Off where it is None."""
 
-    All nodes follow, and keep it over restarts; one that was away has it from its peers. The configuration
-    file stays as it is. Answered once it is on disc, or with the error.
+
+class ChangeSetting(Struct, frozen=True):
+    """A call: change a setting of all nodes, to ``seconds`` or off.
+
+    They keep it over restarts; one that was away has it from its peers. The configuration file stays as it
+    is. Answered once it is on disc, or with the error.
     """
 
-    limit: float | None
-
-
-class SetAutoheal(Struct, frozen=True):
-    """A call: from now on the leader waits ``delay`` seconds before it heals; None: never. See above."""
-
-    delay: float | None
+    name: Setting
+    seconds: float | None
 
 
 class DryRun(Struct, frozen=True):

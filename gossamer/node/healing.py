@@ -42,6 +42,8 @@ def healing_spec(node: NodeParts) -> ChildSpec:
 
     async def start() -> Pid:
         copies = "disc_copies" if node.on_disc else "ram_copies"
+        if node.on_disc:
+            await status.quarantine.load(store)
         table = await store.create_table(Settings.TABLE, replication="shared", storage=copies)
         return await Autoheal.start_link(
             view=node.members,

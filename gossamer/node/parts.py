@@ -22,7 +22,7 @@ import structlog
 from gossamer import __version__
 from gossamer.api import Limits, Programs, Runs, Tokens, is_audit, spark_lacks
 from gossamer.audit import CLOCK, Auditor, key_of
-from gossamer.autoheal import HealStatus, Quarantine
+from gossamer.autoheal import HealStatus
 from gossamer.clock import Clock, SystemClock
 from gossamer.config import Config
 from gossamer.discovery import Aloof, Strategy, strategy_of
@@ -111,7 +111,7 @@ class NodeParts:
     def _build_membership(self, cookie: str, strategy: Strategy | None) -> None:
         config, data_dir = self.config, self.data_dir
         self.members = MembershipView()
-        self.healing = HealStatus(Quarantine(data_dir and data_dir / "quarantine.bin"))
+        self.healing = HealStatus()
         self.event_log = EventLog(self.clock, creation=self.creation)
         self.history = Ring()
         self.aloof = Aloof(data_dir)

@@ -5,8 +5,8 @@ from gossamer.autoheal.marks import Marks
 
 def meet(one: Marks, two: Marks, wall: float = 20.0):
     """Both links are back and one asks; what each raised."""
-    question = one.up(two.node)
-    two.up(one.node)
+    question = one.question(two.node)
+    two.question(one.node)
     assert question is not None
     answer, at_two = two.heard(question, wall)
     assert answer is not None
@@ -41,8 +41,8 @@ def test_a_node_that_restarted_with_its_marks_raises_the_starting_context():
 def test_a_split_is_raised_once_though_the_link_flaps():
     one, two = parted()
     meet(one, two)
-    assert one.up("b") is None
-    assert two.up("a") is None
+    assert one.question("b") is None
+    assert two.question("a") is None
 
 
 def test_a_node_that_crashed_alone_mourns_nobody_and_raises_nothing():

@@ -81,10 +81,9 @@ def test_survivors_and_victims_are_disjoint_and_complete(drawn):
     seen, leader, rng = drawn
     given_views = views(seen)
     found = build_split_view(given_views, leader=str(leader))
-    assert found.survivors
-    assert sorted(found.survivors + found.victims) == sorted(given_views)
-    assert found.coordinator in found.survivors
-    assert all(len(found.survivors) >= len(group) for group in found.groups)
+    assert sorted(name for group in found.groups for name in group) == sorted(given_views)
+    assert found.coordinator in found.groups[0]
+    assert all(len(found.groups[0]) >= len(group) >= 1 for group in found.groups)
     for group in found.groups:
         for one in group:
             assert all(other == one or int(other) in seen[int(one)] for other in group)

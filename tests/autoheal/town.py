@@ -1,8 +1,8 @@
 """Many healers on one virtual clock: links that can be cut any way, nodes that die and come back."""
 
 from gossamer.autoheal.coordinator import SortOut
-from gossamer.autoheal.machine import Announce, Healer, ReloadStore
-from gossamer.autoheal.values import Cluster, Episode, Partition, Peer, SortedOut, Tell
+from gossamer.autoheal.machine import Healer
+from gossamer.autoheal.values import Cluster, Episode, Partition, Peer, Reload, SortedOut, Tell
 
 STEP = 0.5
 
@@ -132,7 +132,7 @@ class Town:
                     for here, there in ends:
                         if here in self.healers:
                             reason = "down" if (here, there) in self.dead else "forgotten by the peer"
-                            self.healers[here].down(there, self.creations[there], reason, self.now)
+                            self.healers[here].marks.down(there, self.creations[there], reason, self.now)
                             self._unmarked.discard((here, there))
                             if reason != "down":
                                 self._unmarked.add((here, there))
@@ -147,7 +147,7 @@ class Town:
                         if (here, there) in self._unmarked and (here, there) in self.dead:
                             self._unmarked.discard((here, there))
                             if here in self.healers:
-                                self.healers[here].down(there, self.creations[there], "down", self.now)
+                                self.healers[here].marks.down(there, self.creations[there], "down", self.now)
 
     def cluster(self, name):
         online = {
@@ -165,13 +165,13 @@ class Town:
             match action:
                 case Tell(to, message):
                     self.mail.append((name, to, message))
-                case Announce(event):
-                    self.events.append((name, event))
-                case ReloadStore(plan, coordinator):
+                case Reload():
                     self.reloads.append(name)
-                    self.act(name, healer.store_reloaded(plan, coordinator))
+                    self.act(name, healer.store_reloaded(action))
                 case SortOut(plan):
-                    healer.sorted_out(plan.id, SortedOut(restored=1))
+                    healer.coordinator.sorted_out(plan.id, SortedOut(restored=1))
+                case event:
+                    self.events.append((name, event))
 
     # -- what came of it
 

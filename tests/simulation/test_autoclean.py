@@ -3,7 +3,7 @@
 import asyncio
 from functools import partial
 
-from gossamer.autoheal import AUTOHEAL, SetAutoclean
+from gossamer.autoheal import AUTOHEAL, ChangeSetting
 
 from .clusters import heal, nodes, restart, until
 from .flows import listening, reaches
@@ -103,11 +103,11 @@ async def test_nobody_is_removed_while_a_split_waits_for_its_heal(sim, cluster):
 async def test_the_limit_changes_at_run_time(sim, cluster):
     await listening(cluster)
     for node in cluster.nodes.values():
-        await node.runtime.call(AUTOHEAL, SetAutoclean(None))
+        await node.runtime.call(AUTOHEAL, ChangeSetting("autoclean", None))
     cluster.crash(2, "silence")
     await asyncio.sleep(3 * LIMIT)
     assert removals(cluster) == []
-    await cluster.nodes[1].runtime.call(AUTOHEAL, SetAutoclean(10.0))
+    await cluster.nodes[1].runtime.call(AUTOHEAL, ChangeSetting("autoclean", 10.0))
     await asyncio.sleep(2)
     assert removals(cluster) == [(1, "node2")]
 

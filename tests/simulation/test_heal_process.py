@@ -7,12 +7,11 @@ import pytest
 from gossamer.api.model.cluster import HealSettings
 from gossamer.autoheal import (
     AUTOHEAL,
+    ChangeSetting,
     Cleaned,
     DryRun,
     Episode,
     Partition,
-    SetAutoclean,
-    SetAutoheal,
     Settings,
     Subscribe,
     server,
@@ -66,9 +65,9 @@ async def test_a_process_that_subscribed_hears_of_splits_heals_and_removals(sim,
 
 @healing_soon
 async def test_settings_reach_all_nodes_and_those_that_come_later(sim, cluster):
-    await ask(cluster.nodes[2], SetAutoheal(None))
+    await ask(cluster.nodes[2], ChangeSetting("autoheal", None))
     await asyncio.sleep(1)
-    await ask(cluster.nodes[3], SetAutoclean(77.0))
+    await ask(cluster.nodes[3], ChangeSetting("autoclean", 77.0))
     await asyncio.sleep(1)
     cluster.crash(1)
     await asyncio.sleep(10)
@@ -79,7 +78,7 @@ async def test_settings_reach_all_nodes_and_those_that_come_later(sim, cluster):
 
 @healing_soon
 async def test_switched_off_a_split_is_told_and_left_then_healed_once_switched_on(sim, cluster):
-    await ask(cluster.nodes[1], SetAutoheal(None))
+    await ask(cluster.nodes[1], ChangeSetting("autoheal", None))
     cluster.partition([1, 2], [3])
     await asyncio.sleep(12)
     cluster.heal()
@@ -88,14 +87,14 @@ async def test_switched_off_a_split_is_told_and_left_then_healed_once_switched_o
     assert (alarm.name, alarm.active) == ("partition", True)
     assert "autoheal is off" in alarm.text
     assert not cluster.nodes[1].healing.history
-    await ask(cluster.nodes[1], SetAutoheal(1.0))
+    await ask(cluster.nodes[1], ChangeSetting("autoheal", 1.0))
     await all_healed(cluster)
 
 
 @healing_soon
 async def test_a_rehearsal_shows_the_plan_and_changes_nothing(sim, cluster):
     assert await ask(cluster.nodes[2], DryRun()) is None
-    await ask(cluster.nodes[1], SetAutoheal(60.0))
+    await ask(cluster.nodes[1], ChangeSetting("autoheal", 60.0))
     cluster.partition([1, 2], [3])
     await asyncio.sleep(12)
     cluster.heal()
@@ -174,8 +173,8 @@ async def test_a_setting_that_is_not_kept_is_an_error_for_the_operator(sim, clus
 
 @nodes(3, discs=True)
 async def test_what_was_set_outlives_every_node(sim, cluster):
-    await ask(cluster.nodes[2], SetAutoheal(7.0))
-    await ask(cluster.nodes[2], SetAutoclean(None))
+    await ask(cluster.nodes[2], ChangeSetting("autoheal", 7.0))
+    await ask(cluster.nodes[2], ChangeSetting("autoclean", None))
     await asyncio.sleep(1)
     for number in list(cluster.nodes):
         cluster.crash(number)
@@ -194,9 +193,9 @@ async def test_what_was_set_outlives_every_node(sim, cluster):
 async def test_what_two_sides_of_a_split_set_is_agreed_on_after_it(sim, cluster):
     cluster.partition([1, 2], [3])
     await asyncio.sleep(15)
-    await ask(cluster.nodes[1], SetAutoheal(7.0))
+    await ask(cluster.nodes[1], ChangeSetting("autoheal", 7.0))
     await asyncio.sleep(1)
-    await ask(cluster.nodes[3], SetAutoheal(9.0))
+    await ask(cluster.nodes[3], ChangeSetting("autoheal", 9.0))
     await asyncio.sleep(1)
     assert [cluster.nodes[number].healing.autoheal for number in (2, 3)] == [7.0, 9.0]
     await mend(cluster, pause=2)

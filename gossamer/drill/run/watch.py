@@ -197,7 +197,7 @@ async def quarantined_of(watch: Watch, nodes: Sequence[NodePlan]) -> tuple[Quara
     """Rows that lost, of the nodes that answer."""
     statuses = await watch.get_all("/api/v1/autoheal")
     return tuple(
-        Quarantined(node.name, str(node.directory / "quarantine.bin"), status["quarantined"])
+        Quarantined(node.name, str(node.directory / "tables.db"), status["quarantined"])
         for node, status in zip(nodes, statuses, strict=True)
         if status is not None and status["quarantined"]
     )

@@ -20,13 +20,12 @@ from gossamer.api.model.cluster import (
 )
 from gossamer.autoheal import (
     AUTOHEAL,
+    ChangeSetting,
     DryRun,
     Episode,
     HealPlan,
     Kept,
     Replay,
-    SetAutoclean,
-    SetAutoheal,
     describe,
 )
 from gossamer.clock import HybridLogicalClock
@@ -102,9 +101,9 @@ class Healing:
     async def configure(self, settings: HealSettings) -> HealStatusInfo:
         """Change what ``settings`` names."""
         if "autoheal" in settings.model_fields_set:
-            await self._ask(SetAutoheal(settings.autoheal))
+            await self._ask(ChangeSetting("autoheal", settings.autoheal))
         if "autoclean" in settings.model_fields_set:
-            await self._ask(SetAutoclean(settings.autoclean))
+            await self._ask(ChangeSetting("autoclean", settings.autoclean))
         return self.status()
 
     async def _ask(self, request: object) -> Any:
