@@ -31,15 +31,20 @@ def environment(service: dict[str, Any]) -> dict[str, str]:
     }
 
 
+def of(found: list[Any], kind: str, name: str = "") -> Any:
+    """The one of that kind, and name where several are."""
+    (one,) = [d for d in found if d["kind"] == kind and name in ("", d["metadata"]["name"])]
+    return one
+
+
 class Manifests:
     """One file for Kubernetes, by kind."""
 
     def __init__(self, name: str) -> None:
         self._all = documents(DEPLOY / "kubernetes" / f"{name}.yaml")
 
-    def of(self, kind: str, name: str | None = None) -> dict[str, Any]:
-        (one,) = [d for d in self._all if d["kind"] == kind and name in (None, d["metadata"]["name"])]
-        return one
+    def of(self, kind: str, name: str = "") -> dict[str, Any]:
+        return of(self._all, kind, name)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return iter(self._all)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from discovery.deployments import DEPLOY, documents
+from discovery.deployments import DEPLOY, documents, of
 
 CHART = DEPLOY / "helm"
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
@@ -68,13 +68,13 @@ def chart(name: str = "gossamer", **values: Any) -> list[dict[str, Any]]:
     return found
 
 
-def of(found: list[dict[str, Any]], kind: str, name: str = "") -> dict[str, Any]:
-    (one,) = [d for d in found if d["kind"] == kind and name in ("", d["metadata"]["name"])]
-    return one
+MONITORED = {"serviceMonitor": DEFAULTS["serviceMonitor"] | {"enabled": True}}
 
 
-def test_with_its_defaults_the_chart_is_the_example() -> None:
+def test_with_its_defaults_the_chart_is_the_example_and_what_is_scraped_is_that_example() -> None:
     made = chart()
+    watched = [one for one in chart(**MONITORED) if one not in made]
+    assert watched == documents(DEPLOY / "kubernetes" / "servicemonitor.yaml")
     assert of(made, "Service", "gossamer-mqtt")["spec"].pop("type") == "ClusterIP"
     example = documents(DEPLOY / "kubernetes" / "k8s.yaml")
     for found in (made, example):
@@ -84,7 +84,7 @@ def test_with_its_defaults_the_chart_is_the_example() -> None:
 
 
 def test_another_name_leaves_nothing_of_the_first() -> None:
-    text = yaml.safe_dump_all(chart("mqtt-eu", serviceMonitor=DEFAULTS["serviceMonitor"] | {"enabled": True}))
+    text = yaml.safe_dump_all(chart("mqtt-eu", **MONITORED))
     kept = {"/etc/gossamer", "/var/lib/gossamer", "gossamer-cookie", "gossamer:latest", "gossamer-metrics"}
     rest = text
     for word in kept:
@@ -93,48 +93,28 @@ def test_another_name_leaves_nothing_of_the_first() -> None:
     assert 'service_name: "mqtt-eu"' in of(chart("mqtt-eu"), "ConfigMap")["data"]["node.yaml"]
 
 
+POD = "spec.template.spec"
+SPREAD = f"{POD}.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution.0"
+SCRAPED_OFTEN = MONITORED["serviceMonitor"] | {"interval": "10s"}
+SAME_HOST = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "gossamer"}}}
+
+
 @pytest.mark.parametrize(
     ("values", "path", "expected"),
     [
         ({"replicas": 5}, "spec.replicas", 5),
-        ({"image": "registry/gossamer:1"}, "spec.template.spec.containers.0.image", "registry/gossamer:1"),
+        ({"image": "registry/gossamer:1"}, f"{POD}.containers.0.image", "registry/gossamer:1"),
         ({"storage": "8Gi"}, "spec.volumeClaimTemplates.0.spec.resources.requests.storage", "8Gi"),
-        ({"memory": "2Gi"}, "spec.template.spec.containers.0.resources.limits.memory", "2Gi"),
+        ({"memory": "2Gi"}, f"{POD}.containers.0.resources.limits.memory", "2Gi"),
+        ({"antiAffinity": "required"}, SPREAD, SAME_HOST),
+        ({"serviceMonitor": SCRAPED_OFTEN}, "spec.endpoints.0.interval", "10s"),
     ],
 )
 def test_a_value_has_its_effect(values: dict[str, Any], path: str, expected: object) -> None:
-    found: Any = of(chart(**values), "StatefulSet")
+    found: Any = of(chart(**values), "ServiceMonitor" if "serviceMonitor" in values else "StatefulSet")
     for part in path.split("."):
         found = found[int(part)] if part.isdigit() else found[part]
     assert found == expected
-
-
-def test_nodes_are_spread_over_machines() -> None:
-    def affinity(**values: Any) -> dict[str, Any]:
-        spec = of(chart(**values), "StatefulSet")["spec"]["template"]["spec"]
-        found: dict[str, Any] = spec["affinity"]["podAntiAffinity"]
-        return found
-
-    (preferred,) = affinity()["preferredDuringSchedulingIgnoredDuringExecution"]
-    (required,) = affinity(antiAffinity="required")["requiredDuringSchedulingIgnoredDuringExecution"]
-    assert preferred["podAffinityTerm"] == required
-    assert required["topologyKey"] == "kubernetes.io/hostname"
-    assert required["labelSelector"]["matchLabels"] == {"app": "gossamer"}
-
-
-def test_prometheus_scrapes_every_pod_where_that_is_wanted() -> None:
-    assert "ServiceMonitor" not in {one["kind"] for one in chart()}
-    made = chart(serviceMonitor=DEFAULTS["serviceMonitor"] | {"enabled": True, "interval": "10s"})
-    monitor, service = of(made, "ServiceMonitor")["spec"], of(made, "Service", "gossamer-metrics")
-    assert monitor["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
-    assert {one["metadata"]["name"] for one in made if one["kind"] == "Service" and "part" in
-            one["metadata"].get("labels", {})} == {"gossamer-metrics"}  # fmt: skip
-    (endpoint,) = monitor["endpoints"]
-    assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
-    assert (endpoint["path"], endpoint["interval"]) == ("/metrics", "10s")
-    # The alerts name the job.
-    assert service["metadata"]["labels"][monitor["jobLabel"]] == "gossamer"
-    assert of(made, "PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
 
 
 def test_every_value_is_used_and_no_other() -> None:
