@@ -24,25 +24,6 @@ from gossamer.config.values import (
     Section,
 )
 
-__all__ = [
-    "STRATEGIES",
-    "Discovery",
-    "DiscoveryConfig",
-    "DnsConfig",
-    "DnsDiscovery",
-    "EtcdConfig",
-    "EtcdDiscovery",
-    "EtcdTlsConfig",
-    "K8sConfig",
-    "K8sDiscovery",
-    "ManualDiscovery",
-    "RecordType",
-    "SingletonDiscovery",
-    "StaticDiscovery",
-    "etcd_name",
-]
-
-
 _Prefix = Annotated[
     str, Form(r"[^\s/]([^\s]{0,198}[^\s/])?", "a path of 200 characters or less, such as gossamer/site1")
 ]

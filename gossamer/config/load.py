@@ -26,6 +26,9 @@ from gossamer.config.model import Config
 from gossamer.config.problems import Location, conflicts, key_path, problems_of, shown_of
 from gossamer.errors import ConfigError, ConfigProblem
 
+Tree = dict[str, Any]
+"""Sections and their keys, as a file has them."""
+
 _PREFIX = "GOSSAMER_"
 _SEPARATOR = "__"
 
@@ -56,7 +59,7 @@ def config_from(
 ) -> Config:
     """The configuration in a plain mapping, shaped like the file."""
     problems: list[ConfigProblem] = []
-    merged: dict[str, Any] = {}
+    merged: Tree = {}
     for key, value in tree.items():
         _put(merged, tuple(str(key).split(".")), value, problems)
     origins = _merge_environment(merged, environ or {}, problems)
@@ -88,7 +91,7 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> Tree:
     where = "(file)"
     try:
         loader = _Loader(path.read_text(encoding="utf-8"))
@@ -114,7 +117,7 @@ def _read(path: Path) -> dict[str, Any]:
     raise ConfigError(str(path), [ConfigProblem(where, got, expected)])
 
 
-def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any, problems: list[ConfigProblem]) -> None:
+def _put(tree: Tree, path: tuple[str, ...], value: Any, problems: list[ConfigProblem]) -> None:
     """Merge ``value`` into ``tree`` at ``path``; sections merge, anything else replaces."""
     if not isinstance(value, dict) or not value:
         _set(tree, path, value, problems)
@@ -123,7 +126,7 @@ def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any, problems: list
         _put(tree, (*path, *str(key).split(".")), inner, problems)
 
 
-def _set(tree: dict[str, Any], path: tuple[str, ...], value: Any, problems: list[ConfigProblem]) -> None:
+def _set(tree: Tree, path: tuple[str, ...], value: Any, problems: list[ConfigProblem]) -> None:
     path = _native(path)
     section = tree
     for depth, part in enumerate(path[:-1]):
@@ -149,7 +152,7 @@ def _native(path: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _merge_environment(
-    tree: dict[str, Any], environ: Mapping[str, str], problems: list[ConfigProblem]
+    tree: Tree, environ: Mapping[str, str], problems: list[ConfigProblem]
 ) -> dict[Location, str]:
     origins: dict[Location, str] = {}
     for name in sorted(environ):
@@ -176,7 +179,7 @@ def _merge_environment(
     return origins
 
 
-def _override(tree: dict[str, Any], location: Location, value: Any) -> bool:
+def _override(tree: Tree, location: Location, value: Any) -> bool:
     """Set ``location`` in ``tree``; False where the path does not fit what is there."""
     place: Any = tree
     for part, following in zip(location, (*location[1:], None), strict=True):
@@ -197,7 +200,7 @@ def _override(tree: dict[str, Any], location: Location, value: Any) -> bool:
     return False
 
 
-def json_schema() -> dict[str, Any]:
+def json_schema() -> Tree:
     """The JSON Schema of the file, for editors that complete and check it."""
     schema = Config.model_json_schema()
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
@@ -209,6 +212,6 @@ def json_schema() -> dict[str, Any]:
     return schema
 
 
-def to_plain(config: Config, *, changed_only: bool = False) -> dict[str, Any]:
+def to_plain(config: Config, *, changed_only: bool = False) -> Tree:
     """Plain data that reads back as the same configuration, secrets hidden."""
     return config.model_dump(mode="json", exclude_defaults=changed_only)

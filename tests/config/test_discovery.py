@@ -47,15 +47,6 @@ def test_without_a_strategy_it_is_static():
     assert discovery({"retry_interval": "2s"}).retry_interval == 2
 
 
-def test_each_strategy_reads_its_own_keys():
-    dns = discovery({"strategy": "dns", "dns": {"name": "a.example", "record_type": "srv", "max_ttl": "5m"}})
-    assert (dns.dns.name, dns.dns.record_type, dns.dns.max_ttl) == ("a.example", "srv", 300)
-    etcd = discovery({"strategy": "etcd", "etcd": {"servers": "10.0.0.1:2379,[::1]:2379", "node_ttl": "1m"}})
-    assert [str(server) for server in etcd.etcd.servers] == ["10.0.0.1:2379", "[::1]:2379"]
-    k8s = discovery({"strategy": "k8s", "k8s": {"service_name": "mqtt", "address_type": "hostname"}})
-    assert (k8s.k8s.service_name, k8s.k8s.address_type) == ("mqtt", "hostname")
-
-
 def test_embedded_etcd_has_the_keys_of_the_seed():
     keys = {
         "embedded": True,
@@ -77,15 +68,7 @@ def test_embedded_etcd_has_the_keys_of_the_seed():
     }
 
 
-def test_the_environment_reaches_the_keys_of_a_strategy():
-    environ = {
-        "GOSSAMER_CLUSTER__DISCOVERY__STRATEGY": "etcd",
-        "GOSSAMER_CLUSTER__DISCOVERY__ETCD__SERVERS": "10.0.0.1:2379",
-        "GOSSAMER_CLUSTER__DISCOVERY__ETCD__TLS__CA": "/ca.pem",
-    }
-    etcd = config_from({}, environ=environ).cluster.discovery.etcd
-    assert str(etcd.servers[0]) == "10.0.0.1:2379"
-    assert etcd.tls.on
+def test_a_wrong_key_of_a_strategy_is_named_with_its_variable():
     with pytest.raises(ConfigError, match=r"cluster\.discovery\.dns\.nam \(from GOSSAMER_CLUSTER__DISCO"):
         config_from({"cluster": {"discovery": "dns"}}, environ={"GOSSAMER_CLUSTER__DISCOVERY__DNS__NAM": "x"})
 

@@ -132,12 +132,6 @@ def test_the_environment_wins_over_the_file():
     assert config.node.cookie.get_secret_value() == "0123"
 
 
-def test_a_list_can_come_from_the_environment():
-    environ = {"GOSSAMER_MQTT__SERVER__LISTENERS": "[{port: 1}, {port: 2}]"}
-    listeners = config_from({}, environ=environ).mqtt.server.listeners
-    assert [listener.port for listener in listeners] == [1, 2]
-
-
 def test_every_mistake_is_named_at_once():
     found = problems(
         {
@@ -169,18 +163,15 @@ def test_every_mistake_is_named_at_once():
     assert found["distribution"].expected == "a section with keys of its own"
 
 
-def test_a_port_taken_twice_names_both_keys():
-    found = problems({"api": {"port": 4370}})
-    assert "distribution.port takes this one" in found["api.port"].expected
-
-
-def test_chosen_ports_never_conflict():
+def test_keys_that_do_not_go_together_are_both_named_and_chosen_ports_always_do():
+    found = problems(
+        {"api": {"port": 4370}, "cluster": {"gossip": {"probe_interval": "1s", "probe_timeout": "2s"}}}
+    )
+    assert found["api.port"].expected == "a port of its own; distribution.port takes this one"
+    assert found["cluster.gossip.probe_timeout"].expected.startswith(
+        "less than cluster.gossip.probe_interval"
+    )
     config_from({"api": {"port": 0}, "cluster": {"port": 0}, "distribution": {"port": 0}})
-
-
-def test_a_probe_must_end_before_the_next_begins():
-    found = problems({"cluster": {"gossip": {"probe_interval": "1s", "probe_timeout": "2s"}}})
-    assert "less than" in found["cluster.gossip.probe_timeout"].expected
 
 
 @pytest.mark.parametrize("wrong", [{"probe_timeout": 0}, {"mtu": 600}, {"gossip_interval": 0}])
