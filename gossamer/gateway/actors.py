@@ -22,7 +22,7 @@ from typing import Protocol
 
 from gossamer.errors import UnavailableError
 from gossamer.gateway.remote_client import Publisher, RemoteClient, publish
-from gossamer.gateway.subscription import close_subscription, open_subscription, send_retained, wants_retained
+from gossamer.gateway.subscription import RemoteSubscription
 from gossamer.mqtt import Broker
 from gossamer.routes import parse_name
 from gossamer.supervisor import NotInProcess, Runtime, self_pid
@@ -64,15 +64,9 @@ class BrokerPort:
 
     def publish(self, message: Publish, *, on_safe: Callable[[bool], None] | None = None) -> None:
         """Publish to all nodes. Raises UsageError where the topic is none."""
-        qos = min(max(message.qos, 0), 2)
         if self._remote is None:
             self._remote = RemoteClient(self._broker.hub, self._name)
-        publish(
-            *(self._broker, self._remote, message.topic, message.payload),
-            qos=qos,
-            retain=message.retain,
-            on_safe=on_safe,
-        )
+        publish(self._broker, self._remote, message, on_safe)
 
     def subscribe(self, request: Subscribe, deliver: Callable[[Delivered], None]) -> Callable[[], None]:
         """Call ``deliver`` for what arrives, from all nodes. Raises UsageError where the filter is none."""
@@ -82,25 +76,21 @@ class BrokerPort:
         self, request: Subscribe, deliver: Callable[[Delivered], object]
     ) -> tuple[Callable[[], None], int | None]:
         """As ``subscribe``; returns the function that ends it, and what ``Router.confirmed`` takes."""
-        broker, qos = self._broker, min(max(request.qos, 0), 2)
 
         def emit(messages: list[list[object]], dropped: int, lost: int) -> None:
             for topic, payload, qos, retain in messages:
                 deliver(Delivered(topic, payload, qos, retain))  # type: ignore[arg-type]
 
-        subscription, number = open_subscription(
-            *(broker, f"{self._name}/{next(self._numbers)}", request.filter, qos),
+        subscription = RemoteSubscription(
+            *(self._broker, f"{self._name}/{next(self._numbers)}", request.filter, request.qos),
             emit=emit,
             owner=None,
             window=ENDLESS,
             acknowledges=False,
         )
-        subscription.client.subscribed(request.filter, qos)
-        if wants_retained(request.filter, 0, again=False):
-            broker.runtime.spawn(
-                send_retained, broker, request.filter, qos, subscription, label="port_retained"
-            )
-        return partial(close_subscription, broker, subscription, "unsubscribed"), number
+        number = subscription.open()
+        subscription.begin()
+        return partial(subscription.close, "unsubscribed"), number
 
 
 class Mqtt:

@@ -17,6 +17,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+import gossamer.supervisor.thespian.messages as actors
+from gossamer.gateway.messages import Publish
 from gossamer.mqtt import Broker, Message, Subscription, compile_plan, is_recorded
 
 
@@ -61,7 +63,7 @@ class RemoteClient:
         """A message leaves for the client, its ``place``-th; 0: nobody will say when it is done with it."""
         trail = self._hub.trail
         if trail is not None:
-            trail.handed(self, ident, qos, retain, share, stored)
+            trail.sent(self, ident, qos, retain, share, stored)
             if qos and place:
                 self._flying.append((place, ident))
 
@@ -91,22 +93,25 @@ class RemoteClient:
             trail.ended(self, reason)
 
 
+def bounded(qos: int) -> int:
+    """What a client asks for, as QoS."""
+    return min(max(qos, 0), 2)
+
+
 def publish(
     broker: Broker,
     client: RemoteClient,
-    topic: str,
-    payload: bytes,
-    *,
-    qos: int,
-    retain: bool,
+    wanted: Publish | actors.Publish,
     on_safe: Callable[[bool], None] | None = None,
 ) -> None:
-    """Publish for ``client``, as :meth:`Broker.publish` does.
+    """Publish for ``client``, as :meth:`Broker.publish` does; without ``on_safe`` nobody waits for it.
 
     Raises:
-        MqttProtocolError: ``topic`` is not a topic name.
+        MqttProtocolError: the topic is none.
+        UnicodeError: it cannot even be encoded.
     """
-    message = Message(topic.encode(), payload, qos=qos, retain=retain)
+    qos = bounded(wanted.qos)
+    message = Message(wanted.topic.encode(), wanted.payload, qos=qos, retain=wanted.retain)
 
     def safe(done: bool) -> None:
         trail = broker.hub.trail

@@ -16,10 +16,10 @@ here who gets it is behind (:mod:`~gossamer.gateway.remote_client`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import structlog
+from msgspec.structs import replace
 
 from gossamer.distribution import Distribution, Event, NodeDown
 from gossamer.errors import GossamerError
@@ -38,14 +38,8 @@ from gossamer.gateway.messages import (
     Unsubscribe,
     Whereabouts,
 )
-from gossamer.gateway.remote_client import Publisher, RemoteClient, publish
-from gossamer.gateway.subscription import (
-    RemoteSubscription,
-    close_subscription,
-    open_subscription,
-    send_retained,
-    wants_retained,
-)
+from gossamer.gateway.remote_client import Publisher, RemoteClient, bounded, publish
+from gossamer.gateway.subscription import RemoteSubscription
 from gossamer.mqtt import Broker
 from gossamer.supervisor import (
     Caller,
@@ -56,7 +50,6 @@ from gossamer.supervisor import (
     GenServer,
     NoReply,
     Pid,
-    Reason,
     Reply,
     Stop,
     Supervisor,
@@ -120,7 +113,7 @@ class Attachment(GenServer):
                 subscription.taken(request.count)
         elif isinstance(request, Publish):
             try:
-                self._out(request, 0, None)
+                publish(self._broker, self._remote, replace(request, qos=0))
             except (GossamerError, UnicodeError) as error:
                 log.info("publish_refused", client=str(self._client), error=str(error))
 
@@ -139,28 +132,17 @@ class Attachment(GenServer):
         return None
 
     def _publish(self, wanted: Publish, caller: Caller) -> Reply | NoReply:
-        qos = min(max(wanted.qos, 0), 2)
-
         def safe(done: bool) -> None:
             answer = True if done else Refused("the link to a node that needs it overflowed")
             self._publisher.published(wanted.topic, lambda: reply(caller, answer))
 
         try:
-            self._out(wanted, qos, safe if qos else None)
+            publish(self._broker, self._remote, wanted, safe)
         except (GossamerError, UnicodeError) as error:
             return Reply(Refused(str(error)))
-        if not qos:
+        if not bounded(wanted.qos):
             safe(True)
         return NoReply()
-
-    def _out(self, wanted: Publish, qos: int, on_safe: Callable[[bool], None] | None) -> None:
-        """Raises GossamerError, or UnicodeError, where the topic is none."""
-        publish(
-            *(self._broker, self._remote, wanted.topic, wanted.payload),
-            qos=qos,
-            retain=wanted.retain,
-            on_safe=on_safe,
-        )
 
     async def _subscribe(self, wanted: Subscribe) -> object:
         if wanted.number in self._subscriptions:
@@ -172,29 +154,19 @@ class Attachment(GenServer):
         def emit(messages: list[list[object]], dropped: int, lost: int) -> None:
             self._runtime.send(client, Deliveries(me, number, messages, dropped, lost))
 
-        router, qos = self._broker.router, min(max(wanted.qos, 0), 2)
+        subscription = RemoteSubscription(
+            *(self._broker, f"{client}/{number}", wanted.filter, wanted.qos),
+            emit=emit,
+            owner=self._publisher,
+            window=WINDOW,
+        )
         try:
-            subscription, seq = open_subscription(
-                *(self._broker, f"{client}/{number}", wanted.filter, qos),
-                emit=emit,
-                owner=self._publisher,
-                window=WINDOW,
-            )
+            seq = subscription.open()
         except GossamerError as error:
             return Refused(str(error))
         self._subscriptions[number] = subscription
-        await router.visible(seq)
-        subscription.client.subscribed(wanted.filter, qos)
-        if wants_retained(wanted.filter, wanted.retain, again=wanted.again):
-            self._runtime.spawn(
-                send_retained,
-                self._broker,
-                wanted.filter,
-                qos,
-                subscription,
-                label="gateway_retained",
-                link_to=self.process.pid,
-            )
+        await self._broker.router.visible(seq)
+        subscription.begin(wanted.retain, again=wanted.again, link_to=me)
         return True
 
     def _find(self, node: str) -> Whereabouts | None:
@@ -210,7 +182,7 @@ class Attachment(GenServer):
     def _close(self, number: int, why: str) -> None:
         subscription = self._subscriptions.pop(number, None)
         if subscription is not None:
-            close_subscription(self._broker, subscription, why)
+            subscription.close(why)
 
     def _release(self, why: str) -> None:
         self._distribution.unsubscribe(self._event)
@@ -236,9 +208,6 @@ class Gateway(GenServer):
             return Reply(Refused(str(error)))
         log.info("client_attached", client=str(request.client))
         return Reply(pid)
-
-    async def terminate(self, reason: Reason) -> None:
-        log.debug("gateway_ended", reason=str(reason))
 
 
 def gateway_spec(broker: Broker, distribution: Distribution) -> ChildSpec:

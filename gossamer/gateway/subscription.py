@@ -18,9 +18,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gossamer.errors import GossamerError
-from gossamer.gateway.remote_client import RemoteClient
-from gossamer.mqtt import Broker, Message, Pressure, is_recorded
+from gossamer.gateway.remote_client import Publisher, RemoteClient, bounded
+from gossamer.mqtt import Broker, Message, is_recorded
 from gossamer.routes import SubscriptionOptions, body_of
+from gossamer.supervisor import Pid
 
 BATCH_BYTES = 1024 * 1024
 MAX_QUEUED_BYTES = 16 * 1024 * 1024
@@ -49,7 +50,8 @@ class _Waiting(NamedTuple):
 class RemoteSubscription:
     """Implements the router's ``Subscriber``, and what :class:`Pressure` asks of a session.
 
-    ``client`` is who it is for the recorder; ``acknowledges``: the client says what it is done with.
+    ``client_id`` is who it is for the recorder, ``owner`` whose it is, as a publisher: it is not made to wait
+    for itself. ``acknowledges``: the client says what it is done with.
     """
 
     # In a share group it has its turn as long as it is here, whatever waits for it.
@@ -58,26 +60,26 @@ class RemoteSubscription:
 
     def __init__(
         self,
+        broker: Broker,
+        client_id: str,
+        topic_filter: str,
+        qos: int,
         *,
         emit: Emit,
-        soon: Callable[[Callable[[], None]], object],
-        now: Callable[[], float],
-        pressure: Pressure,
-        owner: object,
-        client: RemoteClient,
+        owner: Publisher | None,
         window: int,
-        max_queued: int,
-        max_bytes: int,
         acknowledges: bool = True,
+        max_bytes: int = MAX_QUEUED_BYTES,
     ) -> None:
+        self.filter = topic_filter
+        self.qos = bounded(qos)
+        self.client = RemoteClient(broker.hub, client_id)
+        self._broker = broker
         self._emit = emit
-        self._soon = soon
-        self._now = now
-        self._pressure = pressure
-        self.client = client
+        self._pressure = broker.hub.pressure
         self._acknowledges = acknowledges
         self._window = window
-        self._max_queued = max_queued
+        self._max_queued = max(1, broker.config.limits.max_queued)
         self._max_bytes = max_bytes
         self._queue: deque[_Waiting] = deque()
         self._bytes = 0
@@ -88,14 +90,35 @@ class RemoteSubscription:
         self._room = asyncio.Event()
         self._room.set()
         self._far = False
-        self.channel: Any = owner
-        """Whose it is, as a publisher: it is not made to wait for itself."""
+        self.channel = owner
         self.behind = False
         self.waiting: list[Any] | None = None
         self.delivered = 0
         """Moves with every sign that the client takes."""
         self.dropped = 0
         self.closed = False
+
+    def open(self) -> int | None:
+        """Subscribe; what ``Router.visible`` takes.
+
+        Raises:
+            InvalidTopicFilter: it is no topic filter.
+        """
+        options = SubscriptionOptions(qos=self.qos, retain_as_published=True)
+        try:
+            return self._broker.router.subscribe(self.filter, self, options).seq
+        except GossamerError:
+            self.client.close("refused")
+            raise
+
+    def begin(self, handling: int = 0, *, again: bool = False, link_to: Pid | None = None) -> None:
+        """Every live node routes it, or had its time to: tell the recorder, and send what is retained.
+
+        ``handling`` as in MQTT 5.0, 3.8.3.1; ``again``: the client had the subscription at another node.
+        """
+        self.client.subscribed(self.filter, self.qos)
+        if not self.filter.startswith("$share/") and (handling == 0 or (handling == 1 and not again)):
+            self._broker.runtime.spawn(self._send_retained, label="gateway_retained", link_to=link_to)
 
     def deliver(self, message: Message, delivery: Any) -> None:
         """Take a message from the router."""
@@ -154,18 +177,18 @@ class RemoteSubscription:
             self._emit([], self.dropped, lost)
         self._relieve()
 
-    async def room(self) -> None:
-        """Wait until the queue is short; for who has more to put than it should hold."""
-        await self._room.wait()
-
-    def close(self) -> None:
-        """Take nothing more, and hold nobody up."""
+    def close(self, why: str) -> None:
+        """Unsubscribe, take nothing more, and hold nobody up; once more does nothing."""
+        if self.closed:
+            return
         self.closed = True
         for item in self._queue:
             self.client.lost(item.ident, "session_ended")
         self._queue.clear()
         self._bytes = 0
         self._relieve()
+        self._broker.router.unsubscribe_all(self)
+        self.client.close(why)
 
     def _batch(self) -> list[list[object]]:
         """The messages that leave together: none beyond the next gap."""
@@ -177,7 +200,7 @@ class RemoteSubscription:
             item = queue.popleft()
             first = False
             self._bytes -= len(item.payload)
-            if item.expires_at is None or item.expires_at > self._now():
+            if item.expires_at is None or item.expires_at > self._broker.hub.now():
                 size += len(item.payload)
                 batch.append([item.topic, item.payload, item.qos, item.retain])
                 if is_recorded(item.ident):
@@ -213,82 +236,32 @@ class RemoteSubscription:
     def _schedule(self) -> None:
         if not self._scheduled:
             self._scheduled = True
-            self._soon(self.flush)
+            self._broker.runtime.loop.call_soon(self.flush)
 
-
-def open_subscription(
-    broker: Broker,
-    client_id: str,
-    topic_filter: str,
-    qos: int,
-    *,
-    emit: Emit,
-    owner: object,
-    window: int,
-    acknowledges: bool = True,
-) -> tuple[RemoteSubscription, int | None]:
-    """Subscribe; the subscription, and what ``Router.visible`` takes.
-
-    Raises:
-        InvalidTopicFilter: it is no topic filter.
-    """
-    subscription = RemoteSubscription(
-        emit=emit,
-        soon=broker.runtime.loop.call_soon,
-        now=broker.hub.now,
-        pressure=broker.hub.pressure,
-        owner=owner,
-        client=RemoteClient(broker.hub, client_id),
-        window=window,
-        max_queued=max(1, broker.config.limits.max_queued),
-        max_bytes=MAX_QUEUED_BYTES,
-        acknowledges=acknowledges,
-    )
-    options = SubscriptionOptions(qos=qos, retain_as_published=True)
-    try:
-        return subscription, broker.router.subscribe(topic_filter, subscription, options).seq
-    except GossamerError:
-        subscription.client.close("refused")
-        raise
-
-
-def close_subscription(broker: Broker, subscription: RemoteSubscription, why: str) -> None:
-    """Unsubscribe; once more does nothing."""
-    if not subscription.closed:
-        subscription.close()
-        broker.router.unsubscribe_all(subscription)
-        subscription.client.close(why)
-
-
-def wants_retained(topic_filter: str, handling: int, *, again: bool) -> bool:
-    """``handling`` as in MQTT 5.0, 3.8.3.1; ``again``: the client had the subscription at another node."""
-    return not topic_filter.startswith("$share/") and (handling == 0 or (handling == 1 and not again))
-
-
-async def send_retained(broker: Broker, topic_filter: str, qos: int, to: RemoteSubscription) -> None:
-    """Put what is retained under ``topic_filter`` into ``to``."""
-    store = broker.retained
-    far: list[str] = []
-    for number, topic in enumerate(store.topics(body_of(topic_filter)), 1):
-        found = store.get(topic)
-        if isinstance(found, Message):
-            to.put(found, min(qos, found.qos), True, stored=True)
-        elif found is not None:
-            far.append(topic)
-        if number % STEP == 0:
-            await asyncio.sleep(0)
-        await to.room()
-        if to.closed:
-            return
-    waiting = iter(far)
-
-    async def fetch() -> None:
-        for topic in waiting:
+    async def _send_retained(self) -> None:
+        """The body of a process: put what is retained under the filter."""
+        store = self._broker.retained
+        far: list[str] = []
+        for number, topic in enumerate(store.topics(body_of(self.filter)), 1):
             found = store.get(topic)
-            if found is not None and not isinstance(found, Message):
-                found = await found()
-            await to.room()
-            if found is not None:
-                to.put(found, min(qos, found.qos), True, stored=True)
+            if isinstance(found, Message):
+                self.put(found, min(self.qos, found.qos), True, stored=True)
+            elif found is not None:
+                far.append(topic)
+            if number % STEP == 0:
+                await asyncio.sleep(0)
+            await self._room.wait()
+            if self.closed:
+                return
+        waiting = iter(far)
 
-    await asyncio.gather(*(fetch() for _ in range(min(FETCHES, len(far)))))
+        async def fetch() -> None:
+            for topic in waiting:
+                found = store.get(topic)
+                if found is not None and not isinstance(found, Message):
+                    found = await found()
+                await self._room.wait()
+                if found is not None:
+                    self.put(found, min(self.qos, found.qos), True, stored=True)
+
+        await asyncio.gather(*(fetch() for _ in range(min(FETCHES, len(far)))))

@@ -2,7 +2,6 @@
 
 from types import SimpleNamespace
 
-from gossamer.gateway.remote_client import RemoteClient
 from gossamer.gateway.subscription import FAR, RemoteSubscription
 from gossamer.mqtt import Message, Pressure
 
@@ -15,16 +14,20 @@ class Bench:
     def __init__(self, **options):
         self.time, self.due, self.sent = 0.0, [], []
         self.pressure = Pressure(lambda seconds, call: None)
+        hub = SimpleNamespace(trail=None, guests=set(), now=lambda: self.time, pressure=self.pressure)
+        broker = SimpleNamespace(
+            hub=hub,
+            config=SimpleNamespace(limits=SimpleNamespace(max_queued=QUEUED)),
+            runtime=SimpleNamespace(loop=SimpleNamespace(call_soon=self.due.append)),
+            router=SimpleNamespace(unsubscribe_all=lambda subscription: None),
+        )
         self.subscription = RemoteSubscription(
+            *(broker, "c/1", "t", 1),
             emit=lambda messages, dropped, lost: self.sent.append(
                 ([message[1] for message in messages], dropped, lost)
             ),
-            soon=self.due.append,
-            now=lambda: self.time,
-            pressure=self.pressure,
             owner=None,
-            client=RemoteClient(SimpleNamespace(trail=None, guests=set()), "c/1"),
-            **{"window": WINDOW, "max_queued": QUEUED, "max_bytes": 10_000} | options,
+            **{"window": WINDOW, "max_bytes": 10_000} | options,
         )
 
     def put(self, *payloads, qos=1, **options):
@@ -122,7 +125,7 @@ def test_a_closed_outlet_holds_nobody_up():
     bench.put(*range(QUEUED * 2))
     bench.turn()
     assert bench.pressure
-    bench.subscription.close()
+    bench.subscription.close("unsubscribed")
     assert not bench.pressure
     bench.put(1)
     assert bench.turn() == []
