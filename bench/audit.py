@@ -295,10 +295,9 @@ def turn() -> None:
     from gossamer.audit import KINDS, Tape
     from gossamer.audit.journal import Batch, frame
     from gossamer.audit.recorder import _WEIGHT
-    from gossamer.clock import HybridLogicalClock
 
     def longest(note) -> float:
-        tape = Tape(limit=100_000, wall=time.time, clock=HybridLogicalClock())
+        tape = Tape(limit=100_000, wall=time.time)
         for number in range(20_000):
             note(tape, number)
         worst = 0.0

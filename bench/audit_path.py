@@ -255,9 +255,8 @@ class Node:
 def recorder(node):
     """What a node has that records, but for the process that takes it."""
     from gossamer.audit import Tape, Trail
-    from gossamer.clock import HybridLogicalClock
 
-    tape = Tape(limit=1_000_000, wall=time.time, clock=HybridLogicalClock())
+    tape = Tape(limit=1_000_000, wall=time.time)
     trail = Trail(
         tape,
         node="node1@bench",

@@ -9,17 +9,21 @@ not delivered again.  4. Of neighbours that went the same way one row is told.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Protocol
+from typing import Protocol
 
 import gossamer.audit.schema as schema
-from gossamer.audit.lives import Lives, split_filter
+from gossamer.audit.lives import Client, Lives, split_filter
 from gossamer.audit.tape import KINDS, Tape
 from gossamer.mqtt import NO_IDENT, Message, Tracked, ident_in, is_recorded, number_of, origin_of
 
 _DELIVERED = KINDS[schema.DELIVERED]
 _ACKNOWLEDGED = KINDS[schema.ACKNOWLEDGED]
 _DROPPED = KINDS[schema.DROPPED]
+
+_How = tuple[int, bool, str | None, str | None]
+"""QoS; retained; share group with its filter; why, where it is not just published."""
 
 PENDING = 4096
 """Deliveries that wait for the end of the turn at most; then they are told as they are."""
@@ -30,7 +34,7 @@ class HubLike(Protocol):
 
     origin: str | None
     received: int
-    touched: list[Any]
+    touched: list[Client]
 
 
 class Parents(Protocol):
@@ -45,22 +49,17 @@ class Parents(Protocol):
         ...
 
 
+@dataclass(slots=True, eq=False)
 class Facts:
     """What all rows of one plan have in common, and the filters of topics it was seen with."""
 
-    __slots__ = ("as_of", "filters", "local", "names", "nobody", "nodes", "sessions")
-
-    def __init__(
-        self, sessions: tuple[Any, ...], names: tuple[str, ...], nodes: tuple[str, ...], *, local: bool
-    ) -> None:
-        self.nobody = not (local or nodes)
-        self.sessions = sessions
-        self.names = names
-        self.nodes = nodes
-        self.local = local
-        self.filters: dict[bytes, tuple[str, ...]] = {}
-        self.as_of = 0
-        """How often subscriptions had changed when the filters were looked up."""
+    sessions: tuple[Client, ...]
+    names: tuple[str, ...]
+    nodes: tuple[str, ...]
+    local: bool
+    filters: dict[bytes, tuple[str, ...]] = field(default_factory=dict)
+    as_of: int = 0
+    """How often subscriptions had changed when the filters were looked up."""
 
 
 class Deliveries(Lives):
@@ -82,9 +81,9 @@ class Deliveries(Lives):
         self._open: object = None
         """A run that may still grow."""
         self._pending: list[tuple[Facts, int, int]] = []
-        self._sent: dict[Any, list[int]] = {}
-        self._told: list[tuple[Any, int, tuple[Any, ...]]] = []
-        self._pushed: list[tuple[Any, int, tuple[Any, ...]]] = []
+        self._sent: dict[Client, list[int]] = {}
+        self._told: list[tuple[Client, int, _How]] = []
+        self._pushed: list[tuple[Client, int, _How]] = []
         self.busy = False
         self.failed: dict[object, str] = {}
         self.share: str | None = None
@@ -95,7 +94,7 @@ class Deliveries(Lives):
         if len(self._pending) > PENDING:
             self._deliver()
 
-    def hand(self, sessions: Iterable[Any], head: bytes, tail: bytes, ident: int) -> None:
+    def hand(self, sessions: Iterable[Client], head: bytes, tail: bytes, ident: int) -> None:
         """Give a message of QoS 1 to sessions, each of which sends or queues it."""
         kept: Tracked | None = None
         for session in sessions:
@@ -113,9 +112,9 @@ class Deliveries(Lives):
                 session.enqueue(head, kept)
 
     def sent(
-        self, session: object, ident: int, qos: int, retain: bool, share: str | None, stored: bool
+        self, session: Client, ident: int, qos: int, retain: bool, share: str | None, stored: bool
     ) -> None:
-        """A session sends a message for the first time."""
+        """A session, or a client that is served without one, is sent a message for the first time."""
         if qos == 1 and not (retain or share or stored):
             run = self._sent.get(session)
             if run is not None and run[0] + run[1] == ident:
@@ -131,7 +130,7 @@ class Deliveries(Lives):
         if len(told) > PENDING:
             self._deliver()
 
-    def sent_run(self, session: Any, idents: range) -> None:
+    def sent_run(self, session: Client, idents: range) -> None:
         """A session has sent these for the first time, of QoS 1, and nothing else since."""
         known = session.idents
         if known is None:
@@ -148,16 +147,7 @@ class Deliveries(Lives):
             self._told += [(session, ident, (1, False, None, None)) for ident in idents]
         self._stir()
 
-    def handed(
-        self, taker: object, ident: int, qos: int, retain: bool, share: str | None, stored: bool
-    ) -> None:
-        """A client that is served without a session is given a message."""
-        self._told.append((taker, ident, (qos, retain, share, "retained" if stored else None)))
-        self._stir()
-        if len(self._told) > PENDING:
-            self._deliver()
-
-    def acknowledged(self, session: Any, idents: Sequence[int], role: str) -> None:
+    def acknowledged(self, session: Client, idents: Sequence[int], role: str) -> None:
         """The last acknowledgement of messages was sent to their publisher, or came from a subscriber."""
         self._begin()
         name = self.alias(session.client_id)
@@ -172,13 +162,13 @@ class Deliveries(Lives):
         for ident, many in runs_of(i for i in idents if is_recorded(i)):
             self._note(_ACKNOWLEDGED, *name_of(ident), many, name, role)
 
-    def lost(self, ident: int, session: Any, reason: str) -> None:
+    def lost(self, ident: int, session: Client | None, reason: str) -> None:
         """A session, or where it is None nobody, will not get a message."""
         self._begin()
         client = None if session is None else self.alias(session.client_id)
         self._note(_DROPPED, *name_of(ident), 1, client, None, reason)
 
-    def ended(self, session: Any, reason: str) -> None:
+    def ended(self, session: Client, reason: str) -> None:
         """A session is no more, and with it what was queued."""
         self._begin()
         queued = (ident_in(tail) for _, tail, _ in session.queue)
@@ -209,12 +199,9 @@ class Deliveries(Lives):
 
     def _begin(self) -> None:
         """Something is noted: first what is open."""
-        self.busy = True
         if self._open is not None:
             self._close()
-        if not self._scheduled:
-            self._scheduled = True
-            self._soon(self._turn)
+        self._stir()
 
     def _close(self) -> None:
         """Note what is open."""
@@ -252,9 +239,7 @@ class Deliveries(Lives):
             for session, ident, how in told:
                 self._delivered((self.alias(session.client_id),), ident, 1, how)
 
-    def _delivered(
-        self, names: tuple[str, ...], ident: int, many: int, how: tuple[int, bool, str | None, str | None]
-    ) -> None:
+    def _delivered(self, names: tuple[str, ...], ident: int, many: int, how: _How) -> None:
         qos, retain, share, reason = how
         topic_filter = None
         if share is not None:
@@ -266,7 +251,7 @@ class Deliveries(Lives):
         elif names:
             self._tape.note_many(_DELIVERED, len(names), *row, names, *rest)
 
-    def _lose(self, session: Any, ident: int, many: int, reason: str) -> None:
+    def _lose(self, session: Client, ident: int, many: int, reason: str) -> None:
         self._note(_DROPPED, *name_of(ident), many, self.alias(session.client_id), None, reason)
 
 

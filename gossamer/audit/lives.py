@@ -9,12 +9,13 @@ Rule: these rows are never sampled; without them no message can be judged.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from hashlib import blake2b
-from typing import Any
+from typing import Protocol
 
 import gossamer.audit.schema as schema
 from gossamer.audit.tape import KINDS, Tape
+from gossamer.mqtt import Subscription, Tracked
 
 _CONNECTED = KINDS[schema.CONNECTED]
 _DISCONNECTED = KINDS[schema.DISCONNECTED]
@@ -34,6 +35,33 @@ def split_filter(text: str) -> tuple[str, str | None]:
         _, share, body = text.split("/", 2)
         return body, share
     return text.removeprefix("$exclusive/"), None
+
+
+class Client(Protocol):
+    """A session, or what stands for that of a client which has none."""
+
+    client_id: str
+    version: int
+    expiry: float
+    subscriptions: Mapping[str, tuple[Subscription, int | None]]
+    window: int
+    inflight: dict[int, object]
+    idents: dict[int, int] | None
+    queue: Iterable[tuple[bytes, Tracked, object]]
+
+    @property
+    def channel(self) -> Channel | None: ...
+
+    def send(self, head: bytes, tail: bytes, ident: int, /) -> object: ...
+
+    def enqueue(self, head: bytes, tail: Tracked, /) -> object: ...
+
+
+class Channel(Protocol):
+    """A connection."""
+
+    @property
+    def keep_alive(self) -> float: ...
 
 
 class Lives:
@@ -63,27 +91,28 @@ class Lives:
             name = self._names[client_id] = digest.hexdigest()
         return name
 
-    def standing(self, session: Any) -> None:
+    def standing(self, session: Client) -> None:
         """A session was there before recording began."""
         if session.channel is not None:
             self.connected(session, True, standing=True)
         self.subscribed(session, session.subscriptions, "standing")
 
-    def connected(self, session: Any, present: bool, *, standing: bool = False) -> None:
+    def connected(self, session: Client, present: bool, *, standing: bool = False) -> None:
         """CONNACK goes out; ``standing``: it did before recording began."""
         channel = session.channel
-        detail = {"version": session.version, "keep_alive": channel.keep_alive, "expiry": session.expiry}
+        keep_alive = None if channel is None else channel.keep_alive
+        detail = {"version": session.version, "keep_alive": keep_alive, "expiry": session.expiry}
         if standing:
             detail["standing"] = True
         self._begin()
         self._note(_CONNECTED, self.alias(session.client_id), session.expiry > 0, present, json.dumps(detail))
 
-    def disconnected(self, session: Any, reason: str) -> None:
+    def disconnected(self, session: Client, reason: str) -> None:
         """The connection of a session has ended."""
         self._begin()
         self._note(_DISCONNECTED, self.alias(session.client_id), session.expiry > 0, reason)
 
-    def ended(self, session: Any, reason: str) -> None:
+    def ended(self, session: Client, reason: str) -> None:
         """A session is no more, here and anywhere."""
         self.changes += 1
         self._begin()
@@ -94,7 +123,7 @@ class Lives:
         self._begin()
         self._note(_DROPPED, None, None, None, 1, self.alias(client_id), None, reason)
 
-    def subscribed(self, session: Any, filters: Iterable[str], reason: str | None) -> None:
+    def subscribed(self, session: Client, filters: Iterable[str], reason: str | None) -> None:
         """Every live node routes these filters of a session to this one."""
         self.changes += 1
         self._begin()
@@ -105,7 +134,7 @@ class Lives:
                 body, share = split_filter(text)
                 self._note(_SUBSCRIBED, name, body, share, held[0].qos, held[0].no_local, reason)
 
-    def unsubscribed(self, session: Any, filters: Iterable[str]) -> None:
+    def unsubscribed(self, session: Client, filters: Iterable[str]) -> None:
         """A session does not have these filters any more."""
         self.changes += 1
         self._begin()
@@ -113,7 +142,7 @@ class Lives:
         for text in filters:
             self._note(_UNSUBSCRIBED, name, *split_filter(text))
 
-    def taken_over(self, session: Any, giver: str) -> None:
+    def taken_over(self, session: Client, giver: str) -> None:
         """A session has come here from another node."""
         self._begin()
         self._note(_TAKEN_OVER, self.alias(session.client_id), giver)

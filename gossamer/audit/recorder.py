@@ -17,7 +17,6 @@ import sys
 from pathlib import Path
 
 import structlog
-from msgspec import Struct
 
 import gossamer.audit.schema as schema
 from gossamer.audit.journal import Batch, frame
@@ -47,14 +46,6 @@ _FINISH = 30.0
 """Seconds for the writer to finish its last file."""
 _ROOM = 4 * 2**20
 """Bytes that the kernel is asked to hold between the two; it may give less."""
-
-
-class _Turn(Struct, frozen=True):
-    """Time to hand over what there is."""
-
-
-class _More(Struct, frozen=True):
-    """There is more, and the socket took the last batch."""
 
 
 class Recorder(GenServer):
@@ -103,16 +94,18 @@ class Recorder(GenServer):
         self._turn()
 
     async def handle_info(self, message: object) -> NoReply | Stop | None:
-        if isinstance(message, _Turn):
-            self._turn()
-            return None
-        if isinstance(message, _More):
-            self._hand_over()
-            return None
-        if isinstance(message, Exit):
-            self._lose()
-            return Stop(message.reason)
-        return await super().handle_info(message)
+        match message:
+            case "turn":
+                self._turn()
+            case "more":
+                # The socket took the last batch.
+                self._hand_over()
+            case Exit(reason=reason):
+                self._lose()
+                return Stop(reason)
+            case _:
+                return await super().handle_info(message)
+        return None
 
     async def terminate(self, reason: Reason) -> None:
         if self._dead:
@@ -148,7 +141,7 @@ class Recorder(GenServer):
             self._silent = 0.0
         if not self._waits:
             self._hand_over()
-        send_after(self._every, self._me, _Turn())
+        send_after(self._every, self._me, "turn")
 
     def _hand_over(self) -> None:
         """Send one batch; another one in the next turn, or when the socket has room again."""
@@ -169,12 +162,12 @@ class Recorder(GenServer):
                 self._waits = True
                 self._loop.add_writer(self._socket, self._room)
         elif len(self._tape):
-            send(self._me, _More())
+            send(self._me, "more")
 
     def _room(self) -> None:
         self._waits = False
         self._loop.remove_writer(self._socket)
-        send(self._me, _More())
+        send(self._me, "more")
 
     def _fill(self) -> None:
         batch = self._tape.take(_WEIGHT)

@@ -20,43 +20,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = [
-    "ACKNOWLEDGED",
-    "BEAT",
-    "CLOSED",
-    "COLUMNS",
-    "CONNECTED",
-    "DELIVERED",
-    "DISCONNECTED",
-    "DROPPED",
-    "ENDED",
-    "EVENTS",
-    "FORWARDED",
-    "GAP",
-    "HEALED",
-    "MAJOR",
-    "METADATA_KEY",
-    "MINOR",
-    "NODE_DOWN",
-    "NODE_SUSPECT",
-    "NODE_UP",
-    "OPENED",
-    "PARTITION",
-    "PARTITION_KEYS",
-    "PUBLISHED",
-    "RECEIVED",
-    "RETAINED",
-    "ROUTED",
-    "SUBSCRIBED",
-    "TAKEN_OVER",
-    "UNSUBSCRIBED",
-    "VERSION",
-    "Column",
-    "Event",
-    "spark_schema",
-    "version_of",
-]
-
 MAJOR: Final = 1
 MINOR: Final = 1
 VERSION: Final = f"{MAJOR}.{MINOR}"

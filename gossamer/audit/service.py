@@ -28,12 +28,13 @@ from urllib.parse import quote
 import structlog
 
 from gossamer.audit.deliveries import Parents
+from gossamer.audit.lives import Client
 from gossamer.audit.recorder import Recorder
 from gossamer.audit.tape import Tape
 from gossamer.audit.trail import Trail
 from gossamer.audit.watch import WATCH, ClockOffsets, Watch
 from gossamer.audit.writer import Limits
-from gossamer.clock import Clock, HybridLogicalClock
+from gossamer.clock import Clock
 from gossamer.config import AuditConfig
 from gossamer.distribution import Distribution
 from gossamer.errors import UnavailableError, how_to_install
@@ -72,7 +73,7 @@ class Auditor:
         clock: Clock,
         key: bytes,
         data_dir: Path | None,
-        tape: Tape | None = None,
+        tape: Tape,
     ) -> None:
         self.config = config
         self.runtime = runtime
@@ -81,8 +82,6 @@ class Auditor:
         self._distribution = distribution
         self._clock = clock
         self.root = config.dir if data_dir is None else data_dir / config.dir
-        if tape is None:
-            tape = Tape(limit=config.buffer, wall=clock.wall, clock=HybridLogicalClock())
         self.tape = tape
         self.recording = False
         """Whether the tape is for files; it may be noted on for traces alone."""
@@ -242,7 +241,7 @@ class Auditor:
         if joined.result() != "shutdown":
             log.error("recording_ended", reason=describe(joined.result()), advice="gossamer audit set --on")
 
-    def _standing(self) -> Iterable[object]:
+    def _standing(self) -> Iterable[Client]:
         return [*self._sessions.values(), *self._hub.guests]
 
     def _peers(self) -> list[str]:

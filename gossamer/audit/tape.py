@@ -35,10 +35,10 @@ class Tape:
 
     __slots__ = ("_clock", "_lost", "_rows", "_wall", "gaps", "limit", "lost", "number", "offset_us")
 
-    def __init__(self, *, limit: int, wall: Callable[[], float], clock: HybridLogicalClock) -> None:
+    def __init__(self, *, limit: int, wall: Callable[[], float]) -> None:
         self._rows: list[Row] = []
         self._wall = wall
-        self._clock = clock
+        self._clock = HybridLogicalClock()
         self._lost = 0
         self.limit = limit
         self.number = 0

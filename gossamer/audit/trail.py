@@ -13,13 +13,14 @@ this node's clients is ``deliveries``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import repeat
 from typing import Any
 
 import gossamer.audit.schema as schema
 from gossamer.audit.deliveries import Deliveries, Facts, HubLike, Parents, name_of, runs_of
-from gossamer.audit.lives import split_filter
+from gossamer.audit.lives import Client, split_filter
 from gossamer.audit.sampler import NEVER, Sampler
 from gossamer.audit.tape import KINDS, Tape
 from gossamer.mqtt import (
@@ -47,21 +48,18 @@ TOPICS = 1024
 """Topics of a plan whose filters are remembered."""
 
 
+@dataclass(slots=True, eq=False)
 class _Open:
-    """A run of QoS 1 that may still grow."""
+    """A run of QoS 1 that may still grow; its publisher is a session, or the name of a peer."""
 
-    __slots__ = ("count", "head", "ident", "payload", "plan", "publisher", "size", "topic")
-
-    def __init__(self, plan: object, publisher: object, head: bytes, ident: int, payload: bytes) -> None:
-        self.plan = plan
-        self.publisher = publisher
-        """A session, or the name of a peer."""
-        self.head = head
-        self.topic = topic_in(head)
-        self.ident = ident
-        self.count = 1
-        self.size = len(payload)
-        self.payload = payload
+    plan: object
+    publisher: object
+    head: bytes
+    topic: bytes
+    ident: int
+    payload: bytes
+    count: int = 0
+    size: int = 0
 
 
 class Trail(Deliveries):
@@ -168,7 +166,33 @@ class Trail(Deliveries):
                 return NO_IDENT
             ident = spans[0][1]
             publisher = self._hub.origin
-        payload = tail[1:] if version == V5 else tail
+        self._grow(plan, publisher, head, ident, tail[1:] if version == V5 else tail, 1)
+        return ident
+
+    def ran(
+        self,
+        plan: object,
+        sinks: Iterable[Client],
+        head: bytes,
+        tail: bytes,
+        count: int,
+        version: int,
+        publisher: object,
+    ) -> range:
+        """The last ``count`` messages of QoS 1, alike in topic and size, were sent to each of ``sinks``, and
+        nothing else since; their identifiers."""
+        self.kept += count
+        ident = self._base + self._hub.received - count + 1
+        self._grow(plan, publisher, head, ident, tail[1:] if version == V5 else tail, count)
+        idents = range(ident, ident + count)
+        for session in sinks:
+            self.sent_run(session, idents)
+        return idents
+
+    def _grow(
+        self, plan: object, publisher: object, head: bytes, ident: int, payload: bytes, count: int
+    ) -> None:
+        """Messages alike came: what is open grows by them, if they follow it, or closes."""
         found = self._open
         if (
             found is not None
@@ -178,40 +202,11 @@ class Trail(Deliveries):
             and (found.head == head or found.topic == topic_in(head))
         ):
             found.head = head
-            found.count += 1
-            found.size += len(payload)
-            return ident
-        self._begin()
-        self._open = _Open(plan, publisher, head, ident, payload)
-        return ident
-
-    def ran(
-        self, plan: object, sinks: Any, head: bytes, tail: bytes, count: int, version: int, publisher: object
-    ) -> range:
-        """The last ``count`` messages of QoS 1, alike in topic and size, were sent to each of ``sinks``, and
-        nothing else since; their identifiers."""
-        self.kept += count
-        ident = self._base + self._hub.received - count + 1
-        payload = tail[1:] if version == V5 else tail
-        found = self._open
-        if (
-            found is not None
-            and found.plan is plan
-            and found.publisher is publisher
-            and found.ident + found.count == ident
-            and (found.head == head or found.topic == topic_in(head))
-        ):
-            found.head = head
         else:
             self._begin()
-            found = self._open = _Open(plan, publisher, head, ident, payload)
-            found.count = found.size = 0
+            found = self._open = _Open(plan, publisher, head, topic_in(head), ident, payload)
         found.count += count
         found.size += len(payload) * count
-        idents = range(ident, ident + count)
-        for session in sinks:
-            self.sent_run(session, idents)
-        return idents
 
     def take(self, message: Message, client_id: str | None, kept: bool) -> None:
         """A message off the fast path was taken; it learns its identifier if it is ``kept``, being of the
@@ -354,7 +349,7 @@ class Trail(Deliveries):
         self._note(_ROUTED, *name, count, text, filters, facts.nodes, None, None)
         for peer in facts.nodes:
             self._note(_FORWARDED, *name, count, peer)
-        if facts.nobody:
+        if not (facts.local or facts.nodes):
             self._note(_DROPPED, *name, count, None, None, "no_subscribers")
 
     def _filters(self, facts: Facts, topic: bytes, text: str) -> tuple[str, ...]:

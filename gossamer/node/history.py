@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby, pairwise
-from typing import Any, Final
+from typing import Final
 
 from gossamer.api.model.cluster import NodeHistory
 from gossamer.clock import Clock
@@ -173,7 +173,7 @@ class HistoryKeeper(GenServer):
         self._ring, self._read, self._interval = ring, read, interval
         self._take()
 
-    async def handle_info(self, message: Any) -> None:
+    async def handle_info(self, message: object) -> None:
         if message == "take":
             self._take()
 

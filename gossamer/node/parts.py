@@ -21,7 +21,7 @@ import structlog
 
 from gossamer import __version__
 from gossamer.api import Limits, Programs, Runs, Tokens, is_audit, spark_lacks
-from gossamer.audit import CLOCK, Auditor, key_of
+from gossamer.audit import CLOCK, Auditor, Tape, key_of
 from gossamer.autoheal import HealStatus
 from gossamer.clock import Clock, SystemClock
 from gossamer.config import Config
@@ -44,7 +44,7 @@ from gossamer.node.history import EventLog, Ring
 from gossamer.node.replication import TableLinks
 from gossamer.routes import Router
 from gossamer.supervisor import ChildSpec, Runtime
-from gossamer.tracing import Tracing, traced_tape
+from gossamer.tracing import TracedTape, Tracing
 
 log = structlog.get_logger(__name__)
 
@@ -167,7 +167,10 @@ class NodeParts:
 
     def _build_recorder(self, cookie: str) -> None:
         config = self.config
-        tape = traced_tape(config, wall=self.clock.wall, recording=lambda: self.auditor.recording)
+        buffer, wall = config.audit.buffer, self.clock.wall
+        tape = None
+        if config.tracing.enable:
+            tape = TracedTape(limit=buffer, wall=wall, recording=lambda: self.auditor.recording)
         self.auditor = Auditor(
             config.audit,
             runtime=self.runtime,
@@ -178,7 +181,7 @@ class NodeParts:
             clock=self.clock,
             key=key_of(config.audit, cookie),
             data_dir=self.data_dir,
-            tape=tape,
+            tape=tape or Tape(limit=buffer, wall=wall),
         )
         self.tracing = None if tape is None else Tracing(config.tracing, auditor=self.auditor, tape=tape)
 

@@ -1,8 +1,8 @@
 """OpenTelemetry traces of messages: what a recorder notes of them, as spans, sent to a collector."""
 
 from gossamer.tracing.context import TRACEPARENT, Name, Parent, parent_in, parse_traceparent
-from gossamer.tracing.service import TRACING, Tracing, TracingUnavailableError, traced_tape
-from gossamer.tracing.spans import Span, Weaver
+from gossamer.tracing.service import TRACING, Tracing
+from gossamer.tracing.spans import Span, SpanBuilder
 from gossamer.tracing.tape import TracedTape
 
 __all__ = [
@@ -11,11 +11,9 @@ __all__ = [
     "Name",
     "Parent",
     "Span",
+    "SpanBuilder",
     "TracedTape",
     "Tracing",
-    "TracingUnavailableError",
-    "Weaver",
     "parent_in",
     "parse_traceparent",
-    "traced_tape",
 ]

@@ -8,35 +8,24 @@ go on.  3. While messages are recorded too, the recorder's sample says which may
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from importlib.util import find_spec
 
 import structlog
 
 from gossamer.audit import Auditor
-from gossamer.clock import HybridLogicalClock
-from gossamer.config import Config, TracingConfig
+from gossamer.config import TracingConfig
 from gossamer.errors import UnavailableError, how_to_install
 from gossamer.supervisor import ChildSpec, GenServer, Pid, Reason, Supervisor, describe
 from gossamer.tracing.shipper import FAREWELL, Send, Shipper
-from gossamer.tracing.spans import Weaver
+from gossamer.tracing.spans import SpanBuilder
 from gossamer.tracing.tape import TracedTape
 
 log = structlog.get_logger(__name__)
 
 TRACING = "tracing"
-
-
-class TracingUnavailableError(UnavailableError):
-    """This node cannot send traces."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "tracing.enable: got true, but the OpenTelemetry SDK is not installed; "
-            f"switch it off, or {how_to_install('otel')}"
-        )
 
 
 class Tracing:
@@ -48,19 +37,20 @@ class Tracing:
         self._auditor = auditor
         self.connect: Callable[[], Send] = partial(_otlp, config, auditor.runtime.node)
         """Makes what sends spans, in the thread that does."""
-        self.weaver = Weaver(auditor.runtime.node, deliveries=config.deliveries)
+        self.builder = SpanBuilder(auditor.runtime.node, deliveries=config.deliveries)
         self.counts: Counter[str] = Counter()
 
     def check(self) -> None:
         """Whether this node can trace.
 
         Raises:
-            TracingUnavailableError: it cannot.
+            UnavailableError: it cannot.
         """
-        if importlib.util.find_spec("opentelemetry") is None or not importlib.util.find_spec(
-            "opentelemetry.exporter"
-        ):
-            raise TracingUnavailableError
+        if not (find_spec("opentelemetry") and find_spec("opentelemetry.exporter")):
+            raise UnavailableError(
+                "tracing.enable: got true, but the OpenTelemetry SDK is not installed; "
+                f"switch it off, or {how_to_install('otel')}"
+            )
 
     def spec(self) -> ChildSpec:
         """What traces, for the node's supervisor."""
@@ -81,8 +71,8 @@ class Tracing:
             "overflow": 0,
             **self.counts,
             "rows_lost": self._tape.rows_lost,
-            "crowded": self.weaver.crowded,
-            "forgotten": self.weaver.forgotten,
+            "crowded": self.builder.crowded,
+            "forgotten": self.builder.forgotten,
         }
 
     async def _start(self) -> Pid:
@@ -105,22 +95,13 @@ class Tracing:
     def _shipper(self, failed: Callable[[BaseException], None]) -> Shipper:
         return Shipper(
             self._tape,
-            self.weaver,
+            self.builder,
             connect=self.connect,
             share=self.share,
             counts=self.counts,
             failed=failed,
             endpoint=self.config.endpoint,
         )
-
-
-def traced_tape(
-    config: Config, *, wall: Callable[[], float], recording: Callable[[], bool]
-) -> TracedTape | None:
-    """The tape of a node that traces; None: it does not."""
-    if not config.tracing.enable:
-        return None
-    return TracedTape(limit=config.audit.buffer, wall=wall, clock=HybridLogicalClock(), recording=recording)
 
 
 class _Server(GenServer):

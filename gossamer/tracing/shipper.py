@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from gossamer.tracing.spans import Span, Weaver
+from gossamer.tracing.spans import Span, SpanBuilder
 from gossamer.tracing.tape import TracedTape
 
 log = structlog.get_logger(__name__)
@@ -51,7 +51,7 @@ class Shipper:
     def __init__(
         self,
         tape: TracedTape,
-        weaver: Weaver,
+        builder: SpanBuilder,
         *,
         connect: Callable[[], Send],
         share: Callable[[], float],
@@ -60,7 +60,7 @@ class Shipper:
         endpoint: str,
     ) -> None:
         self._tape = tape
-        self._weaver = weaver
+        self._builder = builder
         self._connect = connect
         self._share = share
         self._failed = failed
@@ -93,12 +93,12 @@ class Shipper:
     def work(self, *, last: bool = False) -> None:
         """Make spans of what was noted and send those that are complete, or all of them."""
         rows = self._tape.rows
-        self._weaver.share = self._share()
+        self._builder.share = self._share()
         while rows:
-            self._weaver.feed(self._some(rows))
+            self._builder.feed(self._some(rows))
             # The loop first: mapping is work for the same interpreter.
             time.sleep(0)
-        for span in self._weaver.flush(None if last else self._tape.now()):
+        for span in self._builder.flush(None if last else self._tape.now()):
             if len(self._waiting) >= WAITING:
                 self.counts["overflow"] += 1
             else:

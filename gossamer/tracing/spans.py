@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import gossamer.audit.schema as schema
@@ -72,39 +73,38 @@ class Span(NamedTuple):
     """Its parent was made elsewhere."""
 
 
-class _Story:
+_Route = tuple[int, Sequence[str], Sequence[str], str | None, str | None]
+"""When; filters; nodes; share group; node chosen of it."""
+
+
+@dataclass(slots=True, eq=False)
+class _MessageTrace:
     """What is known of one message on this node."""
 
-    __slots__ = (
-        *("acks", "came", "deliveries", "drops", "forwards", "name", "omitted", "parent", "published"),
-        *("received", "retained", "routes", "told", "touched", "trace"),
-    )
-
-    def __init__(self, name: Name, parent: Parent | None) -> None:
-        self.name = name
-        self.parent = parent
-        self.trace = trace_id(name) if parent is None else parent.trace
-        self.touched = 0
-        self.came: int | None = None
-        self.published: dict[str, Attribute] | None = None
-        self.received: list[tuple[str, int]] = []
-        self.routes: list[tuple[int, Sequence[str], Sequence[str], str | None, str | None]] = []
-        self.forwards: list[tuple[str, int]] = []
-        self.deliveries: dict[str, tuple[int, dict[str, Attribute]]] = {}
-        self.acks: list[tuple[str, str, int]] = []
-        self.drops: list[tuple[str | None, str | None, str, int]] = []
-        self.retained: int | None = None
-        self.told: Counter[str] = Counter()
-        self.omitted = 0
+    name: Name
+    parent: Parent | None
+    trace: int
+    touched: int = 0
+    came: int | None = None
+    published: dict[str, Attribute] | None = None
+    received: list[tuple[str, int]] = field(default_factory=list)
+    routes: list[_Route] = field(default_factory=list)
+    forwards: list[tuple[str, int]] = field(default_factory=list)
+    deliveries: dict[str, tuple[int, dict[str, Attribute]]] = field(default_factory=dict)
+    acks: list[tuple[str, str, int]] = field(default_factory=list)
+    drops: list[tuple[str | None, str | None, str, int]] = field(default_factory=list)
+    retained: int | None = None
+    told: Counter[str] = field(default_factory=Counter)
+    omitted: int = 0
 
 
-class Weaver:
+class SpanBuilder:
     """``feed`` it rows as ``(kind, wall, *values)``; ``flush`` gives the spans of what is complete."""
 
     def __init__(self, node: str, *, deliveries: int) -> None:
         self._node = node
         self._most = deliveries
-        self._open: OrderedDict[Name, _Story] = OrderedDict()
+        self._open: OrderedDict[Name, _MessageTrace] = OrderedDict()
         self._parents: OrderedDict[Name, Parent] = OrderedDict()
         self.share = 1.0
         """Which of the messages that are recorded are traced; not asked of those with a parent."""
@@ -143,7 +143,7 @@ class Weaver:
         if len(self._parents) > REMEMBERED:
             self._parents.popitem(last=False)
 
-    def _story(self, name: Name) -> _Story | None:
+    def _story(self, name: Name) -> _MessageTrace | None:
         story = self._open.get(name)
         if story is not None:
             return story
@@ -159,10 +159,12 @@ class Weaver:
         if len(self._open) >= OPEN:
             self.crowded += 1
             return None
-        story = self._open[name] = _Story(name, parent)
+        story = self._open[name] = _MessageTrace(
+            name, parent, trace_id(name) if parent is None else parent.trace
+        )
         return story
 
-    def _add(self, story: _Story, kind: int, wall: int, count: int, rest: list[Any]) -> None:
+    def _add(self, story: _MessageTrace, kind: int, wall: int, count: int, rest: list[Any]) -> None:
         if kind == _PUBLISHED:
             topic, qos, retain, size, _, client = rest
             story.came = wall
@@ -204,7 +206,7 @@ class Weaver:
 
     def _delivered(
         self,
-        story: _Story,
+        story: _MessageTrace,
         wall: int,
         clients: str | tuple[str, ...],
         qos: int,
@@ -224,7 +226,7 @@ class Weaver:
             story.deliveries[name] = (wall, facts | {"messaging.client.id": name})
 
 
-def _told(story: _Story, node: str) -> Iterator[Span]:
+def _told(story: _MessageTrace, node: str) -> Iterator[Span]:
     """The spans of one message on ``node``."""
     name = story.name
     last = max([story.touched if story.came is None else story.came, *(at for at, *_ in story.routes)])
@@ -249,7 +251,7 @@ def _told(story: _Story, node: str) -> Iterator[Span]:
     yield from _went(story, node)
 
 
-def _went(story: _Story, node: str) -> Iterator[Span]:
+def _went(story: _MessageTrace, node: str) -> Iterator[Span]:
     """To whom, and whether it came there."""
     name = story.name
     route = span_id(name, "route", node)
@@ -278,7 +280,7 @@ def _went(story: _Story, node: str) -> Iterator[Span]:
 
 
 def _span(
-    story: _Story,
+    story: _MessageTrace,
     node: str,
     kind: Kind,
     parent: int | None,
@@ -297,7 +299,7 @@ def _span(
     return Span(story.trace, span, parent, what[0], kind, begin, end, {**common, **facts})
 
 
-def _where(story: _Story) -> dict[str, Attribute]:
+def _where(story: _MessageTrace) -> dict[str, Attribute]:
     """What the node decided, and how much became of it."""
     return _known(
         {

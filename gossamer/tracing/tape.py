@@ -16,7 +16,6 @@ from typing import Any
 
 import gossamer.audit.schema as schema
 from gossamer.audit import KINDS, Tape
-from gossamer.clock import HybridLogicalClock
 from gossamer.mqtt import ASIDE, Message, number_of, origin_of
 from gossamer.tracing.context import parent_in
 from gossamer.tracing.spans import PARENT
@@ -36,15 +35,8 @@ class TracedTape(Tape):
 
     __slots__ = ("_ask", "rows", "rows_lost")
 
-    def __init__(
-        self,
-        *,
-        limit: int,
-        wall: Callable[[], float],
-        clock: HybridLogicalClock,
-        recording: Callable[[], bool],
-    ) -> None:
-        super().__init__(limit=limit, wall=wall, clock=clock)
+    def __init__(self, *, limit: int, wall: Callable[[], float], recording: Callable[[], bool]) -> None:
+        super().__init__(limit=limit, wall=wall)
         self._ask = recording
         self.rows: deque[tuple[Any, ...]] = deque()
         """What the thread takes."""

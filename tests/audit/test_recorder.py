@@ -12,7 +12,6 @@ import pytest
 
 from gossamer.audit import KINDS, Limits, Recorder, Tape, schema
 from gossamer.audit.journal import Batch, Journal, frame, to_parquet
-from gossamer.clock import HybridLogicalClock
 from gossamer.supervisor import ChildSpec, Runtime, Supervisor
 
 pq = pytest.importorskip("pyarrow.parquet")
@@ -31,7 +30,7 @@ def rows_of(root):
 def tape(limit=100_000):
     import time
 
-    return Tape(limit=limit, wall=time.time, clock=HybridLogicalClock())
+    return Tape(limit=limit, wall=time.time)
 
 
 async def until(condition):
@@ -77,11 +76,10 @@ NODE_PROGRAM = """
     import asyncio, sys, time
     from pathlib import Path
     from gossamer.audit import KINDS, Limits, Recorder, Tape, schema
-    from gossamer.clock import HybridLogicalClock
     from gossamer.supervisor import ChildSpec, Runtime, Supervisor
 
     async def main():
-        tape = Tape(limit=100_000, wall=time.time, clock=HybridLogicalClock())
+        tape = Tape(limit=100_000, wall=time.time)
         runtime = Runtime(node="n1@127.0.0.1", creation=1)
         await runtime.start(
             Recorder, tape, root=Path(sys.argv[1]), node="n1@127.0.0.1", creation=1,

@@ -6,11 +6,10 @@ from hypothesis import strategies as st
 
 from gossamer.audit import KINDS, Sampler, Tape, schema
 from gossamer.audit.sampler import RUN
-from gossamer.clock import HybridLogicalClock
 
 
 def tape(limit=1000):
-    return Tape(limit=limit, wall=lambda: 1000.0, clock=HybridLogicalClock())
+    return Tape(limit=limit, wall=lambda: 1000.0)
 
 
 def test_rows_are_numbered_and_timed_in_order():

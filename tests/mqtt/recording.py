@@ -4,7 +4,6 @@ import asyncio
 from collections import Counter
 
 from gossamer.audit import KINDS, Tape, Trail, schema
-from gossamer.clock import HybridLogicalClock
 from gossamer.routes.topics import matches
 
 __all__ = ["each", "matching", "numbers_of", "record", "take", "tape_of", "trail_on"]
@@ -44,7 +43,7 @@ def matching(world):
 
 
 def tape_of(clock, limit=100_000):
-    return Tape(limit=limit, wall=clock.wall, clock=HybridLogicalClock())
+    return Tape(limit=limit, wall=clock.wall)
 
 
 def take(tape):

@@ -8,9 +8,8 @@ import pytest
 
 import gossamer.audit.schema as schema
 from gossamer.audit import KINDS
-from gossamer.clock import HybridLogicalClock
 from gossamer.config import TracingConfig
-from gossamer.tracing import TracedTape, Weaver, shipper
+from gossamer.tracing import SpanBuilder, TracedTape, shipper
 from gossamer.tracing.shipper import Shipper
 
 
@@ -36,15 +35,13 @@ class World:
     def __init__(self, line=None, connect=None):
         self.now = 100.0
         self.recording = False
-        self.tape = TracedTape(
-            limit=1000, wall=lambda: self.now, clock=HybridLogicalClock(), recording=lambda: self.recording
-        )
-        self.weaver = Weaver("n1@h", deliveries=16)
+        self.tape = TracedTape(limit=1000, wall=lambda: self.now, recording=lambda: self.recording)
+        self.builder = SpanBuilder("n1@h", deliveries=16)
         self.line = line or Line()
         self.errors = []
         self.shipper = Shipper(
             self.tape,
-            self.weaver,
+            self.builder,
             connect=connect or (lambda: self.line),
             share=lambda: 1.0,
             counts=Counter(),

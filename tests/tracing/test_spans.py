@@ -5,7 +5,7 @@ import pytest
 import gossamer.audit.schema as schema
 from gossamer.audit import KINDS
 from gossamer.mqtt import ASIDE
-from gossamer.tracing import Name, Parent, Weaver
+from gossamer.tracing import Name, Parent, SpanBuilder
 from gossamer.tracing.spans import OPEN, PARENT, SETTLE
 
 HERE, THERE = "n1@h", "n2@h"
@@ -29,9 +29,9 @@ def delivered(at, number, client, reason=None, **options):
 
 
 def woven(rows, *, node=HERE, deliveries=16):
-    weaver = Weaver(node, deliveries=deliveries)
-    weaver.feed(rows)
-    return weaver.flush()
+    builder = SpanBuilder(node, deliveries=deliveries)
+    builder.feed(rows)
+    return builder.flush()
 
 
 def by_name(spans):
@@ -151,11 +151,13 @@ def test_subscribers_beyond_the_first_are_counted():
 
 
 def test_a_message_is_told_when_it_has_been_quiet_for_a_while():
-    weaver = Weaver(HERE, deliveries=16)
-    weaver.feed([published(1000, 5), published(2000, 6)])
-    assert weaver.flush(1000 + SETTLE - 1) == []
-    assert [str(s.attributes["messaging.message.id"]) for s in weaver.flush(1000 + SETTLE)] == [f"{HERE}/7/5"]
-    assert len(weaver.flush()) == 1
+    builder = SpanBuilder(HERE, deliveries=16)
+    builder.feed([published(1000, 5), published(2000, 6)])
+    assert builder.flush(1000 + SETTLE - 1) == []
+    assert [str(s.attributes["messaging.message.id"]) for s in builder.flush(1000 + SETTLE)] == [
+        f"{HERE}/7/5"
+    ]
+    assert len(builder.flush()) == 1
 
 
 def test_what_comes_late_has_the_same_parents():
@@ -175,28 +177,28 @@ def test_a_share_group_s_message_is_forwarded_to_the_node_that_was_chosen():
 
 
 def test_messages_that_find_no_room_are_counted():
-    weaver = Weaver(HERE, deliveries=16)
-    weaver.feed([published(1, 1, count=OPEN + 50)])
-    assert weaver.crowded == 50
-    assert len(weaver.flush()) == OPEN
+    builder = SpanBuilder(HERE, deliveries=16)
+    builder.feed([published(1, 1, count=OPEN + 50)])
+    assert builder.crowded == 50
+    assert len(builder.flush()) == OPEN
 
 
 def test_a_share_of_what_is_recorded_is_the_same_on_every_node():
     ones = []
     for node in (HERE, THERE):
-        weaver = Weaver(node, deliveries=16)
-        weaver.share = 0.2
-        weaver.feed([published(1, 1, count=500)])
-        ones.append({s.trace for s in weaver.flush()})
+        builder = SpanBuilder(node, deliveries=16)
+        builder.share = 0.2
+        builder.feed([published(1, 1, count=500)])
+        ones.append({s.trace for s in builder.flush()})
     assert ones[0] == ones[1]
     assert 50 < len(ones[0]) < 150
 
 
 def test_what_a_publisher_wants_traced_is_not_traced_without_it():
     """Its parent is forgotten: spans without it would be in a trace of their own."""
-    weaver = Weaver(HERE, deliveries=16)
-    weaver.feed([delivered(1, 5 | ASIDE, "s")])
-    assert (weaver.flush(), weaver.forgotten) == ([], 1)
+    builder = SpanBuilder(HERE, deliveries=16)
+    builder.feed([delivered(1, 5 | ASIDE, "s")])
+    assert (builder.flush(), builder.forgotten) == ([], 1)
 
 
 def test_a_client_that_was_not_let_in_is_no_message():

@@ -2,10 +2,9 @@
 
 import pytest
 
-from gossamer.clock import HybridLogicalClock
 from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.codec.properties import Properties
-from gossamer.tracing import TracedTape, Weaver
+from gossamer.tracing import SpanBuilder, TracedTape
 from mqtt.recording import matching, trail_on
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -15,18 +14,16 @@ LEFT_OUT = f"00-{TRACE}-00f067aa0ba902b7-00"
 
 def traced(world, node, *, sample=0.0, recording=False, tracing=True):
     """What ``world`` notes for traces: a function that gives the spans since its last call, and its tape."""
-    tape = TracedTape(
-        limit=1000, wall=world.clock.wall, clock=HybridLogicalClock(), recording=lambda: recording
-    )
+    tape = TracedTape(limit=1000, wall=world.clock.wall, recording=lambda: recording)
     parents = tape if tracing else None
     trail_on(tape, world.broker.hub, node, filters_of=matching(world), sample=sample, parents=parents)
-    weaver = Weaver(node, deliveries=16)
+    builder = SpanBuilder(node, deliveries=16)
 
     def spans():
         rows = list(tape.rows)
         tape.rows.clear()
-        weaver.feed(rows)
-        return weaver.flush()
+        builder.feed(rows)
+        return builder.flush()
 
     spans.tape = tape
     return spans
