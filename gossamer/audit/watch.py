@@ -14,12 +14,12 @@ import asyncio
 import json
 from collections.abc import Callable, Iterable
 from statistics import median
-from typing import Any
 
 import gossamer.audit.schema as schema
+from gossamer.audit.lives import Client
 from gossamer.audit.tape import KINDS, Tape
 from gossamer.audit.trail import Trail
-from gossamer.autoheal import AUTOHEAL, Episode, Partition, Subscribe
+from gossamer.autoheal import AUTOHEAL, Incident, Partition, Subscribe
 from gossamer.clock import Clock
 from gossamer.distribution import Distribution, NodeDown, NodeUp
 from gossamer.distribution import rpc as remote
@@ -31,6 +31,7 @@ WATCH = "audit_watch"
 STEP = 200
 """Sessions told of in one turn of the loop."""
 _AGAIN = 1.0
+_OF_HEALS = ("plan", "coordinator", "survivors", "reloaded", "skipped", "split_at", "healed_at")
 CLOCK = "audit.clock"
 """What other nodes call: the wall clock here."""
 MEASURE_INTERVAL = 10.0
@@ -43,7 +44,12 @@ class Watch(GenServer):
     """Process that records membership, splits and heals; ``sessions`` returns those that stand now."""
 
     async def init(
-        self, *, tape: Tape, trail: Trail, distribution: Distribution, sessions: Callable[[], Iterable[Any]]
+        self,
+        *,
+        tape: Tape,
+        trail: Trail,
+        distribution: Distribution,
+        sessions: Callable[[], Iterable[Client]],
     ) -> None:
         self._tape = tape
         for number, session in enumerate(list(sessions()), 1):
@@ -66,16 +72,8 @@ class Watch(GenServer):
                     KINDS[schema.PARTITION],
                     *(peer, context, json.dumps({"down_at": message.down_at, "met_at": message.met_at})),
                 )
-            case Episode():
-                detail = {
-                    "plan": message.plan,
-                    "coordinator": message.coordinator,
-                    "survivors": message.survivors,
-                    "reloaded": message.reloaded,
-                    "skipped": message.skipped,
-                    "split_at": message.split_at,
-                    "healed_at": message.healed_at,
-                }
+            case Incident():
+                detail = {name: getattr(message, name) for name in _OF_HEALS}
                 self._tape.note(KINDS[schema.HEALED], json.dumps(detail))
             case Down():
                 send_after(_AGAIN, self_pid(), "ask")

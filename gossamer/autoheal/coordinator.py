@@ -15,16 +15,16 @@ from dataclasses import dataclass
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gossamer.autoheal.values import Cluster, Episode, Healed, HealPlan, Progress, Reload, SortedOut, Tell
+from gossamer.autoheal.values import Cluster, Healed, HealPlan, Incident, Progress, Reconciled, Reload, Tell
 
-REPEAT = 2.0
-AWAY = 30.0
+RETRY_INTERVAL = 2.0
+SILENCE_TIMEOUT = 30.0
 """Seconds after which a node that does not answer is left out."""
 
 
 @dataclass(frozen=True, slots=True)
-class SortOut:
-    """Decide, here, about the rows that both sides wrote; then call ``sorted_out``."""
+class Reconcile:
+    """Decide, here, about the rows that both sides wrote; then call ``reconciled``."""
 
     plan: HealPlan
 
@@ -36,8 +36,8 @@ class Work(Struct, frozen=True):
     reloaded: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
     told: tuple[str, ...] = ()
-    rows: SortedOut | None = None
-    episode: Episode | None = None
+    rows: Reconciled | None = None
+    episode: Incident | None = None
 
 
 class Coordinator:
@@ -47,7 +47,7 @@ class Coordinator:
     before it is skipped.
     """
 
-    def __init__(self, *, node: str, work: Work | None = None, patience: float = AWAY) -> None:
+    def __init__(self, *, node: str, work: Work | None = None, patience: float = SILENCE_TIMEOUT) -> None:
         self.node = node
         self.work = work
         self.changed = False
@@ -82,13 +82,13 @@ class Coordinator:
         if work is not None and work.plan.id == plan and source not in work.told:
             self._set(replace(work, told=(*work.told, source)))
 
-    def sorted_out(self, plan: str, rows: SortedOut) -> None:
-        """:class:`SortOut` is done."""
+    def reconciled(self, plan: str, rows: Reconciled) -> None:
+        """:class:`Reconcile` is done."""
         work = self.work
         if work is not None and work.plan.id == plan and work.rows is None:
             self._set(replace(work, rows=rows))
 
-    def tick(self, cluster: Cluster, now: float, wall: float) -> list[Tell | SortOut]:
+    def tick(self, cluster: Cluster, now: float, wall: float) -> list[Tell | Reconcile]:
         """Time passed, or something happened."""
         work = self.work
         if work is None:
@@ -98,8 +98,8 @@ class Coordinator:
             if self._todo(work):
                 return [*tells]
             if work.rows is None:
-                return [SortOut(work.plan)]
-            work = replace(work, episode=_episode(work, work.rows, wall))
+                return [Reconcile(work.plan)]
+            work = replace(work, episode=_incident(work, work.rows, wall))
             self._set(work)
         return [*self._tell(work, cluster, now)]
 
@@ -116,7 +116,7 @@ class Coordinator:
             elif now - self._since >= self._patience:
                 work = replace(work, skipped=(*work.skipped, name))
             elif peer is not None and now >= self._repeat_at:
-                self._repeat_at = now + REPEAT
+                self._repeat_at = now + RETRY_INTERVAL
                 return [Tell(name, Reload(self.node, work.plan.id, work.plan.restart))], work
             else:
                 return [], work
@@ -136,7 +136,7 @@ class Coordinator:
             return []
         if now < self._repeat_at:
             return []
-        self._repeat_at = now + REPEAT
+        self._repeat_at = now + RETRY_INTERVAL
         settled = settled_marks(work.plan, work.skipped)
         return [Tell(name, Healed(self.node, work.episode, settled)) for name in missing]
 
@@ -154,9 +154,9 @@ def settled_marks(plan: HealPlan, skipped: Collection[str]) -> dict[str, dict[st
     }
 
 
-def _episode(work: Work, rows: SortedOut, wall: float) -> Episode:
+def _incident(work: Work, rows: Reconciled, wall: float) -> Incident:
     plan = work.plan
-    return Episode(
+    return Incident(
         plan=plan.id,
         coordinator=plan.coordinator,
         survivors=plan.survivors,

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from gossamer.autoheal.quarantine import Kept, Quarantine
 from gossamer.autoheal.storage import Settings
-from gossamer.autoheal.values import HealPlan, Mark, Restart, SortedOut
+from gossamer.autoheal.values import DownRecord, HealPlan, Reconciled, Restart
 from gossamer.clock import Clock, HybridLogicalClock
 from gossamer.errors import UsageError
 from gossamer.mnesia_like import Discarded, SharedTable, Store
@@ -67,13 +67,13 @@ class Discards:
         self._store = store
         self._clock = clock
         self._restart = restart
-        self._marks: dict[str, Mark] = {}
+        self._marks: dict[str, DownRecord] = {}
         self._since: dict[str, tuple[int, dict[str, int]]] = {}
         self._dropped = 0
 
     # -- watching
 
-    def watch(self, marks: dict[str, Mark]) -> None:
+    def watch(self, marks: dict[str, DownRecord]) -> None:
         """These peers are, or were, held for dead: hear what merges with them discard."""
         store = self._store
         if store is None:
@@ -113,7 +113,7 @@ class Discards:
             if known is None or row.ours or not known.before:
                 self.quarantine.keep(kept)
 
-    def _concerns(self, row: Discarded, mark: Mark, policy: str) -> bool:
+    def _concerns(self, row: Discarded, mark: DownRecord, policy: str) -> bool:
         """Whether a row that lost was written since the split, or has to be known to undo what was."""
         now, seen = self._since[row.peer]
         if not row.ours:
@@ -127,7 +127,7 @@ class Discards:
 
     # -- the coordinator
 
-    async def sort_out(self, plan: HealPlan) -> SortedOut:
+    async def reconcile(self, plan: HealPlan) -> Reconciled:
         """Decide about every row that both sides wrote, and write what was decided."""
         victims = set(plan.victims)
         restored = merged = left = 0
@@ -154,7 +154,7 @@ class Discards:
             log.error("rows_left_to_the_latest_write", plan=plan.id, rows=left)
         # Where a loser was let go by its holder in time, some nodes have never seen it.
         quarantined = max(await self.settle(plan.id), plan.lost)
-        return SortedOut(restored, merged, quarantined, left)
+        return Reconciled(restored, merged, quarantined, left)
 
     @property
     def merges(self) -> bool:

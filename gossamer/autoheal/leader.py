@@ -35,11 +35,11 @@ from gossamer.autoheal.values import (
 
 Phase = Literal["idle", "waiting", "gating", "collecting", "healing"]
 
-REPEAT = 2.0
+RETRY_INTERVAL = 2.0
 """Seconds between two messages that say the same."""
-VIEW_WAIT = 10.0
+VIEW_TIMEOUT = 10.0
 """Seconds for views to come in."""
-STALLED = 15.0
+STALLED_TIMEOUT = 15.0
 """Seconds without a word of the coordinator until another is asked."""
 
 
@@ -129,10 +129,10 @@ class Leader:
 
     def _collecting(self, cluster: Cluster, now: float, wall: float) -> list[Tell]:
         missing = [name for name in sorted(cluster.online) if name not in self._views]
-        if missing and now - self._since < VIEW_WAIT:
+        if missing and now - self._since < VIEW_TIMEOUT:
             if now < self._repeat_at:
                 return []
-            self._repeat_at = now + REPEAT
+            self._repeat_at = now + RETRY_INTERVAL
             return [Tell(name, AskView(self.node, self._round)) for name in missing]
         if missing and not cluster.is_majority(len(self._views)):
             self.phase, self._since = "gating", now
@@ -162,7 +162,7 @@ class Leader:
         assert plan is not None  # noqa: S101 - the phase says so
         if self._heard_at is None:
             self._heard_at = now
-        if now - self._heard_at >= STALLED:
+        if now - self._heard_at >= STALLED_TIMEOUT:
             present = [name for name in plan.survivors if name in cluster.online] or [self.node]
             others = [name for name in present if name != plan.coordinator] or present
             chosen = min(others, key=lambda name: (cluster.online[name].start_time, name))
@@ -170,7 +170,7 @@ class Leader:
             self.changed, self._heard_at, self._repeat_at = True, now, now
         if now < self._repeat_at:
             return []
-        self._repeat_at = now + REPEAT
+        self._repeat_at = now + RETRY_INTERVAL
         return [Tell(plan.coordinator, HealOrder(self.node, plan))]
 
 

@@ -16,30 +16,30 @@ from collections.abc import Callable
 from msgspec import Struct
 
 import gossamer.autoheal.values as values
-from gossamer.autoheal.coordinator import Coordinator, SortOut, Work, settled_marks
+from gossamer.autoheal.coordinator import Coordinator, Reconcile, Work, settled_marks
 from gossamer.autoheal.leader import Leader
 from gossamer.autoheal.marks import Marks
 
-CONFIRM = 3.0
+CONFIRM_DELAY = 3.0
 """Seconds until a split that was seen is believed; Mnesia's own healing of transient ones comes first."""
-REPEAT = 2.0
+RETRY_INTERVAL = 2.0
 HISTORY = 50
 
 
-Event = values.Partition | values.Confirmed | values.Episode
+Event = values.Partition | values.Confirmed | values.Incident
 """What those who listen on this node are to be told."""
 
-Action = values.Tell | Event | values.Reload | SortOut
+Action = values.Tell | Event | values.Reload | Reconcile
 """``Reload``: restart the store, then call ``store_reloaded``, or ``reload_failed``."""
 
 
 class State(Struct, frozen=True):
     """What has to survive the process."""
 
-    marks: tuple[values.Mark, ...] = ()
+    marks: tuple[values.DownRecord, ...] = ()
     leading: values.HealPlan | None = None
     coordinating: Work | None = None
-    history: tuple[values.Episode, ...] = ()
+    history: tuple[values.Incident, ...] = ()
 
 
 class Healer:
@@ -76,7 +76,7 @@ class Healer:
             plan=state.leading,
         )
         self.coordinator = Coordinator(node=node, work=state.coordinating, patience=gate)
-        self.history: tuple[values.Episode, ...] = state.history
+        self.history: tuple[values.Incident, ...] = state.history
         self._start_time = start_time
         self._confirm_at: dict[int, float] = {}
         self._believed: set[int] = set()
@@ -98,7 +98,7 @@ class Healer:
         """A message of another node's healer, or of this one's."""
         source = message.source
         match message:
-            case values.Mourning():
+            case values.DownQuery():
                 answer, event = self.marks.heard(message, wall)
                 actions: list[Action] = [] if answer is None else [values.Tell(source, answer)]
                 return actions if event is None else [*actions, event]
@@ -142,7 +142,7 @@ class Healer:
         self.marks.forget(cluster.known | cluster.removed)
         actions: list[Action] = []
         if now >= self._report_at:
-            self._report_at = now + REPEAT
+            self._report_at = now + RETRY_INTERVAL
             questions = self.marks.tick(cluster.online, wall, self.enabled)
             actions += [values.Tell(peer, question) for peer, question in questions]
             pairs = self._confirmed(cluster, now)
@@ -189,7 +189,7 @@ class Healer:
 
     def _confirmed(self, cluster: values.Cluster, now: float) -> tuple[values.Pair, ...]:
         open_marks = self.marks.open
-        due = {mark.serial: self._confirm_at.get(mark.serial, now + CONFIRM) for mark in open_marks}
+        due = {mark.serial: self._confirm_at.get(mark.serial, now + CONFIRM_DELAY) for mark in open_marks}
         self._confirm_at = due
         if not self.enabled:
             return ()

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterable
 
 from msgspec.structs import replace
 
-from gossamer.autoheal.values import Context, Mark, Mourning, Partition
+from gossamer.autoheal.values import Context, DownQuery, DownRecord, Partition
 
 ONE_SIDED_KEPT = 60.0
 """Seconds for which a mark that the peer does not return still counts in this node's view."""
@@ -26,10 +26,10 @@ ONE_SIDED_KEPT = 60.0
 class Marks:
     """What one life of one node remembers of the deaths of others."""
 
-    def __init__(self, *, node: str, creation: int, marks: Iterable[Mark] = ()) -> None:
+    def __init__(self, *, node: str, creation: int, marks: Iterable[DownRecord] = ()) -> None:
         self.node = node
         self.creation = creation
-        self.marks: dict[str, Mark] = {mark.peer: mark for mark in marks}
+        self.marks: dict[str, DownRecord] = {mark.peer: mark for mark in marks}
         self.changed = False
         self._serial = max((mark.serial for mark in self.marks.values()), default=0)
 
@@ -37,31 +37,31 @@ class Marks:
         """The session with ``peer`` ended; only membership's verdict ``down`` is a death."""
         if reason == "down":
             self._serial = max(self._serial + 1, int(wall * 1000))
-            self._set(Mark(peer, creation, self.creation, self._serial, wall))
+            self._set(DownRecord(peer, creation, self.creation, self._serial, wall))
         elif reason == "left" and self.marks.pop(peer, None) is not None:
             self.changed = True
 
-    def question(self, peer: str) -> Mourning | None:
+    def question(self, peer: str) -> DownQuery | None:
         """What to ask ``peer``, whose session is up."""
         mark = self.marks.get(peer)
-        return None if mark is None or mark.met else Mourning(self.node, self.creation, mark, ask=True)
+        return None if mark is None or mark.met else DownQuery(self.node, self.creation, mark, ask=True)
 
-    def heard(self, mourning: Mourning, wall: float) -> tuple[Mourning | None, Partition | None]:
+    def heard(self, query: DownQuery, wall: float) -> tuple[DownQuery | None, Partition | None]:
         """A peer told how it remembers this node: what to answer, and what to raise."""
-        peer, theirs = mourning.source, mourning.mark
+        peer, theirs = query.source, query.mark
         mine = self.marks.get(peer)
-        answer = Mourning(self.node, self.creation, mine, ask=False) if mourning.ask else None
+        answer = DownQuery(self.node, self.creation, mine, ask=False) if query.ask else None
         if mine is None or mine.met == "mutual":
             return answer, None
         if theirs is None or (theirs.mine, theirs.theirs) != (mine.theirs, mine.mine):
             self._set(replace(mine, met="one-sided", met_wall=wall))
             return answer, None
         self._set(replace(mine, met="mutual", met_wall=wall))
-        running = mine.mine == self.creation and mine.theirs == mourning.creation
+        running = mine.mine == self.creation and mine.theirs == query.creation
         context: Context = "running_partitioned_network" if running else "starting_partitioned_network"
         return answer, Partition(peer, context, mine.wall, wall)
 
-    def tick(self, up: Iterable[str], wall: float, heals: bool = True) -> list[tuple[str, Mourning]]:
+    def tick(self, up: Iterable[str], wall: float, heals: bool = True) -> list[tuple[str, DownQuery]]:
         """Questions to those that are ``up`` asked again; marks that no heal will settle, let go.
 
         ``heals`` False: nobody heals, and mutual marks go in time too.
@@ -93,10 +93,10 @@ class Marks:
             self.changed = True
 
     @property
-    def open(self) -> list[Mark]:
+    def open(self) -> list[DownRecord]:
         """Splits that were seen from both sides and are not healed."""
         return [mark for mark in self.marks.values() if mark.met == "mutual"]
 
-    def _set(self, mark: Mark) -> None:
+    def _set(self, mark: DownRecord) -> None:
         self.marks[mark.peer] = mark
         self.changed = True

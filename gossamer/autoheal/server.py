@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 
 import gossamer.autoheal.values as values
 from gossamer.autoheal.autoclean import Autoclean
-from gossamer.autoheal.coordinator import SortOut
+from gossamer.autoheal.coordinator import Reconcile
 from gossamer.autoheal.discards import Discards
 from gossamer.autoheal.leader import make_plan
 from gossamer.autoheal.machine import Action, Event, Healer
@@ -224,8 +224,8 @@ class Autoheal(GenServer):
                     send((AUTOHEAL, to), message)
                 case values.Reload():
                     await self._reload(action)
-                case SortOut(plan):
-                    await self._sort_out(plan)
+                case Reconcile(plan):
+                    await self._reconcile(plan)
                 case event:
                     await self._announce(event)
         self._discards.watch(self._healer.marks.marks)
@@ -244,7 +244,7 @@ class Autoheal(GenServer):
         self._note("reloaded", order.source, order.plan)
         await self._do(self._healer.store_reloaded(order))
 
-    async def _sort_out(self, plan: values.HealPlan) -> None:
+    async def _reconcile(self, plan: values.HealPlan) -> None:
         now = self._clock.monotonic()
         if self._sorting[0] != plan.id:
             self._sorting = (plan.id, now)
@@ -253,7 +253,7 @@ class Autoheal(GenServer):
             return
         if self._discards.merges:
             await self._ask_lost(plan)
-        self._healer.coordinator.sorted_out(plan.id, await self._discards.sort_out(plan))
+        self._healer.coordinator.reconciled(plan.id, await self._discards.reconcile(plan))
 
     async def _ask_lost(self, plan: values.HealPlan) -> None:
         """Have here what a merge function decides about, also of what this node has not seen itself."""
@@ -319,7 +319,7 @@ class Autoheal(GenServer):
             )
         self._send(event)
 
-    def _send(self, event: values.Partition | values.Episode | Cleaned) -> None:
+    def _send(self, event: values.Partition | values.Incident | Cleaned) -> None:
         for pid in list(self._subscribers):
             if not send(pid, event):
                 self._subscribers.discard(pid)

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from gossamer.autoheal.leader import Phase
 from gossamer.autoheal.quarantine import Quarantine
-from gossamer.autoheal.values import Episode, HealPlan, Partition
+from gossamer.autoheal.values import HealPlan, Incident, Partition
 
 _EVENTS = 64
 
@@ -48,7 +48,7 @@ class HealStatus:
         self.node = ""
         self.open: tuple[Partition, ...] = ()
         """The alarm ``partition``: pairs of this node that are not healed."""
-        self.history: tuple[Episode, ...] = ()
+        self.history: tuple[Incident, ...] = ()
         """The alarms ``healed``, latest last."""
         self.phase: Phase = "idle"
         self.leader = ""
@@ -90,7 +90,7 @@ class HealStatus:
             )
 
 
-def describe(episode: Episode) -> str:
+def describe(episode: Incident) -> str:
     """A heal in words."""
     rows = episode.rows
     parts = [

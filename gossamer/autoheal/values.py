@@ -29,7 +29,7 @@ class Peer(Struct, frozen=True):
     start_time: float
 
 
-class Mark(Struct, frozen=True):
+class DownRecord(Struct, frozen=True):
     """The life ``mine`` of this node held the life ``theirs`` of ``peer`` for dead, at ``wall``.
 
     ``serial`` tells one split from the next. ``met`` is set once both have compared what they remember:
@@ -105,7 +105,7 @@ class HealPlan(Struct, frozen=True):
         return {name: tuple(sorted(marks)) for name, marks in sorted(self.marks.items()) if marks}
 
 
-class SortedOut(Struct, frozen=True):
+class Reconciled(Struct, frozen=True):
     """What a heal did to rows that both sides wrote: how many were set back to what the survivors held, how
     many a merge function decided, how many stand in the quarantine of the node that has most, and how many
     were left as they were since the quarantine had no room for them."""
@@ -116,7 +116,7 @@ class SortedOut(Struct, frozen=True):
     left: int = 0
 
 
-class Episode(Struct, frozen=True):
+class Incident(Struct, frozen=True):
     """One split that was healed, for the history. Wall-clock seconds."""
 
     plan: str
@@ -127,18 +127,18 @@ class Episode(Struct, frozen=True):
     saw_down: dict[str, tuple[str, ...]]
     split_at: float
     healed_at: float
-    rows: SortedOut = SortedOut()
+    rows: Reconciled = Reconciled()
 
 
 # -- messages from node to node; each names its sender
 
 
-class Mourning(Struct, frozen=True):
+class DownQuery(Struct, frozen=True):
     """How ``source`` remembers the receiver; ``ask``: tell me how you remember me."""
 
     source: str
     creation: int
-    mark: Mark | None
+    mark: DownRecord | None
     ask: bool
 
 
@@ -204,7 +204,7 @@ class Healed(Struct, frozen=True):
     """A plan is carried out; ``marks`` are those that it settles, of each node by peer."""
 
     source: str
-    episode: Episode
+    episode: Incident
     marks: dict[str, dict[str, int]]
 
 
@@ -216,7 +216,7 @@ class HealedPart(Struct, frozen=True):
 
 
 Message = (
-    Mourning | Report | AskView | ViewTold | HealOrder | Progress | Reload | Reloaded | Healed | HealedPart
+    DownQuery | Report | AskView | ViewTold | HealOrder | Progress | Reload | Reloaded | Healed | HealedPart
 )
 
 
@@ -226,7 +226,7 @@ class Replayed(Struct, frozen=True):
     id: str
 
 
-MESSAGES = (AskLost, Mark, Pair, NodeView, HealPlan, SortedOut, Episode, Replayed, *get_args(Message))
+MESSAGES = (AskLost, DownRecord, Pair, NodeView, HealPlan, Reconciled, Incident, Replayed, *get_args(Message))
 """What has to be registered for travelling."""
 
 
@@ -255,7 +255,7 @@ class Confirmed(Struct, frozen=True):
 
 
 class Subscribe(Struct, frozen=True):
-    """A cast: send ``pid`` every :class:`Partition`, :class:`Cleaned`, and :class:`Episode` of a heal."""
+    """A cast: send ``pid`` every :class:`Partition`, :class:`Cleaned`, and :class:`Incident` of a heal."""
 
     pid: Pid
 

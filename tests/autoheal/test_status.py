@@ -1,8 +1,8 @@
 """What an operator reads of splits and heals."""
 
-from gossamer.autoheal import Episode, HealStatus, Partition, SortedOut, describe
+from gossamer.autoheal import HealStatus, Incident, Partition, Reconciled, describe
 
-EPISODE = Episode(
+EPISODE = Incident(
     plan="p",
     coordinator="n1",
     survivors=("n1", "n2"),
@@ -11,7 +11,7 @@ EPISODE = Episode(
     saw_down={"n1": ("n3", "n4"), "n2": ("n3", "n4"), "n3": ("n1", "n2")},
     split_at=100.0,
     healed_at=131.25,
-    rows=SortedOut(restored=1, merged=2, quarantined=0),
+    rows=Reconciled(restored=1, merged=2, quarantined=0),
 )
 
 

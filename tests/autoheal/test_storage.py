@@ -1,12 +1,12 @@
 """What a healer keeps survives, and a damaged file is refused, not believed."""
 
-from gossamer.autoheal import Mark, Saved, Storage
+from gossamer.autoheal import DownRecord, Saved, Storage
 from gossamer.autoheal.autoclean import Downtime
 from gossamer.autoheal.machine import State
 
 
 async def test_what_was_saved_is_read_back(tmp_path):
-    saved = Saved(State(marks=(Mark("b", 2, 1, 7, 5.0),)), Downtime(9.0, {"c": 3.5}))
+    saved = Saved(State(marks=(DownRecord("b", 2, 1, 7, 5.0),)), Downtime(9.0, {"c": 3.5}))
     await Storage(tmp_path / "heal.json").save(saved)
     assert await Storage(tmp_path / "heal.json").load() == saved
 

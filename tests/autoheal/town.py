@@ -1,8 +1,8 @@
 """Many healers on one virtual clock: links that can be cut any way, nodes that die and come back."""
 
-from gossamer.autoheal.coordinator import SortOut
+from gossamer.autoheal.coordinator import Reconcile
 from gossamer.autoheal.machine import Healer
-from gossamer.autoheal.values import Cluster, Episode, Partition, Peer, Reload, SortedOut, Tell
+from gossamer.autoheal.values import Cluster, Incident, Partition, Peer, Reconciled, Reload, Tell
 
 STEP = 0.5
 
@@ -168,8 +168,8 @@ class Town:
                 case Reload():
                     self.reloads.append(name)
                     self.act(name, healer.store_reloaded(action))
-                case SortOut(plan):
-                    healer.coordinator.sorted_out(plan.id, SortedOut(restored=1))
+                case Reconcile(plan):
+                    healer.coordinator.reconciled(plan.id, Reconciled(restored=1))
                 case event:
                     self.events.append((name, event))
 
@@ -183,7 +183,7 @@ class Town:
         return {event.context for _, event in self.events if isinstance(event, Partition)}
 
     def episodes(self, name):
-        return [event for node, event in self.events if node == name and isinstance(event, Episode)]
+        return [event for node, event in self.events if node == name and isinstance(event, Incident)]
 
     @property
     def healed(self):

@@ -10,7 +10,7 @@ from gossamer.autoheal import (
     ChangeSetting,
     Cleaned,
     DryRun,
-    Episode,
+    Incident,
     Partition,
     Settings,
     Subscribe,
@@ -51,7 +51,7 @@ async def test_a_process_that_subscribed_hears_of_splits_heals_and_removals(sim,
     tables = []
     cluster.nodes[1].store.subscribe(tables.append)
     await cut_and_mend(cluster)
-    assert [type(event) for event in heard] == [Partition, Episode]
+    assert [type(event) for event in heard] == [Partition, Incident]
     assert heard[0].context == "running_partitioned_network"
     # Those who subscribed to the tables hear of it in Mnesia's words.
     assert InconsistentDatabase(heard[0].context, cluster.nodes[3].name) in tables
@@ -59,7 +59,7 @@ async def test_a_process_that_subscribed_hears_of_splits_heals_and_removals(sim,
     gone = cluster.nodes[3].name
     cluster.crash(3)
     await asyncio.sleep(60)
-    assert [type(event) for event in heard] == [Partition, Episode, Cleaned]
+    assert [type(event) for event in heard] == [Partition, Incident, Cleaned]
     assert heard[2].member == gone
 
 

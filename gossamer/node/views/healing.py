@@ -22,8 +22,8 @@ from gossamer.autoheal import (
     AUTOHEAL,
     ChangeSetting,
     DryRun,
-    Episode,
     HealPlan,
+    Incident,
     Kept,
     Replay,
     describe,
@@ -65,7 +65,7 @@ class Healing:
 
     def history(self) -> Sequence[HealEpisode]:
         """Splits that were healed, latest last."""
-        return [_episode(episode) for episode in self._node.healing.history]
+        return [_incident(episode) for episode in self._node.healing.history]
 
     def alarms(self) -> Sequence[AlarmInfo]:
         """Those that last first, then what was healed, latest first."""
@@ -118,7 +118,7 @@ def _plan(plan: HealPlan) -> HealPlanInfo:
     return HealPlanInfo(split=True, **told)
 
 
-def _episode(episode: Episode) -> HealEpisode:
+def _incident(episode: Incident) -> HealEpisode:
     return HealEpisode.model_validate({**asdict(episode), "text": describe(episode)})
 
 
