@@ -19,8 +19,9 @@ from gossamer.mnesia_like import Change, Disc, OwnedTable, Store, Transaction
 from gossamer.mnesia_like.definition import TableDef
 from gossamer.mnesia_like.disc.disc import DiscFile
 from gossamer.mnesia_like.replication.exchange import Action, Send
+from gossamer.mnesia_like.replication.own_log import OwnLog
 from gossamer.mnesia_like.replication.replication import Replication
-from gossamer.mnesia_like.values import encode
+from gossamer.mnesia_like.values import NIL, encode
 
 ROUTES = TableDef(name="routes", replication="owned")
 
@@ -30,15 +31,20 @@ def filters(count: int) -> list[str]:
     return [f"site/{i % 1000}/dev/{i // 1000}/metric/{i}" for i in range(count)]
 
 
+def put(log: OwnLog, key: str) -> None:
+    """Write a route, as its table does."""
+    log.write(key, None, ROUTES.encode_key(key) + NIL)
+
+
 def pair(rows: int) -> tuple[Replication, Replication]:
     """An owner with so many rows, and a follower that has none."""
     owner, follower = Replication(node="a", creation=1), Replication(node="b", creation=2)
     for core in (owner, follower):
         core.create(ROUTES, 0.0)
-    write = owner.tables["routes"].log.write
+    log = owner.tables["routes"].log
     for key in filters(rows):
-        write(key, None)
-    owner.flush(0.0)
+        put(log, key)
+    owner.flush()
     return owner, follower
 
 
@@ -78,7 +84,7 @@ def timed(work: Callable[[], object]) -> float:
 def bench_core(rows: int) -> None:
     keys = filters(rows)
     log = Replication(node="a", creation=1).create(ROUTES, 0.0)[0].log
-    seconds = timed(lambda: [log.write(key, None) for key in keys])
+    seconds = timed(lambda: [put(log, key) for key in keys])
     show("write, pure core", rows, seconds)
 
     owner, follower = pair(rows)
@@ -93,18 +99,19 @@ def bench_core(rows: int) -> None:
     show("snapshot, both ends", rows, seconds, f"{wire / rows:.0f} B a row on the wire")
 
     # Live deltas of 1,000 changes a turn, half of them deletions.
-    write, delete = owner.tables["routes"].log.write, owner.tables["routes"].log.delete
+    log = owner.tables["routes"].log
     turns: list[list[bytes]] = []
     acks: list[bytes] = []
     applying = 0.0
     changes = 0
     for turn in range(200):
         for i in range(500):
-            write(f"live/{turn}/{i}", None)
+            put(log, f"live/{turn}/{i}")
             if turn:
-                delete(f"live/{turn - 1}/{i}")
+                gone = f"live/{turn - 1}/{i}"
+                log.delete(gone, encode(gone))
             changes += 2 if turn else 1
-        turns.append(frames(owner.flush(0.0)))
+        turns.append(frames(owner.flush()))
         start = time.perf_counter()
         for frame in turns[-1]:
             acks += frames(follower.receive("a", frame, 0.0))
@@ -123,8 +130,8 @@ def _digest(owner: Replication, follower: Replication) -> None:
     while owner.busy or follower.busy or to_follower:
         for frame in to_follower:
             follower.receive("a", frame, 61.0)
-        to_follower = frames(owner.work(61.0))
-        follower.work(61.0)
+        to_follower = frames(owner.work())
+        follower.work()
     assert follower.counts["digest_mismatches"] == 0
 
 
@@ -218,11 +225,11 @@ def cost(nodes: int, count: int) -> tuple[float, float, float]:
         mine = keys[number * share : (number + 1) * share]
         if number == 0:
             tracemalloc.start()
-            write = follower.tables["routes"].log.write
+            log = follower.tables["routes"].log
             # Text of its own, as if it had come from a client.
             for key in mine:
-                write(key.encode().decode(), None)
-            follower.flush(0.0)
+                put(log, key.encode().decode())
+            follower.flush()
             held += tracemalloc.get_traced_memory()[0]
             tracemalloc.stop()
             continue
@@ -231,7 +238,7 @@ def cost(nodes: int, count: int) -> tuple[float, float, float]:
                 node=f"n{number}", creation=2, log_bytes=1 << (0 if when == "joining" else 30)
             )
             owner.create(ROUTES, 0.0)
-            write = owner.tables["routes"].log.write
+            log = owner.tables["routes"].log
             other = follower
             if when == "joining":
                 other = Replication(node="joiner", creation=1)
@@ -243,10 +250,10 @@ def cost(nodes: int, count: int) -> tuple[float, float, float]:
                 before = tracemalloc.get_traced_memory()[0]
             for start in range(0, share, 1000):
                 for key in mine[start : start + 1000]:
-                    write(key, None)
-                sent += hand_over(owner, other, frames(owner.flush(0.0)))
+                    put(log, key)
+                sent += hand_over(owner, other, frames(owner.flush()))
             if when == "live":
-                del owner, write
+                del owner, log
                 gc.collect()
                 held += tracemalloc.get_traced_memory()[0] - before
                 tracemalloc.stop()

@@ -153,10 +153,10 @@ class StoreCore(TableOwner):
         """Of each attempt of a transaction, who waits until its state changes."""
         self._subscriptions: list[Subscription[SystemEvent]] = []
         self._overloaded = False
-        # Of shared tables on disc what is here, and the ticket under which that gets there.
-        self._seen: dict[str, tuple[int, Observed]] = {}
         # Shared tables of which more is here than peers know to be safe.
-        self._untold: set[str] = set()
+        self._untold: dict[str, None] = {}
+        # Of those on disc what is here, and the ticket under which that gets there.
+        self._seen: dict[str, tuple[int, Observed]] = {}
 
     # -- tables
 
@@ -176,8 +176,11 @@ class StoreCore(TableOwner):
         return [name for name in self.copies if name != SCHEMA]
 
     def written(self, table: Table) -> None:
-        """Rows of ``table`` were written in this turn."""
-        if table.definition.replication != "local":
+        """Rows of ``table`` were written in this turn.
+
+        Without peers there is nobody to send them to: who follows later has them sealed first.
+        """
+        if self.replication.peers and table.definition.replication != "local":
             self.replicator.notify()
         if table.definition.storage == "disc_copies":
             self.disc_writer.notify()
@@ -192,7 +195,7 @@ class StoreCore(TableOwner):
     def transacting(self) -> None:
         """A transaction did something that others may have to know in this turn."""
         if self.replicator.process is None:
-            self.perform(self.replication.flush(self.clock.monotonic()))
+            self.perform(self.replication.flush())
         else:
             self.replicator.notify()
 
@@ -250,24 +253,23 @@ class StoreCore(TableOwner):
         self._overloaded = busy
         for table in self._shared():
             table.tick()
-            self._untold.add(table.name)
+            self._untold[table.name] = None
         self.report_applied()
 
     def report_applied(self) -> None:
         """Let peers know what of their rows is here, on disc where the table is."""
-        now = self.clock.monotonic()
-        for name in [name for name, (ticket, _) in self._seen.items() if ticket <= self.queue.committed]:
-            self.perform(self.replication.testify(name, self._seen.pop(name)[1], now))
-        for name in self._untold - self._seen.keys():
-            self._untold.discard(name)
-            if name not in self.copies:
-                continue
-            observed = self.replication.observe(name)
-            ticket = self._shared_table(name).safe_at
+        for name in [*self._seen, *self._untold]:
+            seen = self._seen.pop(name, None)
+            if seen is None:
+                self._untold.pop(name, None)
+                if name not in self.copies:
+                    continue
+                seen = self._shared_table(name).safe_at, self.replication.observe(name)
+            ticket, observed = seen
             if ticket > self.queue.committed:
-                self._seen[name] = ticket, observed
+                self._seen[name] = seen
             else:
-                self.perform(self.replication.testify(name, observed, now))
+                self.perform(self.replication.testify(name, observed))
 
     # -- inside
 
@@ -297,7 +299,7 @@ class StoreCore(TableOwner):
                 return
             table.absorb(action)
             if isinstance(table, SharedTable):
-                self._untold.add(table.name)
+                self._untold[table.name] = None
 
     def _reported(self, report: Report) -> None:
         fields = dict(report.fields)

@@ -17,12 +17,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from gossamer.mnesia_like.errors import BadTableError
+from gossamer.mnesia_like.errors import BadKeyError, BadTableError, BadValueError
+from gossamer.mnesia_like.values import KEY_TYPES, Key, Value, encode, is_key, shown
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,63}")
 _TYPES = ("set", "ordered_set", "bag")
 _STORAGES = ("ram_copies", "disc_copies")
 _KINDS = ("local", "owned", "shared")
+_ENCODABLE = "valid Unicode and 64-bit integers"
 _EACH_ITS_OWN = frozenset({"name", "storage", "history", "id"})
 
 
@@ -93,6 +95,38 @@ class TableDef:
         if self.id:
             terms.append(f"made as {self.id}")
         return ", ".join(terms)
+
+    def encode_key(self, key: Key) -> bytes:
+        """The key's bytes.
+
+        Raises:
+            BadKeyError: of another type, not encodable, or too large.
+        """
+        if type(key) not in KEY_TYPES or (type(key) is tuple and not is_key(key)):
+            raise BadKeyError(self.name, got=shown(key), expected="str, bytes, int, or a tuple of these")
+        try:
+            encoded = encode(key)
+        except (UnicodeEncodeError, OverflowError) as error:
+            raise BadKeyError(self.name, got=str(error), expected=_ENCODABLE) from error
+        if len(encoded) > self.max_key_bytes:
+            most = f"at most {self.max_key_bytes} bytes"
+            raise BadKeyError(self.name, got=f"{len(encoded)} bytes", expected=most)
+        return encoded
+
+    def encode_value(self, value: Value) -> bytes:
+        """The bytes of a value that is already ``canonical``.
+
+        Raises:
+            BadValueError: not encodable, or too large.
+        """
+        try:
+            encoded = encode(value)
+        except (UnicodeEncodeError, OverflowError) as error:
+            raise BadValueError(self.name, where="value", got=str(error), expected=_ENCODABLE) from error
+        if len(encoded) > self.max_value_bytes:
+            most = f"at most {self.max_value_bytes} bytes"
+            raise BadValueError(self.name, where="value", got=f"{len(encoded)} bytes", expected=most)
+        return encoded
 
     def options(self) -> dict[str, Any]:
         """Everything but the name, where it is kept and the id: what is the same at all copies."""

@@ -2,7 +2,7 @@
 
 ::
 
-    UsageError        NoSuchTableError TableExistsError BadTableError BadKeyError BadValueError NotOwnerError
+    UsageError        NoSuchTableError TableExistsError BadTableError BadKeyError BadValueError
                       NotOrderedError BackupExistsError NotInSchemaError SchemaWriteError
                       TransactionAbortedError TransactionOverError TransactionTooLargeError
                       NotTransactionalError
@@ -79,19 +79,6 @@ class BadValueError(UsageError):
         self.got = got
         self.expected = expected
         super().__init__(f"{where} for table {table!r}: got {got}; expected {expected}")
-
-
-class NotOwnerError(UsageError):
-    """Only a row's owner may change it."""
-
-    def __init__(self, table: str, *, owner: str, node: str) -> None:
-        self.table = table
-        self.owner = owner
-        self.node = node
-        super().__init__(
-            f"a row of {owner!r} in table {table!r} cannot be changed by {node!r}; "
-            f"send the change to a process on {owner!r}"
-        )
 
 
 class BadFrameError(PeerError):

@@ -14,6 +14,7 @@ import structlog
 from gossamer.mnesia_like.core import ReplicationLink, StoreCore
 from gossamer.mnesia_like.errors import BadFrameError
 from gossamer.mnesia_like.replication.exchange import Action
+from gossamer.mnesia_like.replication.replication import Replication
 from gossamer.supervisor import GenServer, Pid, Runtime, self_pid, send_after
 
 # Time passed; another slice of background work.
@@ -44,24 +45,31 @@ class _Frame:
 
 
 class _Inbox:
-    """The link's sink: everything becomes a message, so that only the process touches the core."""
+    """The link's sink: everything becomes a message, so that only the process touches the core.
 
-    def __init__(self, runtime: Runtime, pid: Pid, link: ReplicationLink) -> None:
+    But for one thing: from the moment that a peer is up, nothing counts as visible that it has not confirmed.
+    """
+
+    def __init__(self, runtime: Runtime, pid: Pid, link: ReplicationLink, replication: Replication) -> None:
         self._runtime = runtime
         self._pid = pid
         self._link = link
+        self._renewing = replication.renewing
 
     def peer_up(self, name: str, creation: int, session: int) -> None:
-        self._tell(name, _PeerUp(name, creation, session))
+        self._renewing.add(name)
+        if not self._runtime.send(self._pid, _PeerUp(name, creation, session)):
+            self._missed(name)
 
     def peer_down(self, name: str, *, left: bool, renewing: bool = False) -> None:
         self._runtime.send(self._pid, _PeerDown(name, left, renewing))
 
     def frame(self, peer: str, payload: bytes, done: Callable[[], None]) -> None:
-        self._tell(peer, _Frame(peer, payload, done))
+        if not self._runtime.send(self._pid, _Frame(peer, payload, done)):
+            self._missed(peer)
 
-    def _tell(self, peer: str, message: _PeerUp | _Frame) -> None:
-        if not self._runtime.send(self._pid, message) and self._runtime.alive(self._pid):
+    def _missed(self, peer: str) -> None:
+        if self._runtime.alive(self._pid):
             # Its mailbox is full. A process that has ended has a successor, to whom it is given again.
             self._link.renew(peer)
 
@@ -75,9 +83,9 @@ class Replicator(GenServer):
         self._working = False
         core.replicator.attach()
         if core.link is not None:
-            core.link.attach(_Inbox(Runtime.current(), self_pid(), core.link))
+            core.link.attach(_Inbox(Runtime.current(), self_pid(), core.link, core.replication))
             self._reconcile(core.link)
-        self._perform(self._replication.flush(self._now()))
+        self._perform(self._replication.flush())
         send_after(core.tick, self_pid(), _TICK)
 
     async def handle_info(self, message: Any) -> None:
@@ -89,7 +97,7 @@ class Replicator(GenServer):
             raise
 
     async def _handle(self, message: object) -> None:
-        core, replication, now = self._core, self._replication, self._now()
+        core, replication, now = self._core, self._replication, self._core.clock.monotonic()
         match message:
             case _Frame(peer, payload, done):
                 try:
@@ -104,7 +112,7 @@ class Replicator(GenServer):
             case "flush":
                 core.replicator.answer()
                 core.report_applied()
-                self._perform(replication.flush(now))
+                self._perform(replication.flush())
             case _PeerUp(name, creation, session):
                 core.returns(name, creation)
                 self._perform(replication.peer_up(name, creation, session, now))
@@ -113,7 +121,7 @@ class Replicator(GenServer):
                 self._perform(replication.peer_down(name, now, left=left, renewing=renewing))
             case "work":
                 self._working = False
-                self._perform(replication.work(now))
+                self._perform(replication.work())
             case "tick":
                 send_after(core.tick, self_pid(), _TICK)
                 if core.link is not None:
@@ -125,7 +133,7 @@ class Replicator(GenServer):
 
     def _reconcile(self, link: ReplicationLink) -> None:
         """Peers came and went while no process listened, or its mailbox was full."""
-        now = self._now()
+        now = self._core.clock.monotonic()
         there = dict(link.peers())
         known = self._replication.connected()
         renewing = link.renewing()
@@ -139,10 +147,7 @@ class Replicator(GenServer):
 
     def _perform(self, actions: list[Action]) -> None:
         self._core.perform(actions)
-        if not self._working and self._replication.busy:
+        if self._replication.may_be_busy and not self._working and self._replication.busy:
             self._working = True
             # By a timer, so that everything else of this turn comes before the next slice.
             send_after(0.0, self_pid(), _WORK)
-
-    def _now(self) -> float:
-        return self._core.clock.monotonic()

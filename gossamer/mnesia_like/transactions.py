@@ -39,7 +39,7 @@ from gossamer.mnesia_like.table.queries import ANY, matches
 from gossamer.mnesia_like.table.shared import SharedTable
 from gossamer.mnesia_like.transaction.locks import WHOLE, Age
 from gossamer.mnesia_like.transaction.participant import GONE, Attempt
-from gossamer.mnesia_like.values import Key, Value, canonical, encode_key, encode_value
+from gossamer.mnesia_like.values import Key, Value, canonical
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -75,7 +75,7 @@ class Transaction:
             NoSuchTableError, NotTransactionalError, BadKeyError, NoMajorityError
         """
         found = self._table(table)
-        encode_key(table, key, found.definition.max_key_bytes)
+        found.definition.encode_key(key)
         await self._lock(found, key, write=write)
         for layer in reversed(self._layers):
             if key in layer.get(table, ()):
@@ -92,12 +92,12 @@ class Transaction:
             TransactionTooLargeError
         """
         found = self._table(table)
-        size = len(encode_key(table, key, found.definition.max_key_bytes))
+        size = len(found.definition.encode_key(key))
         value = canonical(table, value)
         if found.definition.type == "bag":
             old = await self.read(table, key, [], write=True)
             value = old if any(type(v) is type(value) and v == value for v in old) else [*old, value]
-        size += len(encode_value(table, value, found.definition.max_value_bytes))
+        size += len(found.definition.encode_value(value))
         if self._size + size > MAX_TRANSACTION_BYTES:
             raise TransactionTooLargeError(self._size + size)
         await self._lock(found, key, write=True)

@@ -16,55 +16,20 @@ from typing import Any
 
 import msgspec
 
-from gossamer.mnesia_like.errors import BadKeyError, BadValueError
+from gossamer.mnesia_like.errors import BadValueError
 
 Key = Any
 Value = Any
 
 KEY_TYPES = frozenset({str, bytes, int, tuple})
-_SCALARS = frozenset({str, bytes, int, float, bool, type(None)})
+SCALARS = frozenset({str, bytes, int, float, bool, type(None)})
 _MAX_DEPTH = 32
 # Equal scalars of these types are the same value; 0.0 and -0.0 are equal and not the same.
-_COMPARABLE = frozenset({str, bytes, int, bool, type(None)})
+COMPARABLE = frozenset({str, bytes, int, bool, type(None)})
 
 encode = msgspec.msgpack.Encoder().encode
 decode = msgspec.msgpack.Decoder().decode
-
-
-def encode_key(table: str, key: Key, limit: int) -> bytes:
-    """The key's bytes.
-
-    Raises:
-        BadKeyError: of another type, not encodable, or above ``limit`` bytes.
-    """
-    if type(key) not in KEY_TYPES or (type(key) is tuple and not is_key(key)):
-        raise BadKeyError(table, got=_describe(key), expected="str, bytes, int, or a tuple of these")
-    try:
-        encoded = encode(key)
-    except (UnicodeEncodeError, OverflowError) as error:
-        raise BadKeyError(table, got=str(error), expected="valid Unicode and 64-bit integers") from error
-    if len(encoded) > limit:
-        raise BadKeyError(table, got=f"{len(encoded)} bytes", expected=f"at most {limit} bytes")
-    return encoded
-
-
-def encode_value(table: str, value: Value, limit: int) -> bytes:
-    """The bytes of a value that is already :func:`canonical`.
-
-    Raises:
-        BadValueError: not encodable, or above ``limit`` bytes.
-    """
-    try:
-        encoded = encode(value)
-    except (UnicodeEncodeError, OverflowError) as error:
-        raise BadValueError(
-            table, where="value", got=str(error), expected="valid Unicode and 64-bit integers"
-        ) from error
-    if len(encoded) > limit:
-        raise BadValueError(
-            table, where="value", got=f"{len(encoded)} bytes", expected=f"at most {limit} bytes"
-        )
-    return encoded
+NIL = encode(None)
 
 
 def canonical(table: str, value: Value) -> Value:
@@ -73,27 +38,18 @@ def canonical(table: str, value: Value) -> Value:
     Raises:
         BadValueError: something in it is not plain data.
     """
-    if type(value) in _SCALARS:
+    if type(value) in SCALARS:
         return value
     return _copy(table, value, "value", _MAX_DEPTH)
 
 
-def same(old: object, new: Value) -> bool:
-    """Whether writing ``new`` over ``old`` would change nothing; False where that is costly to know."""
-    return type(old) is type(new) and type(new) in _COMPARABLE and old == new
-
-
 def _copy(table: str, value: Value, where: str, depth: int) -> Value:
     kind = type(value)
-    if kind in _SCALARS:
+    if kind in SCALARS:
         return value
     if depth == 0:
-        raise BadValueError(
-            table,
-            where=where,
-            got="deeper nesting",
-            expected=f"at most {_MAX_DEPTH} levels of lists and dicts",
-        )
+        most = f"at most {_MAX_DEPTH} levels of lists and dicts"
+        raise BadValueError(table, where=where, got="deeper nesting", expected=most)
     if kind is list or kind is tuple:
         return [_copy(table, item, f"{where}[{i}]", depth - 1) for i, item in enumerate(value)]
     if kind is dict:
@@ -101,16 +57,12 @@ def _copy(table: str, value: Value, where: str, depth: int) -> Value:
         for key, item in value.items():
             if type(key) not in KEY_TYPES or (type(key) is tuple and not is_key(key, depth - 1)):
                 raise BadValueError(
-                    table, where=f"a key of {where}", got=_describe(key), expected="str, bytes, int or tuple"
+                    table, where=f"a key of {where}", got=shown(key), expected="str, bytes, int or tuple"
                 )
             copy[key] = _copy(table, item, f"{where}[{key!r:.40}]", depth - 1)
         return copy
-    raise BadValueError(
-        table,
-        where=where,
-        got=_describe(value),
-        expected="None, bool, int, float, str, bytes, or a list or dict of them",
-    )
+    plain = "None, bool, int, float, str, bytes, or a list or dict of them"
+    raise BadValueError(table, where=where, got=shown(value), expected=plain)
 
 
 def is_key(key: Key, depth: int = _MAX_DEPTH) -> bool:
@@ -120,5 +72,6 @@ def is_key(key: Key, depth: int = _MAX_DEPTH) -> bool:
     return type(key) in KEY_TYPES
 
 
-def _describe(value: object) -> str:
+def shown(value: object) -> str:
+    """Type and value, for an error."""
     return f"{type(value).__name__} {value!r:.60}"

@@ -12,8 +12,8 @@ Calls: ``"verify"`` (repair and report now) and ``"check"`` (report only) answer
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import structlog
@@ -39,14 +39,22 @@ from gossamer.supervisor import (
 
 log = structlog.get_logger(__name__)
 
-_STEP = "verify_step"
 _AGAIN = "verify_again"
-_COMPARED = "verify_compared"
 _GROUPS = "refresh_groups"
 GROUPS_INTERVAL = 0.5
 """Seconds after which other nodes know which members of share groups can take messages."""
 ASK_WAIT = 10.0
 """Seconds a peer may take to answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Verified:
+    """A verification is done: for those who ``asked``, if any."""
+
+    findings: Findings
+    repair: bool
+    why: str
+    asked: list[Caller] = field(default_factory=list)
 
 
 class RouteOwner(GenServer):
@@ -67,12 +75,8 @@ class RouteOwner(GenServer):
             self._audit = router.peer_audit(table, _ask)
             functions.update(self._audit.functions())
         self._pause = pause
-        self._running: Any = None
-        self._comparing = False
-        self._findings = Findings()
-        self._repair = True
-        self._waiting: deque[tuple[Caller, bool]] = deque()
-        self._asked: list[Caller] = []
+        self._running = False
+        self._waiting: list[tuple[Caller, bool]] = []
         # In this process, so that an exception in it ends this process and so does the subscription.
         table.subscribe_batches(router.apply, own=False)
         router.attach(table, links)
@@ -81,10 +85,7 @@ class RouteOwner(GenServer):
     async def handle_continue(self, token: Any) -> None:
         # Before anything else is served: routes that are wrong now lose messages. In steps all the same, for
         # a million routes take seconds and publishing goes on meanwhile.
-        findings = Findings()
-        for _ in self._router.verify_steps(findings):
-            await asyncio.sleep(0)
-        self._report(findings, "start")
+        self._report(_Verified(await self._verify(Findings(), repair=True), True, "start"))
         send_after(self._pause, self_pid(), _AGAIN)
         send_after(GROUPS_INTERVAL, self_pid(), _GROUPS)
 
@@ -92,69 +93,59 @@ class RouteOwner(GenServer):
         if request not in ("verify", "check"):
             return await super().handle_call(request, caller)  # type: ignore[return-value]
         self._waiting.append((caller, request == "verify"))
-        if self._idle:
-            self._begin()
+        self._begin()
         return NoReply()
 
     async def handle_info(self, message: object) -> None:
-        if message == _STEP and self._running is not None:
-            if next(self._running, self) is not self:
-                send(self_pid(), _STEP)
-                return
-            self._running = None
-            if self._audit is None:
-                self._end()
+        if isinstance(message, _Verified):
+            self._running = False
+            self._report(message)
+            for caller in message.asked:
+                reply(caller, message.findings)
+            if self._waiting:
+                self._begin()
             else:
-                self._comparing = True
-                spawn_link(self._compare, self_pid(), self._audit, label="route audit")
-        elif message == _COMPARED:
-            self._comparing = False
-            self._end()
+                send_after(self._pause, self_pid(), _AGAIN)
         elif message == _GROUPS:
             for _ in self._router.refresh_groups():
                 await asyncio.sleep(0)
             send_after(GROUPS_INTERVAL, self_pid(), _GROUPS)
         elif message == _AGAIN:
-            if self._idle:
-                self._begin()
-        elif message != _STEP:
-            await super().handle_info(message)
-
-    @property
-    def _idle(self) -> bool:
-        return self._running is None and not self._comparing
-
-    async def _compare(self, owner: Pid, audit: PeerAudit) -> None:
-        await audit.compare(self._findings, repair=self._repair)
-        send(owner, _COMPARED)
-
-    def _begin(self) -> None:
-        self._repair = repair = self._waiting[0][1] if self._waiting else True
-        self._asked = [caller for caller, wanted in self._waiting if wanted is repair]
-        self._waiting = deque(item for item in self._waiting if item[1] is not repair)
-        self._findings = Findings()
-        self._running = self._router.verify_steps(self._findings, repair=repair)
-        send(self_pid(), _STEP)
-
-    def _end(self) -> None:
-        self._report(self._findings, "asked" if self._asked else "background")
-        for caller in self._asked:
-            reply(caller, self._findings)
-        self._asked = []
-        if self._waiting:
             self._begin()
         else:
-            send_after(self._pause, self_pid(), _AGAIN)
+            await super().handle_info(message)
 
-    def _report(self, findings: Findings, why: str) -> None:
-        self._router.counts["verified"] += findings.checked
-        self._router.counts["found_wrong"] += findings.wrong
-        self._router.counts["peers_compared"] += findings.peers
-        self._router.counts["peers_silent"] += findings.silent
-        if self._repair:
-            self._router.counts["repaired"] += findings.wrong
-        if findings.wrong and why != "start":
-            log.warning("routes_differed", why=why, findings=str(findings))
+    def _begin(self) -> None:
+        """Verify for all who ask for the same as the first; nobody asks: in the background. One at a time."""
+        if self._running:
+            return
+        self._running = True
+        repair = self._waiting[0][1] if self._waiting else True
+        asked = [caller for caller, wanted in self._waiting if wanted is repair]
+        self._waiting = [waits for waits in self._waiting if waits[1] is not repair]
+        spawn_link(self._audit_all, self_pid(), asked, repair, label="route audit")
+
+    async def _audit_all(self, owner: Pid, asked: list[Caller], repair: bool) -> None:
+        findings = await self._verify(Findings(), repair=repair)
+        if self._audit is not None:
+            await self._audit.compare(findings, repair=repair)
+        send(owner, _Verified(findings, repair, "asked" if asked else "background", asked))
+
+    async def _verify(self, findings: Findings, *, repair: bool) -> Findings:
+        for _ in self._router.verify_steps(findings, repair=repair):
+            await asyncio.sleep(0)
+        return findings
+
+    def _report(self, verified: _Verified) -> None:
+        findings, counts = verified.findings, self._router.counts
+        counts["verified"] += findings.checked
+        counts["found_wrong"] += findings.wrong
+        counts["peers_compared"] += findings.peers
+        counts["peers_silent"] += findings.silent
+        if verified.repair:
+            counts["repaired"] += findings.wrong
+        if findings.wrong and verified.why != "start":
+            log.warning("routes_differed", why=verified.why, findings=str(findings))
 
 
 async def _ask(peer: str, function: str, *args: Any) -> Any:

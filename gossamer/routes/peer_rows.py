@@ -18,7 +18,7 @@ from gossamer.routes.index.index import mask_of
 from gossamer.routes.resolver import Resolver
 from gossamer.routes.shared import Count, is_shared
 from gossamer.routes.subscriptions import LASTING, SubscriptionTable
-from gossamer.routes.topics import EXCLUSIVE, MAX_BYTES, InvalidTopicFilter, split_shared
+from gossamer.routes.topics import EXCLUSIVE, MAX_BYTES, InvalidTopicFilter
 
 LONGEST_FILTER = MAX_BYTES + len(EXCLUSIVE)
 """In bytes; a longer one matches nothing, and only a peer without limits could send it."""
@@ -54,17 +54,19 @@ class PeerRows:
             # A router without links takes the rows for all there is to know.
             self._forwarding.node_up(owner)
         changed: list[str] = []
+        claims = False
         for rows, wants in ((change.written, True), (change.deleted, False)):
             for key in rows:
                 if type(key) is not str or not key or len(key) > LONGEST_FILTER:
                     self._counts["bad_rows"] += 1
                 elif key[0] == "$" and is_exclusive(key):
-                    continue
+                    claims = True
                 elif is_shared(key):
                     self._apply_shared(slot, key, change.written[key] if wants else 0)
                 elif self._set(slot, key, change.written[key] if wants else 0):
                     changed.append(key)
-        self._local.losers(owner, change.written)
+        if claims:
+            self._local.losers(owner, change.written)
         routes = self._routes
         # A change larger than the cache is cheaper to forget everything for.
         if len(changed) > len(routes.routes):
@@ -93,8 +95,7 @@ class PeerRows:
                 group = self._shared.get(topic_filter)
                 if group is None or not Count.of(group.others.get(peer, 0)).lasting:
                     slot.expected.add(topic_filter)
-                    if self._shared.expect(topic_filter, peer):
-                        self._routes.changed(split_shared(topic_filter).filter)
+                    self._shared.expect(topic_filter, peer)
             elif not mask_of(self._index.get(topic_filter)) & bit:
                 slot.expected.add(topic_filter)
                 if self._index.set_bits(topic_filter, bit, bit) is not None:
@@ -122,8 +123,7 @@ class PeerRows:
         expected, slot.expected = slot.expected, set()
         for topic_filter in expected:
             if is_shared(topic_filter):
-                if self._shared.forget(topic_filter, slot.name):
-                    self._routes.changed(split_shared(topic_filter).filter)
+                self._shared.forget(topic_filter, slot.name)
                 self._tell_wanted(slot, topic_filter, lasting=False)
             elif self._index.set_bits(topic_filter, slot.lasting, 0) is not None:
                 self._routes.changed(topic_filter)
@@ -169,7 +169,7 @@ class PeerRows:
                 # Its rows go, for it is away for long or begins anew; its sessions may still be there.
                 slot.expected.add(name)
                 self._shared.expect(name, slot.name)
-            before, changed = self._shared.set_node(name, slot.name, count)
+            before = self._shared.set_node(name, slot.name, count)
         except InvalidTopicFilter:
             self._counts["bad_rows"] += 1
             return
@@ -178,5 +178,3 @@ class PeerRows:
             slot.expected.discard(name)
         if lasting is not bool(Count.of(count).lasting) and name not in slot.expected:
             self._tell_wanted(slot, name, lasting=not lasting)
-        if changed:
-            self._routes.changed(split_shared(name).filter)

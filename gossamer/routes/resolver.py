@@ -5,8 +5,8 @@ well under a microsecond, so what is around it is kept as short: names that are 
 topics that one filter matches share the route of all who want the same, and nothing is merged that need not
 be. Two hundred thousand filters of a hundred subscribers are a hundred routes, and as many plans.
 
-Rules: 1. A route in the cache is right; who changes a part tells :meth:`Resolver.changed` before it returns.
-2. A node that is down is not forwarded to.
+Rules: 1. A route in the cache is right; who changes a part tells the cache before it returns.  2. A node that
+is down is not forwarded to.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class Resolver:
         self._limits = limits
         self.nodes = nodes
         self.index = RouteIndex()
-        self.shared = SharedIndex(strategy, rng, up)
         self.cache = RouteCache(limit=cache_limit)
+        self.shared = SharedIndex(strategy, rng, up, self.cache.changed)
         self.resolved = 0
         # Routes without deliveries here differ by their nodes alone.
         self._remote: dict[int, Route] = {}
@@ -117,10 +117,6 @@ class Resolver:
             route = self._remote.get(mask) or self._to_nodes(mask)
         self.cache.put(topic, route)
         return route
-
-    def changed(self, topic_filter: str) -> None:
-        """Forget the routes of all topics that a filter matches."""
-        self.cache.changed(topic_filter)
 
     def forget_node(self, bit: int) -> None:
         """A node came or went: forget the routes that lead to it."""

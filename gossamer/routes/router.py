@@ -17,7 +17,6 @@ exists exactly while this node has a subscriber of its filter.  3. A node that i
 
 from __future__ import annotations
 
-import asyncio
 import random
 import time
 from collections import Counter
@@ -152,38 +151,27 @@ class Router:
         """Whether every live node has applied what ``seq`` stands for."""
         return seq is None or self._table is None or self._table.is_visible(seq)
 
-    def when_visible(self, seq: int | None, then: Callable[[bool], object], *, bounded: bool = True) -> None:
+    def when_visible(self, seq: int, then: Callable[[bool], object], *, bounded: bool = True) -> None:
         """Call ``then`` once :meth:`is_visible`; with False, counted and logged, where it takes too long.
 
         Not ``bounded``: however long it takes. A node that stays silent is declared down.
         """
-        table = self._table
-        if seq is None or table is None or table.is_visible(seq):
-            then(True)
-            return
-        number = seq
-
-        def told(visible: bool) -> None:
-            if not visible:
-                self.counts["visible_timeouts"] += 1
-                missing, waited = self.unconfirmed(number), self._visible_timeout
-                log.warning("route_not_visible", seq=number, waited=waited, unconfirmed=missing)
-            then(visible)
-
-        table.when_visible(number, told, timeout=self._visible_timeout if bounded else None)
+        assert self._table is not None  # noqa: S101 - or it would be visible
+        seen = self._table.when_visible(seq, self._visible_timeout if bounded else None)
+        seen.add_done_callback(lambda seen: then(self._confirmed(seq, seen.result())))
 
     async def visible(self, seq: int | None) -> bool:
         """Wait for :meth:`is_visible`, a bounded time; False, counted and logged, where it took longer."""
-        if self.is_visible(seq):
+        if seq is None or self._table is None:
             return True
-        seen: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        return self._confirmed(seq, await self._table.visible(seq, self._visible_timeout))
 
-        def tell(visible: bool) -> None:
-            if not seen.done():
-                seen.set_result(visible)
-
-        self.when_visible(seq, tell)
-        return await seen
+    def _confirmed(self, seq: int, visible: bool) -> bool:
+        if not visible:
+            self.counts["visible_timeouts"] += 1
+            missing, waited = self.unconfirmed(seq), self._visible_timeout
+            log.warning("route_not_visible", seq=seq, waited=waited, unconfirmed=missing)
+        return visible
 
     @property
     def latest(self) -> int:

@@ -160,14 +160,21 @@ class Group:
 
 
 class SharedIndex:
-    """All groups, found by topic."""
+    """All groups, found by topic. ``changed`` is called with the filter of one that came or went."""
 
-    __slots__ = ("_filters", "_rng", "_strategy", "_up", "groups")
+    __slots__ = ("_changed", "_filters", "_rng", "_strategy", "_up", "groups")
 
-    def __init__(self, strategy: SharedStrategy, rng: random.Random, up: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        strategy: SharedStrategy,
+        rng: random.Random,
+        up: Callable[[str], bool],
+        changed: Callable[[str], None],
+    ) -> None:
         self._strategy = STRATEGIES[strategy]
         self._rng = rng
         self._up = up
+        self._changed = changed
         self.groups: dict[str, Group] = {}
         """By name; a look at it costs the publish path less than ``len``."""
         self._filters: FilterIndex[dict[str, Group]] = filter_index()
@@ -186,51 +193,47 @@ class SharedIndex:
         """The groups that want a topic."""
         return tuple(group for groups in self._filters.match(topic) for group in groups.values())
 
-    def join(self, name: str, delivery: Delivery) -> bool:
-        """Add or replace a member here; True where the group is new."""
-        group, new = self._make(name)
-        group.members[delivery.subscriber] = delivery
-        return new
+    def join(self, name: str, delivery: Delivery) -> None:
+        """Add or replace a member here."""
+        self._make(name).members[delivery.subscriber] = delivery
 
-    def leave(self, name: str, subscriber: Subscriber) -> bool:
-        """Take a member out; True where the group is gone with it."""
+    def leave(self, name: str, subscriber: Subscriber) -> None:
+        """Take a member out."""
         group = self.groups.get(name)
-        if group is None or group.members.pop(subscriber, None) is None:
-            return False
-        return self._drop_empty(group)
+        if group is not None:
+            group.members.pop(subscriber, None)
+            self._drop_empty(group)
 
-    def set_node(self, name: str, node: str, count: int) -> tuple[int, bool]:
-        """The row of a node; what it was, and whether the group is new or gone."""
+    def set_node(self, name: str, node: str, count: int) -> int:
+        """The row of a node; what it was."""
         group = self.groups.get(name)
-        if group is None and count <= 0:
-            return 0, False
-        new = False
         if group is None:
-            group, new = self._make(name)
+            if count <= 0:
+                return 0
+            group = self._make(name)
         before = group.others.pop(node, 0)
         if count > 0:
             group.others[node] = count
             group.expected.discard(node)
-        return before, new or self._drop_empty(group)
+        else:
+            self._drop_empty(group)
+        return before
 
-    def expect(self, name: str, node: str) -> bool:
-        """``node`` is away, and members there will be back with it; whether the group is new."""
-        group, new = self._make(name)
-        group.expected.add(node)
-        return new
+    def expect(self, name: str, node: str) -> None:
+        """``node`` is away, and members there will be back with it."""
+        self._make(name).expected.add(node)
 
-    def forget(self, name: str, node: str) -> bool:
-        """Nothing is expected of ``node``; whether the group is gone with that."""
-        group = self.groups.get(name)
-        if group is None or node not in group.expected:
-            return False
-        group.expected.discard(node)
-        return self._drop_empty(group)
-
-    def _make(self, name: str) -> tuple[Group, bool]:
+    def forget(self, name: str, node: str) -> None:
+        """Nothing is expected of ``node``."""
         group = self.groups.get(name)
         if group is not None:
-            return group, False
+            group.expected.discard(node)
+            self._drop_empty(group)
+
+    def _make(self, name: str) -> Group:
+        group = self.groups.get(name)
+        if group is not None:
+            return group
         topic_filter = split_shared(name).filter
         group = self.groups[name] = Group(name, topic_filter, self._strategy, self._rng, self._up)
         groups = self._filters.get(topic_filter)
@@ -238,15 +241,16 @@ class SharedIndex:
             self._filters.put(topic_filter, {name: group})
         else:
             groups[name] = group
-        return group, True
+        self._changed(topic_filter)
+        return group
 
-    def _drop_empty(self, group: Group) -> bool:
+    def _drop_empty(self, group: Group) -> None:
         if group.members or group.others or group.expected:
-            return False
+            return
         del self.groups[group.name]
         groups = self._filters.get(group.filter)
         if groups is not None:
             del groups[group.name]
             if not groups:
                 self._filters.remove(group.filter)
-        return True
+        self._changed(group.filter)

@@ -23,7 +23,7 @@ from gossamer.routes.exclusive import ExclusiveClaims, is_exclusive
 from gossamer.routes.kernel import is_filter
 from gossamer.routes.resolver import Resolver
 from gossamer.routes.shared import is_shared
-from gossamer.routes.topics import EXCLUSIVE, TopicLimits, parse_filter, split_shared
+from gossamer.routes.topics import EXCLUSIVE, TopicLimits, parse_filter
 
 log = structlog.get_logger(__name__)
 
@@ -35,10 +35,12 @@ PRESENT, LASTING = 1, 2
 class Filters(dict[str, Delivery]):
     """The filters of one subscriber. Most have the same options as the one before and share its delivery."""
 
-    __slots__ = ("latest",)
+    __slots__ = ("latest", "options")
 
     def __init__(self) -> None:
-        self.latest: Delivery | None = None
+        self.options: SubscriptionOptions | None = None
+        self.latest: Delivery
+        """The delivery that ``options`` made."""
 
 
 class Subscribed(msgspec.Struct, frozen=True):
@@ -87,7 +89,8 @@ class SubscriptionTable:
         text = topic_filter
         if text[:1] == "$" and is_exclusive(text):
             return self._subscribe_exclusive(text, subscriber, options)
-        if not is_filter(text, limits.max_bytes, limits.max_levels):
+        plain = is_filter(text, limits.max_bytes, limits.max_levels)
+        if not plain:
             text = parse_filter(topic_filter, limits)
         mine = self.subscribers.get(subscriber)
         if mine is None:
@@ -95,15 +98,17 @@ class SubscriptionTable:
         known = mine.get(text)
         if known is not None and known.asks(options):
             return Subscribed(True, self._unseen())
+        if mine.options != options:
+            mine.options, mine.latest = options, delivery_of(subscriber, options)
         delivery = mine.latest
-        if delivery is None or not delivery.asks(options):
-            delivery = mine.latest = delivery_of(subscriber, options)
-        if is_shared(text):
-            self._join(text, delivery)
+        if not plain and is_shared(text):
+            self._shared.join(text, delivery)
+            self._write_shared(text)
             mine[text] = delivery
             return Subscribed(known is not None, self._unseen())
         first = self._index.add(text, delivery)
-        turned = self._count_lasting(text, known, delivery)
+        lasts = delivery.lasting or (known is not None and known.lasting)
+        turned = lasts and self._count_lasting(text, known, delivery)
         if (first or turned) and self.table is not None:
             try:
                 self.latest = self.table.write(text, self.row(text))
@@ -211,8 +216,7 @@ class SubscriptionTable:
     def _leave(self, topic_filter: str, known: Delivery) -> None:
         subscriber = known.subscriber
         if is_shared(topic_filter):
-            if self._shared.leave(topic_filter, subscriber):
-                self._routes.changed(split_shared(topic_filter).filter)
+            self._shared.leave(topic_filter, subscriber)
             self._write_shared(topic_filter)
             return
         last = self._index.discard(topic_filter, subscriber)
@@ -224,11 +228,6 @@ class SubscriptionTable:
             self.latest = self.table.delete(topic_filter)
         elif turned:
             self.latest = self.table.write(topic_filter, PRESENT)
-
-    def _join(self, name: str, delivery: Delivery) -> None:
-        if self._shared.join(name, delivery):
-            self._routes.changed(split_shared(name).filter)
-        self._write_shared(name)
 
     def _write_shared(self, name: str) -> None:
         """The row of a share group says how many members are here, and how they are."""

@@ -10,10 +10,17 @@ from typing import Any
 
 from gossamer.mnesia_like.definition import TableDef
 from gossamer.mnesia_like.replication.exchange import Action, OwnedState, Send
+from gossamer.mnesia_like.replication.own_log import OwnLog
 from gossamer.mnesia_like.replication.replica import Change
 from gossamer.mnesia_like.replication.replication import Replication
+from gossamer.mnesia_like.values import encode
 
 DEFINITION = TableDef(name="routes", replication="owned", grace=20.0)
+
+
+def put(log: OwnLog, key: Any, value: Any) -> int:
+    """Write a row, as its table does."""
+    return log.write(key, value, encode(key) + encode(value))
 
 
 class Machine:
@@ -135,14 +142,16 @@ class Net:
         heapq.heappush(self._wire, (self.now + seconds, next(self._order), partial(function, *args)))
 
     def write(self, name: str, key: Any, value: Any) -> None:
-        self.machines[name].state.log.write(key, value)
+        put(self.machines[name].state.log, key, value)
 
     def delete(self, name: str, key: Any) -> None:
-        self.machines[name].state.log.delete(key)
+        log = self.machines[name].state.log
+        if key in log.rows:
+            log.delete(key, encode(key))
 
     def flush(self, name: str) -> None:
         machine = self.machines[name]
-        self.run(machine, machine.core.flush(self.now))
+        self.run(machine, machine.core.flush())
 
     def mend(self) -> None:
         self.renewals = 0.0
@@ -167,7 +176,7 @@ class Net:
                     self.run(machine, machine.core.tick(self.now))
                     self.ticked(machine)
                     while machine.core.busy:
-                        self.run(machine, machine.core.work(self.now))
+                        self.run(machine, machine.core.work())
         self.now = end
 
     def settle(self) -> None:

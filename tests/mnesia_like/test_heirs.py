@@ -11,7 +11,15 @@ from hypothesis import strategies as st
 from gossamer.mnesia_like.replication.replica import Replica
 from gossamer.mnesia_like.replication.replication import Replication
 from gossamer.mnesia_like.replication.tail import Tail
-from gossamer.mnesia_like.replication.wire import Chunk, Delta, Head, Refused, Relayed, encode_frames
+from gossamer.mnesia_like.replication.wire import (
+    Chunk,
+    Delta,
+    Head,
+    Refused,
+    Relayed,
+    encode_creations,
+    encode_frames,
+)
 from gossamer.mnesia_like.values import encode
 
 from .test_shared import DEFINITION, NAMES, Sharing
@@ -184,7 +192,7 @@ def test_only_a_peer_that_agrees_about_the_table_passes_anything_on(agreed: bool
         core.peer_up(name, 1, 1, 0.0)
         if name == "a":
             core.peer_down("c", 0.0)
-        for payload in encode_frames(1, 1, map(encode, messages)):
+        for payload in encode_frames(encode_creations(1, 1), map(encode, messages)):
             core.receive(name, payload, 0.0)
     assert state.replicas["c"].position == 4 + agreed
 

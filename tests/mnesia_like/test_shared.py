@@ -89,7 +89,7 @@ class Sharing(Net):
                     for key in change.deleted:
                         del self.seen[machine.name][key]
         if merged:
-            self.run(machine, machine.core.flush(self.now))
+            self.run(machine, machine.core.flush())
 
     def ticked(self, machine: Machine) -> None:
         core = self.core(machine)
@@ -97,8 +97,8 @@ class Sharing(Net):
         for change in core.revived:
             self.seen[machine.name].update(change.written)
         core.revived.clear()
-        self.run(machine, machine.core.flush(self.now))
-        self.run(machine, machine.core.testify("routes", machine.core.observe("routes"), self.now))
+        self.run(machine, machine.core.flush())
+        self.run(machine, machine.core.testify("routes", machine.core.observe("routes")))
 
     def _up(self, name: str, peer: str, session: int) -> None:
         if name in self.machines and peer in self.machines:

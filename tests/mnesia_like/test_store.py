@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gossamer.mnesia_like import Change, OwnedTable, Store
+from gossamer.mnesia_like.replication.replication import Replication
 from gossamer.mnesia_like.replicator import _Inbox
 from gossamer.mnesia_like.table.table import Watermark
 from gossamer.supervisor import Runtime
@@ -49,7 +50,7 @@ async def test_a_number_reached_in_the_turn_in_which_the_time_ends_is_told_once(
     """Whether in time or late is nobody's concern; twice would be."""
     numbers, told = [0], list[bool]()
     mark = Watermark(lambda: numbers[-1])
-    mark.when(1, told.append, 0.0)
+    mark.reached(1, 0.0).add_done_callback(lambda reached: told.append(reached.result()))
 
     def reach() -> None:
         numbers.append(1)
@@ -62,12 +63,12 @@ async def test_a_number_reached_in_the_turn_in_which_the_time_ends_is_told_once(
 
 async def test_whoever_waits_for_a_table_that_is_dropped_is_told_no_when_the_time_is_up() -> None:
     """It is not known any more how far it is."""
-    numbers = {"t": 0}
-    mark = Watermark(lambda: numbers["t"])
-    waiting = asyncio.ensure_future(mark.reached(1, 0.01))
-    await asyncio.sleep(0)
-    del numbers["t"]
-    async with asyncio.timeout(5):
+    hub = Hub()
+    async with host("a", hub) as a, host("b", hub) as b:
+        ta, _ = [await h.store.create_table("t", replication="owned") for h in (a, b)]
+        await until(lambda: a.store.table_info("t")["followers"])
+        waiting = asyncio.ensure_future(ta.visible(ta.write("k", 1), 0.01))
+        await a.store.del_table_copy("t")
         assert not await waiting
 
 
@@ -202,8 +203,9 @@ async def test_a_peer_that_came_while_the_mailbox_was_full_comes_again() -> None
     """In another session, since its first frames would be those of a stranger."""
     renewed: list[str] = []
     link: Any = SimpleNamespace(renew=renewed.append)
+    replication = Replication(node="a", creation=1)
     runtime = Runtime(node="a", creation=1)
-    inbox = _Inbox(runtime, runtime.spawn(asyncio.sleep, 3600, max_mailbox=1), link)
+    inbox = _Inbox(runtime, runtime.spawn(asyncio.sleep, 3600, max_mailbox=1), link, replication)
     inbox.peer_up("b", 2, 1)
     inbox.peer_up("c", 3, 1)
     assert renewed == ["c"]

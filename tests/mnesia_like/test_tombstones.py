@@ -64,7 +64,7 @@ def test_a_joiner_does_not_get_what_was_deleted_out_of_old_logs() -> None:
     put(net, "b", "k", None)
     net.advance(30.0)
     assert tombstones(net) == [0, 0]
-    net.machines["b"].state.log._log.clear()
+    net.machines["b"].state.log.deltas.clear()
     seen: list[Any] = []
     net.boot("c")
     for _ in range(100):

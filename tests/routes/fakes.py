@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -97,8 +96,8 @@ class Table:
     def is_visible(self, number: int) -> bool:
         return number <= self.reached
 
-    def when_visible(self, number: int, then: Callable[[bool], object], /, timeout: float | None) -> None:
-        then(self.is_visible(number))
+    async def visible(self, number: int, timeout: float) -> bool:
+        return self.is_visible(number)
 
     def behind(self, number: int) -> list[str]:
         return ["node2@far"] if number > self.reached else []

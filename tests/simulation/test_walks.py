@@ -81,7 +81,17 @@ async def test_the_page_says_which_files_a_message_and_a_subscription_go_through
 
     tasks, count, calls = await quietest(lambda number: listener.subscribe(f"new/{number}", qos=1))
     assert tasks == 0
-    assert count <= 300, "calls of both nodes from SUBSCRIBE to SUBACK"
+    assert count <= 270, "calls of both nodes from SUBSCRIBE to SUBACK"
     steps = walk("Subscribe")
     assert len(steps) > 8
     assert [file for file in dict.fromkeys(calls) if file in steps] == steps
+
+
+@nodes(1)
+async def test_a_node_without_peers_answers_a_subscription_in_the_turn_of_its_packet(sim, cluster):
+    """There is nobody to tell: no process is woken."""
+    listener = await cluster.client(1, version=4)
+    tasks, count, calls = await quietest(lambda number: listener.subscribe(f"new/{number}", qos=1))
+    assert tasks == 0
+    assert count <= 80, "calls from SUBSCRIBE to SUBACK"
+    assert "mnesia_like/replicator.py" not in calls

@@ -96,6 +96,8 @@ class Peer:
     creation: int
     # Of the link: what is sent in it arrives in it, or both ends are told that it is over.
     session: int
+    # What each frame to it begins with.
+    prefix: bytes
     # None until it has said which tables it has.
     tables: frozenset[str] | None = None
     # It is to be told which tables we have.
@@ -122,7 +124,7 @@ class Exchange:
         self.tables: dict[str, OwnedState] = {}
         self.peers: dict[str, Peer] = {}
         self.renewing: set[str] = set()
-        """Peers that were up, and are members still, whose link restarts."""
+        """Peers that are members, and whose link is about to start, or to restart."""
         self.actions: list[Action] = []
         self.may_be_busy = True
         """False: there was no background work when it was last looked for, and none can have begun since."""
@@ -154,10 +156,15 @@ class Exchange:
     def visible(self, table: str) -> int:
         """The number up to which every peer that is up and has the table has applied our rows.
 
-        0 while the link to one begins anew: nobody knows what has come through the old one.
+        0 while the link to one restarts, since nobody knows what has come through the old one, and of a table
+        that was dropped.
         """
-        state = self.tables[table]
-        lowest = 0 if self.renewing else state.log.last
+        state = self.tables.get(table)
+        if state is None or self.renewing:
+            return 0
+        if not self.peers:
+            return state.log.position
+        lowest = state.log.last
         for name, peer in self.peers.items():
             if peer.tables is None:
                 return 0
@@ -255,7 +262,7 @@ class Exchange:
                 peer.roster_due = False
                 peer.outbox.insert(0, encode(Roster(list(self.tables))))
             if peer.outbox:
-                for frame in encode_frames(self.creation, peer.creation, peer.outbox):
+                for frame in encode_frames(peer.prefix, peer.outbox):
                     self.actions.append(Send(name, peer.session, frame))
                 peer.outbox = []
         actions, self.actions = self.actions, []

@@ -89,28 +89,21 @@ class Feed:
     def pump(self) -> list[bytes]:
         """The messages to send now; see :attr:`more`."""
         messages: list[bytes] = []
-        while self.in_flight < self._window:
-            found = self._next()
-            if found is None:
-                break
-            message, position = found
-            messages.append(message)
-            self._flight.append((len(message), position))
-            self.in_flight += len(message)
+        log = self._log
+        while self.in_flight < self._window and (self._keys is not None or self.sent < log.last):
+            delta = log.deltas.get(self.sent + 1) if self._keys is None else None
+            if delta is not None:
+                self.sent = position = self.sent + 1
+            else:
+                if self._keys is None:
+                    self._start_snapshot()
+                delta, position = self._next_part()
+            messages.append(delta)
+            self._flight.append((len(delta), position))
+            self.in_flight += len(delta)
             if self._keys is not None:
                 break
         return messages
-
-    def _next(self) -> tuple[bytes, int] | None:
-        if self._keys is None:
-            if self.sent >= self._log.last:
-                return None
-            delta = self._log.delta(self.sent + 1)
-            if delta is not None:
-                self.sent += 1
-                return delta, self.sent
-            self._start_snapshot()
-        return self._next_part()
 
     def _start_snapshot(self) -> None:
         self._log.seal()

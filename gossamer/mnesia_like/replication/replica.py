@@ -179,7 +179,8 @@ class Replica:
         change = self._apply(delta)
         if self.definition.replication == "shared":
             self.tail.add(delta.number, encode(Relayed(self._table, self.owner, self.creation, delta)))
-        self._check_loaded()
+        if not self.loaded:
+            self._check_loaded()
         return change
 
     def on_relayed(self, relayed: Relayed) -> Change | None:
@@ -269,9 +270,11 @@ class Replica:
             self.sweep.note(delta.written)
             self.sweep.note(delta.deleted)
         rows.update(delta.written)
-        # A row that came and went within one delta is deleted in it, and was never here.
-        pop = rows.pop
-        deleted = [key for key in delta.deleted if pop(key, _MISSING) is not _MISSING]
+        deleted: Collection[Key] = ()
+        if delta.deleted:
+            # A row that came and went within one delta is deleted in it, and was never here.
+            pop = rows.pop
+            deleted = [key for key in delta.deleted if pop(key, _MISSING) is not _MISSING]
         self.position = delta.number
         return Change(self._table, self.owner, delta.written, deleted)
 

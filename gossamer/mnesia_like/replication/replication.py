@@ -49,6 +49,7 @@ from gossamer.mnesia_like.replication.wire import (
     Seen,
     TableMessage,
     decode_frame,
+    encode_creations,
 )
 from gossamer.mnesia_like.shared.epochs import Epochs, Observed
 from gossamer.mnesia_like.shared.heirs import Heirs
@@ -87,12 +88,7 @@ class Replication(Exchange):
 
     def create(self, definition: TableDef, now: float) -> tuple[OwnedState, list[Action]]:
         """Begin to have ``definition``; peers that have it too are followed."""
-        log = OwnLog(
-            definition,
-            node=self.node,
-            log_bytes=self._log_bytes,
-            pinned_log_bytes=self._pinned_log_bytes,
-        )
+        log = OwnLog(definition, log_bytes=self._log_bytes, pinned_log_bytes=self._pinned_log_bytes)
         state = OwnedState(definition, log)
         state.marked_at = now
         self.tables[definition.name] = state
@@ -101,7 +97,7 @@ class Replication(Exchange):
             self._follow(name, peer, state)
         return state, self.done()
 
-    def drop(self, table: str, now: float) -> list[Action]:
+    def drop(self, table: str) -> list[Action]:
         """No longer have ``table``; peers hear of it and let our rows go."""
         self.tables.pop(table, None)
         self.transactions.drop(table)
@@ -111,7 +107,7 @@ class Replication(Exchange):
             peer.roster_due = True
         return self.done()
 
-    def redefine(self, definition: TableDef, now: float) -> list[Action]:
+    def redefine(self, definition: TableDef) -> list[Action]:
         """From now on the table is of this definition; rows stay, and peers are asked anew for theirs."""
         state = self.tables[definition.name]
         state.definition = state.log.definition = definition
@@ -131,7 +127,7 @@ class Replication(Exchange):
                 return self.done()
             self._forget(name)
             self.transactions.peer_down(name, now)
-        peer = self.peers[name] = Peer(creation, session)
+        peer = self.peers[name] = Peer(creation, session, encode_creations(self.creation, creation))
         for state in self.tables.values():
             self._follow(name, peer, state)
         return self.done()
@@ -187,15 +183,12 @@ class Replication(Exchange):
                 self.transactions.receive(name, message, now)
         return self.done()
 
-    def flush(self, now: float) -> list[Action]:
+    def flush(self) -> list[Action]:
         """A turn of the loop ended: what was written in it goes out."""
         for state in self.tables.values():
             if state.log.open_size:
                 state.log.seal()
                 self.pump(state)
-                if not self.peers:
-                    # Nobody will acknowledge it. A peer that has not told its tables yet may.
-                    self.actions.append(Confirmed(state.definition.name))
         return self.done()
 
     def tick(self, now: float) -> list[Action]:
@@ -210,13 +203,13 @@ class Replication(Exchange):
         """Of a shared table what is here now; say so by :meth:`testify` once it is safe."""
         return self._epochs.observe(table)
 
-    def testify(self, table: str, observed: Observed, now: float) -> list[Action]:
+    def testify(self, table: str, observed: Observed) -> list[Action]:
         """What was observed is safe: peers may count on it."""
         self.may_be_busy = True
         self._epochs.testify(table, observed)
         return self.done()
 
-    def work(self, now: float) -> list[Action]:
+    def work(self) -> list[Action]:
         """Do one slice of background work; see :attr:`busy`."""
         self._upkeep.work()
         return self.done()
@@ -226,7 +219,7 @@ class Replication(Exchange):
     def safe(self, table: str) -> int:
         """The number up to which all peers that are up and have the shared table hold our rows on disc."""
         state, burial = self.tables[table], self.transactions.shared[table].burial
-        lowest = state.log.last
+        lowest = state.log.last if self.peers else state.log.position
         for name, peer in self.peers.items():
             if peer.tables is None:
                 return 0

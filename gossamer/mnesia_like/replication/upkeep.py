@@ -58,8 +58,7 @@ class Upkeep:
     @property
     def busy(self) -> bool:
         """Whether :meth:`work` has something to do."""
-        # Asked after every event: most of them begin none, and there may be many tables and peers.
-        self._x.may_be_busy = self._x.may_be_busy and any(
+        self._x.may_be_busy = any(
             state.log.sweep is not None
             or any(feed.more for feed in state.feeds.values())
             or any(r.held_back or (r.sweep is not None and not r.sweep.done) for r in state.replicas.values())

@@ -15,7 +15,7 @@ map's key.  3. A delta is encoded once, for all peers and for the log.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -214,19 +214,11 @@ Message = TableMessage | TransactionMessage
 _decode = msgspec.msgpack.Decoder(tuple[int, int, int, list[Message]]).decode
 
 
-def encode_delta(table: str, number: int, pairs: Sequence[bytes], keys: Sequence[bytes]) -> bytes:
-    """A :class:`Delta` out of rows that are encoded already."""
-    return b"".join(
-        (
-            b"\x95\xa1d",
-            encode(table),
-            encode(number),
-            _header(len(pairs), 0x80, 0xDE),
-            *pairs,
-            _header(len(keys), 0x80, 0xDE),
-            *(key + b"\xc0" for key in keys),
-        )
-    )
+def encode_delta(table: str, number: int, written: Collection[bytes], deleted: Collection[bytes]) -> bytes:
+    """A :class:`Delta` out of rows, and of keys each with nil, that are encoded already."""
+    head = (b"\x95\xa1d", encode(table), encode(number), _header(len(written), 0x80, 0xDE))
+    tail = (_header(len(deleted), 0x80, 0xDE), *deleted) if deleted else (b"\x80",)
+    return b"".join((*head, *written, *tail))
 
 
 def encode_chunk(table: str, base: int, pairs: Sequence[bytes]) -> bytes:
@@ -235,21 +227,22 @@ def encode_chunk(table: str, base: int, pairs: Sequence[bytes]) -> bytes:
     return b"".join((*head, *pairs))
 
 
-def encode_frames(mine: int, theirs: int, messages: Iterable[bytes]) -> list[bytes]:
+def encode_creations(mine: int, theirs: int) -> bytes:
+    """What each frame to a peer begins with."""
+    return b"\x94" + encode(_VERSION) + encode(mine) + encode(theirs)
+
+
+def encode_frames(prefix: bytes, messages: Iterable[bytes]) -> list[bytes]:
     """Encoded messages as frames, each as full as the limit lets it be."""
-    prefix = b"\x94" + encode(_VERSION) + encode(mine) + encode(theirs)
-    frames: list[bytes] = []
-    batch: list[bytes] = []
-    size = _FRAME_OVERHEAD
+    batches: list[list[bytes]] = []
+    size = MAX_FRAME
     for message in messages:
-        if batch and size + len(message) > MAX_FRAME:
-            frames.append(b"".join((prefix, _header(len(batch), 0x90, 0xDC), *batch)))
-            batch, size = [], _FRAME_OVERHEAD
-        batch.append(message)
         size += len(message)
-    if batch:
-        frames.append(b"".join((prefix, _header(len(batch), 0x90, 0xDC), *batch)))
-    return frames
+        if size > MAX_FRAME:
+            batches.append([])
+            size = _FRAME_OVERHEAD + len(message)
+        batches[-1].append(message)
+    return [b"".join((prefix, _header(len(batch), 0x90, 0xDC), *batch)) for batch in batches]
 
 
 def decode_frame(peer: str, payload: bytes) -> tuple[int, int, list[Message]]:
@@ -282,7 +275,7 @@ def decode_frame(peer: str, payload: bytes) -> tuple[int, int, list[Message]]:
                 maps = rows, reads
             case _:
                 continue
-        if not all(map(_good_keys, maps)):
+        if not all(_good_keys(rows) for rows in maps if rows):
             raise BadFrameError(peer, "a key that is not str, bytes, int or a tuple of these")
     return mine, theirs, messages
 

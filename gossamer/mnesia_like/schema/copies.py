@@ -108,7 +108,7 @@ class Copies:
         del self.tables[name]
         if table.definition.replication != "local":
             core = self._core
-            core.perform(core.replication.drop(name, core.clock.monotonic()))
+            core.perform(core.replication.drop(name))
 
     async def redefine(self, definition: TableDef) -> None:
         """Give a copy another id, or limits; its rows stay.
@@ -122,7 +122,7 @@ class Copies:
             await self._load(definition)
         table.definition = definition
         core = self._core
-        core.perform(core.replication.redefine(definition, core.clock.monotonic()))
+        core.perform(core.replication.redefine(definition))
 
     async def on_disc(self) -> dict[str, tuple[str, str]]:
         """Of each table on disc the shape of its rows and the id it was made under; empty without a disc."""

@@ -39,7 +39,7 @@ from gossamer.mnesia_like.shared.versions import (
     value_of,
     version_of,
 )
-from gossamer.mnesia_like.values import Key, Value, canonical, encode_key, encode_value
+from gossamer.mnesia_like.values import Key, Value, canonical, encode
 
 _MISSING: Any = object()
 
@@ -90,9 +90,9 @@ class Shared:
             BadKeyError, BadValueError: nothing changed.
         """
         definition = self._definition
-        encode_key(definition.name, key, definition.max_key_bytes)
+        definition.encode_key(key)
         value = canonical(definition.name, value)
-        encode_value(definition.name, value, definition.max_value_bytes)
+        definition.encode_value(value)
         self._put(key, self._next_version(key, wall), value)
         return self._log.position, value
 
@@ -102,8 +102,7 @@ class Shared:
         Raises:
             BadKeyError: nothing changed.
         """
-        definition = self._definition
-        encode_key(definition.name, key, definition.max_key_bytes)
+        self._definition.encode_key(key)
         if key not in self.rows:
             return None
         self._put(key, self._next_version(key, wall), _MISSING)
@@ -227,7 +226,7 @@ class Shared:
         mark, forgotten = self.burial.tick(now, first=alone)
         vector = self.burial.vector()
         for key in mark:
-            self._log.write(key, [*self.versions[key], None, vector])
+            self._hold(key, [*self.versions[key], None, vector])
             self.burial.marked(key, self._log.position)
         forgotten += [k for k in self.burial.due() if k not in self.rows and k not in self._log.rows]
         for key in forgotten:
@@ -352,15 +351,18 @@ class Shared:
             self.rows.pop(key, None)
         else:
             self.rows[key] = value
-        self._log.write(key, self.packed(key))
+        self._hold(key, self.packed(key))
         self._buried(key)
 
     def _adopt(self, key: Key) -> None:
         row = self.packed(key)
         if row is not None:
-            self._log.write(key, row)
+            self._hold(key, row)
             self._buried(key)
             self.counts["adopted"] += 1
+
+    def _hold(self, key: Key, row: Value) -> None:
+        self._log.write(key, row, encode(key) + encode(row))
 
     def _buried(self, key: Key) -> None:
         """This node holds a row: is it a deletion?"""
@@ -372,7 +374,7 @@ class Shared:
 
     def _let_go(self, key: Key) -> None:
         if key in self._log.rows:
-            self._log.delete(key)
+            self._log.delete(key, encode(key))
             self.burial.release(key)
             self.counts["superseded"] += 1
 
@@ -394,5 +396,5 @@ class Shared:
         self._orphans.pop(key, None)
         self.burial.release(key)
         if key in self._log.rows:
-            self._log.delete(key)
+            self._log.delete(key, encode(key))
         self.counts["collected"] += 1

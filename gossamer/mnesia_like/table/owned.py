@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from gossamer.mnesia_like.definition import TableDef
-from gossamer.mnesia_like.errors import BadValueError
 from gossamer.mnesia_like.replication.replica import Change
-from gossamer.mnesia_like.table.table import ReplicatedTable, TableOwner
-from gossamer.mnesia_like.values import Key, Value, encode_key
+from gossamer.mnesia_like.table.table import ReplicatedTable, TableOwner, WriterTable
+from gossamer.mnesia_like.values import Key, Value, encode
 
 
-class OwnedTable(ReplicatedTable):
+class OwnedTable(ReplicatedTable, WriterTable):
     """A table whose rows are ``(key, owner) -> value``; this node writes its own and holds everyone's."""
 
     def __init__(self, definition: TableDef, owner: TableOwner) -> None:
         super().__init__(definition, owner)
         self._state = self._replication.tables[definition.name]
         self._log = self._state.log
-        self._bag = definition.type == "bag"
+        self._mine = self._log.rows
 
     # -- reading
 
@@ -64,60 +63,28 @@ class OwnedTable(ReplicatedTable):
 
     # -- writing
 
-    def write(self, key: Key, value: Value, *, owner: str | None = None) -> int:
+    def write(self, key: Key, value: Value) -> int:
         """Set this node's row (of a bag: add a value); the number for :meth:`visible`.
 
         Raises:
-            BadKeyError, BadValueError, NotOwnerError, DiscError, UnavailableError: nothing changed.
+            BadKeyError, BadValueError, DiscError, UnavailableError: nothing changed.
         """
-        log = self._log
-        if owner is not None:
-            log.check_owner(owner)
-        if self._disc is not None:
-            self._disc.check()
-        if self._bag:
-            new = self._added(self._old_bag(key), value)
-            if new is None:
-                return log.position
-            value = new
-        number = log.write(key, value)
-        if number is None:
-            return log.position
-        self._to_disc(key, log.rows[key])
-        self._changed({key: log.rows[key]}, ())
-        return number
+        self._write(key, value)
+        return self._log.position
 
-    def delete(self, key: Key, *, owner: str | None = None) -> int:
+    def delete(self, key: Key) -> int:
         """Remove this node's row; the number for :meth:`visible`.
 
         Raises:
-            BadKeyError, NotOwnerError, DiscError, UnavailableError: nothing changed.
+            BadKeyError, DiscError, UnavailableError: nothing changed.
         """
-        log = self._log
-        if owner is not None:
-            log.check_owner(owner)
-        if self._disc is not None:
-            self._disc.check()
-        number = log.delete(key)
-        if number is None:
-            return log.position
-        self._to_disc(key, None, deleted=True)
-        self._changed({}, (key,))
-        return number
+        self._delete(key)
+        return self._log.position
 
     def delete_object(self, key: Key, value: Value) -> int:
-        """Remove one value of this node's bag; the number for :meth:`visible`."""
-        old = self._old_bag(key)
-        left = self._without(old, value)
-        if len(left) == len(old):
-            return self._log.position
-        if not left:
-            return self.delete(key)
-        self.check()
-        number = self._log.write(key, left)
-        self._to_disc(key, left)
-        self._changed({key: left}, ())
-        return self._log.position if number is None else number
+        """Remove one value of this node's bag; the number for :meth:`visible`. Raises as :meth:`write`."""
+        self._delete_object(key, value)
+        return self._log.position
 
     def absorb(self, change: Change) -> None:
         """Rows of a peer changed."""
@@ -126,7 +93,7 @@ class OwnedTable(ReplicatedTable):
     def restore(self, rows: dict[Key, Value]) -> None:
         """Own again what the disc held; before anyone else uses the table."""
         for key, value in rows.items():
-            self._log.write(key, value)
+            self._log.write(key, value, encode(key) + encode(value))
         if rows:
             self._owner.written(self)
 
@@ -138,11 +105,8 @@ class OwnedTable(ReplicatedTable):
             rows[owner] = replica.rows
         return rows
 
-    def _old_bag(self, key: Key) -> list[Value]:
-        encode_key(self.name, key, self.definition.max_key_bytes)
-        if not self._bag:
-            raise BadValueError(
-                self.name, where="delete_object", got="a table of type set", expected="a table of type bag"
-            )
-        old: list[Value] = self._log.rows.get(key, [])
-        return old
+    def _put(self, key: Key, value: Value, encoded: bytes) -> None:
+        self._log.write(key, value, encoded)
+
+    def _drop(self, key: Key, encoded: bytes) -> None:
+        self._log.delete(key, encoded)

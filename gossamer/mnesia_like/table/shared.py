@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
 import structlog
@@ -14,7 +14,7 @@ from gossamer.mnesia_like.shared.shared import Shared
 from gossamer.mnesia_like.shared.versions import Discarded, Version
 from gossamer.mnesia_like.table.queries import Queries
 from gossamer.mnesia_like.table.table import ReplicatedTable, TableOwner, Watermark
-from gossamer.mnesia_like.values import Key, Value, encode, encode_key
+from gossamer.mnesia_like.values import Key, Value, encode
 
 log = structlog.get_logger(__name__)
 
@@ -167,12 +167,9 @@ class SharedTable(Queries, ReplicatedTable):
 
     # -- inside
 
-    def _stored(self, keys: Mapping[Key, Value] | tuple[Key, ...] | list[Key]) -> None:
+    def _stored(self, keys: Iterable[Key]) -> None:
         """Put the rows as they now stand into the queue for the disc; versions and tombstones included."""
-        if self._disc is None:
-            return
-        definition = self.definition
-        for key in keys:
-            packed = self.core.packed(key)
-            encoded = None if packed is None else encode(packed)
-            self._disc.put(self.name, encode_key(self.name, key, definition.max_key_bytes), encoded)
+        if self._disc is not None:
+            for key in keys:
+                packed = self.core.packed(key)
+                self._disc.put(self.name, encode(key), None if packed is None else encode(packed))

@@ -16,21 +16,24 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
+from typing import Any
 
 from gossamer.clock import Clock
 from gossamer.mnesia_like.definition import TableDef
 from gossamer.mnesia_like.disc.queue import DiscQueue
-from gossamer.mnesia_like.errors import HistoryLostError
+from gossamer.mnesia_like.errors import BadValueError, HistoryLostError
 from gossamer.mnesia_like.events import Subscription
 from gossamer.mnesia_like.replication.replica import Change
 from gossamer.mnesia_like.replication.replication import Replication
-from gossamer.mnesia_like.values import Key, Value, canonical, encode_key, encode_value
+from gossamer.mnesia_like.values import COMPARABLE, SCALARS, Key, Value, canonical
 
 TableEvent = tuple[str, str, Key, Value]
 """``("write" | "delete", owner, key, value)``; the value of a deleted row is None.
 
 ``("snapshot", "", None, None)``: forget what you know, all rows follow as writes.
 """
+
+_MISSING: Any = object()
 
 EventCallback = Callable[[list[TableEvent]], None]
 BatchCallback = Callable[[Change], None]
@@ -183,25 +186,80 @@ class Table:
         else:
             self._count(self.node, written, deleted)
 
-    def _to_disc(self, key: Key, value: Value, *, deleted: bool = False) -> None:
+
+class WriterTable(Table):
+    """A table whose rows here this node alone writes: a local one, and its part of an owned one."""
+
+    def __init__(self, definition: TableDef, owner: TableOwner) -> None:
+        super().__init__(definition, owner)
+        self._bag = definition.type == "bag"
+        self._mine: dict[Key, Value] = {}
+
+    def _put(self, key: Key, value: Value, encoded: bytes) -> None:
+        """Have the row, of which ``encoded`` are the bytes of key and value."""
+        raise NotImplementedError
+
+    def _drop(self, key: Key, encoded: bytes) -> None:
+        """Have the row no longer."""
+        raise NotImplementedError
+
+    def _write(self, key: Key, value: Value) -> bool:
+        """Set a row (of a bag: add a value); False where it was so already."""
+        definition = self.definition
+        encoded_key = definition.encode_key(key)
+        old = self._mine.get(key, _MISSING)
+        if type(value) not in SCALARS:
+            value = canonical(self.name, value)
+        if self._bag:
+            there: list[Value] = [] if old is _MISSING else old
+            if _among(there, value):
+                return False
+            value = [*there, value]
+        encoded = definition.encode_value(value)
+        # Of a container that is costly to know; 0.0 and -0.0 are equal and not the same.
+        if type(old) is type(value) and type(value) in COMPARABLE and old == value:
+            return False
+        self._set(key, value, encoded_key, encoded)
+        return True
+
+    def _delete(self, key: Key) -> bool:
+        """Remove a row; False where there was none."""
+        encoded = self.definition.encode_key(key)
+        if key not in self._mine:
+            return False
         if self._disc is not None:
-            definition = self.definition
-            encoded = None if deleted else encode_value(self.name, value, definition.max_value_bytes)
-            self._disc.put(self.name, encode_key(self.name, key, definition.max_key_bytes), encoded)
+            self._disc.check()
+            self._disc.put(self.name, encoded, None)
+        self._drop(key, encoded)
+        self._changed({}, (key,))
+        return True
 
-    def _added(self, old: list[Value], value: Value) -> list[Value] | None:
-        """A bag's values with one more; None where it is there already."""
-        value = canonical(self.name, value)
-        return None if any(map(partial(_alike, value), old)) else [*old, value]
+    def _delete_object(self, key: Key, value: Value) -> bool:
+        """Remove one value of a bag; False where it was not there."""
+        encoded = self.definition.encode_key(key)
+        if not self._bag:
+            kind = f"a table of type {self.definition.type}"
+            raise BadValueError(self.name, where="delete_object", got=kind, expected="a table of type bag")
+        old = self._mine.get(key, [])
+        left = [other for other in old if not _among([other], canonical(self.name, value))]
+        if len(left) == len(old):
+            return False
+        if not left:
+            return self._delete(key)
+        self._set(key, left, encoded, self.definition.encode_value(left))
+        return True
 
-    def _without(self, old: list[Value], value: Value) -> list[Value]:
-        """A bag's values but this one."""
-        value = canonical(self.name, value)
-        return [v for v in old if not _alike(value, v)]
+    def _set(self, key: Key, value: Value, encoded_key: bytes, encoded: bytes) -> None:
+        if self._disc is not None:
+            self._disc.check()
+            self._disc.put(self.name, encoded_key, encoded)
+        self._put(key, value, encoded_key + encoded)
+        self._changed({key: value}, ())
 
 
-def _alike(one: Value, other: Value) -> bool:
-    return type(one) is type(other) and bool(one == other)
+def _among(values: list[Value], value: Value) -> bool:
+    """Whether a bag's values have one like this."""
+    return any(type(other) is type(value) and bool(other == value) for other in values)
 
 
 class TableOwner:
@@ -225,54 +283,34 @@ class Watermark:
 
     def __init__(self, read: Callable[[], int]) -> None:
         self.read = read
-        self._waiters: dict[int, asyncio.Future[None]] = {}
+        self._waiters: dict[int, list[asyncio.Future[bool]]] = {}
 
-    async def reached(self, number: int, timeout: float | None) -> bool:
-        """Wait for ``number``; False where that took longer than ``timeout`` seconds (None: no limit)."""
-        if number <= self.read():
-            return True
-        seen: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-
-        def tell(there: bool) -> None:
-            if not seen.done():
-                seen.set_result(there)
-
-        self.when(number, tell, timeout)
-        return await seen
-
-    def when(self, number: int, then: Callable[[bool], object], timeout: float | None) -> None:
-        """Call ``then`` once ``number`` is reached; with False where ``timeout`` came first."""
+    def reached(self, number: int, timeout: float | None) -> asyncio.Future[bool]:
+        """Becomes True once ``number`` is reached; False where ``timeout`` seconds came first."""
         loop = asyncio.get_running_loop()
-        future = self._waiters.get(number)
-        if future is None:
-            future = self._waiters[number] = loop.create_future()
-
-        def there(_future: asyncio.Future[None]) -> None:
-            if timer is not None:
-                timer.cancel()
-            then(True)
-
-        def late() -> None:
-            if future.done():
-                return  # It was reached in this very turn, and ``there`` is on its way.
-            future.remove_done_callback(there)
-            try:
-                reached = number <= self.read()
-            except KeyError:
-                reached = False  # The table was dropped meanwhile.
-            then(reached)
-
-        timer = None if timeout is None else loop.call_later(timeout, late)
-        future.add_done_callback(there)
+        future: asyncio.Future[bool] = loop.create_future()
+        if number <= self.read():
+            future.set_result(True)
+            return future
+        self._waiters.setdefault(number, []).append(future)
+        if timeout is not None:
+            timer = loop.call_later(timeout, self._late, number, future)
+            future.add_done_callback(lambda _: timer.cancel())
+        return future
 
     def moved(self) -> None:
         """Wake those whose number is reached."""
         if self._waiters:
             there = self.read()
             for number in [n for n in self._waiters if n <= there]:
-                future = self._waiters.pop(number)
-                if not future.done():
-                    future.set_result(None)
+                for future in self._waiters.pop(number):
+                    if not future.done():
+                        future.set_result(True)
+
+    def _late(self, number: int, future: asyncio.Future[bool]) -> None:
+        if not future.done():
+            self._waiters[number].remove(future)
+            future.set_result(number <= self.read())
 
 
 class ReplicatedTable(Table):
@@ -292,15 +330,15 @@ class ReplicatedTable(Table):
 
         None: wait as long as it takes.
         """
-        return await self._visible.reached(number, timeout)
+        return number <= self._visible.read() or await self._visible.reached(number, timeout)
 
     def behind(self, number: int) -> list[str]:
         """The peers that are up, have the table and have not said that they applied ``number``."""
         return self._replication.behind(self.name, number)
 
-    def when_visible(self, number: int, then: Callable[[bool], object], timeout: float | None) -> None:
-        """Call ``then`` once :meth:`is_visible`; with False where that takes more than ``timeout`` s."""
-        self._visible.when(number, then, timeout)
+    def when_visible(self, number: int, timeout: float | None) -> asyncio.Future[bool]:
+        """Becomes True once :meth:`is_visible`; False where that takes more than ``timeout`` seconds."""
+        return self._visible.reached(number, timeout)
 
     def confirmed(self) -> None:
         """Peers applied more, or are gone: wake those who waited for it."""

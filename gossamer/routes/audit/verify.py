@@ -123,7 +123,7 @@ class Verifier:
                 self._shared.join(topic_filter, delivery)
             else:
                 self._index.add(topic_filter, delivery)
-            self._changed(topic_filter)
+                self._cache.changed(topic_filter)
 
     def _filter(self, topic_filter: str) -> None:
         value = self._index.get(topic_filter)
@@ -152,8 +152,8 @@ class Verifier:
         for subscriber, delivery in list(group.members.items()):
             if self._subscriptions.get(subscriber, {}).get(group.name) is not delivery:
                 self._findings.orphans += 1
-                if self._repair and self._shared.leave(group.name, subscriber):
-                    self._changed(group.name)
+                if self._repair:
+                    self._shared.leave(group.name, subscriber)
         self._own(group.name)
         for node, count in list(group.others.items()) if self._table is not None else ():
             if self._rows(node).get(group.name) != count:
@@ -241,10 +241,8 @@ class Verifier:
             self._set_group(owner, name, count)
 
     def _set_group(self, owner: str, name: str, count: int) -> None:
-        before, changed = self._shared.set_node(name, owner, count)
+        before = self._shared.set_node(name, owner, count)
         self._nodes.slot(owner).routes += bool(count) - bool(before)
-        if changed:
-            self._changed(name)
 
     def _shared_row(self, name: str) -> int:
         group = self._shared.groups[name]
@@ -252,9 +250,6 @@ class Verifier:
         if Count.of(group.row).members != len(group.members):
             group.row = group.count().row()
         return group.row
-
-    def _changed(self, topic_filter: str) -> None:
-        self._cache.changed(split_shared(topic_filter).filter)
 
     def _local(self, topic_filter: str) -> Iterable[Delivery]:
         if not is_shared(topic_filter):
