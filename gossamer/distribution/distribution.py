@@ -10,7 +10,7 @@ What a user may rely on:
    of a session see both. A link that breaks and comes back is neither.
 2. Reliable frames arrive once and in order within a session. Its end loses what is unacked, and ``NodeDown``
    says so; a session ends where more is unacked than may be retained.
-3. ``acked`` counts frames that took effect: whose receiver called ``done``.
+3. ``acked`` counts frames that took effect: whose receiver returned True, or called ``done``.
 4. A receiver that raises loses its frame, which is reported and counted.
 
 A *hidden* node is no member: it knows the cookie, calls by itself for both directions, and is never called,
@@ -23,6 +23,7 @@ Frames sent within one turn of the loop leave as one message per stream.
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 
 from gossamer.distribution.errors import FrameTooLargeError, PeerGoneError
@@ -109,23 +110,20 @@ class Distribution(Hub):
         size = len(frame)
         if size > self.max_frame:
             raise FrameTooLargeError(purpose=purpose, size=size, limit=self.max_frame)
-        stream = to.sends[purpose]
-        counts = to.counts.streams[purpose]
+        stream, counts, now = to.sends[purpose], to.counts.streams[purpose], asyncio.get_running_loop().time()
         number = 0
         if reliable:
-            if not stream.fits(size):
+            number = stream.push(frame, now)
+            if stream.retained > stream.retain:
                 self.give_up(peer, f"{purpose} stream overflowed")
-            number = stream.push(frame, self.now())
-        elif stream.fits(size, reliable=False):
-            stream.push_unreliable(frame, self.now())
-        else:
+        elif not stream.push_unreliable(frame, now):
             counts.dropped += 1
             return 0
         counts.frames_out += 1
         counts.bytes_out += size
         outbound = to.outbound.get(purpose)
         if outbound is not None:
-            outbound.wake()
+            outbound.channel.wake()
         return number
 
     def acked(self, peer: str, purpose: Purpose) -> int:

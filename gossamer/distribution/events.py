@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct
 
-from gossamer.distribution.wire import Purpose
+from gossamer.distribution.wire import PURPOSES, Purpose
+from gossamer.histogram import Histogram
 
 
 class Frame(Struct, frozen=True, gc=False):
@@ -57,13 +58,17 @@ class StreamCounts:
     duplicates: int = 0
     failed: int = 0
     """Frames whose receiver raised."""
+    latency: Histogram = field(default_factory=Histogram)
+    """Seconds from the sending of a reliable frame until the acknowledgement that it took effect."""
 
 
 @dataclass(slots=True)
 class Counts:
     """What links with one peer went through."""
 
-    streams: dict[str, StreamCounts] = field(default_factory=dict)
+    streams: dict[str, StreamCounts] = field(
+        default_factory=lambda: {purpose: StreamCounts() for purpose in PURPOSES}
+    )
     connects: int = 0
     resets: int = 0
     refusals: int = 0

@@ -14,11 +14,15 @@ A :class:`Batch` holds *runs*: ``(first, frames)`` are reliable frames numbered 
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+import sys
+from collections.abc import Callable
+from typing import Annotated, Literal, TypeAlias, TypeVar
 
 import msgspec
 
 from gossamer.distribution.errors import WireError
+
+M = TypeVar("M")
 
 VERSION = 3
 ANYBODY = "*"
@@ -105,35 +109,31 @@ class Ack(msgspec.Struct, frozen=True, array_like=True, tag=18):
     number: _Number
 
 
-Message: TypeAlias = Batch | Ack
-
-_encoder = msgspec.msgpack.Encoder()
-_handshakes: msgspec.msgpack.Decoder[Handshake] = msgspec.msgpack.Decoder(Handshake)
-_messages: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
-
-encode = _encoder.encode
+encode = msgspec.msgpack.Encoder().encode
 """The bytes of any message of this module."""
 
 
-def decode_handshake(data: bytes) -> Handshake:
-    """A message of the handshake. Raises WireError."""
-    if len(data) > HANDSHAKE_LIMIT:
-        raise WireError(
-            where="handshake", expected=f"at most {HANDSHAKE_LIMIT} bytes", got=f"{len(data)} bytes"
-        )
-    try:
-        return _handshakes.decode(data)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise WireError(where="handshake", expected="a handshake message", got=_describe(error)) from None
+def _decoder(kind: type[M], where: str, expected: str, limit: int = sys.maxsize) -> Callable[[bytes], M]:
+    read = msgspec.msgpack.Decoder(kind).decode
+
+    def decode(data: bytes) -> M:
+        if len(data) > limit:
+            raise WireError(where=where, expected=f"at most {limit} bytes", got=f"{len(data)} bytes")
+        try:
+            return read(data)
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+            got = f"undecodable bytes ({str(error)[:200]})"
+            raise WireError(where=where, expected=expected, got=got) from None
+
+    return decode
 
 
-def decode_message(data: bytes) -> Message:
-    """A message of an open channel. Raises WireError."""
-    try:
-        return _messages.decode(data)
-    except (msgspec.DecodeError, ValueError, RecursionError) as error:
-        raise WireError(where="open channel", expected="a message", got=_describe(error)) from None
-
-
-def _describe(error: Exception) -> str:
-    return f"undecodable bytes ({str(error)[:200]})"
+decode_handshake: Callable[[bytes], Handshake] = _decoder(
+    Handshake,  # type: ignore[arg-type]  # a union
+    "handshake",
+    "a handshake message",
+    HANDSHAKE_LIMIT,
+)
+"""A message of the handshake. Raises WireError; so do the two below."""
+decode_batch = _decoder(Batch, "incoming frames", "a Batch")
+decode_ack = _decoder(Ack, "outgoing frames", "an Ack")

@@ -48,7 +48,7 @@ log = structlog.get_logger(__name__)
 class Router:
     """Routing of one node. ``schedule`` runs a function at the end of the turn.
 
-    ``cache_limit`` in topics, ``frame_bytes`` and ``high_water`` in bytes a peer.
+    ``cache_limit`` in topics, ``high_water`` in bytes a peer.
     """
 
     def __init__(
@@ -58,9 +58,7 @@ class Router:
         config: MqttConfig | None = None,
         schedule: Callable[[Callable[[], None]], object] | None = None,
         cache_limit: int = 131_072,
-        frame_bytes: int = 256 * 1024,
         high_water: int = 8 * 1024 * 1024,
-        lost_is_safe: bool = True,
         wall: Callable[[], float] = time.time,
         rng: random.Random | None = None,
     ) -> None:
@@ -77,9 +75,7 @@ class Router:
             changed=lambda bit: self._resolver.forget_node(bit),
             forgotten=lambda slot: self._rows.forgotten(slot),
             counts=self.counts,
-            frame_bytes=frame_bytes,
             high_water=high_water,
-            lost_is_safe=lost_is_safe,
             sync=config.forwarding == "sync",
         )
         forwarding = self._forwarding
@@ -110,7 +106,6 @@ class Router:
     def _offer(self, forwarding: Forwarding, local: SubscriptionTable, rows: PeerRows) -> None:
         """What the parts do is called here as it is there, without a call in between."""
         # Other nodes, as :class:`Forwarding` explains it.
-        self.latency = forwarding.latency
         self.node_up, self.node_down = forwarding.node_up, forwarding.node_down
         self.on_forward = forwarding.on_forward
         self.on_group_lost = forwarding.on_group_lost

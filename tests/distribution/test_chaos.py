@@ -109,7 +109,7 @@ class Chaos:
         elif action == "kill":
             pids = nodes[name].runtime.processes()
             labels = {pid: nodes[name].runtime.table[pid].label for pid in pids}
-            victims = [pid for pid in pids if labels[pid].startswith(("link to", "channel from"))]
+            victims = [pid for pid in pids if labels[pid].startswith("link to")]
             if victims:
                 nodes[name].runtime.exit(rng.choice(victims), "kill")
 

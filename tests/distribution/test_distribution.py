@@ -12,7 +12,7 @@ from gossamer.distribution import (
     PeerGoneError,
 )
 from gossamer.errors import UsageError
-from gossamer.supervisor import StartFailed, receive
+from gossamer.supervisor import StartFailed
 
 
 def payloads(node, purpose):
@@ -213,33 +213,18 @@ async def test_frames_wait_for_somebody_to_take_them(net):
     assert payloads(b, "replication") == [b"0", b"1", b"2"]
 
 
-async def test_the_successor_of_a_process_gets_what_it_had_not_done(net):
+async def test_the_successor_of_a_receiver_gets_what_it_had_not_done(net):
     a, b = await net.pair()
-    seen = []
-
-    async def taker(finish):
-        b.on_frame("data", self_of(b, "taker"))
-        for _ in range(finish):
-            frame = await receive()
-            seen.append(frame.payload)
-            b.done(frame)
-        await receive(match=lambda _: False)
-
-    def self_of(node, name):
-        return node.runtime.whereis(name)
-
-    first = b.runtime.spawn(taker, 2, name="taker")
-    await asyncio.sleep(0)
-    for n in range(4):
-        a.send("b", "data", b"%d" % n)
+    seen, payloads = [], [b"%d" % n for n in range(4)]
+    b.on_frame("data", lambda frame: seen.append(frame.payload) or frame.number <= 2)
+    for payload in payloads:
+        a.send("b", "data", payload)
     await asyncio.sleep(1)
-    assert seen == [b"0", b"1"]
-    b.runtime.exit(first, "kill")
-    await asyncio.sleep(1)
-    b.runtime.spawn(taker, 2, name="taker")
+    assert (seen, a.acked("b", "data")) == (payloads, 2)
+    b.on_frame("data", lambda frame: seen.append(frame.payload) or True)
     await asyncio.sleep(10)
-    assert seen == [b"0", b"1", b"2", b"3"]
-    assert a.acked("b", "data") == 4
+    assert (seen, a.acked("b", "data")) == (payloads + payloads[2:], 4)
+    assert a.events == [NodeUp("b", 1)]
 
 
 async def test_a_receiver_that_raises_does_not_hold_up_the_rest(net):

@@ -13,8 +13,9 @@ from gossamer.distribution.wire import (
     Challenge,
     Hello,
     Proof,
+    decode_ack,
+    decode_batch,
     decode_handshake,
-    decode_message,
     encode,
 )
 
@@ -173,7 +174,7 @@ def test_a_long_message_is_refused_before_it_is_parsed():
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_answered_with_a_message_or_a_wire_error(data):
-    for decode in (decode_handshake, decode_message):
+    for decode in (decode_handshake, decode_batch, decode_ack):
         try:
             decode(data)
         except WireError:

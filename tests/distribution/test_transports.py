@@ -28,13 +28,15 @@ class End:
         self.changed.set()
         channel.wake()
 
-    def message(self, data):
-        self.inbox.append(data)
+    def received(self, messages):
+        self.inbox += messages
         self.changed.set()
 
-    def next_message(self):
+    def pull(self):
         self.pulls += 1
         self.changed.set()
+        if len(self.outbox) > 1:
+            self.channel.wake()
         return self.outbox.pop(0) if self.outbox else None
 
     def closed(self, error):
@@ -131,7 +133,7 @@ async def test_a_paused_handler_gets_its_messages_later(pair):
     called.channel.pause()
     caller.send(b"1", b"2", b"3")
     before = caller.pulls
-    await caller.until(lambda end: end.pulls >= before + 4)
+    await caller.until(lambda end: end.pulls >= before + 3)
     # One read may have been under way.
     assert len(called.inbox) <= 1
     called.channel.resume()

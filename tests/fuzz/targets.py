@@ -9,13 +9,13 @@ Coverage-guided by ``run`` (atheris), by chance in the unit tests; see ``corpus`
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from gossamer.distribution.errors import TermError, WireError
 from gossamer.distribution.remote.terms import decode_term, encode_term
 from gossamer.distribution.transport.stream import _StreamChannel
-from gossamer.distribution.wire import decode_handshake, decode_message
+from gossamer.distribution.wire import decode_ack, decode_batch, decode_handshake
 from gossamer.distribution.wire import encode as encode_link
 from gossamer.gossip.keyring import Keyring, cluster_key
 from gossamer.gossip.transport import FrameBuffer
@@ -183,10 +183,10 @@ class _Links:
     def opened(self, channel: Any) -> None:
         pass
 
-    def message(self, data: bytes) -> None:
-        self.size += len(data)
+    def received(self, messages: Sequence[bytes]) -> None:
+        self.size += sum(map(len, messages))
 
-    def next_message(self) -> bytes | None:
+    def pull(self) -> bytes | None:
         return None
 
     def closed(self, error: Exception | None) -> None:
@@ -195,7 +195,7 @@ class _Links:
 
 def link(data: bytes) -> None:
     """What comes over a link: framing, handshake, batches, terms, and frames of tables."""
-    for read in (decode_handshake, decode_message):
+    for read in (decode_handshake, decode_batch, decode_ack):
         try:
             message = read(data)
         except WireError:

@@ -130,7 +130,11 @@ class Links:
         self.finished.append(frame)
 
     def on_frame(self, purpose: str, receiver: Any) -> None:
-        self.receiver = receiver
+        def take(frame: Frame) -> None:
+            if receiver(frame):
+                self.done(frame)
+
+        self.receiver = take
 
     def on_ack(self, purpose: str, callback: Any) -> None:
         self.ack = callback

@@ -73,13 +73,9 @@ class Door:
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-        self._strangers = 0
+        self.strangers: set[object] = set()
+        """The accepted channels that are in their handshake."""
         self._refused: dict[str, str] = {}
-
-    def strange(self, number: int) -> bool:
-        """One more, or one less, caller in its handshake; False when there are too many."""
-        self._strangers += number
-        return self._strangers <= STRANGERS
 
     def admit(self, hello: Hello, address: str) -> Peer:
         """Let a proved caller in. Raises HandshakeError."""

@@ -1,4 +1,4 @@
-"""The two ends of a channel: a handshake, then the traffic of one stream.
+"""The two ends of a channel in its handshake, after which :mod:`~gossamer.distribution.links.traffic` has it.
 
 :class:`Outbound` calls, :class:`Inbound` is called. Members call to send: frames go out on the one, come in
 on the other, acks travel against them. A hidden node is never called: it opens one channel to send and one
@@ -11,12 +11,13 @@ Neither end decides anything but what to do with the next bytes: membership and 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from gossamer.distribution.errors import Ending, LinkLostError, WireError
+from gossamer.distribution.links.admission import STRANGERS
 from gossamer.distribution.links.handshake import Acceptor, Admitted, Initiator, Opened, Step
 from gossamer.distribution.links.hub import Hub
-from gossamer.distribution.links.traffic import Peer, Receiving, Sending
+from gossamer.distribution.links.traffic import Peer, Receiving, Sending, Traffic
 from gossamer.distribution.transport.transport import Channel, show
 from gossamer.distribution.wire import ANYBODY, Hello, Purpose
 from gossamer.network import Address
@@ -31,77 +32,68 @@ class _End:
         self._handshake: Initiator | Acceptor | None = None
         self._greeting: bytes | None = None
         self._ending: Ending = None
-        self._traffic: Sending | Receiving | None = None
+        self._traffic: Traffic | None = None
 
-    def close(self) -> None:
-        """End in order."""
-        if self._channel:
-            self._channel.close()
-
-    def abort(self) -> None:
-        """End now."""
-        if self._traffic:
+    def abort(self, error: WireError | None = None) -> None:
+        """End now; over ``error``, which is what the other side may not send."""
+        self._handshake = None
+        self._ending = self._ending or error
+        if self._traffic is not None:
             self._traffic.abort()
-        if self._channel:
+        elif self._channel is not None:
             self._channel.abort()
 
-    def next_message(self) -> bytes | None:
-        if self._traffic is not None and self._greeting is None:
-            return self._traffic.next_message()
+    def pull(self) -> bytes | None:
         greeting, self._greeting = self._greeting, None
+        if self._traffic is not None:
+            self._traffic.channel.handler = self._traffic
+            self._traffic.channel.wake()
         return greeting
 
-    def message(self, data: bytes) -> None:
-        try:
+    def received(self, messages: Sequence[bytes]) -> None:
+        for number, data in enumerate(messages):
             if self._traffic is not None:
-                self._traffic.message(data)
-            elif self._channel is not None and self._handshake is not None:
+                self._traffic.received(messages[number:])
+                return
+            if self._handshake is not None and self._channel is not None:
                 self._step(self._handshake.receive(data), self._channel)
-        except WireError as error:
-            self._fail(error)
 
     def _step(self, step: Step, channel: Channel) -> None:
-        """One step of the handshake. Raises WireError."""
         self._greeting = step.send
+        if step.error is not None:
+            self._handshake, self._ending = None, step.error
+            channel.close()
+            return
+        channel.wake()
         if step.opened is not None:
             self._handshake = None
             channel.limit = self._hub.max_message
-            self._open(step.opened, channel)
-            channel.wake()
-        elif step.error is not None:
-            self._ending = step.error
-            channel.close()
-        else:
-            channel.wake()
+            try:
+                self._open(step.opened, channel)
+            except WireError as error:
+                self.abort(error)
 
     def _open(self, opened: Opened, channel: Channel) -> None:
         raise NotImplementedError
 
     def _run(self, peer: Peer, purpose: Purpose, channel: Channel, opened: Opened, *, sends: bool) -> None:
-        """The channel is open: let frames flow. Raises WireError."""
+        """Let frames flow. Raises WireError."""
         if sends:
-            sending = Sending(self._hub, peer, purpose, channel, opened.received)
-            self._traffic = sending
-            self._hub.sends(sending)
+            peer.sends[purpose].resume(opened.received)
+        kind = Sending if sends else Receiving
+        self._traffic = kind(self._hub, peer, purpose, channel, self._ended)
+        self._hub.opened(self._traffic)
+
+    def closed(self, error: LinkLostError | None) -> None:
+        if self._traffic is not None:
+            self._traffic.closed(error)
         else:
-            receiving = Receiving(self._hub, peer, purpose, channel, self._fail)
-            self._traffic = receiving
-            self._hub.receives(receiving)
+            self._ended(self._ending or error)
 
-    def _stopped(self) -> None:
+    def _ended(self, error: Ending) -> None:
         """The channel is gone."""
-        self._channel = None
-        traffic = self._traffic
-        if traffic is not None:
-            traffic.closed()
-            if isinstance(traffic, Sending):
-                self._hub.sends_no_more(traffic)
-            else:
-                self._hub.receives_no_more(traffic)
-
-    def _fail(self, error: WireError) -> None:
-        self._ending = error
-        self.abort()
+        if self._traffic is not None:
+            self._hub.closed(self._traffic)
 
 
 class Outbound(_End):
@@ -132,10 +124,15 @@ class Outbound(_End):
         self._greeting = self._handshake.hello
         channel.wake()
 
-    def closed(self, error: LinkLostError | None) -> None:
+    def close(self) -> None:
+        """End in order."""
+        if self._channel is not None:
+            self._channel.close()
+
+    def _ended(self, error: Ending) -> None:
         self.over = True
-        self._stopped()
-        self._on_end(self, self._ending or error)
+        super()._ended(error)
+        self._on_end(self, error)
 
     def _open(self, opened: Opened, channel: Channel) -> None:
         if opened.creation == self.peer.creation:
@@ -148,60 +145,58 @@ class Inbound(_End):
 
     def __init__(self, hub: Hub) -> None:
         super().__init__(hub)
-        self.peer: Peer | None = None
         self.address = "unknown"
         """Where the caller is."""
-        self._hello: Hello | None = None
         self._caller = ""
+        self._admitted: tuple[Peer, Hello] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._strange = False
 
     def opened(self, channel: Channel) -> None:
         self._channel = channel
         self.address = channel.address
-        self._strange = True
-        if not self._hub.door.strange(1):
-            self._fail(
-                WireError(where="listener", expected="fewer callers that are not known yet", got="one more")
-            )
+        strangers = self._hub.door.strangers
+        strangers.add(self)
+        if len(strangers) > STRANGERS:
+            expected = "fewer callers that are not known yet"
+            self.abort(WireError(where="listener", expected=expected, got="one more"))
             return
         self._handshake = self._hub.acceptor(self._admit, channel.binding)
         # A stranger that says nothing may not hold a connection.
         self._timer = asyncio.get_running_loop().call_later(self._hub.handshake_timeout, self._late)
 
-    def closed(self, error: LinkLostError | None) -> None:
+    def received(self, messages: Sequence[bytes]) -> None:
+        super().received(messages)
         if isinstance(self._handshake, Acceptor):
             self._caller = self._handshake.caller
+
+    def _ended(self, error: Ending) -> None:
         self._known()
-        self._stopped()
-        self._hub.door.turned_away(self._caller, self.address, self._ending or error)
+        super()._ended(error)
+        self._hub.door.turned_away(self._caller, self.address, error)
 
     def _open(self, opened: Opened, channel: Channel) -> None:
         self._known()
-        if self.peer is not None and self._hello is not None:
-            purpose: Purpose = self._hello.purpose  # type: ignore[assignment]  # the acceptor has checked it
-            self._run(self.peer, purpose, channel, opened, sends=self._hello.pull is not None)
+        if self._admitted is not None:
+            peer, hello = self._admitted
+            purpose: Purpose = hello.purpose  # type: ignore[assignment]  # the acceptor has checked it
+            self._run(peer, purpose, channel, opened, sends=hello.pull is not None)
 
     def _admit(self, hello: Hello) -> Admitted:
         peer = self._hub.door.admit(hello, self.address)
-        self.peer, self._hello, self._caller = peer, hello, hello.name
+        self._admitted = peer, hello
         if hello.pull is not None:
             return Admitted(0, peer.session)
         return Admitted(peer.receives[hello.purpose].connected(), peer.session)  # type: ignore[index]
 
     def _late(self) -> None:
-        self._timer = None
         seconds = self._hub.handshake_timeout
-        self._fail(WireError(where="handshake", expected=f"to be done in {seconds:g} s", got="silence"))
+        self.abort(WireError(where="handshake", expected=f"to be done in {seconds:g} s", got="silence"))
 
     def _known(self) -> None:
         """It is no stranger any more, or gone."""
+        self._hub.door.strangers.discard(self)
         if self._timer:
             self._timer.cancel()
-            self._timer = None
-        if self._strange:
-            self._strange = False
-            self._hub.door.strange(-1)
 
 
 async def identify(hub: Hub, address: Address) -> tuple[str, int]:
@@ -222,7 +217,7 @@ async def identify(hub: Hub, address: Address) -> tuple[str, int]:
             detail = "closed without an answer"
             answer.set_exception(error or LinkLostError(address=show(address), kind="reset", detail=detail))
 
-    anybody = Peer(ANYBODY, 0, address, session=1, retain=0, queue=0)
+    anybody = Peer(ANYBODY, 0, address, session=1)
     question = Outbound(hub, anybody, "control", on_open=on_open, on_end=on_end)
     try:
         async with asyncio.timeout(hub.handshake_timeout):

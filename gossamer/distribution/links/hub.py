@@ -15,7 +15,8 @@ from gossamer.config import DistributionConfig
 from gossamer.distribution.events import Counts, NodeDown, NodeUp
 from gossamer.distribution.links.admission import Door
 from gossamer.distribution.links.handshake import Acceptor, Admitted, Initiator, Local, cookie_key
-from gossamer.distribution.links.traffic import Peer, Receiving, Sending
+from gossamer.distribution.links.stream import SendStream
+from gossamer.distribution.links.traffic import Peer, Traffic
 from gossamer.distribution.links.users import LinkUsers
 from gossamer.distribution.transport.transport import LinkListener, LinkTransport
 from gossamer.distribution.wire import NONCE_SIZE, PURPOSES, VERSION, Hello, Purpose
@@ -130,57 +131,49 @@ class Hub(LinkUsers):
         self.begin(name, creation, (address, 0), None, hidden=True)
         return self.peers[name]
 
-    def sends(self, sending: Sending) -> None:
-        """A channel for frames to a peer is open."""
-        peer, purpose = sending.peer, sending.purpose
+    def opened(self, traffic: Traffic) -> None:
+        """A channel of a peer is open."""
+        peer, beside = traffic.peer, traffic.beside
         if self.peers.get(peer.name) is not peer:
-            sending.abort()
+            traffic.abort()
             return
-        previous = peer.outbound.get(purpose)
-        peer.outbound[purpose] = sending
-        if previous is not None:
-            previous.abort()
-        self._progress(peer)
-
-    def sends_no_more(self, sending: Sending) -> None:
-        """It is closed."""
-        outbound = sending.peer.outbound
-        if outbound.get(sending.purpose) is sending:
-            del outbound[sending.purpose]
-
-    def receives(self, receiving: Receiving) -> None:
-        """A channel for frames of a peer is open."""
-        peer, purpose = receiving.peer, receiving.purpose
-        if self.peers.get(peer.name) is not peer:
-            receiving.abort()
-            return
-        previous = peer.inbound.get(purpose)
-        peer.inbound[purpose] = receiving
+        previous = beside.get(traffic.purpose)
+        beside[traffic.purpose] = traffic
         if previous is not None:
             previous.abort()
         if not peer.outbound:
             self.retry(peer.name)
-        self._progress(peer)
+        if not peer.up and peer.connected:
+            peer.up, peer.renewing = True, False
+            log.info("node_up", peer=peer.name, creation=peer.creation)
+            self.publish(NodeUp(peer.name, peer.creation), hidden=peer.hidden)
+        if peer.up:
+            for inbound in list(peer.inbound.values()):
+                inbound.received()
 
-    def receives_no_more(self, receiving: Receiving) -> None:
+    def closed(self, traffic: Traffic) -> None:
         """It is closed."""
-        peer = receiving.peer
-        if peer.inbound.get(receiving.purpose) is receiving:
-            del peer.inbound[receiving.purpose]
+        peer, beside = traffic.peer, traffic.beside
+        if beside.get(traffic.purpose) is traffic:
+            del beside[traffic.purpose]
         if peer.hidden and not peer.inbound:
             self.runtime.loop.call_later(HIDDEN_GRACE, self._forsaken, peer)
 
     def begin(
         self, name: str, creation: int, address: Address, counts: Counts | None, *, hidden: bool = False
     ) -> None:
-        session = self.rng.getrandbits(62) + 1
+        counts = counts or Counts()
         peer = self.peers[name] = Peer(
             name,
             creation,
             address,
-            session=session,
-            retain=self._retain,
-            queue=self._queue,
+            session=self.rng.getrandbits(62) + 1,
+            sends={
+                purpose: SendStream(
+                    retain=self._retain, queue=self._queue, latency=counts.streams[purpose].latency
+                )
+                for purpose in PURPOSES
+            },
             counts=counts,
             purposes=("control",) if hidden or self.hidden else PURPOSES,
             hidden=hidden,
@@ -196,16 +189,12 @@ class Hub(LinkUsers):
 
     def end(self, peer: Peer, reason: str, *, renewing: bool = False) -> None:
         del self.peers[peer.name]
-        for purpose, stream in peer.sends.items():
-            peer.counts.streams[purpose].lost_out += stream.unacked
-        for stream_counts, receiving in zip(
-            peer.counts.streams.values(), peer.receives.values(), strict=True
-        ):
-            stream_counts.duplicates += receiving.duplicates
-        for sending in list(peer.outbound.values()):
-            sending.abort()
-        for inbound in list(peer.inbound.values()):
-            inbound.abort()
+        for purpose in PURPOSES:
+            counts = peer.counts.streams[purpose]
+            counts.lost_out += peer.sends[purpose].unacked
+            counts.duplicates += peer.receives[purpose].duplicates
+        for traffic in (*peer.outbound.values(), *peer.inbound.values()):
+            traffic.abort()
         peer.outbound.clear()
         peer.inbound.clear()
         # Who was told that it renews is told again only when it does so no more.
@@ -213,12 +202,3 @@ class Hub(LinkUsers):
             peer.up = False
             log.info("node_down", peer=peer.name, creation=peer.creation, reason=reason)
             self.publish(NodeDown(peer.name, peer.creation, reason, renewing), hidden=peer.hidden)
-
-    def _progress(self, peer: Peer) -> None:
-        if not peer.up and peer.connected:
-            peer.up, peer.renewing = True, False
-            log.info("node_up", peer=peer.name, creation=peer.creation)
-            self.publish(NodeUp(peer.name, peer.creation), hidden=peer.hidden)
-        if peer.up:
-            for inbound in list(peer.inbound.values()):
-                inbound.release()

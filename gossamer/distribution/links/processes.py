@@ -6,8 +6,8 @@
     ├── transport           closes the connections last, once everything may have been written
     ├── links               one link process per peer, each restarted on its own
     ├── dialer              gives every peer that has none its link
-    └── listener            takes the calls of peers; the accepted channels are ports linked to it; none
-                            where this node is hidden
+    └── listener            takes the calls of peers, and closes what it accepted; none where this node is
+                            hidden
 """
 
 from __future__ import annotations
@@ -17,21 +17,17 @@ from typing import Any
 
 import structlog
 
-from gossamer.distribution.errors import LinkLostError
 from gossamer.distribution.links.channels import Inbound
 from gossamer.distribution.links.hub import DIALER, LOOK, Hub
 from gossamer.distribution.links.link import Link
-from gossamer.distribution.transport.transport import Channel, LinkTransport, show
+from gossamer.distribution.transport.transport import LinkTransport, show
 from gossamer.supervisor import (
     ChildSpec,
     DynamicSupervisor,
-    Exit,
     GenServer,
     Pid,
-    Port,
     Reason,
     StopInit,
-    guarded,
     spawn_link,
     trap_exit,
 )
@@ -76,40 +72,6 @@ class _Dialer(GenServer):
                 await DynamicSupervisor.start_child(LINKS, spec)
 
 
-class _ChannelPort(Port):
-    """An accepted channel as a process: it ends with the listener."""
-
-    __slots__ = ("_inbound",)
-
-    def __init__(self, inbound: Inbound) -> None:
-        self._inbound = inbound
-
-    def on_close(self, reason: Reason) -> None:
-        self._inbound.abort()
-
-
-class _Accepted(Inbound):
-    """The end of an accepted channel, inside a port, so that a fault ends it alone."""
-
-    def __init__(self, hub: Hub, listener: Pid) -> None:
-        super().__init__(hub)
-        self._listener = listener
-        self._port = _ChannelPort(self)
-        self._guarded = guarded(super().message, entry=self._port)
-
-    def opened(self, channel: Channel) -> None:
-        label = f"channel from {channel.address}"
-        self._port.open(label=label, link_to=self._listener, runtime=self._hub.runtime)
-        super().opened(channel)
-
-    def message(self, data: bytes) -> None:
-        self._guarded(data)
-
-    def closed(self, error: LinkLostError | None) -> None:
-        super().closed(error)
-        self._port.close()
-
-
 class _Listener(GenServer):
     """Opens the node's distribution port; ends with ``listen_failed`` where it cannot be had."""
 
@@ -119,9 +81,8 @@ class _Listener(GenServer):
         if hub.listening is not None:
             # A listener that was killed could not close its socket.
             await hub.listening.close()
-        me = self.process.pid
         try:
-            listening = await hub.transport.listen(hub.address, lambda: _Accepted(hub, me))
+            listening = await hub.transport.listen(hub.address, lambda: Inbound(hub))
         except OSError as error:
             shown = show(hub.address)
             message = (
@@ -133,11 +94,6 @@ class _Listener(GenServer):
         # Port 0 asked for any; a restart must take the same again, since peers know it.
         hub.address = (hub.address[0], listening.address[1])
         log.info("distribution_listening", address=show(hub.address))
-
-    async def handle_info(self, message: object) -> None:
-        # The channels are linked so that they end with this process; their own ends concern it not.
-        if not isinstance(message, Exit):
-            await super().handle_info(message)
 
     async def terminate(self, reason: Reason) -> None:
         listening, self._hub.listening = self._hub.listening, None

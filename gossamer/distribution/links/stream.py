@@ -11,8 +11,8 @@ Rules:
 2. On a new connection the receiver says how far it has received; the sender goes on after that.
 3. The receiver drops what it has by the high-water mark of received numbers. A number beyond the next one
    is a broken peer.
-4. Retention is bounded in bytes (:meth:`SendStream.fits`). Where a frame does not fit, the session ends: a
-   stream has no gaps, so that nobody has to mend what its predecessor should have brought.
+4. Retention is bounded in bytes (:attr:`SendStream.retain`). Where a frame does not fit, the session ends:
+   a stream has no gaps, so that nobody has to mend what its predecessor should have brought.
 5. Unreliable frames keep their place among the others, have no number, are never sent twice, and wait in a
    bound of their own; one that does not fit is refused and counted.
 
@@ -31,10 +31,11 @@ already has; a fresh number space per overflow, since monotonic numbers make "is
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from gossamer.distribution.errors import WireError
 from gossamer.distribution.wire import Batch
+from gossamer.histogram import Histogram
 
 LATE = 1.0
 """Seconds from which on the age of a frame counts: shorter than what is said in whole seconds."""
@@ -46,26 +47,32 @@ _OVERHEAD = 64
 
 
 class SendStream:
-    """The sending end. ``retain`` and ``queue`` bound, in bytes, reliable and unreliable frames."""
+    """The sending end. ``retain`` and ``queue`` bound, in bytes, reliable and unreliable frames.
+
+    ``latency`` counts how long reliable frames took from being pushed to having taken effect.
+    """
 
     __slots__ = (
         "_queue",
         "_queued",
-        "_retain",
         "_retained",
-        "_retained_bytes",
         "acked",
         "last",
+        "latency",
         "pending",
+        "retain",
+        "retained",
         "sent",
     )
 
-    def __init__(self, *, retain: int, queue: int) -> None:
-        self._retain = retain
+    def __init__(self, *, retain: int, queue: int, latency: Histogram) -> None:
+        self.retain = retain
         self._queue = queue
-        # Unacked reliable frames; the newest is number ``last``, so the oldest is last - len + 1.
+        # Unacked reliable frames, and when they were pushed; the newest is number ``last``, so the oldest is
+        # last - len + 1.
         self._retained: deque[tuple[bytes, float]] = deque()
-        self._retained_bytes = 0
+        self.retained = 0
+        """Bytes held for resending, overhead included; beyond ``retain`` the session has to end."""
         self.pending: deque[tuple[int, bytes, float]] = deque()
         """Frames that the connection has not carried yet, in order, each with its number (0: an unreliable
         one) and the time at which it was pushed."""
@@ -76,37 +83,31 @@ class SendStream:
         """Every frame up to here has taken effect at the receiver."""
         self.sent = 0
         """The newest number any connection has carried."""
-
-    @property
-    def retained(self) -> int:
-        """Bytes held for resending, overhead included."""
-        return self._retained_bytes
+        self.latency = latency
 
     @property
     def unacked(self) -> int:
         """How many reliable frames are held."""
         return len(self._retained)
 
-    def fits(self, size: int, *, reliable: bool = True) -> bool:
-        """May a frame of ``size`` bytes be pushed?"""
-        if reliable:
-            return self._retained_bytes + size + _OVERHEAD <= self._retain
-        return self._queued + size + _OVERHEAD <= self._queue
-
     def push(self, frame: bytes, now: float = 0.0) -> int:
         """Queue a reliable frame; returns its number."""
         self.last += 1
         self._retained.append((frame, now))
-        self._retained_bytes += len(frame) + _OVERHEAD
+        self.retained += len(frame) + _OVERHEAD
         self.pending.append((self.last, frame, now))
         return self.last
 
-    def push_unreliable(self, frame: bytes, now: float = 0.0) -> None:
-        """Queue an unreliable frame that fits."""
-        self._queued += len(frame) + _OVERHEAD
+    def push_unreliable(self, frame: bytes, now: float = 0.0) -> bool:
+        """Queue an unreliable frame; False where it does not fit."""
+        size = len(frame) + _OVERHEAD
+        if self._queued + size > self._queue:
+            return False
+        self._queued += size
         self.pending.append((0, frame, now))
+        return True
 
-    def ack(self, number: int) -> bool:
+    def ack(self, number: int, now: float = 0.0) -> bool:
         """The receiver is done up to ``number``; False when that is old news. Raises WireError."""
         if number > self.sent:
             raise WireError(where="ack", expected=f"a number up to {self.sent}", got=str(number))
@@ -115,7 +116,9 @@ class SendStream:
         self.acked = number
         oldest = self.last - len(self._retained) + 1
         for _ in range(number - oldest + 1):
-            self._retained_bytes -= len(self._retained.popleft()[0]) + _OVERHEAD
+            frame, at = self._retained.popleft()
+            self.retained -= len(frame) + _OVERHEAD
+            self.latency.observe(now - at)
         return True
 
     def resume(self, received: int) -> None:
@@ -132,11 +135,9 @@ class SendStream:
         kept = [entry for entry in self.pending if entry[0] == 0 or entry[0] > received]
         self.pending = deque(again + kept)
 
-    def next_message(self, limit: int, now: float = 0.0, refresh: Refresh | None = None) -> Batch | None:
-        """The next message to write, of about ``limit`` bytes unless a single frame is longer."""
+    def next_batch(self, limit: int, now: float = 0.0, refresh: Refresh | None = None) -> Batch:
+        """The next frames to write, of about ``limit`` bytes unless a single frame is longer."""
         pending = self.pending
-        if not pending:
-            return None
         runs: list[tuple[int, list[bytes]]] = []
         size = 0
         expected = -1
@@ -172,45 +173,40 @@ class ReceiveStream:
         self.done = 0
         """Every frame up to here has taken effect."""
         self.acked = 0
-        """The newest number acked on this connection."""
+        """The newest number acked on this connection; an ack is due while it is less than ``done``."""
         self.duplicates = 0
         self._ahead: set[int] = set()
 
-    def batch(self, batch: Batch) -> Iterable[tuple[int, bytes]]:
+    def fresh(self, batch: Batch) -> list[tuple[int, bytes]]:
         """The frames of ``batch`` that are new, in order, with their numbers (0: unreliable).
 
-        Received advances frame by frame as the caller iterates, so that a caller which stops midway has
-        received no more than it took. Raises WireError.
+        The caller moves ``received`` with every frame that it hands over, so that where it stops midway no
+        more counts as received than what was. Raises WireError.
         """
+        found: list[tuple[int, bytes]] = []
+        expected = self.received + 1
         for first, frames in batch.runs:
             if not first:
-                for frame in frames:
-                    yield 0, frame
+                found += [(0, frame) for frame in frames]
                 continue
-            if first > self.received + 1:
-                raise WireError(where="batch", expected=f"frame {self.received + 1}", got=f"frame {first}")
-            for number, frame in enumerate(frames, first):
-                if number <= self.received:
-                    self.duplicates += 1
-                    continue
-                self.received = number
-                yield number, frame
+            if first > expected:
+                raise WireError(where="batch", expected=f"frame {expected}", got=f"frame {first}")
+            known = min(expected - first, len(frames))
+            self.duplicates += known
+            expected += len(frames) - known
+            found += enumerate(frames[known:], first + known)
+        return found
 
     def finish(self, number: int) -> bool:
         """The user is done with ``number``; True when an ack is due for it or those after it."""
-        if self.done < number <= self.received:
+        if number == self.done + 1 == self.received:
+            self.done = number
+        elif self.done < number <= self.received:
             self._ahead.add(number)
             while self.done + 1 in self._ahead:
                 self.done += 1
                 self._ahead.remove(self.done)
         return self.done > self.acked
-
-    def take_ack(self) -> int | None:
-        """The number to ack now, once."""
-        if self.done <= self.acked:
-            return None
-        self.acked = self.done
-        return self.acked
 
     def connected(self) -> int:
         """A connection begins; the number to resume after."""
@@ -218,8 +214,9 @@ class ReceiveStream:
         self.acked = 0
         return self.received
 
-    def rewind(self) -> int:
-        """Forget what was received but not done; returns the number to resume after."""
+    def rewind(self) -> bool:
+        """Forget what was received but not done; False where there is nothing of that kind."""
+        behind = self.received > self.done
         self.received = self.done
         self._ahead.clear()
-        return self.received
+        return behind

@@ -1,7 +1,8 @@
 """A session with a peer, and what runs on its open channels: frames, and against them acknowledgements.
 
-:class:`Sending` and :class:`Receiving` stand between the channel and the stream of one peer. Who opened the
-channel does not matter to them: a node calls its peers to send; a hidden node calls for both directions.
+:class:`Sending` and :class:`Receiving` take a channel over once its handshake is done, and stand between it
+and the stream of one peer. Who opened the channel does not matter to them: a node calls its peers to send; a
+hidden node calls for both directions.
 
 A frame is handed over only while the peer is up and somebody takes its purpose; until then the channel is
 paused, so that waiting costs the sender's retention and not this node's memory.
@@ -11,15 +12,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
-from gossamer.distribution.errors import WireError
-from gossamer.distribution.events import Counts, StreamCounts
+import structlog
+
+from gossamer.distribution.errors import Ending, LinkLostError, WireError
+from gossamer.distribution.events import Counts, Frame
 from gossamer.distribution.links.stream import ReceiveStream, SendStream
 from gossamer.distribution.links.users import LinkUsers
 from gossamer.distribution.transport.transport import Channel
-from gossamer.distribution.wire import PURPOSES, Ack, Batch, Message, Purpose, decode_message, encode
+from gossamer.distribution.wire import PURPOSES, Ack, Purpose, decode_ack, decode_batch, encode
 from gossamer.network import Address
+
+log = structlog.get_logger(__name__)
 
 _ACK_DELAYS: dict[Purpose, float] = {"control": 0.02}
 """Seconds: whoever waits for control traffic waits for an answer, not for an ack."""
@@ -27,65 +33,37 @@ _ACKS_HELD = 64
 """Frames done after which a held-back ack goes at once."""
 
 
+@dataclass(slots=True, eq=False)
 class Peer:
     """What this node knows of ``name`` in the session ``session``: its streams, and their channels.
 
     Plain state: a link process that crashes loses its connections, and nothing else.
     """
 
-    __slots__ = (
-        "address",
-        "counts",
-        "creation",
-        "given_up",
-        "hidden",
-        "inbound",
-        "name",
-        "outbound",
-        "purposes",
-        "receives",
-        "renewing",
-        "sends",
-        "session",
-        "theirs",
-        "up",
+    name: str
+    creation: int
+    address: Address
+    session: int
+    sends: dict[Purpose, SendStream] = field(default_factory=dict)
+    counts: Counts = field(default_factory=Counts)
+    purposes: tuple[Purpose, ...] = PURPOSES
+    """The streams of this link; with a hidden node control alone."""
+    hidden: bool = False
+    """It is no member: nobody counts it, and its going is seen by its connections alone."""
+    theirs: int = 0
+    """The number by which it knows this session; 0 while unknown."""
+    up: bool = False
+    """Both directions have been open in this session."""
+    renewing: bool = False
+    """Not up yet in this session, though it was in the one before: somebody waits for it."""
+    given_up: bool = False
+    """The session ends with this turn."""
+    receives: dict[Purpose, ReceiveStream] = field(
+        default_factory=lambda: {purpose: ReceiveStream() for purpose in PURPOSES}
     )
-
-    def __init__(
-        self,
-        name: str,
-        creation: int,
-        address: Address,
-        *,
-        session: int,
-        retain: int,
-        queue: int,
-        counts: Counts | None = None,
-        purposes: tuple[Purpose, ...] = PURPOSES,
-        hidden: bool = False,
-    ) -> None:
-        self.name = name
-        self.creation = creation
-        self.address = address
-        self.session = session
-        self.theirs = 0
-        self.purposes = purposes
-        """The streams of this link; with a hidden node control alone."""
-        self.hidden = hidden
-        """It is no member: nobody counts it, and its going is seen by its connections alone."""
-        self.up = False
-        """Both directions have been open in this session."""
-        self.renewing = False
-        """Not up yet in this session, though it was in the one before: somebody waits for it."""
-        self.given_up = False
-        """The session ends with this turn."""
-        self.sends: dict[Purpose, SendStream] = {
-            purpose: SendStream(retain=retain, queue=queue) for purpose in PURPOSES
-        }
-        self.receives: dict[Purpose, ReceiveStream] = {purpose: ReceiveStream() for purpose in PURPOSES}
-        self.outbound: dict[Purpose, Sending] = {}
-        self.inbound: dict[Purpose, Receiving] = {}
-        self.counts = counts or Counts(streams={purpose: StreamCounts() for purpose in PURPOSES})
+    outbound: dict[Purpose, Traffic] = field(default_factory=dict)
+    inbound: dict[Purpose, Traffic] = field(default_factory=dict)
+    """The open channels to it and from it."""
 
     @property
     def connected(self) -> bool:
@@ -93,136 +71,142 @@ class Peer:
         return len(self.outbound) == len(self.inbound) == len(self.purposes)
 
 
-class Sending:
-    """Frames go out, acks come in. Raises WireError where the other side does not have what it says."""
+@dataclass(slots=True, eq=False)
+class Traffic:
+    """Frames one way and acks the other, on one open channel. ``ended`` is told, once, how that came."""
 
-    def __init__(
-        self, users: LinkUsers, peer: Peer, purpose: Purpose, channel: Channel, received: int
-    ) -> None:
-        self.peer = peer
-        self.purpose: Purpose = purpose
-        self._users = users
-        self._channel = channel
-        self._stream = peer.sends[purpose]
-        self._open = True
-        self._stream.resume(received)
+    users: LinkUsers
+    peer: Peer
+    purpose: Purpose
+    channel: Channel
+    ended: Callable[[Ending], None]
+    ending: Ending = None
+    open: bool = True
 
-    def wake(self) -> None:
-        """Frames wait."""
-        self._channel.wake()
+    def abort(self, error: WireError | None = None) -> None:
+        """End now; over ``error``, which is what the peer may not send."""
+        if self.open:
+            self.open = False
+            self.ending = error
+            self.channel.abort()
 
-    def abort(self) -> None:
-        """End now."""
-        self._open = False
-        self._channel.abort()
-
-    def next_message(self) -> bytes | None:
-        if not self._open or not self._stream.pending:
-            return None
-        refresh = self._users.refreshers.get(self.purpose)
-        message = self._stream.next_message(self._users.batch_size, self._users.now(), refresh)
-        return None if message is None else encode(message)
-
-    def message(self, data: bytes) -> None:
-        """Take an ack. Raises WireError."""
-        message = decode_message(data)
-        if not isinstance(message, Ack):
-            raise WireError(where="outgoing frames", expected="an Ack", got=type(message).__name__)
-        if self._open and self._stream.ack(message.number):
-            self._users.acknowledged(self.peer.name, self.purpose, self._stream.acked)
-
-    def closed(self) -> None:
+    def closed(self, error: LinkLostError | None) -> None:
         """The channel is no more."""
-        self._open = False
+        self.open = False
+        self.ended(self.ending or error)
+
+    @property
+    def beside(self) -> dict[Purpose, Traffic]:
+        """The open channels of this direction, by their purposes."""
+        raise NotImplementedError
+
+    def pull(self) -> bytes | None:
+        """The message that is to be written."""
+        raise NotImplementedError
+
+    def received(self, messages: Sequence[bytes] = ()) -> None:
+        """Take messages; without any, look again at what waits."""
+        raise NotImplementedError
 
 
-class Receiving:
-    """Frames come in, acks go out. ``fail`` ends the channel over what a peer may not send."""
+@dataclass(slots=True, eq=False)
+class Sending(Traffic):
+    """Frames go out, acks come in."""
 
-    def __init__(
-        self,
-        users: LinkUsers,
-        peer: Peer,
-        purpose: Purpose,
-        channel: Channel,
-        fail: Callable[[WireError], None],
-    ) -> None:
-        self.peer = peer
-        self.purpose: Purpose = purpose
-        self._users = users
-        self._channel = channel
-        self._fail = fail
-        self._stream = peer.receives[purpose]
-        self._held: deque[Message] = deque()
-        self._timer: asyncio.TimerHandle | None = None
-        self._dead = False
+    @property
+    def beside(self) -> dict[Purpose, Traffic]:
+        return self.peer.outbound
 
-    def abort(self) -> None:
-        """End now."""
-        if not self._dead:
-            self.closed()
-            self._channel.abort()
-
-    def release(self) -> None:
-        """The peer is up, or somebody takes this purpose now: hand over what waited."""
-        while self._held and self._flows():
-            self._handle(self._held.popleft())
-        if not self._held and self._flows():
-            self._channel.resume()
-
-    def ack_due(self) -> None:
-        """Frames are done: ack at the end of this turn, or a little later, as the purpose wants."""
-        if self._dead:
-            return
-        delay = _ACK_DELAYS.get(self.purpose, 0.0)
-        stream = self._stream
-        if not delay or stream.done - stream.acked >= _ACKS_HELD:
-            self._channel.wake()
-        elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(delay, self._ack)
-
-    def next_message(self) -> bytes | None:
-        if self._dead:
+    def pull(self) -> bytes | None:
+        """The frames that wait, as one message, or as many of them as go into one."""
+        users, stream = self.users, self.peer.sends[self.purpose]
+        if not self.open or not stream.pending:
             return None
-        number = self._stream.take_ack()
-        return None if number is None else encode(Ack(number=number))
+        now = asyncio.get_running_loop().time()
+        batch = stream.next_batch(users.batch_size, now, users.refreshers.get(self.purpose))
+        if stream.pending:
+            self.channel.wake()
+        return encode(batch)
 
-    def message(self, data: bytes) -> None:
-        """Take frames. Raises WireError."""
-        if self._dead:
-            return
-        message = decode_message(data)
-        if self._held or not self._flows():
-            self._held.append(message)
-            self._channel.pause()
-        else:
-            self._handle(message)
-
-    def closed(self) -> None:
-        """The channel is no more."""
-        self._dead = True
-        self._held.clear()
-        if self._timer:
-            self._timer.cancel()
-            self._timer = None
-
-    def _handle(self, message: Message) -> None:
-        peer, purpose, stream = self.peer, self.purpose, self._stream
+    def received(self, messages: Sequence[bytes] = ()) -> None:
+        """Take acks, of which the last one counts."""
+        stream, on_ack = self.peer.sends[self.purpose], self.users.on_acks.get(self.purpose)
         try:
-            if isinstance(message, Batch):
-                for number, payload in stream.batch(message):
-                    self._users.take(peer, purpose, number, payload)
-                    if self._dead:
-                        # Whoever took the frame ended the session, or itself.
-                        return
-            else:
-                raise WireError(where="incoming frames", expected="frames", got=type(message).__name__)
+            number = 0
+            for data in messages:
+                number = decode_ack(data).number
+            if self.open and stream.ack(number, asyncio.get_running_loop().time()) and on_ack is not None:
+                on_ack(self.peer.name, number)
         except WireError as error:
-            self._fail(error)
+            self.abort(error)
+        except Exception:
+            log.exception("ack_callback_failed", peer=self.peer.name, purpose=self.purpose)
 
-    def _flows(self) -> bool:
-        return not self._dead and self._users.takes(self.peer, self.purpose)
+
+@dataclass(slots=True, eq=False)
+class Receiving(Traffic):
+    """Frames come in, acks go out."""
+
+    _waiting: deque[bytes] = field(default_factory=deque)
+    _busy: bool = False
+    _paused: bool = False
+    _ack_waits: bool = False
+
+    @property
+    def beside(self) -> dict[Purpose, Traffic]:
+        return self.peer.inbound
+
+    def pull(self) -> bytes | None:
+        """The ack that is due."""
+        stream = self.peer.receives[self.purpose]
+        if not self.open or stream.done <= stream.acked:
+            return None
+        stream.acked = stream.done
+        return encode(Ack(number=stream.acked))
+
+    def received(self, messages: Sequence[bytes] = ()) -> None:
+        """Hand frames over; what may have changed that they can be calls this without any.
+
+        Where the receiver of a frame leads here, what came after that frame waits until it is done.
+        """
+        peer, purpose, waiting = self.peer, self.purpose, self._waiting
+        waiting.extend(messages)
+        if self._busy:
+            return
+        stream, counts, receivers = peer.receives[purpose], peer.counts.streams[purpose], self.users.receivers
+        self._busy = True
+        try:
+            while waiting and peer.up and purpose in receivers:
+                for number, payload in stream.fresh(decode_batch(waiting.popleft())):
+                    if not self.open:
+                        return
+                    counts.frames_in += 1
+                    counts.bytes_in += len(payload)
+                    if number:
+                        stream.received = number
+                    try:
+                        done = receivers[purpose](Frame(peer.name, purpose, number, payload, peer.session))
+                    except Exception:
+                        log.exception("receiver_failed", peer=peer.name, purpose=purpose, number=number)
+                        counts.failed += 1
+                        done = True
+                    if done and number:
+                        stream.finish(number)
+        except WireError as error:
+            self.abort(error)
+        finally:
+            self._busy = False
+        if self._paused is not bool(waiting):
+            self._paused = not self._paused
+            (self.channel.pause if self._paused else self.channel.resume)()
+        if stream.done > stream.acked and not self._ack_waits:
+            delay = _ACK_DELAYS.get(purpose)
+            if delay is None or stream.done - stream.acked >= _ACKS_HELD:
+                self.channel.wake()
+            else:
+                self._ack_waits = True
+                asyncio.get_running_loop().call_later(delay, self._ack)
 
     def _ack(self) -> None:
-        self._timer = None
-        self._channel.wake()
+        self._ack_waits = False
+        self.channel.wake()

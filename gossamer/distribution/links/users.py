@@ -2,13 +2,12 @@
 
 Rules: 1. One receiver a purpose; while there is none, frames wait at their senders.  2. A receiver that
 raises is reported and counted, and its frame is done: one that cannot be handled must not come again for
-ever.  3. A process that ends stops taking; whoever takes over gets again what was received and not done.
+ever.  3. Who takes over from a receiver gets again what was received and not done.
 4. A subscriber that raises is logged and stays; the others are told.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -16,8 +15,7 @@ import structlog
 
 from gossamer.distribution.events import Frame, NodeDown, NodeUp
 from gossamer.distribution.links.stream import Refresh
-from gossamer.distribution.wire import PURPOSES, Purpose
-from gossamer.errors import UsageError
+from gossamer.distribution.wire import Purpose
 from gossamer.supervisor import Pid, Runtime
 
 if TYPE_CHECKING:
@@ -31,8 +29,9 @@ Event = NodeUp | NodeDown
 Subscriber = Pid | Callable[[Event], None]
 OnAck = Callable[[str, int], None]
 """Told ``(peer, number)``."""
-Receiver = Pid | Callable[[Frame], None]
-"""Who takes frames: a process, as messages, or a function, in the turn in which they arrive."""
+Receiver = Callable[[Frame], object]
+"""Takes a frame, in the turn in which it arrives: True where it has taken effect at once, or else
+``Distribution.done`` is called when it has."""
 
 
 class LinkUsers:
@@ -45,13 +44,9 @@ class LinkUsers:
         self.batch_size = min(_BATCH, max_frame)
         self.peers: dict[str, Peer] = {}
         self.refreshers: dict[Purpose, Refresh] = {}
-        self._receivers: dict[Purpose, Receiver] = {}
+        self.receivers: dict[Purpose, Receiver] = {}
+        self.on_acks: dict[Purpose, OnAck] = {}
         self._subscribers: dict[Subscriber, bool] = {}
-        self._on_ack: dict[Purpose, list[OnAck]] = {purpose: [] for purpose in PURPOSES}
-
-    def now(self) -> float:
-        """The loop's own time."""
-        return asyncio.get_running_loop().time()
 
     # Nodes.
 
@@ -90,15 +85,7 @@ class LinkUsers:
 
     def on_ack(self, purpose: Purpose, callback: OnAck) -> None:
         """Call ``callback(peer, number)`` whenever ``acked`` moves."""
-        self._on_ack[purpose].append(callback)
-
-    def acknowledged(self, peer: str, purpose: Purpose, number: int) -> None:
-        """``peer`` is done up to ``number``."""
-        for callback in self._on_ack[purpose]:
-            try:
-                callback(peer, number)
-            except Exception:
-                log.exception("ack_callback_failed", peer=peer, purpose=purpose, number=number)
+        self.on_acks[purpose] = callback
 
     def refresh_with(self, purpose: Purpose, refresh: Refresh) -> None:
         """Frames of ``purpose`` that could not leave for seconds go out as ``refresh`` makes them."""
@@ -109,79 +96,23 @@ class LinkUsers:
     def on_frame(self, purpose: Purpose, receiver: Receiver) -> None:
         """Hand over the frames of ``purpose`` to ``receiver``.
 
-        Frames wait at their senders while nobody takes them. A process that ends stops taking; whoever takes
-        over gets again what was not done.
+        Frames wait at their senders while nobody takes them. What a receiver had not done comes again, over a
+        new connection, for the one that replaces it.
         """
-        if self._receivers.pop(purpose, None) is not None:
-            self._rewind(purpose)
-        if isinstance(receiver, Pid):
-            entry = self.runtime.table.get(receiver)
-            if entry is None:
-                raise UsageError(
-                    f"on_frame({purpose!r}) got {receiver}; expected a process of this node that is alive"
-                )
-            entry.on_release(lambda _: self._released(purpose, receiver))
-        self._receivers[purpose] = receiver
-        self._release(purpose)
+        replaces = purpose in self.receivers
+        self.receivers[purpose] = receiver
+        for peer in list(self.peers.values()):
+            inbound = peer.inbound.get(purpose)
+            if replaces and peer.receives[purpose].rewind() and inbound is not None:
+                inbound.abort()
+            elif inbound is not None:
+                inbound.received()
 
     def done(self, frame: Frame) -> None:
         """``frame`` has taken effect; its sender will be told, cumulatively."""
-        if frame.number:
-            peer = self.peers.get(frame.peer)
-            # Frames of a session that is over are nobody's.
-            if peer is not None and peer.session == frame.session:
-                self._finish(peer, frame.purpose, frame.number)
-
-    def takes(self, peer: Peer, purpose: Purpose) -> bool:
-        """May frames of ``purpose`` be handed over now?"""
-        return peer.up and purpose in self._receivers
-
-    def take(self, peer: Peer, purpose: Purpose, number: int, payload: bytes) -> None:
-        """Hand over a frame."""
-        counts = peer.counts.streams[purpose]
-        counts.frames_in += 1
-        counts.bytes_in += len(payload)
-        frame = Frame(peer.name, purpose, number, payload, peer.session)
-        receiver = self._receivers.get(purpose)
-        try:
-            if isinstance(receiver, Pid):
-                if self.runtime.send(receiver, frame):
-                    return
-                problem = "mailbox full"
-            elif receiver is not None:
-                receiver(frame)
-                return
-            else:
-                problem = "nobody takes it"
-            log.error("frame_not_taken", peer=peer.name, purpose=purpose, number=number, problem=problem)
-        except Exception:
-            log.exception("receiver_failed", peer=peer.name, purpose=purpose, number=number)
-        counts.failed += 1
-        self.done(frame)
-
-    def _finish(self, peer: Peer, purpose: Purpose, number: int) -> None:
-        if peer.receives[purpose].finish(number):
-            inbound = peer.inbound.get(purpose)
-            if inbound is not None:
-                inbound.ack_due()
-
-    def _release(self, purpose: Purpose) -> None:
-        for peer in list(self.peers.values()):
-            inbound = peer.inbound.get(purpose)
-            if inbound is not None:
-                inbound.release()
-
-    def _released(self, purpose: Purpose, receiver: Pid) -> None:
-        if self._receivers.get(purpose) == receiver:
-            del self._receivers[purpose]
-            self._rewind(purpose)
-
-    def _rewind(self, purpose: Purpose) -> None:
-        """What the receiver had not done must come again, over a new connection."""
-        for peer in self.peers.values():
-            stream = peer.receives[purpose]
-            if stream.received > stream.done:
-                stream.rewind()
-                inbound = peer.inbound.get(purpose)
-                if inbound is not None:
-                    inbound.abort()
+        peer = self.peers.get(frame.peer)
+        # Frames of a session that is over are nobody's.
+        if frame.number and peer is not None and peer.session == frame.session:
+            due, inbound = peer.receives[frame.purpose].finish(frame.number), peer.inbound.get(frame.purpose)
+            if due and inbound is not None:
+                inbound.received()

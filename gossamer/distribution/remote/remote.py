@@ -124,7 +124,7 @@ class RemoteProcesses:
 
     # In.
 
-    def _frame(self, frame: Frame) -> None:
+    def _frame(self, frame: Frame) -> bool:
         try:
             signal = self._read(frame)
         except WireError as error:
@@ -134,8 +134,7 @@ class RemoteProcesses:
             if signal is not None:
                 self.counts.received += 1
                 self._runtime.deliver_remote(signal)
-        finally:
-            self.distribution.done(frame)
+        return True
 
     def _read(self, frame: Frame) -> Signal | None:
         """The signal in a frame; None when it is not to be delivered. Raises WireError."""

@@ -26,7 +26,7 @@ import grpc.aio
 
 from gossamer.distribution.errors import LinkLostError
 from gossamer.distribution.transport.relay import Relay
-from gossamer.distribution.transport.transport import Handler, LinkListener, show
+from gossamer.distribution.transport.transport import Handler, LinkListener, Opener, show
 from gossamer.distribution.wire import HANDSHAKE_LIMIT
 from gossamer.network import Address, Network
 
@@ -55,9 +55,10 @@ _SERVER_OPTIONS = [("grpc.so_reuseport", 0)]
 class _GrpcChannel:
     """A stream, from either end: a reader and a writer around one handler."""
 
-    def __init__(self, handler: Handler, address: str, binding: bytes) -> None:
+    def __init__(self, handler: Opener, address: str, binding: bytes) -> None:
         self.limit = HANDSHAKE_LIMIT
-        self._handler = handler
+        self.handler: Handler = handler
+        self._opener = handler
         self._address = address
         self._binding = binding
         self._work = asyncio.Event()
@@ -107,7 +108,7 @@ class _GrpcChannel:
             asyncio.ensure_future(self._aborted.wait()),
         }
         try:
-            self._handler.opened(self)
+            self._opener.opened(self)
             ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in ended:
                 if error := task.exception():
@@ -125,7 +126,7 @@ class _GrpcChannel:
             refused = "refused" in self._failure.lower()
             kind = "reset" if self._heard else "refused" if refused else "unreachable"
             error = LinkLostError(address=self._address, kind=kind, detail=self._failure)
-        self._handler.closed(error)
+        self.handler.closed(error)
 
     async def _read(self, read: Callable[[], Awaitable[Any]], eof: object) -> None:
         while True:
@@ -137,13 +138,13 @@ class _GrpcChannel:
             if len(data) > self.limit:
                 self._failure = f"a message of {len(data)} bytes, expected at most {self.limit}"
                 return
-            self._handler.message(data)
+            self.handler.received([data])
 
     async def _write(self, write: Callable[[bytes], Awaitable[None]]) -> None:
         while True:
             await self._work.wait()
             self._work.clear()
-            while (message := self._handler.next_message()) is not None:
+            while (message := self.handler.pull()) is not None:
                 await write(message)
             if self._closing:
                 return
@@ -202,7 +203,7 @@ class GrpcTransport:
         self._calls: set[asyncio.Task[None]] = set()
         self._dialled: set[_GrpcChannel] = set()
 
-    async def listen(self, address: Address, accept: Callable[[], Handler]) -> LinkListener:
+    async def listen(self, address: Address, accept: Callable[[], Opener]) -> LinkListener:
         listener = _GrpcListener()
 
         async def serve(_: AsyncIterator[bytes], context: Any) -> None:
@@ -231,7 +232,7 @@ class GrpcTransport:
         await listener.start(server, (address[0], port))
         return listener
 
-    async def connect(self, address: Address, handler: Handler) -> None:
+    async def connect(self, address: Address, handler: Opener) -> None:
         shown = target = show(address)
         host = address[0]
         if self._relay is not None:

@@ -14,11 +14,10 @@ from collections.abc import Callable
 from typing import cast
 
 from gossamer.distribution.errors import LinkLostError
-from gossamer.distribution.transport.transport import Handler, LinkListener, show
+from gossamer.distribution.transport.transport import Handler, LinkListener, Opener, show
 from gossamer.distribution.wire import HANDSHAKE_LIMIT
 from gossamer.network import Address, Listener, Network
 
-_WRITE_SIZE = 256 * 1024
 _HEADER = 4
 
 
@@ -26,10 +25,11 @@ class _StreamChannel(asyncio.Protocol):
     """A connection; both the protocol below and the channel above."""
 
     def __init__(
-        self, handler: Handler, peers: set[_StreamChannel], address: str, certificate: bytes | None
+        self, handler: Opener, peers: set[_StreamChannel], address: str, certificate: bytes | None
     ) -> None:
         self.limit = HANDSHAKE_LIMIT
-        self._handler = handler
+        self.handler: Handler = handler
+        self._opener = handler
         self._peers = peers
         self._address = address
         # The server's own certificate; a client (None) asks the connection for it.
@@ -76,8 +76,6 @@ class _StreamChannel(asyncio.Protocol):
         if self._paused and self._transport:
             self._paused = False
             self._transport.resume_reading()
-            if self._buffer:
-                self._loop.call_soon(self._parse)
 
     def close(self) -> None:
         self._closing = True
@@ -95,11 +93,32 @@ class _StreamChannel(asyncio.Protocol):
         if not self._address:
             peer = transport.get_extra_info("peername")
             self._address = show((peer[0], peer[1])) if peer else "unknown"
-        self._handler.opened(self)
+        self._opener.opened(self)
 
     def data_received(self, data: bytes) -> None:
-        self._buffer += data
-        self._parse()
+        buffer = self._buffer
+        buffer += data
+        messages: list[bytes] = []
+        start, have = 0, len(buffer)
+        while have - start >= _HEADER:
+            size = int.from_bytes(buffer[start : start + _HEADER], "big")
+            if size > self.limit and messages:
+                # The handshake may end with one of them, and leave another limit.
+                self.handler.received(messages)
+                messages = []
+            if size > self.limit:
+                self._failure = f"a message of {size} bytes, expected at most {self.limit}"
+                self.abort()
+                return
+            end = start + _HEADER + size
+            if have < end:
+                break
+            messages.append(bytes(memoryview(buffer)[start + _HEADER : end]))
+            start = end
+        if start:
+            del buffer[:start]
+        if messages:
+            self.handler.received(messages)
 
     def pause_writing(self) -> None:
         self._full = True
@@ -118,41 +137,18 @@ class _StreamChannel(asyncio.Protocol):
         if not detail and self._buffer:
             detail = "closed in the middle of a message"
         error = LinkLostError(address=self._address, kind="reset", detail=detail) if detail else None
-        self._handler.closed(error)
-
-    def _parse(self) -> None:
-        buffer = self._buffer
-        start = 0
-        while not self._paused and self._transport and len(buffer) - start >= _HEADER:
-            size = int.from_bytes(buffer[start : start + _HEADER], "big")
-            if size > self.limit:
-                self._failure = f"a message of {size} bytes, expected at most {self.limit}"
-                self.abort()
-                return
-            end = start + _HEADER + size
-            if len(buffer) < end:
-                break
-            message = bytes(memoryview(buffer)[start + _HEADER : end])
-            start = end
-            self._handler.message(message)
-        if start:
-            del buffer[:start]
+        self.handler.closed(error)
 
     def _flush(self) -> None:
         self._flush_due = False
         transport = self._transport
-        while transport and not self._full and not transport.is_closing():
-            parts: list[bytes] = []
-            size = 0
-            while size < _WRITE_SIZE and (message := self._handler.next_message()) is not None:
-                parts += (len(message).to_bytes(_HEADER, "big"), message)
-                size += len(message)
-            if parts:
-                transport.write(b"".join(parts))
-            if size < _WRITE_SIZE:
-                if self._closing:
-                    transport.close()
-                return
+        if transport is None or self._full or transport.is_closing():
+            return
+        message = self.handler.pull()
+        if message is not None:
+            transport.write(len(message).to_bytes(_HEADER, "big") + message)
+        if self._closing and not self._flush_due:
+            transport.close()
 
 
 class _StreamListener:
@@ -187,7 +183,7 @@ class StreamTransport:
         self._certificate = certificate
         self._open: set[_StreamChannel] = set()
 
-    async def listen(self, address: Address, accept: Callable[[], Handler]) -> LinkListener:
+    async def listen(self, address: Address, accept: Callable[[], Opener]) -> LinkListener:
         accepted: set[_StreamChannel] = set()
         certificate = self._certificate
         listener = await self._network.listen(
@@ -195,7 +191,7 @@ class StreamTransport:
         )
         return _StreamListener(listener, accepted)
 
-    async def connect(self, address: Address, handler: Handler) -> None:
+    async def connect(self, address: Address, handler: Opener) -> None:
         shown = show(address)
         try:
             await self._network.connect(

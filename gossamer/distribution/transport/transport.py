@@ -1,12 +1,12 @@
 """The seam under a link: a bidirectional channel of whole messages, whoever carries it.
 
 Writing is *pulled*. A channel owns no queue: its handler calls :meth:`Channel.wake` when something waits,
-and once the loop turn is over and for as long as the connection takes more, the channel asks
-:meth:`Handler.next_message`. So frames sent in one turn leave as one message, what a slow connection delays
-grows into larger messages rather than into a queue, and the only bounds are the streams' own.
+and once the loop turn is over the channel asks :meth:`Handler.pull`. A handler that has more than goes into
+one message wakes the channel again. So frames sent in one turn leave as one message, what a slow connection
+delays grows into larger messages rather than into a queue, and the only bounds are the streams' own.
 
-Reading is pushed, and stops between :meth:`Channel.pause` and :meth:`Channel.resume`; at most one message
-is handed over after ``pause``, none while it lasts otherwise.
+Reading is pushed, all that one read brought at once, and stops between :meth:`Channel.pause` and
+:meth:`Channel.resume`; at most what one read brings is handed over after ``pause``.
 
 Every handler gets ``closed`` exactly once, last. :class:`GrpcTransport` (HTTP/2, the default) and
 :class:`StreamTransport` (length-framed over any :class:`~gossamer.network.Network`, so also simulated) stand
@@ -26,6 +26,8 @@ from gossamer.network import Address
 class Channel(Protocol):
     """One open connection, as its handler sees it."""
 
+    handler: Handler
+    """Who is asked for messages and given them; it may put another in its place."""
     limit: int
     """The longest message, in bytes, taken from the other side; a longer one closes the channel."""
 
@@ -38,7 +40,7 @@ class Channel(Protocol):
         """The other side's address, for people."""
 
     def wake(self) -> None:
-        """Messages wait: pull them when this loop turn is over."""
+        """A message waits: pull it when this loop turn is over."""
 
     def pause(self) -> None:
         """Hand over no more messages."""
@@ -56,17 +58,21 @@ class Channel(Protocol):
 class Handler(Protocol):
     """The user of a channel. All calls are synchronous, on the loop, and must not raise."""
 
-    def opened(self, channel: Channel) -> None:
-        """The channel can be woken."""
+    def received(self, messages: list[bytes], /) -> None:
+        """Messages came."""
 
-    def message(self, data: bytes) -> None:
-        """A message came."""
-
-    def next_message(self) -> bytes | None:
+    def pull(self) -> bytes | None:
         """The next message to write, None when nothing waits."""
 
     def closed(self, error: LinkLostError | None) -> None:
         """It is over; without an error when the other side or we closed it in order."""
+
+
+class Opener(Handler, Protocol):
+    """The first user of a channel."""
+
+    def opened(self, channel: Channel) -> None:
+        """The channel can be woken."""
 
 
 class LinkListener(Protocol):
@@ -83,10 +89,10 @@ class LinkListener(Protocol):
 class LinkTransport(Protocol):
     """How nodes reach each other."""
 
-    async def listen(self, address: Address, accept: Callable[[], Handler]) -> LinkListener:
+    async def listen(self, address: Address, accept: Callable[[], Opener]) -> LinkListener:
         """Give every connection made to ``address`` a handler. Raises OSError where it cannot be bound."""
 
-    async def connect(self, address: Address, handler: Handler) -> None:
+    async def connect(self, address: Address, handler: Opener) -> None:
         """Open a channel for ``handler``; a failure is told to ``handler.closed``."""
 
     async def close(self) -> None:

@@ -142,7 +142,8 @@ def routing(node: NodeParts) -> Iterator[Metric]:
 def forwarding(node: NodeParts) -> Iterator[Metric]:
     """Of the messages on their way to other nodes."""
     forwarders = node.router.forwarders()
-    yield durations("forward_latency_seconds{peer}", node.router.latency)
+    taken = {peer: counts.streams["data"].latency for peer, counts in node.distribution.counts().items()}
+    yield durations("forward_latency_seconds{peer}", {peer: row for peer, row in taken.items() if row.count})
     yield family(
         "forward_unacknowledged_bytes{peer}",
         {name: found.unacked_bytes for name, found in forwarders.items()},

@@ -31,10 +31,12 @@ Rules: 1. No clock; ``schedule`` runs a function at the end of the turn, ``send`
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter, deque
 from collections.abc import Callable
 
 import structlog
+from msgspec import Struct, field
 
 from gossamer.errors import GossamerError, UnavailableError
 
@@ -49,23 +51,32 @@ Dropped = Callable[[str, bytes, str, bool], object]
 keeps."""
 
 
+class _Batch(Struct):
+    """Records of one turn, then the frame that was made of them."""
+
+    records: list[bytes] = field(default_factory=list)
+    waiting: list[OnSafe] = field(default_factory=list)
+    """Of the acknowledged ones, who waits."""
+    kept: list[bytes] = field(default_factory=list)
+    """The acknowledged ones, where ``lost`` may want them."""
+    acked: int = 0
+    """How many those are."""
+    size: int = 0
+    number: int = 0
+    frame: bytes = b""
+
+
 class Forwarder:
     """The batch that goes to one remote node. ``prefix`` opens every frame."""
 
     __slots__ = (
-        "_callbacks",
+        "_batches",
         "_congestion",
         "_frame_bytes",
         "_high_water",
-        "_kept",
         "_lost",
         "_lost_is_safe",
-        "_ready",
-        "_records",
         "_schedule",
-        "_scheduled",
-        "_send",
-        "_size",
         "_sync",
         "_unacked",
         "away",
@@ -75,6 +86,7 @@ class Forwarder:
         "left",
         "peer",
         "prefix",
+        "send",
         "unacked_bytes",
         "up",
     )
@@ -83,8 +95,8 @@ class Forwarder:
         self,
         peer: str,
         *,
-        send: Callable[[bytes, bool], int],
-        schedule: Callable[[Callable[[], None]], object],
+        send: Callable[[bytes, bool], int] | None = None,
+        schedule: Callable[[Callable[[], None]], object] | None = None,
         congestion: Callable[[Forwarder, bool], None] | None = None,
         prefix: bytes = b"",
         frame_bytes: int = 256 * 1024,
@@ -105,7 +117,8 @@ class Forwarder:
         """Who takes acknowledged records instead of the peer."""
         self.left: Left | None = None
         self.dropped: Dropped | None = None
-        self._send = send
+        self.send = send
+        """The link, once there is one."""
         self._schedule = schedule
         self._congestion = congestion
         self._frame_bytes = frame_bytes
@@ -113,75 +126,98 @@ class Forwarder:
         self._lost_is_safe = lost_is_safe
         self._sync = sync
         self._lost = lost
-        self._kept: list[bytes] = []
-        self._scheduled = False
-        self._ready: list[tuple[list[bytes], list[OnSafe], list[bytes]]] = []
-        self._records: list[bytes] = []
-        self._size = 0
-        self._callbacks: list[OnSafe] = []
-        # Frames: number, size, who waits, how many acknowledged records, they or the frame itself if kept.
-        self._unacked: deque[tuple[int, int, list[OnSafe], int, list[bytes]]] = deque()
+        self._batches: list[_Batch] = []
+        self._unacked: deque[_Batch] = deque()
 
     def append(self, record: bytes) -> None:
         """Forward a record, or several in a row, of QoS 0."""
         if self.congested:
             self.counts["dropped_congested"] += 1
-            if self.dropped is not None:
-                self.dropped(self.peer, record, "congested", False)
+            self._tell(record, "congested", kept=False)
             return
-        if not self._scheduled:
-            self._scheduled = True
-            self._schedule(self.flush)
-        self._records.append(record)
-        self._size += len(record)
-        if self._size >= self._frame_bytes:
-            self._cut()
+        batches = self._batches
+        if not batches:
+            batches.append(_Batch())
+            (self._schedule or asyncio.get_running_loop().call_soon)(self.flush)
+        batch = batches[-1]
+        batch.records.append(record)
+        batch.size += len(record)
+        if batch.size >= self._frame_bytes:
+            batches.append(_Batch())
 
     def append_acked(self, record: bytes, on_safe: OnSafe) -> None:
         """Forward a record and learn what became of it; always later, never within this call."""
         if self.away is not None:
             self.away(record, on_safe)
             return
-        if not self._scheduled:
-            self._scheduled = True
-            self._schedule(self.flush)
-        self._records.append(record)
-        self._callbacks.append(on_safe)
+        batches = self._batches
+        if not batches:
+            batches.append(_Batch())
+            (self._schedule or asyncio.get_running_loop().call_soon)(self.flush)
+        batch = batches[-1]
+        batch.records.append(record)
+        batch.waiting.append(on_safe)
+        batch.acked += 1
         if self._lost is not None:
-            self._kept.append(record)
-        self._size += len(record)
-        if self._size >= self._frame_bytes:
-            self._cut()
+            batch.kept.append(record)
+        batch.size += len(record)
+        if batch.size >= self._frame_bytes:
+            batches.append(_Batch())
 
     def flush(self) -> None:
         """Send what was appended in this turn."""
-        self._scheduled = False
-        if self._records:
-            self._cut()
-        ready, self._ready = self._ready, []
-        for records, callbacks, kept in ready:
-            if self.up:
-                self._push(records, callbacks, kept)
-            else:
-                self._drop(records, callbacks, kept)
+        batches, self._batches = self._batches, []
+        for batch in batches:
+            records = batch.records
+            if not records:
+                # The one before it was just full.
+                continue
+            frame = b"".join([self.prefix, *records]) if self.prefix or len(records) > 1 else records[0]
+            if not self.up or self.send is None:
+                self._give_up(batch)
+                continue
+            try:
+                batch.number = self.send(frame, batch.acked > 0)
+            except UnavailableError:
+                # Not a peer any more: the same as if it had gone down a moment later.
+                self._give_up(batch)
+                continue
+            except GossamerError as error:
+                self.counts["dropped_refused"] += len(records)
+                self._tell(b"".join(records), "refused")
+                log.warning("forward_refused", peer=self.peer, bytes=len(frame), error=str(error))
+                self._resolve(batch.waiting, False)
+                continue
+            self.counts["frames"] += 1
+            self.counts["bytes"] += len(frame)
+            if batch.acked:
+                batch.records, batch.frame = [], frame
+                self._unacked.append(batch)
+                self.unacked_bytes += len(frame)
+                if not self.congested and self.unacked_bytes >= self._high_water:
+                    self._weigh()
+                if not self._sync:
+                    waiting, batch.waiting = batch.waiting, []
+                    self._resolve(waiting, True)
 
     def acked(self, number: int) -> None:
         """The peer has dispatched all frames up to this number."""
         unacked = self._unacked
-        while unacked and unacked[0][0] <= number:
-            _, size, callbacks, _, _ = unacked.popleft()
-            self.unacked_bytes -= size
+        while unacked and unacked[0].number <= number:
+            batch = unacked.popleft()
+            self.unacked_bytes -= len(batch.frame)
             self.counts["acked"] += 1
-            self._resolve(callbacks, True)
-        self._weigh()
+            self._resolve(batch.waiting, True)
+        if self.congested:
+            self._weigh()
 
     def down(self) -> None:
         """The peer is declared down: nothing sent to it so far will be acknowledged any more."""
         self.up = False
         while self._unacked:
-            number, size, callbacks, records, kept = self._unacked.popleft()
-            self.unacked_bytes -= size
-            self._give_up(callbacks, records, kept, number)
+            batch = self._unacked.popleft()
+            self.unacked_bytes -= len(batch.frame)
+            self._give_up(batch)
         if self.left is not None:
             # In their order: what comes next goes elsewhere at once.
             self.flush()
@@ -190,84 +226,45 @@ class Forwarder:
     @property
     def pending(self) -> int:
         """Records that wait for the peer's acknowledgement, sent or not."""
-        waiting = len(self._callbacks) + sum(len(callbacks) for _, callbacks, _ in self._ready)
-        return waiting + sum(records for _, _, _, records, _ in self._unacked)
+        return sum(batch.acked for batch in (*self._unacked, *self._batches))
 
     @property
     def idle(self) -> bool:
         """Whether nothing is on its way."""
-        return not (self._scheduled or self._unacked)
+        return not (self._batches or self._unacked)
 
-    def _cut(self) -> None:
-        self._ready.append((self._records, self._callbacks, self._kept))
-        self._records = []
-        self._callbacks = []
-        self._kept = []
-        self._size = 0
-
-    def _drop(self, records: list[bytes], callbacks: list[OnSafe], kept: list[bytes]) -> None:
-        self.counts["dropped_peer_down"] += len(records) - len(callbacks)
+    def _give_up(self, batch: _Batch) -> None:
+        """Nothing of it will be acknowledged any more."""
+        others = batch.records
         if self._lost is not None:
             # Acknowledged ones find another way.
-            others = set(map(id, kept))
-            self._tell([record for record in records if id(record) not in others], "peer_down")
-        elif callbacks:
-            kept = [b"".join(records)]
+            found = set(map(id, batch.kept))
+            others = [record for record in others if id(record) not in found]
+        self.counts["dropped_peer_down"] += len(batch.records) - batch.acked if batch.records else 0
+        lost = batch.frame[len(self.prefix) :] if batch.frame and self._lost is None else b"".join(others)
+        if lost:
+            self._tell(lost, "peer_down")
+        if self._lost is not None:
+            self._redispatch(batch, self._lost)
+        elif self.left is not None and batch.acked:
+            self.counts["dropped_peer_down"] += self.left(batch.number, lost, batch.waiting)
         else:
-            self._tell(records, "peer_down")
-        self._give_up(callbacks, len(callbacks), kept)
+            self.counts["dropped_peer_down"] += batch.acked
+            self._resolve(batch.waiting, self._lost_is_safe)
 
-    def _give_up(self, callbacks: list[OnSafe], records: int, kept: list[bytes], number: int = 0) -> None:
-        """These will not be acknowledged any more."""
-        if self._lost is None:
-            self._tell(kept, "peer_down")
-        if self.left is not None and kept:
-            self.counts["dropped_peer_down"] += self.left(number, kept[0], callbacks)
-            return
-        if self._lost is None:
-            self.counts["dropped_peer_down"] += records
-            self._resolve(callbacks, self._lost_is_safe)
-            return
-        self.counts["redispatched"] += records
-        for number, record in enumerate(kept):
+    def _redispatch(self, batch: _Batch, lost: Callable[[bytes, OnSafe], None]) -> None:
+        self.counts["redispatched"] += batch.acked
+        for number, record in enumerate(batch.kept):
             try:
                 # Whose publishers have been answered already wait no more.
-                self._lost(record, callbacks[number] if number < len(callbacks) else _nobody)
+                lost(record, batch.waiting[number] if number < len(batch.waiting) else _nobody)
             except Exception:
                 log.exception("redispatch_failed", peer=self.peer)
 
-    def _push(self, records: list[bytes], callbacks: list[OnSafe], kept: list[bytes]) -> None:
-        frame = b"".join([self.prefix, *records]) if self.prefix or len(records) > 1 else records[0]
-        try:
-            number = self._send(frame, bool(callbacks))
-        except UnavailableError:
-            # Not a peer any more: the same as if it had gone down a moment later.
-            self._drop(records, callbacks, kept)
-            return
-        except GossamerError as error:
-            self.counts["dropped_refused"] += len(records)
-            self._tell(records, "refused")
-            log.warning("forward_refused", peer=self.peer, bytes=len(frame), error=str(error))
-            self._resolve(callbacks, False)
-            return
-        self.counts["frames"] += 1
-        self.counts["bytes"] += len(frame)
-        if callbacks:
-            waiting = callbacks if self._sync else []
-            if self._lost is None and (self.left is not None or self.dropped is not None):
-                kept = [frame[len(self.prefix) :]]
-            self._unacked.append((number, len(frame), waiting, len(callbacks), kept))
-            self.unacked_bytes += len(frame)
-            self._weigh()
-            if not self._sync:
-                self._resolve(callbacks, True)
-
-    def _tell(self, records: list[bytes], reason: str) -> None:
-        if self.dropped is None:
-            return
-        for each in records:
+    def _tell(self, records: bytes, reason: str, *, kept: bool = True) -> None:
+        if self.dropped is not None:
             try:
-                self.dropped(self.peer, each, reason, self.left is not None)
+                self.dropped(self.peer, records, reason, kept and self.left is not None)
             except Exception:
                 log.exception("dropped_failed", peer=self.peer)
 
@@ -278,8 +275,8 @@ class Forwarder:
             if self._congestion is not None:
                 self._congestion(self, self.congested)
 
-    def _resolve(self, callbacks: list[OnSafe], safe: bool) -> None:
-        for on_safe in callbacks:
+    def _resolve(self, waiting: list[OnSafe], safe: bool) -> None:
+        for on_safe in waiting:
             try:
                 on_safe(safe)
             except Exception:

@@ -17,18 +17,15 @@ MQTT packet that is forwarded does.
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Protocol
 
 import structlog
 
-from gossamer.distribution import Distribution, Frame, NodeDown, NodeUp, PeerGoneError
+from gossamer.distribution import Distribution, Frame, NodeDown, NodeUp
 from gossamer.errors import GossamerError
-from gossamer.histogram import Histogram
 from gossamer.routes.forwarding.forwarder import Dropped, Forwarder
 from gossamer.routes.forwarding.nodes import Keeper, NodeSlot, NodeTable
 
@@ -40,8 +37,6 @@ Fresh = Callable[[bytes, float], tuple[bytes, int]]
 GROUP_MARK = 0xFF
 KEPT_MARK = 0xFE
 _IDLE_LIMIT = 1024
-_TIMED = 4096
-"""Frames to a node that are timed at once."""
 _SESSIONS = 4
 """Sessions with a node that are remembered."""
 
@@ -67,9 +62,7 @@ class Forwarding:
         changed: Callable[[int], None],
         forgotten: Callable[[NodeSlot], None],
         counts: Counter[str],
-        frame_bytes: int,
         high_water: int,
-        lost_is_safe: bool,
         sync: bool,
     ) -> None:
         self.nodes = NodeTable(self._make)
@@ -79,17 +72,11 @@ class Forwarding:
         """Session and number of the frame that each node sent last."""
         self.arrived: dict[str, dict[int, int]] = {}
         """The same of sessions that are over, the latest few."""
-        self.latency: dict[str, Histogram] = {}
-        """Seconds until a node had dispatched a frame that it acknowledges, by node. Measured, and nothing is
-        decided by it: so here is a clock that was not passed in."""
-        self._sent: dict[str, deque[tuple[int, float]]] = {}
-        self._schedule = schedule or _end_of_turn
+        self._schedule = schedule
         self._changed = changed
         self._forgotten = forgotten
         self._counts = counts
-        self._frame_bytes = frame_bytes
         self._high_water = high_water
-        self._lost_is_safe = lost_is_safe
         self._sync = sync
         self._everybody: Callable[[str, bytes], Held | None] | None = None
         self._group: Callable[[str, str, bytes], Held | None] | None = None
@@ -105,6 +92,9 @@ class Forwarding:
         if self.links is links:
             return
         self.links = links
+        for slot in self.nodes:
+            for forwarder in slot.forwarders:
+                forwarder.send = partial(links.send, slot.name, DATA)
         links.on_ack(DATA, self._acked)
         links.refresh_with(DATA, self._refreshed)
         links.subscribe(self._event)
@@ -160,8 +150,9 @@ class Forwarding:
         answered False."""
         slot = self.nodes.slot(peer)
         if slot.kept is None:
-            slot.kept = self._make(peer, bytes([KEPT_MARK]), lost_is_safe=False)
+            slot.kept = self._make(peer, bytes([KEPT_MARK]))
             slot.kept.up = slot.up
+            slot.renew()
         return slot.kept
 
     def last_frames(self, peer: str) -> dict[int, int]:
@@ -198,8 +189,9 @@ class Forwarding:
         """Call ``callback(peer, records, reason, kept)`` with what does not arrive at a node."""
         self._dropped = callback
         for slot in self.nodes:
-            for forwarder in (slot.forwarder, *slot.groups.values()):
-                forwarder.dropped = callback
+            for forwarder in slot.forwarders:
+                if forwarder is not slot.kept:
+                    forwarder.dropped = callback
 
     def to_group(self, peer: str, group: str) -> Forwarder:
         """The forwarder to the members of a group at a node."""
@@ -215,6 +207,7 @@ class Forwarding:
             forwarder = self._make(peer, prefix, lost)
             forwarder.up = slot.up
             slot.groups[group] = forwarder
+            slot.renew()
         return forwarder
 
     def node_up(self, name: str) -> None:
@@ -239,8 +232,6 @@ class Forwarding:
                 slot.forwarder.left = None
             else:
                 keeper.down(name, life)
-        if name in self._sent:
-            self._sent[name].clear()
         slot = self.nodes.set_up(name, False)
         if keeper is not None and left:
             self.gone(name)
@@ -278,35 +269,22 @@ class Forwarding:
         name: str,
         prefix: bytes = b"",
         lost: Callable[[bytes, Callable[[bool], None]], None] | None = None,
-        *,
-        lost_is_safe: bool | None = None,
     ) -> Forwarder:
-        # Of frames without an answer for long, the first ones are forgotten.
-        sent = self._sent.setdefault(name, deque(maxlen=_TIMED))
-
-        def send(frame: bytes, reliable: bool) -> int:
-            if self.links is None:
-                raise PeerGoneError(name)
-            number = self.links.send(name, DATA, frame, reliable)
-            if reliable and number:
-                sent.append((number, time.monotonic()))
-            return number
-
+        kept = prefix[:1] == bytes([KEPT_MARK])
         forwarder = Forwarder(
             name,
-            send=send,
+            send=None if self.links is None else partial(self.links.send, name, DATA),
             schedule=self._schedule,
             congestion=self._congested,
             prefix=prefix,
-            frame_bytes=self._frame_bytes,
             high_water=self._high_water,
-            lost_is_safe=self._lost_is_safe if lost_is_safe is None else lost_is_safe,
-            sync=self._sync if lost_is_safe is None else True,
+            lost_is_safe=not kept,
+            sync=self._sync or kept,
             lost=lost,
         )
         # Rows may come before the link is up.
         forwarder.up = False
-        if prefix[:1] != bytes([KEPT_MARK]):
+        if not kept:
             # What is kept for a node stays kept.
             forwarder.dropped = self._dropped
         return forwarder
@@ -329,18 +307,12 @@ class Forwarding:
             self.node_down(event.name, left=event.reason == "left", life=event.creation)
 
     def _acked(self, peer: str, number: int) -> None:
-        sent = self._sent.get(peer)
-        if sent and sent[0][0] <= number:
-            latency = self.latency.setdefault(peer, Histogram())
-            now = time.monotonic()
-            while sent and sent[0][0] <= number:
-                latency.observe(now - sent.popleft()[1])
         slot = self.nodes.get(peer)
         if slot is not None:
-            for forwarder in slot.forwarders():
+            for forwarder in slot.forwarders:
                 forwarder.acked(number)
 
-    def _receive(self, frame: Frame) -> None:
+    def _receive(self, frame: Frame) -> bool:
         payload = frame.payload
         self._counts["frames_in"] += 1
         self._counts["bytes_in"] += len(payload)
@@ -358,14 +330,8 @@ class Forwarding:
                 self._counts["group_frames_dropped"] += 1
         elif self._everybody is not None:
             hold = self._everybody(frame.peer, payload)
-        if self.links is None:
-            return
-        if hold is None:
-            self.links.done(frame)
-        else:
-            self._counts["frames_held"] += 1
-            hold.then(partial(self.links.done, frame))
-
-
-def _end_of_turn(function: Callable[[], None]) -> None:
-    asyncio.get_running_loop().call_soon(function)
+        if hold is None or self.links is None:
+            return True
+        self._counts["frames_held"] += 1
+        hold.then(partial(self.links.done, frame))
+        return False

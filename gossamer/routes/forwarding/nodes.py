@@ -41,12 +41,25 @@ class Keeper(Protocol):
 class NodeSlot:
     """One remote node. ``routes`` counts the filters it wants, ``groups`` are forwarders to share groups."""
 
-    __slots__ = ("away", "bit", "expected", "forwarder", "groups", "kept", "lasting", "name", "routes")
+    __slots__ = (
+        "away",
+        "bit",
+        "expected",
+        "forwarder",
+        "forwarders",
+        "groups",
+        "kept",
+        "lasting",
+        "name",
+        "routes",
+    )
 
     def __init__(self, name: str, bit: int, forwarder: Forwarder) -> None:
         self.name = name
         self.bit = bit
         self.forwarder = forwarder
+        self.forwarders: tuple[Forwarder, ...] = (forwarder,)
+        """All that lead to this node."""
         self.groups: dict[str, Forwarder] = {}
         self.kept: Forwarder | None = None
         """To its lasting sessions alone: what was kept for them while it was away."""
@@ -58,33 +71,31 @@ class NodeSlot:
         self.expected: set[str] = set()
         """Filters that its lasting sessions wanted when it went, without a row here since."""
 
+    def renew(self) -> None:
+        """Other forwarders lead to this node."""
+        kept = () if self.kept is None else (self.kept,)
+        self.forwarders = (self.forwarder, *kept, *self.groups.values())
+
     @property
     def up(self) -> bool:
         """Whether it is forwarded to."""
         return self.forwarder.up
 
-    def forwarders(self) -> tuple[Forwarder, ...]:
-        """All that lead to this node."""
-        kept = () if self.kept is None else (self.kept,)
-        return (self.forwarder, *kept, *self.groups.values())
-
 
 class NodeTable:
     """Remote nodes by name and by bit. ``make`` makes the forwarder of a node."""
 
-    __slots__ = ("_by_mask", "_make", "_slots", "_used", "retired")
+    __slots__ = ("_by_mask", "_make", "_slots", "_used", "get", "retired")
 
     def __init__(self, make: Callable[[str], Forwarder]) -> None:
         self._make = make
         self._slots: dict[str, NodeSlot] = {}
+        self.get = self._slots.get
+        """The slot of a node that has one."""
         self._used = 0
         self._by_mask: dict[int, tuple[Forwarder, ...]] = {0: ()}
         self.retired: Counter[str] = Counter()
         """What the forwarders that are no more had counted."""
-
-    def get(self, name: str) -> NodeSlot | None:
-        """The slot of a node that has one."""
-        return self._slots.get(name)
 
     def slot(self, name: str) -> NodeSlot:
         """The slot of a node, down until it is said to be up."""
@@ -113,7 +124,7 @@ class NodeTable:
                 return None
             slot = self.slot(name)
         changed = slot.up is not up
-        for forwarder in slot.forwarders():
+        for forwarder in slot.forwarders:
             if up:
                 forwarder.up = True
             else:
@@ -128,7 +139,7 @@ class NodeTable:
         idle = not (slot.routes or slot.up or slot.away or slot.expected)
         if idle and self._slots.get(slot.name) is slot:
             del self._slots[slot.name]
-            for forwarder in slot.forwarders():
+            for forwarder in slot.forwarders:
                 self.retired.update(forwarder.counts)
             self._used &= ~(slot.bit | slot.lasting)
             self._by_mask = {0: ()}
@@ -155,7 +166,7 @@ class NodeTable:
         """What all forwarders, those of the past too, have counted together."""
         total = Counter(self.retired)
         for slot in self._slots.values():
-            for forwarder in slot.forwarders():
+            for forwarder in slot.forwarders:
                 total.update(forwarder.counts)
         return total
 
