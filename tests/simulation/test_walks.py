@@ -65,33 +65,52 @@ async def quietest(act, times=8):
     return min(found)
 
 
-@nodes(2)
-@pytest.mark.parametrize("version", [4, 5])
-async def test_the_page_says_which_files_a_message_and_a_subscription_go_through(sim, cluster, version):
+def of_mqtt(calls):
+    return sum(file.startswith("mqtt/") for file in calls)
+
+
+async def a_publish(cluster, version):
+    """The calls of a PUBLISH of QoS 1 from the first node to the second, up to PUBACK."""
     speaker, listener = [await cluster.client(number, version=version) for number in (1, 2)]
     await listener.subscribe("t", qos=1)
     await speaker.publish("t", b"once, so that the route is known", qos=1)
-
-    tasks, count, calls = await quietest(lambda _: speaker.publish("t", b"x", qos=1))
+    tasks, _, calls = await quietest(lambda _: speaker.publish("t", b"x", qos=1))
     assert tasks == 0
-    assert count <= 70, "calls of both nodes from PUBLISH to PUBACK"
-    steps = walk("Publish")
-    assert len(steps) > 10
-    assert [file for file in dict.fromkeys(calls) if file in steps] == steps
+    return calls
 
-    tasks, count, calls = await quietest(lambda number: listener.subscribe(f"new/{number}", qos=1))
+
+async def a_subscription(cluster, version):
+    """The calls of all nodes from SUBSCRIBE to SUBACK."""
+    listener = await cluster.client(1, version=version)
+    await listener.subscribe("t", qos=1)
+    tasks, _, calls = await quietest(lambda number: listener.subscribe(f"new/{number}", qos=1))
     assert tasks == 0
-    assert count <= 270, "calls of both nodes from SUBSCRIBE to SUBACK"
-    steps = walk("Subscribe")
+    return calls
+
+
+@nodes(2)
+@pytest.mark.parametrize("version", [4, 5])
+@pytest.mark.parametrize(
+    ("title", "act", "most"), [("Publish", a_publish, 95), ("Subscribe", a_subscription, 265)]
+)
+async def test_the_page_says_which_files_a_packet_goes_through(sim, cluster, version, title, act, most):
+    calls = await act(cluster, version)
+    assert len(calls) <= most
+    steps = walk(title)
     assert len(steps) > 8
     assert [file for file in dict.fromkeys(calls) if file in steps] == steps
 
 
+@nodes(2)
+@pytest.mark.parametrize(("version", "most"), [(4, 18), (5, 28)])
+async def test_a_publish_is_few_calls(sim, cluster, version, most):
+    assert of_mqtt(await a_publish(cluster, version)) <= most
+
+
 @nodes(1)
-async def test_a_node_without_peers_answers_a_subscription_in_the_turn_of_its_packet(sim, cluster):
-    """There is nobody to tell: no process is woken."""
-    listener = await cluster.client(1, version=4)
-    tasks, count, calls = await quietest(lambda number: listener.subscribe(f"new/{number}", qos=1))
-    assert tasks == 0
-    assert count <= 80, "calls from SUBSCRIBE to SUBACK"
-    assert "mnesia_like/replicator.py" not in calls
+@pytest.mark.parametrize(("version", "most"), [(4, 32), (5, 36)])
+async def test_a_subscription_is_few_calls(sim, cluster, version, most):
+    calls = await a_subscription(cluster, version)
+    assert len(calls) <= 95
+    assert of_mqtt(calls) <= most
+    assert "mnesia_like/replicator.py" not in calls, "there is no peer to tell"

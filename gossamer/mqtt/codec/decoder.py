@@ -14,7 +14,7 @@ from collections.abc import Callable
 import gossamer.mqtt.codec.packets as p
 from gossamer.mqtt.codec.errors import MqttProtocolError, malformed, violation
 from gossamer.mqtt.codec.packets import V4, V5, Packet
-from gossamer.mqtt.codec.properties import NONE, WILL, decode_properties
+from gossamer.mqtt.codec.properties import NONE, WILL, Properties, decode_properties
 from gossamer.mqtt.codec.reasons import (
     AUTH_REASONS,
     CONNACK_REASONS,
@@ -49,6 +49,8 @@ def decode(first: int, body: bytes, version: int) -> Packet:
     flags = first & 0x0F
     if kind == 3:
         return decode_publish(flags, body, version)
+    if first == 0x82:
+        return _subscribe(body, version)
     want = _FLAGS.get(kind)
     if want is None or (kind == 15 and version != V5):
         raise malformed("MQTT-2.2.2-2" if version == V4 else "MQTT 2.1.2", f"packet type {kind} is reserved")
@@ -137,6 +139,17 @@ def _packet_id(reader: Reader, version: int) -> int:
     return value
 
 
+def _outcome(reader: Reader, kind: int, name: str) -> tuple[int, Properties]:
+    """Reason code and properties, with which packets of 5.0 end; both may be left out."""
+    if not reader.left():
+        return 0, NONE
+    allowed, statement = _REASONS[kind]
+    reason = reader.u8("reason code")
+    if reason not in allowed:
+        raise malformed(statement, f"{name} with reason code 0x{reason:02X}")
+    return reason, decode_properties(reader, kind) if reader.left() else NONE
+
+
 def _connect(reader: Reader, _version: int) -> p.Connect:
     name = reader.string("protocol name")
     if name not in ("MQTT", "MQIsdp"):
@@ -220,56 +233,71 @@ def _connack(reader: Reader, version: int) -> p.Connack:
     return p.Connack(session_present=bool(flags), reason=reason, properties=properties)
 
 
-def _ack(
-    kind: int, build: type[p.Puback], reasons: frozenset[int], statement: str
-) -> Callable[[Reader, int], Packet]:
+def _ack(kind: int, build: type[p.Puback]) -> Callable[[Reader, int], Packet]:
+    name = build.__name__.upper()
+
     def decoder(reader: Reader, version: int) -> p.Puback:
         packet_id = _packet_id(reader, version)
-        if version == V4 or not reader.left():
-            reader.finish(build.__name__.upper())
-            return build(packet_id)
-        reason = reader.u8("reason code")
-        if reason not in reasons:
-            raise malformed(statement, f"{build.__name__.upper()} with reason code 0x{reason:02X}")
-        properties = decode_properties(reader, kind) if reader.left() else NONE
-        reader.finish(build.__name__.upper())
+        reason, properties = (0, NONE) if version == V4 else _outcome(reader, kind, name)
+        reader.finish(name)
         return build(packet_id, reason, properties)
 
     return decoder
 
 
-def _subscribe(reader: Reader, version: int) -> p.Subscribe:
-    packet_id = _packet_id(reader, version)
-    properties = decode_properties(reader, 8) if version == V5 else NONE
+def _subscribe(body: bytes, version: int) -> p.Subscribe:
+    """SUBSCRIBE, without a call for each of its bytes: clients come back with thousands of filters."""
+    packet_id = body[0] << 8 | body[1] if len(body) > 2 else 0
+    pos, properties = 2, NONE
+    if not packet_id or (version == V5 and body[2]):
+        reader = Reader(body)
+        packet_id = _packet_id(reader, version)
+        if version == V5:
+            properties = decode_properties(reader, 8)
+        pos = reader.pos
+    elif version == V5:
+        pos = 3
+    end = len(body)
     found: list[p.Subscription] = []
-    while reader.left():
-        topic_filter = reader.string("topic filter")
+    while pos < end:
+        start = pos + 2
+        pos = start + int.from_bytes(body[pos:start])
+        if pos >= end:
+            # One of them says what is missing.
+            reader = Reader(body, start - 2)
+            reader.binary("topic filter")
+            reader.u8("subscription options")
+        topic_filter = text(body[start:pos], "topic filter")
         check_filter(topic_filter, version)
-        options = reader.u8("subscription options")
-        qos = options & 3
-        if version == V4:
-            if options > 2:
-                raise malformed(
-                    "MQTT-3-8.3-4", f"subscription options are 0x{options:02X}, expected a QoS of 0 to 2"
-                )
-            found.append(p.Subscription(topic_filter, qos))
+        options = body[pos]
+        pos += 1
+        if version == V5:
+            found.append(_with_options(topic_filter, options))
             continue
-        handling = options >> 4 & 3
-        if options & 0xC0:
-            raise malformed("MQTT-3.8.3-5", "reserved subscription options are set")
-        if qos == 3:
-            raise violation("MQTT 3.8.3.1", "maximum QoS is 3")
-        if handling == 3:
-            raise violation("MQTT 3.8.3.1", "retain handling is 3")
-        no_local = bool(options & 4)
-        if no_local and topic_filter.startswith(_SHARE):
-            raise violation("MQTT-3.8.3-4", "no local on a shared subscription")
-        found.append(p.Subscription(topic_filter, qos, no_local, bool(options & 8), handling))
+        if options > 2:
+            raise malformed(
+                "MQTT-3-8.3-4", f"subscription options are 0x{options:02X}, expected a QoS of 0 to 2"
+            )
+        found.append(p.Subscription(topic_filter, options))
     if not found:
         raise violation(
             "MQTT-3.8.3-2" if version == V5 else "MQTT-3.8.3-3", "SUBSCRIBE without a topic filter"
         )
     return p.Subscribe(packet_id=packet_id, subscriptions=tuple(found), properties=properties)
+
+
+def _with_options(topic_filter: str, options: int) -> p.Subscription:
+    qos, handling = options & 3, options >> 4 & 3
+    if options & 0xC0:
+        raise malformed("MQTT-3.8.3-5", "reserved subscription options are set")
+    if qos == 3:
+        raise violation("MQTT 3.8.3.1", "maximum QoS is 3")
+    if handling == 3:
+        raise violation("MQTT 3.8.3.1", "retain handling is 3")
+    no_local = bool(options & 4)
+    if no_local and topic_filter.startswith(_SHARE):
+        raise violation("MQTT-3.8.3-4", "no local on a shared subscription")
+    return p.Subscription(topic_filter, qos, no_local, bool(options & 8), handling)
 
 
 def _suback(reader: Reader, version: int) -> p.Suback:
@@ -278,8 +306,7 @@ def _suback(reader: Reader, version: int) -> p.Suback:
     reasons = tuple(reader.rest())
     if not reasons:
         raise malformed("MQTT-3.8.4-6" if version == V5 else "MQTT-3.8.4-5", "SUBACK without a reason code")
-    allowed = SUBACK_REASONS if version == V5 else (0, 1, 2, 0x80)
-    if any(reason not in allowed for reason in reasons):
+    if not SUBACK_REASONS[version].issuperset(reasons):
         raise malformed("MQTT-3.9.3-2", "SUBACK with an unknown reason code")
     return p.Suback(packet_id=packet_id, reasons=reasons, properties=properties)
 
@@ -303,57 +330,52 @@ def _unsuback(reader: Reader, version: int) -> p.Unsuback:
         return p.Unsuback(packet_id=packet_id)
     properties = decode_properties(reader, 11)
     reasons = tuple(reader.rest())
-    if not reasons or any(reason not in UNSUBACK_REASONS for reason in reasons):
+    if not reasons or not UNSUBACK_REASONS.issuperset(reasons):
         raise malformed("MQTT-3.11.3-2", "UNSUBACK with a missing or unknown reason code")
     return p.Unsuback(packet_id=packet_id, reasons=reasons, properties=properties)
 
 
-def _pingreq(reader: Reader, _version: int) -> p.Pingreq:
-    reader.finish("PINGREQ")
-    return p.Pingreq()
+def _empty(build: type[p.Pingreq | p.Pingresp]) -> Callable[[Reader, int], Packet]:
+    def decoder(reader: Reader, _version: int) -> p.Pingreq | p.Pingresp:
+        reader.finish(build.__name__.upper())
+        return build()
 
-
-def _pingresp(reader: Reader, _version: int) -> p.Pingresp:
-    reader.finish("PINGRESP")
-    return p.Pingresp()
+    return decoder
 
 
 def _disconnect(reader: Reader, version: int) -> p.Disconnect:
-    if version == V4 or not reader.left():
-        reader.finish("DISCONNECT")
-        return p.Disconnect()
-    reason = reader.u8("reason code")
-    if reason not in DISCONNECT_REASONS:
-        raise malformed("MQTT-3.14.2-1", f"DISCONNECT with reason code 0x{reason:02X}")
-    properties = decode_properties(reader, 14) if reader.left() else NONE
+    reason, properties = (0, NONE) if version == V4 else _outcome(reader, 14, "DISCONNECT")
     reader.finish("DISCONNECT")
     return p.Disconnect(reason=reason, properties=properties)
 
 
 def _auth(reader: Reader, _version: int) -> p.Auth:
-    if not reader.left():
-        return p.Auth()
-    reason = reader.u8("reason code")
-    if reason not in AUTH_REASONS:
-        raise malformed("MQTT-3.15.2-1", f"AUTH with reason code 0x{reason:02X}")
-    properties = decode_properties(reader, 15) if reader.left() else NONE
+    reason, properties = _outcome(reader, 15, "AUTH")
     reader.finish("AUTH")
     return p.Auth(reason=reason, properties=properties)
 
 
+_REASONS = {
+    4: (PUBACK_REASONS, "MQTT-3.4.2-1"),
+    5: (PUBACK_REASONS, "MQTT-3.5.2-1"),
+    6: (PUBREL_REASONS, "MQTT-3.6.2-1"),
+    7: (PUBREL_REASONS, "MQTT-3.7.2-1"),
+    14: (DISCONNECT_REASONS, "MQTT-3.14.2-1"),
+    15: (AUTH_REASONS, "MQTT-3.15.2-1"),
+}
+
 _DECODERS: dict[int, Callable[[Reader, int], Packet]] = {
     1: _connect,
     2: _connack,
-    4: _ack(4, p.Puback, PUBACK_REASONS, "MQTT-3.4.2-1"),
-    5: _ack(5, p.Pubrec, PUBACK_REASONS, "MQTT-3.5.2-1"),
-    6: _ack(6, p.Pubrel, PUBREL_REASONS, "MQTT-3.6.2-1"),
-    7: _ack(7, p.Pubcomp, PUBREL_REASONS, "MQTT-3.7.2-1"),
-    8: _subscribe,
+    4: _ack(4, p.Puback),
+    5: _ack(5, p.Pubrec),
+    6: _ack(6, p.Pubrel),
+    7: _ack(7, p.Pubcomp),
     9: _suback,
     10: _unsubscribe,
     11: _unsuback,
-    12: _pingreq,
-    13: _pingresp,
+    12: _empty(p.Pingreq),
+    13: _empty(p.Pingresp),
     14: _disconnect,
     15: _auth,
 }

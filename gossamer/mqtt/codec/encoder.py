@@ -39,10 +39,15 @@ def publish_parts(
 
     QoS 0: the packet is ``head + tail``. Above: ``head + packet identifier + tail``.
     """
-    tail = encode_properties(properties) + payload if version == V5 else payload
+    tail = payload
+    if version == V5:
+        tail = (b"\0" if properties is NONE else encode_properties(properties)) + payload
     length = 2 + len(topic) + len(tail)
     if flags & 6:
         length += 2
+    if length < 0x80:
+        # As most are: without calls.
+        return bytes((0x30 | flags, length, 0, len(topic))) + topic, tail
     return bytes((0x30 | flags,)) + encode_varint(length) + encode_binary(topic), tail
 
 
@@ -53,7 +58,8 @@ def encode(packet: Packet, version: int) -> bytes:
 
 
 def _frame(first: int, body: bytes) -> bytes:
-    return bytes((first,)) + encode_varint(len(body)) + body
+    size = len(body)
+    return (bytes((first, size)) if size < 0x80 else bytes((first,)) + encode_varint(size)) + body
 
 
 def _connect(packet: p.Connect, _version: int) -> bytes:
@@ -120,10 +126,14 @@ def _subscribe(packet: p.Subscribe, version: int) -> bytes:
 
 
 def _suback(packet: p.Suback, version: int) -> bytes:
-    body = PACKET_ID[packet.packet_id]
+    body, reasons = PACKET_ID[packet.packet_id], bytes(packet.reasons)
     if version == V5:
-        body += encode_properties(packet.properties)
-    return _frame(0x90, body + bytes(packet.reasons))
+        return _frame(0x90, body + encode_properties(packet.properties) + reasons)
+    return _frame(0x90, body + reasons.translate(_FAILURES))
+
+
+_FAILURES = bytes(min(reason, 0x80) for reason in range(256))
+"""3.1.1 has one for all."""
 
 
 def _unsubscribe(packet: p.Unsubscribe, version: int) -> bytes:

@@ -48,7 +48,7 @@ def frame(data: bytes, pos: int, end: int, limit: int) -> tuple[int, int]:
 
 def topic_in(head: bytes) -> bytes:
     """The topic of a PUBLISH that is whole up to there or further."""
-    at, _ = frame(head, 0, len(head), MAX_VARINT + 5)
+    at = 2 if head[1] < 0x80 else frame(head, 0, len(head), MAX_VARINT + 5)[0]
     return head[at + 2 : at + 2 + (head[at] << 8 | head[at + 1])]
 
 

@@ -118,73 +118,72 @@ class Channel(Pipe):
     # Input.
 
     def data_received(self, data: bytes) -> None:
-        self.hub.bytes_received += len(data)
+        hub = self.hub
+        hub.bytes_received += len(data)
+        if self.phase == CLOSED:
+            return
         try:
-            self._received(data)
+            now = hub.now()
+            fence = hub.fence
+            if fence is not None and now > fence.fine_until and fence.stops(self):
+                self._hold(data)
+                return
+            if self._parts is not None:
+                # The first packet is partial; join only once it is whole, however many reads it takes.
+                self._hold(data)
+                if self.phase == WAITING or self.unwelcome or self._parts_size < self._need:
+                    return
+                data = b"".join(self._parts)
+                self._parts = None
+            if not data:
+                return
+            if self.phase == WAITING:
+                self._hold(data)
+                return
+            if self.tracer is not None:
+                # Here data begins with a packet; in the middle of one anything could be taken for a topic.
+                self.tracer("receive", glance(data))
+            if self.phase == UP:
+                pos = self.service.take(self, data)
+                if pos:
+                    self.seen = now
+            else:
+                pos = self._first(data)
+            if pos < len(data) or self.more:
+                self._keep(data, pos)
         except MqttProtocolError as error:
             self.refuse(error)
         except Exception as error:  # noqa: BLE001 - whatever else a client provokes ends its channel, nothing more
             self.crash(error)
 
-    def _received(self, data: bytes) -> None:
-        if self.phase == CLOSED:
-            return
-        fence = self.hub.fence
-        if fence is not None and fence.stops(self):
-            if self._parts is None:
-                self._parts, self._parts_size, self._need = [], 0, 0
-            self._parts.append(data)
-            self._parts_size += len(data)
-            return
-        parts = self._parts
-        if parts is not None:
-            # The first packet is partial; join only once it is whole, however many reads it takes.
-            parts.append(data)
-            self._parts_size += len(data)
-            if self.phase == WAITING or self.unwelcome:
-                self._bound_early()
-                return
-            if self._parts_size < self._need:
-                return
-            data = b"".join(parts)
-            self._parts = None
-        if not data:
-            return
-        if self.phase == WAITING:
-            self._parts, self._parts_size, self._need = [data], len(data), 0
-            self._bound_early()
-            return
-        if self.tracer is not None:
-            # Here data begins with a packet; in the middle of one anything could be taken for a topic.
-            self.tracer("receive", glance(data))
-        pos = self.service.take(self, data) if self.phase == UP else self._first(data)
-        if self.more:
-            self.more = False
-            if self.phase != CLOSED:
-                self._parts = [data[pos:]]
-                self._parts_size = len(data) - pos
-                self._need = 0
-                self.pause_reading(TURN)
-                self.hub.wide.after(self._go_on)
-        elif pos < len(data) and self.phase != CLOSED:
-            self._keep(data, pos)
+    def _hold(self, data: bytes) -> None:
+        """Put what came behind what is held; of a client that is not in service yet only so much."""
+        if self._parts is None:
+            self._parts, self._parts_size, self._need = [], 0, 0
+        self._parts.append(data)
+        self._parts_size += len(data)
+        if (self.phase == WAITING or self.unwelcome) and self._parts_size > EARLY:
+            self.pause_reading(DECIDING)
 
     def _go_on(self) -> None:
         """Take the rest of a read that was too much for one turn."""
         self.resume_reading(TURN)
         self.data_received(b"")
 
-    def _bound_early(self) -> None:
-        if self._parts is not None and self._parts_size > EARLY:
-            self.pause_reading(DECIDING)
-
     def _keep(self, data: bytes, pos: int) -> None:
-        """Hold the start of a packet that is not whole."""
+        """Hold the start of a packet that is not whole, or what is too much for this turn."""
+        if self.phase == CLOSED:
+            self.more = False
+            return
         rest = data[pos:] if pos else data
+        self._hold(rest)
+        if self.more:
+            self.more = False
+            self.pause_reading(TURN)
+            self.hub.wide.after(self._go_on)
+            return
         limit = self.max_packet if self.phase == UP else self.limits.max_connect_packet
         start, stop = frame(rest, 0, len(rest), limit)
-        self._parts = [rest]
-        self._parts_size = len(rest)
         self._need = stop if start else len(rest) + 1
 
     def _first(self, data: bytes) -> int:
@@ -203,15 +202,11 @@ class Channel(Pipe):
         packet = decode(data[0], data[start:stop], self.version)
         self.phase = WAITING
         if stop < len(data):
-            self._parts = [data[stop:]]
-            self._parts_size = len(data) - stop
-            self._need = 0
+            self._hold(data[stop:])
         if new:
             self.service.connect(self, cast("Connect", packet))
         else:
             self.service.answered(self, packet)
-        if self.phase == WAITING or self.unwelcome:
-            self._bound_early()
         return len(data)
 
     # Beginning and end.

@@ -58,16 +58,14 @@ class Handlers:
         self._table = shared.table
         self._access = shared.access
         self._limits = shared.limits
-        self._subscribing = subscribing
-        self._enhanced = enhanced
         self._methods: dict[type, Callable[[Any, Any], None]] = {
-            Auth: self._auth,
+            Auth: enhanced.auth,
             Publish: self._publish,
             Puback: self._puback,
             Pubrec: self._pubrec,
             Pubrel: self._pubrel,
             Pubcomp: self._pubcomp,
-            Subscribe: self._subscribe,
+            Subscribe: subscribing.subscribe,
             Unsubscribe: self._unsubscribe,
             Pingreq: self._pingreq,
             Disconnect: self._disconnect,
@@ -168,7 +166,8 @@ class Handlers:
             session.unreleased(packet_id, message.ident)
             session.passing[packet_id] = []
             safe = partial(session.passed, packet_id)
-            channel.forward((_Passed(publishing, channel, message, packet_id),), b"", ack, 1, safe=safe)
+            passed = _Passed(publishing, channel, message, packet_id)
+            channel.acknowledge(ack, 1, peers=(passed,), safe=safe)
             return
         before = publishing.notes
         peers, kept = publishing.pass_on(route, message, session.client_id)
@@ -177,15 +176,12 @@ class Handlers:
         if packet.qos and store is not None and store.notes != before:
             targets += (store,)
         idents = (message.ident,) if packet.qos and is_recorded(message.ident) else ()
-        if targets:
-            record = record_of(message, channel.hub.now())
-            if packet.qos:
-                channel.forward(targets, record, ack, 1, idents)
-            else:
-                for peer in targets:
-                    peer.append(record)
-        elif packet.qos:
-            channel.acknowledge(ack, 1, idents)
+        record = record_of(message, channel.hub.now()) if targets else b""
+        if packet.qos:
+            channel.acknowledge(ack, 1, idents, targets, record)
+        else:
+            for peer in targets:
+                peer.append(record)
         _hold_up(channel, route, peers)
 
     def _resolve_alias(self, channel: Channel, packet: Publish) -> bytes:
@@ -228,13 +224,6 @@ class Handlers:
 
     # Subscribing.
 
-    def _subscribe(self, channel: Channel, packet: Subscribe) -> None:
-        identifiers = packet.properties.subscription_identifiers
-        outcome = self._subscribing.subscribe(
-            channel.session, packet.subscriptions, identifiers[0] if identifiers else None
-        )
-        self._subscribing.when_visible(channel, packet, outcome)
-
     def _unsubscribe(self, channel: Channel, packet: Unsubscribe) -> None:
         session = channel.session
         reasons = tuple(self._table.unsubscribe(session, packet.filters))
@@ -261,9 +250,6 @@ class Handlers:
             # Said goodbye: no will ([MQTT-3.14.4-3]).
             channel.will = None
         channel.finish("disconnected by client")
-
-    def _auth(self, channel: Channel, packet: Auth) -> None:
-        self._enhanced.auth(channel, packet)
 
 
 class _Passed:
@@ -361,10 +347,7 @@ def _acknowledge(channel: Channel, packet_id: int) -> None:
     peers: tuple[ForwarderLike, ...] = () if session.store is None else (session.store,)
     if packet_id in session.passing:
         peers += (_Passing(session.passing[packet_id]),)
-    if peers:
-        channel.forward(peers, b"", ack, 1)
-    else:
-        channel.acknowledge(ack, 1)
+    channel.acknowledge(ack, 1, peers=peers)
 
 
 def unexpected_ack(channel: Channel, packet_id: int) -> None:

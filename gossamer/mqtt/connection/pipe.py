@@ -90,42 +90,42 @@ class Pipe(Port, asyncio.Protocol):
 
     # Acknowledgements, in order.
 
-    def acknowledge(self, acks: bytes, count: int, idents: Sequence[int] = ()) -> None:
-        """``count`` acknowledgements whose messages are safe; behind those that are not yet."""
-        if self._pending:
-            self._pending.append([acks, 0, count, idents])
-            self._owe(count)
-        else:
+    def acknowledge(
+        self,
+        acks: bytes,
+        count: int,
+        idents: Sequence[int] = (),
+        peers: tuple[ForwarderLike, ...] = (),
+        record: bytes = b"",
+        *,
+        safe: Callable[[], object] | None = None,
+    ) -> None:
+        """Send ``record`` to ``peers``, and once it is safe at all of them ``count`` acknowledgements to the
+        client, behind those of earlier messages.
+
+        ``idents`` are the identifiers of those messages that are recorded. ``safe`` is called as soon as it
+        is, whether the client is there or not.
+        """
+        pending = self._pending
+        if not (peers or pending):
             if len(self.session.incoming) >= self.limits.receive_maximum and acks[0] == 0x40:
                 # QoS 2 alone is all that the client may have in flight.
                 self.check_quota(count)
             self.session.push(acks)
             if idents:
                 self._told(idents)
-
-    def forward(
-        self,
-        peers: tuple[ForwarderLike, ...],
-        record: bytes,
-        acks: bytes,
-        count: int,
-        idents: Sequence[int] = (),
-        *,
-        safe: Callable[[], object] | None = None,
-    ) -> None:
-        """Send ``record`` to ``peers``; ``acks`` go to the client once it is safe at all of them.
-
-        ``idents`` are the identifiers of those messages that are recorded. ``safe`` is called as soon as it
-        is, whether the client is there or not.
-        """
-        if self._pending is None:
-            self._pending = deque()
+            return
+        if pending is None:
+            pending = self._pending = deque()
         cell = [acks, len(peers), count, idents]
-        self._pending.append(cell)
-        self._owe(count)
-        on_safe = partial(self._safe, cell, safe)
-        for peer in peers:
-            peer.append_acked(record, on_safe)
+        pending.append(cell)
+        self._unacked += count
+        if self._unacked + len(self.session.incoming) > self.limits.receive_maximum:
+            self._owes_much()
+        if peers:
+            on_safe = partial(self._safe, cell, safe)
+            for peer in peers:
+                peer.append_acked(record, on_safe)
 
     def _safe(self, cell: list[Any], safe: Callable[[], object] | None, done: bool) -> None:
         cell[1] -= 1
@@ -149,10 +149,7 @@ class Pipe(Port, asyncio.Protocol):
         if self.hub.trail is not None:
             self.hub.trail.acknowledged(self.session, idents, "publisher")
 
-    def _owe(self, count: int) -> None:
-        self._unacked += count
-        if self._unacked + len(self.session.incoming) <= self.limits.receive_maximum:
-            return
+    def _owes_much(self) -> None:
         if self.version == V5:
             self.check_quota(0)
         elif self._unacked > self.limits.receive_maximum:

@@ -19,13 +19,15 @@ from gossamer.mqtt.codec.framing import frame, topic_in
 from gossamer.mqtt.codec.packets import V4, V5
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.connection.handlers import unexpected_ack
+from gossamer.mqtt.connection.pipe import UP
 from gossamer.mqtt.messages.message_ids import NO_IDENT
 from gossamer.mqtt.publish.fanout import DELIVERIES, Fanout
 from gossamer.mqtt.publish.recording import Recording
-from gossamer.mqtt.publish.runs import PUBACK, QOS0, runs
+from gossamer.mqtt.publish.runs import QOS0, runs
 
 if TYPE_CHECKING:
     from gossamer.mqtt.connection.channel import Channel
+    from gossamer.mqtt.messages.ports import ForwarderLike
     from gossamer.mqtt.publish.plan import Plan
 
 _NOBODY = bytes((ReasonCode.NO_MATCHING_SUBSCRIBERS,))
@@ -44,9 +46,9 @@ def take(channel: Channel, data: bytes) -> int:
     durable = session.store is not None
     enough = hub.sent + DELIVERIES
     plan: Plan | None = None
-    # Acknowledgements that are not out yet, and whose peers have to have the messages first: None, nobody's.
+    # Acknowledgements that are not out yet, and the peers that have to have the messages first.
     acks: list[bytes] = []
-    waits: Plan | None = None
+    waits: tuple[ForwarderLike, ...] = ()
     records: list[bytes] = []
     ack_idents: list[int] = []
     acked = False
@@ -54,9 +56,9 @@ def take(channel: Channel, data: bytes) -> int:
     pos, end = 0, len(data)
     try:
         while pos < end and not channel.more:
-            for run in runs(data, pos, channel):
-                kind, found, head, start, pos, count = run
-                if kind == PUBACK:
+            for kind, found, head, start, stop, count in runs(data, pos, channel, most=enough - hub.sent):
+                pos = stop
+                if found is None:
                     acked = True
                     for at in range(start + 2, pos, 4):
                         packet_id = data[at] << 8 | data[at + 1]
@@ -81,7 +83,7 @@ def take(channel: Channel, data: bytes) -> int:
                         # Behind one that is wide it goes on once that is out.
                         channel.more = plan.is_wide or most < count
                         count, pos = most, start + size * most
-                    if acks and waits is not (plan if plan.waits else None):
+                    if acks and waits != plan.waits:
                         _answer(channel, waits, acks, records, ack_idents)
                         acks, records, ack_idents = [], [], []
                     body = len(head) + 2
@@ -96,9 +98,8 @@ def take(channel: Channel, data: bytes) -> int:
                     hub.received1 += count
                     ack_idents += sink.run1(plan, head, tails, channel.version, session)
                     acks += made
-                    waits = None
-                    if plan.waits:
-                        waits = plan
+                    waits = plan.waits
+                    if waits:
                         # Without properties it goes as 3.1.1, which the other side reads as fast.
                         records.append(_to_v4(head, made, tails) if v5 else data[start:pos])
                 if hub.sent >= enough or channel.more:
@@ -116,7 +117,7 @@ def take(channel: Channel, data: bytes) -> int:
                     acks, records, ack_idents = [], [], []
                 channel.service.handle(channel, data[pos], data[at:stop])
                 pos = stop
-                if not channel.is_up:
+                if channel.phase != UP:
                     return end
                 channel.more = hub.sent >= enough or bool(hub.wide.jobs)
     finally:
@@ -128,7 +129,6 @@ def take(channel: Channel, data: bytes) -> int:
             hub.trail.acknowledged(session, acked_idents, "subscriber")
     if acked and (session.queue or session.resend):
         session.pump()
-    channel.seen = hub.now() if pos else channel.seen
     pressure = hub.pressure
     if (pressure.behind or pressure.peers) and plan is not None:
         pressure.hold_up(channel, plan.sessions, plan.peers)
@@ -136,16 +136,17 @@ def take(channel: Channel, data: bytes) -> int:
 
 
 def _answer(
-    channel: Channel, waits: Plan | None, acks: list[bytes], records: list[bytes], idents: list[int]
+    channel: Channel,
+    waits: tuple[ForwarderLike, ...],
+    acks: list[bytes],
+    records: list[bytes],
+    idents: list[int],
 ) -> None:
-    """Acknowledge publishes, once the peers of ``waits`` have them."""
-    if waits is None:
-        channel.acknowledge(b"".join(acks), len(acks), idents)
-        return
+    """Acknowledge publishes, once the peers that ``waits`` names have them."""
     trail = channel.hub.trail
-    if idents and trail is not None:
+    if idents and waits and trail is not None:
         records.insert(0, trail.marks_of(idents))
-    channel.forward(waits.waits, b"".join(records), b"".join(acks), len(acks), idents)
+    channel.acknowledge(b"".join(acks), len(acks), idents, waits, b"".join(records))
 
 
 def _to_v4(head: bytes, acks: list[bytes], tails: list[bytes]) -> bytes:

@@ -15,7 +15,7 @@ from typing import Any
 
 from gossamer.config import MqttCapabilitiesConfig, MqttConfig
 from gossamer.mqtt.auth.access import Access
-from gossamer.mqtt.codec.packets import Publish, Subscription, Will
+from gossamer.mqtt.codec.packets import Publish, Will
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.flow.deadlines import Wheel
 from gossamer.mqtt.publish.core import Core
@@ -80,19 +80,6 @@ def refusal_of(offered: MqttCapabilitiesConfig, message: Publish | Will) -> Reas
         return ReasonCode.QOS_NOT_SUPPORTED
     if message.retain and not offered.retain:
         return ReasonCode.RETAIN_NOT_SUPPORTED
-    return None
-
-
-def refusal_of_subscription(
-    offered: MqttCapabilitiesConfig, wanted: Subscription, identifier: int | None
-) -> ReasonCode | None:
-    """Return the reason why there is no such subscription here, or None."""
-    if identifier is not None and not offered.subscription_identifiers:
-        return ReasonCode.SUBSCRIPTION_IDENTIFIERS_NOT_SUPPORTED
-    if not offered.shared and wanted.filter.startswith("$share/"):
-        return ReasonCode.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
-    if not offered.wildcards and ("+" in wanted.filter or "#" in wanted.filter):
-        return ReasonCode.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED
     return None
 
 

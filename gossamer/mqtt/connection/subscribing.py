@@ -10,7 +10,7 @@ not read from. A refused subscription leaves nothing behind; one that the sessio
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -24,7 +24,6 @@ from gossamer.mqtt.codec.encoder import encode, explained
 from gossamer.mqtt.codec.packets import V4, Suback, Subscribe, Subscription, Unsuback
 from gossamer.mqtt.codec.properties import NONE, Properties
 from gossamer.mqtt.codec.reasons import ReasonCode
-from gossamer.mqtt.connection.shared import refusal_of_subscription
 from gossamer.mqtt.flow.backpressure import UNCONFIRMED
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.publish.retained import Retained
@@ -86,8 +85,18 @@ class Subscribing:
         self.on_subscribed: Callable[[str], object] | None = None
         """Told of clients that have subscribed to something for a session that outlives its connection."""
 
-    def subscribe(self, session: Session, wanted: Sequence[Subscription], identifier: int | None) -> Outcome:
-        """Subscribe ``session``."""
+    def subscribe(self, channel: Channel, packet: Subscribe) -> None:
+        """Take SUBSCRIBE, and answer once every live node has the routes, or as the configuration says."""
+        outcome = self._subscribed(channel.session, packet)
+        channel.held += 1
+        if channel.held >= HELD:
+            channel.pause_reading(UNCONFIRMED)
+        self._router.when_visible(outcome.seq, partial(self._seen, channel, packet, outcome))
+
+    def _subscribed(self, session: Session, packet: Subscribe) -> Outcome:
+        """Change routes and session."""
+        identifiers = packet.properties.subscription_identifiers
+        identifier = identifiers[0] if identifiers else None
         reasons: list[int] = []
         added: set[str] = set()
         why = ""
@@ -98,8 +107,8 @@ class Subscribing:
         asked: tuple[int, bool, bool] | None = None
         options: Any = None
         retained: Wanted = []
-        seq: object = None
-        for item in wanted:
+        seq: int | None = None
+        for item in packet.subscriptions:
             topic_filter = item.filter
             known = topic_filter in mine
             refusal = self._refusal_of(session, item, identifier)
@@ -129,12 +138,10 @@ class Subscribing:
             if done.seq is not None:
                 seq = done.seq
             reasons.append(item.qos)
-            if topic_filter.startswith("$share/"):
-                # Retained messages are not for share groups (MQTT 5.0, 4.8.2).
-                continue
-            if item.retain_handling == 0 or (item.retain_handling == 1 and not known):
-                identifiers = () if identifier is None else (identifier,)
-                retained.append((body_of(topic_filter), item.qos, identifiers))
+            # Retained messages are not for share groups (MQTT 5.0, 4.8.2).
+            shared = topic_filter.startswith("$share/")
+            if not shared and (item.retain_handling == 0 or (item.retain_handling == 1 and not known)):
+                retained.append((body_of(topic_filter), item.qos, identifiers[:1]))
         return Outcome(reasons, why, retained, seq, frozenset(added), at=self._table.stamp(session))
 
     def _refusal_of(
@@ -145,42 +152,18 @@ class Subscribing:
         if gate is not None and not gate.may_subscribe(item.filter):
             self._access.denied("subscribe", session.client_id, session.username, item.filter)
             return ReasonCode.NOT_AUTHORIZED, "not allowed to subscribe to this filter"
-        missing = refusal_of_subscription(self._capabilities, item, identifier)
+        offered, missing = self._capabilities, None
+        if identifier is not None and not offered.subscription_identifiers:
+            missing = ReasonCode.SUBSCRIPTION_IDENTIFIERS_NOT_SUPPORTED
+        elif not offered.shared and item.filter.startswith("$share/"):
+            missing = ReasonCode.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
+        elif not offered.wildcards and ("+" in item.filter or "#" in item.filter):
+            missing = ReasonCode.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED
         if missing is not None:
             return missing, "this node does not offer such subscriptions"
         if item.filter not in session.subscriptions and len(session.subscriptions) >= self._maximum:
             return ReasonCode.QUOTA_EXCEEDED, f"a session may have {self._maximum} subscriptions"
         return None
-
-    def when_visible(self, channel: Channel, packet: Subscribe, outcome: Outcome) -> None:
-        """Answer once every live node has the routes, or as the configuration says; see rule 1."""
-        if outcome.seq is None or self._router.is_visible(outcome.seq):
-            self._answer(channel, packet, outcome)
-            return
-        channel.held += 1
-        if channel.held >= HELD:
-            channel.pause_reading(UNCONFIRMED)
-        self._router.when_visible(outcome.seq, partial(self._seen, channel, packet, outcome))
-
-    def _answer(self, channel: Channel, packet: Subscribe, outcome: Outcome) -> None:
-        """Answer a SUBSCRIBE, then send what is retained."""
-        reasons = outcome.reasons
-        if channel.version == V4:
-            reasons = [0x80 if reason >= 0x80 else reason for reason in reasons]
-        properties = Properties(user=outcome.notes) if outcome.notes else NONE
-        granted = [s.filter for s, reason in zip(packet.subscriptions, reasons, strict=True) if reason < 0x80]
-        if granted:
-            channel.session.revise(outcome.at)
-        answer = Suback(packet_id=packet.packet_id, reasons=tuple(reasons), properties=properties)
-        suback = encoded(channel, answer, outcome.why)
-        if suback:
-            channel.session.push(suback)
-        if channel.hub.trail is not None:
-            channel.hub.trail.subscribed(channel.session, granted, None)
-        if channel.session.expiry and self.on_subscribed is not None:
-            self.on_subscribed(channel.session.client_id)
-        if outcome.retained:
-            RetainedDelivery(channel, self._retained, outcome.retained).step()
 
     def _seen(self, channel: Channel, packet: Subscribe, outcome: Outcome, visible: bool) -> None:
         """Answer, or do what the configuration says where a node has not applied the routes."""
@@ -200,11 +183,30 @@ class Subscribing:
                 notes = tuple((UNCONFIRMED_NODE, name) for name in missing)
                 outcome = replace(outcome, why=why, notes=notes)
             channel.held -= 1
-            if channel.held <= HELD // 2:
+            if channel.reading_paused & UNCONFIRMED and channel.held <= HELD // 2:
                 channel.resume_reading(UNCONFIRMED)
             self._answer(channel, packet, outcome)
         except Exception as error:  # noqa: BLE001 - the loop's own handler would only print it
             channel.crash(error)
+
+    def _answer(self, channel: Channel, packet: Subscribe, outcome: Outcome) -> None:
+        """Answer a SUBSCRIBE, then send what is retained."""
+        session, trail = channel.session, channel.hub.trail
+        reasons = outcome.reasons
+        if min(reasons) < 0x80:
+            session.revise(outcome.at)
+        properties = Properties(user=outcome.notes) if outcome.notes else NONE
+        answer = Suback(packet_id=packet.packet_id, reasons=tuple(reasons), properties=properties)
+        suback = encoded(channel, answer, outcome.why)
+        if suback:
+            session.push(suback)
+        if trail is not None:
+            pairs = zip(packet.subscriptions, reasons, strict=True)
+            trail.subscribed(session, [wanted.filter for wanted, reason in pairs if reason < 0x80], None)
+        if session.expiry and self.on_subscribed is not None:
+            self.on_subscribed(session.client_id)
+        if outcome.retained and len(self._retained):
+            RetainedDelivery(channel, self._retained, outcome.retained).step()
 
     def _refused(self, channel: Channel, packet: Subscribe, outcome: Outcome) -> Outcome:
         """Undo what is not known everywhere."""

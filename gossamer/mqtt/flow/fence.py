@@ -18,6 +18,7 @@ Rejected: refusing to serve until gossip says something (it takes a round, and s
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
@@ -65,11 +66,11 @@ class Fence:
         self._stall = min(STALL, suspicion_floor)
         self._aside: dict[Reader, None] | None = None
         self._last = now()
+        self.fine_until = self._last + self._stall
+        """Until then there is nothing to ask; see :meth:`stops`."""
 
     def stops(self, channel: Reader) -> bool:
         """Whether what ``channel`` has read is to be put aside; it is told to go on later."""
-        if self._aside is None and self._now() - self._last <= self._stall:
-            return False
         self.beat()
         if self._aside is None:
             return False
@@ -86,6 +87,7 @@ class Fence:
             self.count += 1
             log.warning("stopped_for_a_while", seconds=round(late, 3), waits_for=peers)
             self._spawn(lambda: self._wait(set(peers), now + LIMIT))
+        self.fine_until = now + self._stall if self._aside is None else -math.inf
 
     async def _wait(self, peers: set[str], until: float) -> None:
         try:
@@ -100,6 +102,7 @@ class Fence:
 
     def _open(self) -> None:
         aside, self._aside = self._aside, None
+        self.fine_until = self._last + self._stall
         for channel in aside or ():
             channel.resume_reading(FENCED)
             channel.data_received(b"")

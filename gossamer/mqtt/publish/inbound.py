@@ -24,7 +24,7 @@ from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.message_ids import MARK, NO_IDENT, is_recorded, read_mark
 from gossamer.mqtt.messages.records import MOVE_MARK, read_record, record_of
 from gossamer.mqtt.publish.recording import Recording
-from gossamer.mqtt.publish.runs import QOS0, QOS1, runs
+from gossamer.mqtt.publish.runs import QOS0, runs
 from gossamer.routes import Delivery
 
 if TYPE_CHECKING:
@@ -87,8 +87,24 @@ class Ingest:
         trail = hub.trail
         if trail is not None and trail.marks:
             trail.marks.clear()
+        sink = hub if trail is None else Recording(hub, trail)
+        pos, end = 0, len(data)
         try:
-            self._take(data)
+            while pos < end:
+                for kind, plan, head, start, stop, count in runs(data, pos, self, local=True):
+                    pos = stop
+                    if plan is None:
+                        raise malformed("MQTT 2.1.2", "a record is an acknowledgement")
+                    if kind == QOS0:
+                        sink.run0(plan, head, data[start:pos], count, V4)
+                        continue
+                    size, body = (pos - start) // count, len(head) + 2
+                    tails = []
+                    for at in range(start + size, pos + 1, size):
+                        tails.append(data[at - size + body : at])  # noqa: PERF401 - that would be a call
+                    sink.run1(plan, head, tails, V4)
+                if pos < end:
+                    pos = self._other(data, pos, end)
         except (MqttProtocolError, IndexError) as error:
             hub.dropped("bad_record")
             log.error("bad_record", peer=peer, error=str(error))
@@ -121,25 +137,6 @@ class Ingest:
         else:
             hold.then(wait)
         return kept
-
-    def _take(self, data: bytes) -> None:
-        hub = self._hub
-        trail = hub.trail
-        sink = hub if trail is None else Recording(hub, trail)
-        pos, end = 0, len(data)
-        while pos < end:
-            for kind, plan, head, start, stop, count in runs(data, pos, self, local=True):
-                pos = stop
-                if kind == QOS0:
-                    sink.run0(plan, head, data[start:pos], count, V4)
-                elif kind == QOS1:
-                    size = (pos - start) // count
-                    tails = [data[at + len(head) + 2 : at + size] for at in range(start, pos, size)]
-                    sink.run1(plan, head, tails, V4)
-                else:
-                    raise malformed("MQTT 2.1.2", "a record is an acknowledgement")
-            if pos < end:
-                pos = self._other(data, pos, end)
 
     def group(self, peer: str, group: Any, data: bytes) -> Hold | None:
         """Dispatch a batch that fell to this node: each record goes to one member of ``group``."""

@@ -91,9 +91,7 @@ class Plan:
         """What a recorder knows of it."""
 
     def local(self) -> Plan:
-        """The same plan for this node alone, as for what a peer sent."""
-        if not (self.peers or self.groups):
-            return self
+        """The same plan for this node alone, as for what a peer sent; worth it with peers or groups only."""
         if self._local is None:
             self._local = Plan(self.deliveries, (), ())
         return self._local

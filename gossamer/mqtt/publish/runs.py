@@ -9,12 +9,14 @@ Rules: 1. Served here are PUBLISH of QoS 0 and 1 without flags or properties, an
 Publishes of QoS 0 to several topics with one plan are one run.  3. Nothing is raised: runs end before the
 first packet that is something else, is not whole, or is wrong, and the codec says what is wrong with it.
 
-Rejected: a call for each packet; two loops, one with acknowledgements and one without.
+Rejected: a call for each packet; a generator, which is resumed once more than it has runs; two loops, one
+with acknowledgements and one without.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gossamer.mqtt.codec.errors import MqttProtocolError
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 QOS0, QOS1, PUBACK = 0x30, 0x32, 0x40
 
-Run = tuple[int, "Plan", bytes, int, int, int]
+Run = tuple[int, "Plan | None", bytes, int, int, int]
 """Kind, plan (none of a PUBACK), how each packet begins (empty where they differ), start, stop, how many.
 
 A publish begins alike up to the end of its topic; of QoS 0 of MQTT 5.0 up to its empty properties.
@@ -44,20 +46,22 @@ class Source(Protocol):
     """The plan of one without."""
 
 
-def runs(data: bytes, pos: int, source: Source, *, local: bool = False) -> Iterator[Run]:
-    """The runs of ``data`` from ``pos`` on; see the module. ``local``: for this node only."""
+def runs(data: bytes, pos: int, source: Source, *, local: bool = False, most: float = math.inf) -> list[Run]:
+    """The runs of ``data`` from ``pos`` on; see the module.
+
+    ``local``: for this node only. ``most``: with so many deliveries there is an end of it.
+    """
+    found: list[Run] = []
     end = len(data)
     skip = 1 if source.version == V5 else 0
-    # A run of QoS 0, which may go on behind another topic.
-    held: Any = None
-    while pos + 1 < end:
+    while pos + 1 < end and most > 0:
         start = pos
         first = data[pos]
         length = data[pos + 1]
         at, stop = (pos + 2, pos + 2 + length) if length < 0x80 else _long(data, pos, end, source)
         if stop > end:
             break
-        plan: Any = None
+        plan: Plan | None = None
         if first & 0xFD == QOS0:
             topic_end = at + 2 + (data[at] << 8 | data[at + 1]) if stop - at > 2 else end + 1
             body = topic_end + (first & 2)
@@ -66,7 +70,7 @@ def runs(data: bytes, pos: int, source: Source, *, local: bool = False) -> Itera
                 break
             route = source.cache_get(data[at + 2 : topic_end])
             plan = (None if route is None else route.plan) or source.plan_of(data[at + 2 : topic_end])
-            if local and plan is not None:
+            if local and plan is not None and (plan.peers or plan.groups):
                 plan = plan.local()
             if plan is None or plan.groups:
                 break
@@ -84,25 +88,20 @@ def runs(data: bytes, pos: int, source: Source, *, local: bool = False) -> Itera
         if pos > end:
             pos -= size
             count -= 1
-        if first == QOS0 and held is not None and plan is held[1]:
-            held = QOS0, plan, b"", held[3], pos, held[5] + count
-            continue
-        if held is not None:
-            yield held
-            held = None
-        if first == QOS0:
-            held = QOS0, plan, prefix, start, pos, count
-            continue
-        if first == QOS1:
-            at = start + len(prefix)
-            if 0 in data[at + 1 : pos : size] or (skip and any(data[at + 2 : pos : size])):
-                count = _good(data, at, size, count, skip)
-                pos = start + count * size
-                if not count:
-                    break
-        yield first, plan, prefix, start, pos, count
-    if held is not None:
-        yield held
+        if plan is not None:
+            most -= plan.breadth * count
+            if first == QOS0 and found and found[-1][1] is plan and found[-1][0] == QOS0:
+                _, _, _, start, _, before = found.pop()
+                prefix, count = b"", before + count
+            elif first == QOS1:
+                at = start + len(prefix)
+                if 0 in data[at + 1 : pos : size] or (skip and any(data[at + 2 : pos : size])):
+                    count = _good(data, at, size, count, skip)
+                    pos = start + count * size
+                    if not count:
+                        break
+        found.append((first, plan, prefix, start, pos, count))
+    return found
 
 
 def _long(data: bytes, pos: int, end: int, source: Source) -> tuple[int, int]:

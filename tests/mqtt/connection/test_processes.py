@@ -58,7 +58,7 @@ async def test_a_killed_ticker_comes_back(world):
 async def test_a_bug_in_a_handler_ends_one_channel_and_is_reported(world, monkeypatch):
     one = await world.client("one")
     two = await world.client("two")
-    monkeypatch.setattr(world.broker.subscribing, "subscribe", lambda *_: 1 / 0)
+    monkeypatch.setattr(world.router, "subscribe", lambda *_: 1 / 0)
     one.send(p.Subscribe(packet_id=1, subscriptions=(p.Subscription("a"),)))
     await world.settle()
     assert one.closed

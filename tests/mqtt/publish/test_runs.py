@@ -11,7 +11,10 @@ from gossamer.mqtt.codec.properties import NONE, Properties
 from gossamer.mqtt.publish.runs import PUBACK, QOS0, QOS1, runs
 
 PLANS = {b"a": "one", b"b": "one", b"long/topic": "other"}
-ROUTES = {topic: SimpleNamespace(plan=SimpleNamespace(groups=(), name=name)) for topic, name in PLANS.items()}
+ROUTES = {
+    topic: SimpleNamespace(plan=SimpleNamespace(groups=(), peers=(), breadth=1, name=name))
+    for topic, name in PLANS.items()
+}
 ROUTES[b"b"] = ROUTES[b"a"]
 
 
@@ -84,5 +87,5 @@ def test_a_run_ends_before_what_is_wrong():
     ):
         [(kind, _, _, start, stop, count)] = runs(good * 3 + bad, 0, source(p.V4))
         assert (kind, start, stop, count) == (QOS1, 0, 3 * len(good), 3), bad
-        (kind, _, _, start, stop, count) = next(runs(plain * 3 + bad, 0, source(p.V4)))
+        (kind, _, _, start, stop, count) = runs(plain * 3 + bad, 0, source(p.V4))[0]
         assert (kind, start, stop, count) == (QOS0, 0, 3 * len(plain), 3), bad
