@@ -15,7 +15,6 @@ from gossamer.mqtt.auth.sources import (
     Exchange,
     Login,
     Method,
-    NobodyElse,
     Verdict,
 )
 from gossamer.mqtt.auth.tokens import Tokens
@@ -72,7 +71,6 @@ __all__ = [
     "Method",
     "MqttCluster",
     "MqttProtocolError",
-    "NobodyElse",
     "PasswordFile",
     "Pressure",
     "Properties",

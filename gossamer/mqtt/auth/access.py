@@ -45,6 +45,7 @@ class Access:
         self.reloadable: list[Reloadable] = []
         """What is read from files."""
         self._record = Decisions(rate=config.log_rate, now=monotonic)
+        self.decisions = self._record.counts
         self.methods: dict[str, Method] = {}
         """Enhanced authentication, by the name of the method."""
         self._callout: HttpCallout | None = None
@@ -78,11 +79,6 @@ class Access:
         self.has_users = self.has_users or strict
         return Chain([Certificate(), *sources], allow_anonymous=config.allow_anonymous, strict=strict)
 
-    @property
-    def decisions(self) -> Counter[tuple[str, str, str]]:
-        """How many, by question, who decided, and how."""
-        return self._record.counts
-
     def ask(self, login: Login) -> Verdict | Awaitable[Verdict]:
         """Whether a client may connect."""
         return self._authenticator.authenticate(login)
@@ -97,7 +93,7 @@ class Access:
             "connect_allowed" if allowed else "connect_refused",
             "connect",
             verdict.by,
-            "allow" if allowed else "deny",
+            how="allow" if allowed else "deny",
             client_id=login.client_id,
             username=username,
             peer=login.peer,
@@ -111,7 +107,6 @@ class Access:
             "session_refused",
             "session",
             "owner",
-            "deny",
             client_id=client_id,
             username=username,
             peer=peer,
@@ -120,29 +115,13 @@ class Access:
 
     def denied(self, action: str, client_id: str, username: str | None, topic: str) -> None:
         """Record that the ACL refused something."""
-        self._record.note(
-            "acl_denied",
-            action,
-            "acl",
-            "deny",
-            action=action,
-            client_id=client_id,
-            username=username,
-            topic=topic,
-        )
+        named = {"action": action, "client_id": client_id, "username": username, "topic": topic}
+        self._record.note("acl_denied", action, "acl", **named)
 
     def unusable(self, action: str, client_id: str, username: str | None, topic: str) -> None:
         """Record that a topic was refused which nobody can subscribe to."""
-        self._record.note(
-            "topic_refused",
-            action,
-            "broker",
-            "deny",
-            action=action,
-            client_id=client_id,
-            username=username,
-            topic=topic,
-        )
+        named = {"action": action, "client_id": client_id, "username": username, "topic": topic}
+        self._record.note("topic_refused", action, "broker", **named)
 
     async def close(self) -> None:
         """Let go of connections; whoever is asked after that opens them again."""
@@ -180,7 +159,7 @@ class Decisions:
         """Count one."""
         self.counts[question, by, how] += 1
 
-    def note(self, event: str, question: str, by: str, how: str, **fields: object) -> None:
+    def note(self, event: str, question: str, by: str, *, how: str = "deny", **fields: object) -> None:
         """Count one, and write it down."""
         self.count(question, by, how)
         if not self._bucket.admit(self._now()):

@@ -96,29 +96,23 @@ class Acl:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._rules = self._read()
+        self.rules: tuple[Rule, ...] = ()
+        """Those of the file; another object each time that it is read."""
+        self.load()
 
     def files(self) -> tuple[Path, ...]:
         return (self._file,)
 
     def load(self) -> None:
-        self._rules = self._read()
-
-    @property
-    def rules(self) -> tuple[Rule, ...]:
-        """Those of the file; another object each time that it is read."""
-        return self._rules
-
-    def _read(self) -> tuple[Rule, ...]:
         try:
-            return parse_acl(self._file.read_text(encoding="utf-8"), self._file)
+            self.rules = parse_acl(self._file.read_text(encoding="utf-8"), self._file)
         except (OSError, UnicodeDecodeError) as error:
             raise AclError(file=self._file, line=0, why=trouble(error)) from None
 
     def rules_for(self, client_id: str, username: str | None) -> tuple[Rule, ...]:
         """The rules that fit a client, its names put in."""
         found = []
-        for rule in self._rules:
+        for rule in self.rules:
             who = ("*", f"client:{client_id}", "anonymous" if username is None else f"user:{username}")
             if rule.who not in who:
                 continue

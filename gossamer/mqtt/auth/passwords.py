@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import Awaitable, Iterable, Mapping
-from concurrent.futures import Executor, ThreadPoolExecutor
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
@@ -22,6 +23,8 @@ from gossamer.errors import UsageError
 from gossamer.mqtt.auth.files import trouble
 from gossamer.mqtt.auth.sources import Answer, Login, Verdict
 from gossamer.mqtt.codec.reasons import ReasonCode
+
+T = TypeVar("T")
 
 BACKLOG = 1000
 
@@ -38,28 +41,54 @@ class PasswordFileError(UsageError):
         super().__init__(f"{where}: {why}; expected lines USER:HASH as {command} writes them")
 
 
-def parse_passwords(text: str, file: Path) -> dict[str, str]:
-    """User names and hashes.
+def read_users(file: Path, parse: Callable[[str], T], *, why: str, wanted: str = "") -> dict[str, T]:
+    """Return what ``parse`` makes of each line ``USER:REST`` of a file, by user; it may raise ValueError.
 
     Raises:
-        PasswordFileError: a line is something else.
+        PasswordFileError: the file cannot be read, or a line is something else, for ``why``.
     """
-    hashes: dict[str, str] = {}
-    for number, line in enumerate(text.splitlines(), 1):
+    users: dict[str, T] = {}
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise PasswordFileError(file=file, line=0, why=trouble(error), wanted=wanted) from None
+    for number, line in enumerate(lines, 1):
         if not line.strip() or line.startswith("#"):
             continue
-        name, colon, hashed = line.rpartition(":")
-        if not colon or not name or not hashed.startswith("$argon2"):
-            raise PasswordFileError(file=file, line=number, why="no user name and argon2 hash")
-        hashes[name] = hashed.strip()
-    return hashes
+        name, _, rest = line.rpartition(":")
+        try:
+            if not name:
+                raise ValueError
+            users[name] = parse(rest.strip())
+        except ValueError:
+            raise PasswordFileError(file=file, line=number, why=why, wanted=wanted) from None
+    return users
+
+
+class UserFile(Generic[T]):
+    """Users by name: of a file, which may change (see :mod:`gossamer.mqtt.auth.files`), or of a mapping."""
+
+    def __init__(self, users: Mapping[str, T] | Path, read: Callable[[Path], dict[str, T]]) -> None:
+        self._file = users if isinstance(users, Path) else None
+        self._read_file = read
+        self._users = read(users) if isinstance(users, Path) else dict(users)
+
+    def files(self) -> Iterable[Path]:
+        return () if self._file is None else (self._file,)
+
+    def load(self) -> None:
+        if self._file is not None:
+            self._users = self._read_file(self._file)
+
+
+def _hash(text: str) -> str:
+    if not text.startswith("$argon2"):
+        raise ValueError
+    return text
 
 
 def _read(file: Path) -> dict[str, str]:
-    try:
-        return parse_passwords(file.read_text(encoding="utf-8"), file)
-    except (OSError, UnicodeDecodeError) as error:
-        raise PasswordFileError(file=file, line=0, why=trouble(error)) from None
+    return read_users(file, _hash, why="no user name and argon2 hash")
 
 
 def set_password(file: Path, username: str, password: str | None) -> bool:
@@ -96,23 +125,15 @@ def rewrite(file: Path, lines: dict[str, str], username: str, line: str | None) 
     return known
 
 
-class PasswordFile:
-    """Users of a file, or of a mapping; see the module."""
+class PasswordFile(UserFile[str]):
+    """A source of :mod:`gossamer.mqtt.auth.sources`: users and their hashes."""
 
-    def __init__(self, hashes: Mapping[str, str] | Path, *, executor: Executor | None = None) -> None:
-        self._file = hashes if isinstance(hashes, Path) else None
-        self._hashes = _read(hashes) if isinstance(hashes, Path) else dict(hashes)
-        self._executor = executor or ThreadPoolExecutor(2, thread_name_prefix="mqtt-passwords")
+    def __init__(self, users: Mapping[str, str] | Path) -> None:
+        super().__init__(users, _read)
+        self._executor = ThreadPoolExecutor(2, thread_name_prefix="mqtt-passwords")
         self._hasher = PasswordHasher()
         self._nobody = self._hasher.hash("nobody")
         self._waiting = 0
-
-    def files(self) -> Iterable[Path]:
-        return () if self._file is None else (self._file,)
-
-    def load(self) -> None:
-        if self._file is not None:
-            self._hashes = _read(self._file)
 
     def ask(self, login: Login) -> Answer | Awaitable[Answer]:
         if login.username is None or login.password is None:
@@ -122,7 +143,7 @@ class PasswordFile:
         return self._ask(login.username, login.password)
 
     async def _ask(self, username: str, password: bytes) -> Answer:
-        known = self._hashes.get(username)
+        known = self._users.get(username)
         self._waiting += 1
         try:
             right = await asyncio.get_running_loop().run_in_executor(

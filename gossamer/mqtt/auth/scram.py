@@ -14,20 +14,18 @@ Rejected: checking against the argon2 hashes of the password file, which only th
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import secrets
 import stringprep
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
 
 from gossamer.errors import PeerError, UsageError
-from gossamer.mqtt.auth.files import trouble
-from gossamer.mqtt.auth.passwords import PasswordFileError, rewrite
+from gossamer.mqtt.auth.passwords import UserFile, read_users, rewrite
 from gossamer.mqtt.auth.sources import Challenge, Done, Login, Step, Verdict
 from gossamer.mqtt.codec.reasons import ReasonCode
 
@@ -114,7 +112,7 @@ def client_proof(password: str, salt: bytes, iterations: int, auth_message: byte
     return proof, _hmac(_hmac(salted, b"Server Key"), auth_message)
 
 
-class Scram:
+class Scram(UserFile[Credential]):
     """The users of a file, or of a mapping, as a :class:`~gossamer.mqtt.auth.sources.Method`."""
 
     name = NAME
@@ -125,17 +123,9 @@ class Scram:
         *,
         nonce: Callable[[], str] = lambda: secrets.token_urlsafe(24),
     ) -> None:
-        self._file = users if isinstance(users, Path) else None
-        self._users = _read(users) if isinstance(users, Path) else dict(users)
-        self._nonce = nonce
+        super().__init__(users, _read)
+        self.nonce = nonce
         self._secret = secrets.token_bytes(32)
-
-    def files(self) -> Iterable[Path]:
-        return () if self._file is None else (self._file,)
-
-    def load(self) -> None:
-        if self._file is not None:
-            self._users = _read(self._file)
 
     def begin(self, login: Login) -> _Exchange:
         return _Exchange(self, login)
@@ -147,9 +137,6 @@ class Scram:
             return known, True
         made = _hmac(self._secret, username.encode())
         return Credential(ITERATIONS, made[:16], made, made), False
-
-    def nonce(self) -> str:
-        return self._nonce()
 
 
 class _RefusedError(PeerError):
@@ -243,24 +230,8 @@ def _saslname(raw: bytes) -> str:
 
 
 def _read(file: Path) -> dict[str, Credential]:
-    users: dict[str, Credential] = {}
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise PasswordFileError(file=file, line=0, why=trouble(error)) from None
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        name, _, rest = line.rpartition(":")
-        try:
-            if not name:
-                raise ValueError
-            users[name] = Credential.parse(rest)
-        except (ValueError, binascii.Error):
-            raise PasswordFileError(
-                file=file, line=number, why="no user name and SCRAM-SHA-256 credential", wanted="--scram"
-            ) from None
-    return users
+    why = "no user name and SCRAM-SHA-256 credential"
+    return read_users(file, Credential.parse, why=why, wanted="--scram")
 
 
 class BadPasswordError(UsageError):

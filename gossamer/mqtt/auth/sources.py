@@ -113,13 +113,6 @@ class Chain:
         return Verdict(ReasonCode.BAD_USER_NAME_OR_PASSWORD, "nobody")
 
 
-class NobodyElse(Chain):
-    """No user is known: anonymous clients come in where they are allowed, others do not."""
-
-    def __init__(self, *, allow_anonymous: bool = False) -> None:
-        super().__init__((), allow_anonymous=allow_anonymous)
-
-
 class Challenge(msgspec.Struct, frozen=True):
     """The client is to answer ``data``, which goes out as AUTH 0x18."""
 

@@ -32,25 +32,23 @@ class Tokens:
 
     def __init__(self, config: JwtConfig) -> None:
         self._config = config
-        self._key = self._read()
+        self.load()
 
     def files(self) -> tuple[Path, ...]:
         return () if self._config.public_key_file is None else (self._config.public_key_file,)
 
     def load(self) -> None:
-        self._key = self._read()
-
-    def _read(self) -> str:
         config = self._config
         if config.secret is not None:
-            return config.secret.get_secret_value()
+            self._key = config.secret.get_secret_value()
+            return
         assert config.public_key_file is not None  # noqa: S101 - the schema sees to it
         try:
             text = config.public_key_file.read_text(encoding="utf-8")
             jwt.get_algorithm_by_name(config.algorithms[0]).prepare_key(text)
         except (OSError, ValueError, jwt.PyJWTError) as error:
             raise TokensError(file=config.public_key_file, why=trouble(error)) from None
-        return text
+        self._key = text
 
     def ask(self, login: Login) -> Answer:
         password = login.password

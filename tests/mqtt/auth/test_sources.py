@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from pathlib import Path
 
 import httpx
 import jwt
@@ -13,7 +12,6 @@ from gossamer.config import HttpAuthConfig, JwtConfig
 from gossamer.errors import UsageError
 from gossamer.mqtt import Chain, Login, PasswordFile, ReasonCode, Verdict, set_password
 from gossamer.mqtt.auth.callout import HttpCallout
-from gossamer.mqtt.auth.passwords import parse_passwords
 from gossamer.mqtt.auth.sources import Certificate
 from gossamer.mqtt.auth.tokens import Tokens
 from mqtt.harness import connack
@@ -44,9 +42,11 @@ async def test_a_password_file_says_yes_no_and_not_mine(tmp_path):
     assert await ask(source, username="ann", password=b"better") is None
 
 
-def test_a_password_file_names_the_line_it_cannot_read():
+def test_a_password_file_names_the_line_it_cannot_read(tmp_path):
+    file = tmp_path / "users"
+    file.write_text("# users\nann:plain\n")
     with pytest.raises(UsageError, match=r"users:2: .*gossamer passwd"):
-        parse_passwords("# users\nann:plain\n", Path("users"))
+        PasswordFile(file)
 
 
 def token(**claims):
