@@ -113,15 +113,20 @@ class Access:
             hint="the session is another user's; if the user was renamed, end it: gossamer clients kick",
         )
 
-    def denied(self, action: str, client_id: str, username: str | None, topic: str) -> None:
-        """Record that the ACL refused something."""
-        named = {"action": action, "client_id": client_id, "username": username, "topic": topic}
-        self._record.note("acl_denied", action, "acl", **named)
-
-    def unusable(self, action: str, client_id: str, username: str | None, topic: str) -> None:
-        """Record that a topic was refused which nobody can subscribe to."""
-        named = {"action": action, "client_id": client_id, "username": username, "topic": topic}
-        self._record.note("topic_refused", action, "broker", **named)
+    def denied(
+        self,
+        action: str,
+        client_id: str,
+        username: str | None,
+        topic: str,
+        *,
+        event: str = "acl_denied",
+        by: str = "acl",
+    ) -> None:
+        """Record that something was refused, by the ACL unless told otherwise."""
+        self._record.note(
+            event, action, by, action=action, client_id=client_id, username=username, topic=topic
+        )
 
     async def close(self) -> None:
         """Let go of connections; whoever is asked after that opens them again."""

@@ -33,6 +33,7 @@ from gossamer.mqtt.connection.shared import is_text, refusal_of
 from gossamer.mqtt.connection.subscribing import encoded
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.message_ids import NO_IDENT, is_recorded
+from gossamer.mqtt.messages.ports import ForwarderLike, Until
 from gossamer.mqtt.messages.records import record_of
 from gossamer.mqtt.publish.delayed import BAD_DELAY, UNROUTED, is_bad_delay
 from gossamer.mqtt.publish.plan import compile_plan
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
     from gossamer.mqtt.connection.enhanced import Enhanced
     from gossamer.mqtt.connection.shared import Shared
     from gossamer.mqtt.connection.subscribing import Subscribing
-    from gossamer.mqtt.messages.ports import ForwarderLike
-    from gossamer.mqtt.publish.publishing import Publishing
 
 SYSTEM = b"$SYS/"
 """Topics of the server: clients read them."""
@@ -143,7 +142,7 @@ class Handlers:
             self._access.denied(*named)
             return ReasonCode.NOT_AUTHORIZED, "not allowed to publish to this topic"
         if is_reserved(topic) or is_bad_delay(topic):
-            self._access.unusable(*named)
+            self._access.denied(*named, event="topic_refused", by="broker")
             return ReasonCode.TOPIC_NAME_INVALID, RESERVED_TOPIC if is_reserved(topic) else BAD_DELAY
         if (
             packet.properties.payload_format
@@ -165,24 +164,57 @@ class Handlers:
             session.doubtful.discard(packet_id)
             session.unreleased(packet_id, message.ident)
             session.passing[packet_id] = []
-            safe = partial(session.passed, packet_id)
-            passed = _Passed(publishing, channel, message, packet_id)
-            channel.acknowledge(ack, 1, peers=(passed,), safe=safe)
+            passed = Until("passed", partial(self._when_noted, channel, message, packet_id))
+            channel.acknowledge(ack, 1, peers=(passed,), safe=partial(session.passed, packet_id))
             return
-        before = publishing.notes
-        peers, kept = publishing.pass_on(route, message, session.client_id)
-        targets = peers if kept is None else (*peers, kept)
-        store = publishing.store
-        if packet.qos and store is not None and store.notes != before:
-            targets += (store,)
-        idents = (message.ident,) if packet.qos and is_recorded(message.ident) else ()
-        record = record_of(message, channel.hub.now()) if targets else b""
+        peers = publishing.pass_on(route, message, session.client_id)
+        record = record_of(message, channel.hub.now()) if peers else b""
         if packet.qos:
-            channel.acknowledge(ack, 1, idents, targets, record)
+            idents = (message.ident,) if is_recorded(message.ident) else ()
+            channel.acknowledge(ack, 1, idents, peers, record)
         else:
-            for peer in targets:
+            for peer in peers:
                 peer.append(record)
         _hold_up(channel, route, peers)
+
+    def _when_noted(
+        self,
+        channel: Channel,
+        message: Message,
+        packet_id: int,
+        _record: bytes,
+        on_safe: Callable[[bool], None],
+    ) -> None:
+        """Pass a message of QoS 2 on once its identifier is on disc; ``on_safe`` once it is safe everywhere.
+
+        Should this node die, the message is sent again, and who has had it must know it. Decided earlier, a
+        session that moves meanwhile would be taken for both places, or for neither. Where it cannot be passed
+        on the connection ends, so that the client sends it again.
+        """
+        session, publishing = channel.session, self._publishing
+
+        def pass_on() -> None:
+            try:
+                route = publishing.cache_get(message.topic) or publishing.resolve(message.topic)
+                peers = publishing.spread(route, message, session.client_id, on_safe)
+            except Exception:
+                session.not_passed(packet_id)
+                raise
+            _hold_up(channel, route, peers)
+
+        def committed(_safe: bool) -> None:
+            try:
+                pass_on()
+            except Exception as error:
+                # Whoever is connected now may have sent it again, and waits for this.
+                if session.channel is None:
+                    raise
+                session.channel.crash(error)
+
+        if session.store is None:
+            pass_on()
+        else:
+            session.store.append_acked(b"", committed)
 
     def _resolve_alias(self, channel: Channel, packet: Publish) -> bytes:
         alias = packet.properties.topic_alias
@@ -252,54 +284,6 @@ class Handlers:
         channel.finish("disconnected by client")
 
 
-class _Passed:
-    """The peer of a message of QoS 2: where it goes is decided once its identifier is on disc.
-
-    Should this node die, the message is sent again, and who has had it must know it. Decided earlier, a
-    session that moves meanwhile would be taken for both places, or for neither. Where it cannot be passed on
-    the connection ends, so that the client sends it again.
-    """
-
-    peer = "passed"
-
-    def __init__(self, publishing: Publishing, channel: Channel, message: Message, packet_id: int) -> None:
-        self._publishing = publishing
-        self._channel = channel
-        self._message = message
-        self._packet_id = packet_id
-
-    def append(self, record: bytes) -> None:
-        """It is of QoS 2."""
-
-    def append_acked(self, record: bytes, on_safe: Callable[[bool], None]) -> None:
-        """``on_safe`` once it is safe wherever it had to go."""
-        store = self._channel.session.store
-        if store is None:
-            self._pass(on_safe)
-        else:
-            store.append_acked(b"", lambda _: self._committed(on_safe))
-
-    def _committed(self, on_safe: Callable[[bool], None]) -> None:
-        try:
-            self._pass(on_safe)
-        except Exception as error:
-            # Whoever is connected now may have sent it again, and waits for this.
-            channel = self._channel.session.channel
-            if channel is None:
-                raise
-            channel.crash(error)
-
-    def _pass(self, on_safe: Callable[[bool], None]) -> None:
-        channel, message, publishing = self._channel, self._message, self._publishing
-        try:
-            route = publishing.cache_get(message.topic) or publishing.resolve(message.topic)
-            peers = publishing.spread(route, message, channel.session.client_id, on_safe)
-        except Exception:
-            channel.session.not_passed(self._packet_id)
-            raise
-        _hold_up(channel, route, peers)
-
-
 def _hold_up(channel: Channel, route: Any, peers: tuple[ForwarderLike, ...]) -> None:
     """Stop reading from ``channel`` if who gets its message is behind."""
     pressure = channel.hub.pressure
@@ -324,29 +308,15 @@ def _refuse_publish(channel: Channel, packet: Publish, reason: ReasonCode, why: 
         _acknowledge(channel, packet_id)
 
 
-class _Passing:
-    """Among the peers of a message of QoS 2 that was sent again: what became of it the first time."""
-
-    peer = "passing"
-
-    def __init__(self, waiting: list[Callable[[bool], object]]) -> None:
-        self._waiting = waiting
-
-    def append(self, record: bytes) -> None:
-        """Nobody waits for QoS 0."""
-
-    def append_acked(self, record: bytes, on_safe: Callable[[bool], None]) -> None:
-        """``on_safe`` once the message is safe."""
-        self._waiting.append(on_safe)
-
-
 def _acknowledge(channel: Channel, packet_id: int) -> None:
     """Say that an identifier of QoS 2 is known; not before the disc knows it too, and its message is safe."""
     ack = b"\x50\x02" + PACKET_ID[packet_id]
     session = channel.session
     peers: tuple[ForwarderLike, ...] = () if session.store is None else (session.store,)
     if packet_id in session.passing:
-        peers += (_Passing(session.passing[packet_id]),)
+        # Sent again: it waits for what becomes of the first.
+        waiting = session.passing[packet_id]
+        peers += (Until("passing", lambda _record, on_safe: waiting.append(on_safe)),)
     channel.acknowledge(ack, 1, peers=peers)
 
 

@@ -11,7 +11,20 @@ class ForwarderLike(Protocol):
 
     def append(self, record: bytes, /) -> None: ...
 
-    def append_acked(self, record: bytes, on_safe: Callable[[bool], None], /) -> None: ...
+    @property
+    def append_acked(self) -> Callable[[bytes, Callable[[bool], None]], object]: ...
+
+
+class Until:
+    """What else the acknowledgement of a message waits for, among its peers: ``peer`` names it, and
+    ``append_acked`` sees to it."""
+
+    def __init__(self, peer: str, append_acked: Callable[[bytes, Callable[[bool], None]], object]) -> None:
+        self.peer = peer
+        self.append_acked = append_acked
+
+    def append(self, record: bytes) -> None:
+        """QoS 0 waits for nothing."""
 
 
 class TrailLike(Protocol):

@@ -50,21 +50,6 @@ Give = Callable[[str, bytes, Callable[[bool], None], bool], bool]
 """``give(group, record, on_safe, online)``: to a member, ``online`` ones only; False where there is none."""
 
 
-class Waiting:
-    """Among the peers of a message: a share group whose members are all away."""
-
-    def __init__(self, owed: Owed, group: str) -> None:
-        self.peer = group
-        self._owed = owed
-
-    def append(self, record: bytes) -> None:
-        """QoS 0 is not kept."""
-
-    def append_acked(self, record: bytes, on_safe: Callable[[bool], None]) -> None:
-        """Keep it until one is back."""
-        self._owed.wait(self.peer, record, on_safe)
-
-
 class _Debt:
     """What one session was handed out: before the mark, and since."""
 

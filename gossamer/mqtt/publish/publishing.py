@@ -7,6 +7,7 @@ stands among its *peers*: nodes, the disc, what is retained.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from gossamer.errors import UsageError
@@ -16,11 +17,11 @@ from gossamer.mqtt.codec.properties import NONE, Properties
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.messages.message import Message, strip
 from gossamer.mqtt.messages.message_ids import NO_IDENT, is_recorded, number_of
-from gossamer.mqtt.messages.ports import ForwarderLike
+from gossamer.mqtt.messages.ports import ForwarderLike, Until
 from gossamer.mqtt.messages.records import record_of
 from gossamer.mqtt.publish.delayed import BAD_DELAY, DELAYED, UNROUTED, Delayed, is_bad_delay
 from gossamer.mqtt.publish.fanout import Fanout
-from gossamer.mqtt.publish.owed import Owed, Waiting
+from gossamer.mqtt.publish.owed import Owed
 from gossamer.mqtt.publish.plan import Plan, compile_plan
 from gossamer.mqtt.publish.retained import Retained
 from gossamer.mqtt.session.sessions import SessionTable
@@ -161,12 +162,7 @@ class Publishing:
         on_safe: Callable[[bool], None] | None = None,
     ) -> tuple[ForwarderLike, ...]:
         """Pass a message on, to those that are returned too; ``on_safe`` once it is safe at all of them."""
-        before = self.notes
-        peers, kept = self.pass_on(route, message, publisher)
-        if kept is not None:
-            peers += (kept,)
-        if message.qos and self.store is not None and self.notes != before:
-            peers += (self.store,)
+        peers = self.pass_on(route, message, publisher)
         if not peers:
             if on_safe is not None:
                 on_safe(True)
@@ -201,16 +197,21 @@ class Publishing:
         self._identified += 1
         return self._identified
 
-    def pass_on(
-        self, route: Route, message: Message, publisher: str
-    ) -> tuple[tuple[ForwarderLike, ...], ForwarderLike | None]:
-        """Deliver or delay ``message``; where it must go besides, and who must have what is retained."""
+    def pass_on(self, route: Route, message: Message, publisher: str) -> tuple[ForwarderLike, ...]:
+        """Deliver or delay ``message``; where it must go besides, and who must have what comes of it here."""
+        before = self.notes
         if route is UNROUTED:
-            return self._delayed.take(message, publisher), None
-        kept = self._retained.put(message) if message.retain else None
-        if message.retain and is_recorded(message.ident) and self._hub.trail is not None:
-            self._hub.trail.retained(message)
-        return self.distribute(route, message, publisher), kept
+            peers = self._delayed.take(message, publisher)
+        else:
+            kept = self._retained.put(message) if message.retain else None
+            if message.retain and is_recorded(message.ident) and self._hub.trail is not None:
+                self._hub.trail.retained(message)
+            peers = self.distribute(route, message, publisher)
+            if kept is not None:
+                peers += (kept,)
+        if message.qos and self.store is not None and self.notes != before:
+            peers += (self.store,)
+        return peers
 
     def distribute(self, route: Route, message: Message, publisher: str) -> tuple[ForwarderLike, ...]:
         """Deliver ``message`` to who is here, and say where it must go besides.
@@ -227,7 +228,7 @@ class Publishing:
         for group in route.groups:
             chosen = self._router.pick(group, publisher, message.topic.decode())
             if chosen is None and message.qos and self._router.expects(group.name):
-                peers += (Waiting(self._owed, group.name),)
+                peers += (Until(group.name, partial(self._owed.wait, group.name)),)
             elif chosen is None:
                 self._hub.dropped("no_group_member")
                 if trail is not None:
