@@ -65,10 +65,6 @@ async def quietest(act, times=8):
     return min(found)
 
 
-def of_mqtt(calls):
-    return sum(file.startswith("mqtt/") for file in calls)
-
-
 async def a_publish(cluster, version):
     """The calls of a PUBLISH of QoS 1 from the first node to the second, up to PUBACK."""
     speaker, listener = [await cluster.client(number, version=version) for number in (1, 2)]
@@ -90,27 +86,29 @@ async def a_subscription(cluster, version):
 
 @nodes(2)
 @pytest.mark.parametrize("version", [4, 5])
-@pytest.mark.parametrize(
-    ("title", "act", "most"), [("Publish", a_publish, 95), ("Subscribe", a_subscription, 265)]
-)
-async def test_the_page_says_which_files_a_packet_goes_through(sim, cluster, version, title, act, most):
+@pytest.mark.parametrize(("title", "act"), [("Publish", a_publish), ("Subscribe", a_subscription)])
+async def test_the_page_says_which_files_a_packet_goes_through(sim, cluster, version, title, act):
     calls = await act(cluster, version)
-    assert len(calls) <= most
     steps = walk(title)
     assert len(steps) > 8
     assert [file for file in dict.fromkeys(calls) if file in steps] == steps
 
 
 @nodes(2)
-@pytest.mark.parametrize(("version", "most"), [(4, 18), (5, 28)])
+@pytest.mark.parametrize(("version", "most"), [(4, 45), (5, 55)])
 async def test_a_publish_is_few_calls(sim, cluster, version, most):
-    assert of_mqtt(await a_publish(cluster, version)) <= most
+    """Of both nodes; 5.0 is written to the peer as 3.1.1, and back."""
+    assert len(await a_publish(cluster, version)) <= most
 
 
 @nodes(1)
-@pytest.mark.parametrize(("version", "most"), [(4, 32), (5, 36)])
-async def test_a_subscription_is_few_calls(sim, cluster, version, most):
+@pytest.mark.parametrize("version", [4, 5])
+async def test_a_subscription_is_few_calls(sim, cluster, version):
     calls = await a_subscription(cluster, version)
-    assert len(calls) <= 95
-    assert of_mqtt(calls) <= most
+    assert len(calls) <= 65
     assert "mnesia_like/replicator.py" not in calls, "there is no peer to tell"
+
+
+@nodes(2)
+async def test_a_subscription_that_a_peer_has_to_know_is_few_calls_on_both(sim, cluster):
+    assert len(await a_subscription(cluster, 4)) <= 240
