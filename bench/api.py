@@ -7,8 +7,8 @@
 rounds with nobody and rounds with all of them take turns, and what counts is messages a second of the node's
 own processor time, which other people's load does not change. Bar: 3 %.
 
-``list`` opens connections up to the limit on open files and makes persistent sessions for the rest, a third on
-each node. It shows how long ``GET /api/v1/clients?format=ndjson`` takes, what memory the node that answers
+``list`` opens connections up to the limit on open files and makes persistent sessions for the rest, a third
+on each node. It shows how long ``GET /api/v1/clients?format=ndjson`` takes, what memory the node that answers
 grows by, and what publishing at a fixed rate meanwhile feels. Bar: 5 s for 100,000.
 """
 
