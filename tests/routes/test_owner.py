@@ -24,14 +24,6 @@ def peers_of(router: Router, topic: bytes) -> list[str]:
     return [peer.peer for peer in (router.cache.get(topic) or router.resolve(topic)).peers]
 
 
-async def test_rows_reach_the_router_while_the_owner_lives(rt):
-    router, table, links = parts()
-    await Supervisor.start_link([routes_child(router, table, links)])
-    links.up("b")
-    table.put("b", {"t": 1})
-    assert peers_of(router, b"t") == ["b"]
-
-
 async def test_rows_that_were_there_before_are_taken_in_before_anything_else(rt):
     router, table, links = parts()
     table.put("b", {"t/+": 1, "u": 1})

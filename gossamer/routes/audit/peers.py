@@ -16,6 +16,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
+from itertools import chain
 from typing import Any
 from zlib import crc32
 
@@ -202,27 +204,14 @@ class PeerAudit:
 
     async def _walk(self, node: str) -> AsyncIterator[tuple[str, int]]:
         """Every filter that leads to a node, this one or a peer, and the value of its row."""
-        slot = self._nodes.get(node)
-        mine = node == self._node
-        number = 0
-        for topic_filter in self._index.filters():
-            number += 1
+        value_of = self._here if node == self._node else partial(self._at, node)
+        names = chain(self._index.filters(), [group.name for group in self._shared])
+        for number, topic_filter in enumerate(names, 1):
             if number % _STEP == 0:
                 await asyncio.sleep(0)
-            found = self._index.get(topic_filter)
-            if mine:
-                value = self._row(topic_filter) if any(True for _ in local_of(found)) else 0
-            else:
-                value = 0 if slot is None else _value(slot, mask_of(found))
+            value = value_of(topic_filter)
             if value:
                 yield topic_filter, value
-        for group in self._shared:
-            number += 1
-            if number % _STEP == 0:
-                await asyncio.sleep(0)
-            count = self._here(group.name) if mine else self._at(node, group.name)
-            if count:
-                yield group.name, count
 
 
 def _value(slot: NodeSlot, mask: int) -> int:
