@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from gossamer.mnesia_like.errors import BadKeyError, BadTableError, BadValueError
+from gossamer.mnesia_like.errors import BadRowError, BadTableError
 from gossamer.mnesia_like.values import KEY_TYPES, Key, Value, encode, is_key, shown
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,63}")
@@ -100,32 +100,34 @@ class TableDef:
         """The key's bytes.
 
         Raises:
-            BadKeyError: of another type, not encodable, or too large.
+            BadRowError: of another type, not encodable, or too large.
         """
         if type(key) not in KEY_TYPES or (type(key) is tuple and not is_key(key)):
-            raise BadKeyError(self.name, got=shown(key), expected="str, bytes, int, or a tuple of these")
+            raise BadRowError(
+                self.name, where="key", got=shown(key), expected="str, bytes, int, or a tuple of these"
+            )
         try:
             encoded = encode(key)
         except (UnicodeEncodeError, OverflowError) as error:
-            raise BadKeyError(self.name, got=str(error), expected=_ENCODABLE) from error
+            raise BadRowError(self.name, where="key", got=str(error), expected=_ENCODABLE) from error
         if len(encoded) > self.max_key_bytes:
             most = f"at most {self.max_key_bytes} bytes"
-            raise BadKeyError(self.name, got=f"{len(encoded)} bytes", expected=most)
+            raise BadRowError(self.name, where="key", got=f"{len(encoded)} bytes", expected=most)
         return encoded
 
     def encode_value(self, value: Value) -> bytes:
         """The bytes of a value that is already ``canonical``.
 
         Raises:
-            BadValueError: not encodable, or too large.
+            BadRowError: not encodable, or too large.
         """
         try:
             encoded = encode(value)
         except (UnicodeEncodeError, OverflowError) as error:
-            raise BadValueError(self.name, where="value", got=str(error), expected=_ENCODABLE) from error
+            raise BadRowError(self.name, where="value", got=str(error), expected=_ENCODABLE) from error
         if len(encoded) > self.max_value_bytes:
             most = f"at most {self.max_value_bytes} bytes"
-            raise BadValueError(self.name, where="value", got=f"{len(encoded)} bytes", expected=most)
+            raise BadRowError(self.name, where="value", got=f"{len(encoded)} bytes", expected=most)
         return encoded
 
     def options(self) -> dict[str, Any]:

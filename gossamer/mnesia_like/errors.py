@@ -2,12 +2,10 @@
 
 ::
 
-    UsageError        NoSuchTableError TableExistsError BadTableError BadKeyError BadValueError
-                      NotOrderedError BackupExistsError NotInSchemaError SchemaWriteError
-                      TransactionAbortedError TransactionOverError TransactionTooLargeError
-                      NotTransactionalError
+    UsageError        NoSuchTableError TableExistsError BadTableError BadRowError BackupExistsError
+                      TransactionAbortedError TransactionOverError
     PeerError         BadFrameError
-    TransportError    DiscError: DiscFullError DiscReadOnlyError DiscLockedError CorruptTablesError
+    TransportError    DiscError: CorruptTablesError
     UnavailableError  TablesNotLoadedError DiscBehindError DiscProcessMissingError HistoryLostError
                       NoMajorityError TransactionTimeoutError TransactionRefusedError TransactionInDoubtError
 
@@ -17,12 +15,9 @@ a transaction in doubt nobody here can know.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from gossamer.errors import PeerError, TransportError, UnavailableError, UsageError
-
-MAX_TRANSACTION_BYTES = 4 * 1024 * 1024
-"""What one transaction may write."""
 
 
 class NoSuchTableError(UsageError):
@@ -50,7 +45,7 @@ class TableExistsError(UsageError):
 
 
 class BadTableError(UsageError):
-    """A definition that cannot be."""
+    """A definition that cannot be, or a table that is not of the kind which a call needs."""
 
     def __init__(self, table: str, *, option: str, got: object, expected: str) -> None:
         self.table = table
@@ -60,18 +55,8 @@ class BadTableError(UsageError):
         super().__init__(f"table {table!r}: {option} is {got!r}, expected {expected}")
 
 
-class BadKeyError(UsageError):
-    """A key of a wrong type or too large."""
-
-    def __init__(self, table: str, *, got: str, expected: str) -> None:
-        self.table = table
-        self.got = got
-        self.expected = expected
-        super().__init__(f"key for table {table!r}: got {got}; expected {expected}")
-
-
-class BadValueError(UsageError):
-    """A value that is not plain data, or too large. ``where`` is the path inside it."""
+class BadRowError(UsageError):
+    """A key or value that no table takes, or too large. ``where``: ``key``, ``value``, or the path in it."""
 
     def __init__(self, table: str, *, where: str, got: str, expected: str) -> None:
         self.table = table
@@ -98,18 +83,6 @@ class DiscError(TransportError):
         self.problem = problem
         self.advice = advice
         super().__init__(f"disc copy {path}: {problem}; {advice}")
-
-
-class DiscFullError(DiscError):
-    """No space is left; writes to disc tables are refused until there is."""
-
-
-class DiscReadOnlyError(DiscError):
-    """The file or its directory cannot be written."""
-
-
-class DiscLockedError(DiscError):
-    """Another process has the file open."""
 
 
 class CorruptTablesError(DiscError):
@@ -164,15 +137,6 @@ class HistoryLostError(UnavailableError):
         )
 
 
-class NotOrderedError(UsageError):
-    """Order was asked of a table that keeps none."""
-
-    def __init__(self, table: str, kind: str) -> None:
-        self.table = table
-        self.kind = kind
-        super().__init__(f"table {table!r} is of type {kind}, expected ordered_set; create it with that type")
-
-
 class DiscBehindError(UnavailableError):
     """More rows wait for the disc than the bound allows."""
 
@@ -195,29 +159,6 @@ class DiscProcessMissingError(UnavailableError):
         super().__init__(f"table {table!r} keeps a disc copy and no disc process runs; {what}")
 
 
-class NotInSchemaError(UsageError):
-    """Something was asked of a table for all nodes that only the schema's tables can do."""
-
-    def __init__(self, table: str, known: Iterable[str]) -> None:
-        self.table = table
-        self.known = tuple(known)
-        super().__init__(
-            f"table {table!r} is not in the schema, which has: {', '.join(self.known) or 'none'}; a table "
-            "that each node makes for itself goes by del_table_copy there, and comes into the schema by "
-            "create_table with nodes"
-        )
-
-
-class SchemaWriteError(UsageError):
-    """Somebody wrote to the schema as if it were a table of theirs."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "table 'schema' is written by create_table, delete_table, add_table_copy, del_table_copy and "
-            "set_master_nodes; use these"
-        )
-
-
 class TransactionAbortedError(UsageError):
     """The function asked for it by ``tx.abort(reason)``; nothing changed."""
 
@@ -231,29 +172,6 @@ class TransactionOverError(UsageError):
 
     def __init__(self) -> None:
         super().__init__("this transaction has ended, expected use inside its function; begin another")
-
-
-class TransactionTooLargeError(UsageError):
-    """A transaction wrote more than the bound allows."""
-
-    def __init__(self, got: int) -> None:
-        self.got = got
-        super().__init__(
-            f"a transaction of {got} bytes, expected at most {MAX_TRANSACTION_BYTES}; write in several, or "
-            "without one"
-        )
-
-
-class NotTransactionalError(UsageError):
-    """The table is owned: each row has one writer, so that there is nothing to agree upon."""
-
-    def __init__(self, table: str, replication: str) -> None:
-        self.table = table
-        self.replication = replication
-        super().__init__(
-            f"table {table!r} is {replication}, transactions take shared and local ones; use its own read "
-            "and write"
-        )
 
 
 class TransactionTimeoutError(UnavailableError):

@@ -10,7 +10,6 @@ with what they hold meanwhile.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Executor
 from functools import partial
@@ -38,8 +37,6 @@ from gossamer.supervisor import ChildSpec, Pid, Supervisor
 
 T = TypeVar("T")
 P = ParamSpec("P")
-
-_POLL = 0.02
 
 
 class Store(SchemaCommands):
@@ -141,45 +138,39 @@ class Store(SchemaCommands):
         """
         chosen = None if names is None else [self.table(name) for name in names]
         expected = list(peers)
-        start = self.clock.monotonic()
-        while True:  # bounded by the timeout
+
+        def missing() -> list[str]:
             up = self.replication.connected()
-            missing = [f"{name} is not connected" for name in expected if name not in up]
-            wanted = self.copies.values() if chosen is None else chosen
-            missing += self._keeper.pending() if chosen is None else []
-            for table in wanted:
-                if not isinstance(table, ReplicatedTable):
-                    continue
-                missing += self.replication.not_loaded(table.name)
+            lines = [f"{name} is not connected" for name in expected if name not in up]
+            lines += self._keeper.pending() if chosen is None else []
+            for table in self.copies.values() if chosen is None else chosen:
+                if isinstance(table, ReplicatedTable):
+                    lines += self.replication.not_loaded(table.name)
                 if isinstance(table, SharedTable) and table.core.waits_for:
-                    missing.append(table.core.waits_for)
-            if not missing:
-                return
-            if self.clock.monotonic() - start >= timeout:
-                raise TablesNotLoadedError(missing, waited=timeout)
-            await asyncio.sleep(_POLL)
+                    lines.append(table.core.waits_for)
+            return lines
+
+        if not await self._until(lambda: not missing(), timeout):
+            raise TablesNotLoadedError(missing(), waited=timeout)
 
     async def transaction(
         self,
         function: Callable[Concatenate[Transaction, P], Awaitable[T]],
         *args: object,
         timeout: float = 15.0,
-        sync: bool = False,
     ) -> T:
         """Run ``await function(tx, *args)`` as one transaction over shared and local tables; its result.
 
-        It may run several times: it should do nothing but use ``tx``. ``sync``: come back when the rows are
-        visible on all peers and on this node's disc, as Mnesia's ``sync_transaction``.
+        It may run several times: it should do nothing but use ``tx``.
 
         Raises:
             TransactionAbortedError: the function said so. As with any exception of it, nothing changed.
             TransactionTimeoutError: it did not end within ``timeout`` seconds; nothing changed.
             TransactionRefusedError: a copy cannot be written; nothing changed.
             TransactionInDoubtError: it may or may not be in effect; the error says what to do.
-            DiscError: the disc takes no writes, nothing changed; or, with ``sync``, it is in effect and waits
-                for this node's disc, which is tried again.
+            DiscError: the disc takes no writes; nothing changed.
         """
-        return await self._transactor.run(function, args, timeout=timeout, sync=sync)
+        return await self._transactor.run(function, args, timeout)
 
     async def backup(self, path: str | Path, tables: Iterable[str] | None = None) -> int:
         """Write what this node may write of its tables (of owned ones its own rows) to a file; its size.

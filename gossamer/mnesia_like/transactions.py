@@ -18,20 +18,19 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from gossamer.errors import TransportError, UnavailableError
 from gossamer.mnesia_like.core import StoreCore
 from gossamer.mnesia_like.errors import (
-    MAX_TRANSACTION_BYTES,
-    NotTransactionalError,
+    BadRowError,
+    BadTableError,
     TransactionAbortedError,
     TransactionInDoubtError,
     TransactionOverError,
     TransactionRefusedError,
     TransactionTimeoutError,
-    TransactionTooLargeError,
 )
 from gossamer.mnesia_like.table.local import LocalTable
 from gossamer.mnesia_like.table.owned import OwnedTable
@@ -44,6 +43,8 @@ from gossamer.mnesia_like.values import Key, Value, canonical
 T = TypeVar("T")
 P = ParamSpec("P")
 
+MAX_BYTES = 4 * 1024 * 1024
+"""What one transaction may write."""
 _FIRST_PAUSE = 0.005
 _LONGEST_PAUSE = 0.25
 
@@ -72,7 +73,7 @@ class Transaction:
         for a row that will be written.
 
         Raises:
-            NoSuchTableError, NotTransactionalError, BadKeyError, NoMajorityError
+            NoSuchTableError, BadTableError, BadRowError, NoMajorityError
         """
         found = self._table(table)
         found.definition.encode_key(key)
@@ -88,8 +89,7 @@ class Transaction:
         """Set a row; of a local bag: add a value.
 
         Raises:
-            NoSuchTableError, NotTransactionalError, BadKeyError, BadValueError, NoMajorityError, DiscError
-            TransactionTooLargeError
+            NoSuchTableError, BadTableError, BadRowError, NoMajorityError, DiscError
         """
         found = self._table(table)
         size = len(found.definition.encode_key(key))
@@ -98,8 +98,9 @@ class Transaction:
             old = await self.read(table, key, [], write=True)
             value = old if any(type(v) is type(value) and v == value for v in old) else [*old, value]
         size += len(found.definition.encode_value(value))
-        if self._size + size > MAX_TRANSACTION_BYTES:
-            raise TransactionTooLargeError(self._size + size)
+        if self._size + size > MAX_BYTES:
+            most = f"at most {MAX_BYTES} bytes; write in several, or without one"
+            raise BadRowError(table, where="a transaction", got=f"{self._size + size} bytes", expected=most)
         await self._lock(found, key, write=True)
         self._size += size
         self._layers[-1].setdefault(table, {})[key] = [value]
@@ -203,9 +204,7 @@ class Transactor:
         self._random = random.Random(seed)
         self._ages = 0
 
-    async def run(
-        self, function: Callable[..., Awaitable[T]], args: tuple[Any, ...], *, timeout: float, sync: bool
-    ) -> T:
+    async def run(self, function: Callable[..., Awaitable[T]], args: tuple[Any, ...], timeout: float) -> T:
         """See ``Store.transaction``."""
         age = self._age()
         attempts = 0
@@ -236,8 +235,6 @@ class Transactor:
                 raise TransactionInDoubtError("no answer from " + ", ".join(sorted(attempt.voters))) from None
             why = "its function did not return" if attempt is None or not attempt.why else attempt.why
             raise TransactionTimeoutError(waited=timeout, attempts=attempts, why=why) from None
-        if sync:
-            await self._everywhere(tx._layers[0], timeout)
         return result
 
     async def wait(self, attempt: Attempt, *, decided: bool = False) -> None:
@@ -259,11 +256,12 @@ class Transactor:
         """A table that transactions take.
 
         Raises:
-            NoSuchTableError, NotTransactionalError
+            NoSuchTableError, BadTableError
         """
         table = self.store.table(name)
         if isinstance(table, OwnedTable):
-            raise NotTransactionalError(name, table.definition.replication)
+            takes = "local or shared in a transaction; use the table's own read and write"
+            raise BadTableError(name, option="replication", got="owned", expected=takes)
         return table
 
     # -- inside
@@ -304,13 +302,6 @@ class Transactor:
         if attempt.state == "refused":
             raise TransactionRefusedError(attempt.why)
         raise _Restart
-
-    async def _everywhere(self, rows: Mapping[str, object], timeout: float) -> None:
-        for name in rows:
-            table = self.table(name)
-            if isinstance(table, SharedTable):
-                await table.visible(table.core.position, timeout)
-            await table.durable(timeout)
 
     def _age(self) -> Age:
         self._ages = max(self._ages + 1, int(self.store.clock.wall() * 1_000_000))

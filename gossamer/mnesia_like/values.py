@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from gossamer.mnesia_like.errors import BadValueError
+from gossamer.mnesia_like.errors import BadRowError
 
 Key = Any
 Value = Any
@@ -36,7 +36,7 @@ def canonical(table: str, value: Value) -> Value:
     """The value as it will be read everywhere: scalars themselves, containers copied.
 
     Raises:
-        BadValueError: something in it is not plain data.
+        BadRowError: something in it is not plain data.
     """
     if type(value) in SCALARS:
         return value
@@ -49,20 +49,20 @@ def _copy(table: str, value: Value, where: str, depth: int) -> Value:
         return value
     if depth == 0:
         most = f"at most {_MAX_DEPTH} levels of lists and dicts"
-        raise BadValueError(table, where=where, got="deeper nesting", expected=most)
+        raise BadRowError(table, where=where, got="deeper nesting", expected=most)
     if kind is list or kind is tuple:
         return [_copy(table, item, f"{where}[{i}]", depth - 1) for i, item in enumerate(value)]
     if kind is dict:
         copy = {}
         for key, item in value.items():
             if type(key) not in KEY_TYPES or (type(key) is tuple and not is_key(key, depth - 1)):
-                raise BadValueError(
+                raise BadRowError(
                     table, where=f"a key of {where}", got=shown(key), expected="str, bytes, int or tuple"
                 )
             copy[key] = _copy(table, item, f"{where}[{key!r:.40}]", depth - 1)
         return copy
     plain = "None, bool, int, float, str, bytes, or a list or dict of them"
-    raise BadValueError(table, where=where, got=shown(value), expected=plain)
+    raise BadRowError(table, where=where, got=shown(value), expected=plain)
 
 
 def is_key(key: Key, depth: int = _MAX_DEPTH) -> bool:

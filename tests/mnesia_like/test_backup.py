@@ -1,7 +1,8 @@
-"""Backups come back whole, or are refused."""
+"""Backups come back whole, or are refused; and rows that live on disc alone."""
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import shutil
@@ -12,6 +13,7 @@ import pytest
 
 from gossamer.mnesia_like import Disc, DiscError, Store
 from gossamer.mnesia_like.errors import CorruptTablesError, NoSuchTableError, TableExistsError
+from gossamer.mnesia_like.values import encode
 
 from .hub import host
 
@@ -140,3 +142,29 @@ async def test_a_backup_that_cannot_be_copied_is_named(
     monkeypatch.setattr(shutil, "copyfile", fails)
     with pytest.raises(DiscError, match=f"b: .*{os.strerror(number)}; give the path .* room for"):
         await store.restore(tmp_path / "b")
+
+
+async def test_what_was_committed_to_a_journal_comes_back(tmp_path: Path) -> None:
+    path = tmp_path / "tables.db"
+    async with host("a", disc=Disc(path)) as a:
+        journal, rows = await a.store.create_journal("j")
+        assert rows == {}
+        commits = asyncio.Event()
+        journal.on_commit(commits.set)
+        journal.put(encode(("k", 1)), encode([b"old"]))
+        ticket = journal.put(encode(("k", 1)), encode([b"new"]))
+        journal.put(encode(("k", 2)), encode(2))
+        journal.put(encode(("k", 2)), None)
+        while journal.committed < ticket:
+            commits.clear()
+            await asyncio.wait_for(commits.wait(), 10)
+    async with host("a", disc=Disc(path)) as a:
+        _, rows = await a.store.create_journal("j")
+        assert rows == {("k", 1): [b"new"]}
+
+
+async def test_a_journal_and_a_table_do_not_share_a_name(tmp_path: Path) -> None:
+    async with host("a", disc=Disc(tmp_path / "tables.db")) as a:
+        await a.store.create_table("j", storage="disc_copies")
+        with pytest.raises(TableExistsError):
+            await a.store.create_journal("j")

@@ -15,8 +15,7 @@ from gossamer.mnesia_like import LocalTable, OwnedTable, SharedTable, Store, Tra
 from gossamer.mnesia_like.definition import TableDef
 from gossamer.mnesia_like.errors import (
     BadFrameError,
-    BadKeyError,
-    BadValueError,
+    BadRowError,
     NoSuchTableError,
 )
 from gossamer.mnesia_like.replication.replication import Replication
@@ -79,7 +78,7 @@ async def test_a_bad_key_is_refused(key: Any) -> None:
         events: list[Any] = []
         table.subscribe(events.extend)
         for attempt in (lambda t=table: t.write(key, 1), lambda t=table: t.delete(key)):
-            with pytest.raises(BadKeyError, match="expected"):
+            with pytest.raises(BadRowError, match="expected"):
                 attempt()
         assert len(table) == 0
         assert events == []
@@ -93,7 +92,7 @@ async def test_a_bad_value_is_refused_and_the_old_one_stays(value: Any) -> None:
     number = owned.write("k", "old")
     shared.write("k", "old")
     for table in (local, owned, shared):
-        with pytest.raises(BadValueError, match="expected"):
+        with pytest.raises(BadRowError, match="expected"):
             table.write("k", value)
     assert local.read("k") == shared.read("k") == "old"
     assert shared.core.versions.keys() == {"k"}
@@ -104,7 +103,7 @@ async def test_a_bad_value_is_refused_and_the_old_one_stays(value: Any) -> None:
 async def test_the_place_inside_a_value_is_named() -> None:
     """A path, as one would write it."""
     local, _ = await both()
-    with pytest.raises(BadValueError, match=r"value\['a'\]\[1\] for table 'l': got set"):
+    with pytest.raises(BadRowError, match=r"value\['a'\]\[1\] for table 'l': got set"):
         local.write("k", {"a": [1, {2}]})
 
 
@@ -205,7 +204,7 @@ async def test_what_a_transaction_cannot_write_undoes_it(bad: str) -> None:
         else:
             await tx.write("s", "k", b"x" * 131_073)
 
-    error = {"key": BadKeyError, "table": NoSuchTableError}.get(bad, BadValueError)
+    error = {"key": BadRowError, "table": NoSuchTableError}.get(bad, BadRowError)
     with pytest.raises(error):
         await store.transaction(work)
     assert (len(local), len(shared)) == (0, 0)

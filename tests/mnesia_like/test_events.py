@@ -142,18 +142,3 @@ async def test_the_store_tells_who_comes_and_goes_and_who_cannot_keep_up(tmp_pat
         subscription.cancel()
         a.store.tell(InconsistentDatabase("running_partitioned_network", "c"))
         assert told[-1].node == "b"  # type: ignore[union-attr]
-
-
-async def test_a_failing_subscriber_of_the_store_harms_nobody() -> None:
-    """It is called no more; the others are."""
-    store = Store(node="a", creation=1)
-    told: list[SystemEvent] = []
-
-    def fail(_: SystemEvent) -> None:
-        raise ValueError("from the subscriber")
-
-    store.subscribe(fail)
-    store.subscribe(told.append)
-    await store.create_table("t")
-    await store.create_table("u")
-    assert len(told) == 4

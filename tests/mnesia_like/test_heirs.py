@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from gossamer.mnesia_like.replication.replica import Replica
+from gossamer.mnesia_like.replication.replica import Replica, Tail
 from gossamer.mnesia_like.replication.replication import Replication
-from gossamer.mnesia_like.replication.tail import Tail
 from gossamer.mnesia_like.replication.wire import (
     Chunk,
     Delta,
@@ -124,38 +123,6 @@ def told_some(net: Sharing, writes: int, *, value: int = 1) -> None:
         net.put("c", number, value)
         net.flush("c")
     net.advance(0.1)
-
-
-@pytest.mark.parametrize("fate", ["cut", "crash"])
-def test_survivors_have_the_same_of_a_node_that_is_gone(fate: str) -> None:
-    net = Sharing(1, NAMES)
-    told_some(net, 5)
-    rows = [net.shared[name].rows for name in ("a", "b")]
-    assert [len(r) for r in rows] == [6, 1]
-    if fate == "cut":
-        net.partition("c", "a")
-    else:
-        net.crash("c")
-    net.advance(0.1)
-    assert rows[0] == rows[1]
-    assert len(set(positions(net, "c"))) == 1
-    assert net.machines["b"].core.counts["relayed"] == 5
-
-
-def test_an_owner_that_was_cut_off_goes_on_behind_what_was_passed_on() -> None:
-    """It has written meanwhile, and every number is taken once."""
-    net = Sharing(1, NAMES)
-    told_some(net, 5)
-    net.partition("c", "a")
-    net.advance(1.0)
-    net.put("c", "beyond", 2)
-    net.flush("c")
-    before = [m.core.counts["applied"] for n, m in net.machines.items() if n != "c"]
-    net.mend()
-    net.advance(1.0)
-    assert [m.core.counts["applied"] for n, m in net.machines.items() if n != "c"] == [n + 1 for n in before]
-    assert all(shared.rows == net.shared["c"].rows for shared in net.shared.values())
-    assert net.machines["c"].core.visible("routes") == net.machines["c"].state.log.last
 
 
 def test_a_survivor_that_was_away_is_told_when_it_is_back() -> None:

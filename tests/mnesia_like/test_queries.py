@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gossamer.mnesia_like import ANY, LocalTable, TableDef
-from gossamer.mnesia_like.errors import BadTableError, NotOrderedError
+from gossamer.mnesia_like.errors import BadTableError
 from gossamer.mnesia_like.table.queries import rank
 from gossamer.mnesia_like.table.table import TableOwner
 
@@ -57,13 +57,10 @@ def test_match_compares_by_shape() -> None:
     assert table.select(lambda key, value: value == 5) == [("other", 5)]
 
 
-def test_what_was_not_set_up_is_refused() -> None:
-    """The error says how to."""
+def test_order_has_to_be_asked_for() -> None:
     table = LocalTable(TableDef(name="t"), TableOwner("a"))
-    with pytest.raises(NotOrderedError, match="expected ordered_set"):
+    with pytest.raises(BadTableError, match="expected ordered_set"):
         table.first()
-    with pytest.raises(BadTableError, match="set or bag"):
-        TableDef(name="t", replication="owned", type="ordered_set")
 
 
 async def test_shared_tables_keep_order_too() -> None:

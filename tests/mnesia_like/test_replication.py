@@ -284,22 +284,6 @@ def test_a_new_creation_is_followed_once_the_rows_of_the_old_are_gone() -> None:
     assert any(b"\xa1f" in a.frame for a in actions if isinstance(a, Send))
 
 
-def test_a_return_within_the_grace_time_purges_nothing() -> None:
-    """The same creation goes on where it was."""
-    definition = TableDef(name="routes", replication="owned", grace=5.0)
-    net = Net(1, ["a", "b"], definition=definition)
-    net.write("a", "k", 1)
-    net.flush("a")
-    net.advance(1)
-    for absence, left in ((4.0, {"a": {"k": 1}}), (6.0, {})):
-        net.partition("a", "b")
-        net.advance(absence)
-        assert net.machines["b"].held() == left
-        net.heal("a", "b")
-        net.advance(2)
-        assert net.machines["b"].held() == {"a": {"k": 1}}
-
-
 def test_a_return_after_the_grace_time_moves_only_what_differs() -> None:
     """The rows were laid aside; readers saw them go, and come back."""
     definition = TableDef(name="routes", replication="owned", grace=5.0)

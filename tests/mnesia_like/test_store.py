@@ -11,7 +11,7 @@ import pytest
 from gossamer.mnesia_like import Change, OwnedTable, Store
 from gossamer.mnesia_like.replication.replication import Replication
 from gossamer.mnesia_like.replicator import _Inbox
-from gossamer.mnesia_like.table.table import Watermark
+from gossamer.mnesia_like.watermark import Watermark
 from gossamer.supervisor import Runtime
 
 from .hub import Hub, host, until

@@ -20,7 +20,7 @@ import os
 import sqlite3
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Literal, NoReturn
 from zlib import crc32
 
 from sqlite_utils import Database
@@ -31,9 +31,6 @@ from gossamer.mnesia_like.errors import (
     BackupExistsError,
     CorruptTablesError,
     DiscError,
-    DiscFullError,
-    DiscLockedError,
-    DiscReadOnlyError,
     TableExistsError,
 )
 from gossamer.mnesia_like.values import Key, Value, decode
@@ -60,6 +57,15 @@ _ADVICE = {
     "other": "look at the machine's log for errors of the disc",
 }
 
+_KINDS = {
+    sqlite3.SQLITE_FULL: "full",
+    sqlite3.SQLITE_READONLY: "read_only",
+    sqlite3.SQLITE_CANTOPEN: "read_only",
+    sqlite3.SQLITE_BUSY: "locked",
+    sqlite3.SQLITE_CORRUPT: "corrupt",
+    sqlite3.SQLITE_NOTADB: "corrupt",
+}
+
 
 class Disc:
     """Where disc copies are kept, and what to do with a file that is damaged."""
@@ -74,7 +80,7 @@ class Disc:
         """Open or make the file.
 
         Raises:
-            DiscError: it cannot be used; which leaf says why.
+            DiscError: it cannot be used; it says why.
         """
         try:
             return DiscFile(self.path)
@@ -325,16 +331,8 @@ class DiscFile:
         raise CorruptTablesError(str(self.path), problem=problem, advice=_ADVICE["corrupt"])
 
     def _fail(self, error: Exception) -> NoReturn:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        kinds: dict[int, tuple[type[DiscError], str]] = {
-            sqlite3.SQLITE_FULL: (DiscFullError, "full"),
-            sqlite3.SQLITE_READONLY: (DiscReadOnlyError, "read_only"),
-            sqlite3.SQLITE_CANTOPEN: (DiscReadOnlyError, "read_only"),
-            sqlite3.SQLITE_BUSY: (DiscLockedError, "locked"),
-            sqlite3.SQLITE_CORRUPT: (CorruptTablesError, "corrupt"),
-            sqlite3.SQLITE_NOTADB: (CorruptTablesError, "corrupt"),
-        }
-        kind: tuple[type[DiscError], Any] = kinds.get(code, (DiscError, "other"))
+        kind = _KINDS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF, "other")
         if isinstance(error, PermissionError):
-            kind = (DiscReadOnlyError, "read_only")
-        raise kind[0](str(self.path), problem=str(error), advice=_ADVICE[kind[1]]) from error
+            kind = "read_only"
+        leaf = CorruptTablesError if kind == "corrupt" else DiscError
+        raise leaf(str(self.path), problem=str(error), advice=_ADVICE[kind]) from error

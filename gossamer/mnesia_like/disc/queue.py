@@ -11,12 +11,12 @@ while too many rows wait, ``check`` refuses further writes; those that wait are 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 from gossamer.histogram import Histogram
 from gossamer.mnesia_like.disc.disc import Batch
 from gossamer.mnesia_like.errors import DiscBehindError, DiscError
+from gossamer.mnesia_like.watermark import Watermark
 
 
 class DiscQueue:
@@ -34,7 +34,7 @@ class DiscQueue:
         self._sealed = 0
         self._open: dict[str, dict[bytes, bytes | None]] = {}
         self._flight: dict[str, dict[bytes, bytes | None]] = {}
-        self._waiters: dict[int, asyncio.Future[None]] = {}
+        self._on_disc = Watermark(lambda: self.committed)
 
     @property
     def ticket(self) -> int:
@@ -76,22 +76,14 @@ class DiscQueue:
         self._flight = {}
         self.committed = self._sealed
         self.waiting = sum(map(len, self._open.values()))
-        for ticket in [t for t in self._waiters if t <= self.committed]:
-            future = self._waiters.pop(ticket)
-            if not future.done():
-                future.set_result(None)
+        self._on_disc.moved()
         for listener in self.listeners:
             listener()
 
     def fail(self, error: DiscError) -> None:
         """What was taken is not on disc; it will be taken again."""
         self.failed = error
-        waiters, self._waiters = self._waiters, {}
-        for future in waiters.values():
-            if not future.done():
-                future.set_exception(error)
-                # Whoever waited may have given up.
-                future.exception()
+        self._on_disc.fail(error)
 
     async def durable(self, ticket: int, timeout: float | None) -> None:
         """Wait until batch ``ticket`` is on disc.
@@ -100,15 +92,10 @@ class DiscQueue:
             DiscError: it could not be written; it is still tried.
             TimeoutError: not in time.
         """
-        if ticket <= self.committed:
-            return
-        if self.failed is not None:
+        if ticket > self.committed and self.failed is not None:
             raise self.failed
-        future = self._waiters.get(ticket)
-        if future is None:
-            future = self._waiters[ticket] = asyncio.get_running_loop().create_future()
-        async with asyncio.timeout(timeout):
-            await asyncio.shield(future)
+        if not await self._on_disc.reached(ticket, timeout):
+            raise TimeoutError
 
 
 class Journal:

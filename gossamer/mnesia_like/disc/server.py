@@ -12,14 +12,10 @@ from typing import Any, TypeVar
 
 import structlog
 
+from gossamer.errors import GossamerError
 from gossamer.mnesia_like.core import StoreCore
 from gossamer.mnesia_like.disc.disc import Disc, DiscFile
-from gossamer.mnesia_like.errors import (
-    BackupExistsError,
-    CorruptTablesError,
-    DiscError,
-    TableExistsError,
-)
+from gossamer.mnesia_like.errors import CorruptTablesError, DiscError
 from gossamer.supervisor import Caller, GenServer, Reason, Reply, self_pid, send_after, trap_exit
 
 T = TypeVar("T")
@@ -96,7 +92,7 @@ class DiscServer(GenServer):
         """Answer what ``request`` returns for the file, or its error."""
         try:
             return Reply(await self._handle.run(request, self._file))
-        except (BackupExistsError, DiscError, TableExistsError) as error:
+        except GossamerError as error:
             return Reply(error)
 
     async def handle_info(self, message: object) -> None:

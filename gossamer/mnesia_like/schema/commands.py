@@ -12,7 +12,7 @@ from typing import Any, Literal, overload
 
 from gossamer.mnesia_like.core import AnyTable, StoreCore
 from gossamer.mnesia_like.definition import TableDef
-from gossamer.mnesia_like.errors import BadTableError, NotInSchemaError, TableExistsError
+from gossamer.mnesia_like.errors import BadTableError, TableExistsError
 from gossamer.mnesia_like.events import CopyAdded, CopyDropped, TableCreated, TableDeleted
 from gossamer.mnesia_like.schema.copies import Copies
 from gossamer.mnesia_like.schema.keeper import SchemaKeeper
@@ -104,7 +104,7 @@ class SchemaCommands(StoreCore):
 
         Raises:
             NoSuchTableError: there is none.
-            NotInSchemaError: each node has made it for itself.
+            BadTableError: each node has made it for itself.
             DiscError, UnavailableError: the disc cannot take it; nothing changed.
         """
         async with self._copies.changing:
@@ -127,7 +127,7 @@ class SchemaCommands(StoreCore):
         False: it has none within ``timeout`` seconds, and will make one when it can be reached.
 
         Raises:
-            NoSuchTableError, NotInSchemaError: there is no such table, or not in the schema.
+            NoSuchTableError, BadTableError: there is no such table, or not in the schema.
             TableExistsError: it has a copy with another storage.
             DiscError, UnavailableError: the disc cannot take it; nothing changed.
         """
@@ -152,7 +152,7 @@ class SchemaCommands(StoreCore):
 
         Raises:
             NoSuchTableError: there is none.
-            NotInSchemaError: another node has made it for itself.
+            BadTableError: another node has made it for itself.
             DiscError, UnavailableError, TimeoutError: its disc copy cannot be dropped; nothing changed.
         """
         node = node or self.node
@@ -261,7 +261,8 @@ class SchemaCommands(StoreCore):
         if entry is None:
             if name not in self.copies:
                 self.table(name)
-            raise NotInSchemaError(name, self._copies.schema.names())
+            made = "the schema, by create_table with nodes; drop a node's own copy there by del_table_copy"
+            raise BadTableError(name, option="maker", got="each node for itself", expected=made)
         return entry
 
     def _have(self, name: str, nodes: Iterable[str]) -> bool:

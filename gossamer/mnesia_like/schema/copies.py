@@ -12,15 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from gossamer.errors import GossamerError
 from gossamer.mnesia_like.core import AnyTable, StoreCore
 from gossamer.mnesia_like.definition import TableDef
 from gossamer.mnesia_like.disc.disc import DiscFile
-from gossamer.mnesia_like.errors import (
-    BackupExistsError,
-    DiscError,
-    DiscProcessMissingError,
-    TableExistsError,
-)
+from gossamer.mnesia_like.errors import DiscProcessMissingError, TableExistsError
 from gossamer.mnesia_like.schema.table import SCHEMA, SchemaTable, schema_definition
 from gossamer.mnesia_like.shared.shared import Shared
 from gossamer.mnesia_like.table.local import LocalTable
@@ -169,7 +165,7 @@ class Copies:
     async def _ask(self, table: str, request: Callable[[DiscFile], T]) -> T:
         runtime, pid = self._process(table)
         answer = await runtime.call(pid, request, timeout=_LOAD_TIMEOUT)
-        if isinstance(answer, BackupExistsError | DiscError | TableExistsError):
+        if isinstance(answer, GossamerError):
             raise answer
         found: T = answer
         return found

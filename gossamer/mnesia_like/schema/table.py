@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gossamer.mnesia_like.definition import TableDef
-from gossamer.mnesia_like.errors import SchemaWriteError
+from gossamer.mnesia_like.errors import BadTableError
 from gossamer.mnesia_like.table.shared import SharedTable
 from gossamer.mnesia_like.values import Key, Value
 
@@ -62,13 +62,10 @@ def schema_definition(*, disc: bool) -> TableDef:
 class SchemaTable(SharedTable):
     """Shared table that describes all others; only the store may write it."""
 
-    _open = False
-
     def check(self) -> None:
-        """Raises SchemaWriteError but for the store itself, and what any table raises."""
-        if not self._open:
-            raise SchemaWriteError
-        super().check()
+        """Raises BadTableError: only the store writes here, by :meth:`put`."""
+        use = "the store: use create_table, delete_table, add_table_copy, del_table_copy or set_master_nodes"
+        raise BadTableError(SCHEMA, option="writer", got="a user of it", expected=use)
 
     # -- what it says
 
@@ -94,11 +91,8 @@ class SchemaTable(SharedTable):
 
     def copies(self, name: str) -> dict[str, str]:
         """Nodes that are named as holders of a copy, with its storage."""
-        return {
-            key[2]: storage
-            for key, storage in self.rows().items()
-            if type(key) is tuple and key[:2] == (name, "copy") and storage is not None
-        }
+        found = {key[2]: self.read(key) for key in self._keys_of(name, "copy")}
+        return {node: storage for node, storage in found.items() if storage is not None}
 
     def masters(self, name: str, node: str) -> tuple[str, ...]:
         """Of which nodes ``node`` is to load the table when it starts; none: it is not told."""
@@ -112,16 +106,13 @@ class SchemaTable(SharedTable):
         Raises:
             DiscError, UnavailableError: nothing changed.
         """
-        self._open = True
-        try:
-            if self.read(key, ...) != value:
-                self.write(key, value)
-        finally:
-            self._open = False
+        super().check()
+        if self.read(key, ...) != value:
+            self._write(key, value)
 
     def enter(self, entry: Entry) -> None:
         """Have a table; what was said of copies of an earlier one of its name is void."""
-        self._remove(entry.name, "copy")
+        self._remove(self._keys_of(entry.name, "copy"))
         row = {"id": entry.id, "options": entry.options, "everywhere": entry.everywhere}
         self.put(entry.name, row)
 
@@ -130,30 +121,21 @@ class SchemaTable(SharedTable):
         entry = self.entry(name)
         if entry is not None:
             self.put((name, "gone", entry.id), True)
-        self._remove(name, "copy")
-        self._remove(name, "masters")
-        self._remove(name)
         # Ids begin with the time they were made at.
-        old = sorted(self.gone(name))[:-_REMEMBERED]
-        self._remove(name, "gone", old)
+        forgotten = sorted(self._keys_of(name, "gone"))[:-_REMEMBERED]
+        self._remove([*self._keys_of(name, "copy"), *self._keys_of(name, "masters"), name, *forgotten])
 
     def gone(self, name: str) -> set[str]:
         """Ids under which a table existed and was deleted."""
-        return {key[2] for key in self.rows() if type(key) is tuple and key[:2] == (name, "gone")}
+        return {key[2] for key in self._keys_of(name, "gone")}
 
-    def _remove(self, name: str, kind: str = "", which: Iterable[str] | None = None) -> None:
-        if not kind:
-            keys: list[Key] = [name]
-        elif which is not None:
-            keys = [(name, kind, last) for last in which]
-        else:
-            keys = [key for key in self.rows() if type(key) is tuple and key[:2] == (name, kind)]
-        self._open = True
-        try:
-            for key in keys:
-                self.delete(key)
-        finally:
-            self._open = False
+    def _keys_of(self, name: str, kind: str) -> list[Key]:
+        return [key for key in self.rows() if type(key) is tuple and key[:2] == (name, kind)]
+
+    def _remove(self, keys: Iterable[Key]) -> None:
+        super().check()
+        for key in keys:
+            self._delete(key)
 
 
 def _options(options: dict[str, Any]) -> dict[str, Any]:

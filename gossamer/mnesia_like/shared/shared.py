@@ -87,7 +87,7 @@ class Shared:
         """Set a row; the number it travels under, and the value as it now stands.
 
         Raises:
-            BadKeyError, BadValueError: nothing changed.
+            BadRowError: nothing changed.
         """
         definition = self._definition
         definition.encode_key(key)
@@ -100,7 +100,7 @@ class Shared:
         """Leave a tombstone; the number it travels under, None where there was no row.
 
         Raises:
-            BadKeyError: nothing changed.
+            BadRowError: nothing changed.
         """
         self._definition.encode_key(key)
         if key not in self.rows:

@@ -21,7 +21,7 @@ class LocalTable(Queries, WriterTable):
         """Set the row (of a bag: add a value); False where it was so already.
 
         Raises:
-            BadKeyError, BadValueError, DiscError, UnavailableError: nothing changed.
+            BadRowError, DiscError, UnavailableError: nothing changed.
         """
         return self._write(key, value)
 
@@ -29,7 +29,7 @@ class LocalTable(Queries, WriterTable):
         """Remove the row; False where there was none.
 
         Raises:
-            BadKeyError, DiscError, UnavailableError: nothing changed.
+            BadRowError, DiscError, UnavailableError: nothing changed.
         """
         return self._delete(key)
 

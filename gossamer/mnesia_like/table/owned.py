@@ -67,7 +67,7 @@ class OwnedTable(ReplicatedTable, WriterTable):
         """Set this node's row (of a bag: add a value); the number for :meth:`visible`.
 
         Raises:
-            BadKeyError, BadValueError, DiscError, UnavailableError: nothing changed.
+            BadRowError, DiscError, UnavailableError: nothing changed.
         """
         self._write(key, value)
         return self._log.position
@@ -76,7 +76,7 @@ class OwnedTable(ReplicatedTable, WriterTable):
         """Remove this node's row; the number for :meth:`visible`.
 
         Raises:
-            BadKeyError, DiscError, UnavailableError: nothing changed.
+            BadRowError, DiscError, UnavailableError: nothing changed.
         """
         self._delete(key)
         return self._log.position

@@ -17,7 +17,7 @@ from itertools import islice
 from typing import Any
 
 from gossamer.mnesia_like.definition import TableDef
-from gossamer.mnesia_like.errors import NotOrderedError
+from gossamer.mnesia_like.errors import BadTableError
 from gossamer.mnesia_like.table.table import Table, TableOwner
 from gossamer.mnesia_like.values import Key, Value
 
@@ -74,7 +74,7 @@ class Queries(Table):
         return list(islice(((k, rows[k]) for k in keys if predicate(k, rows[k])), limit))
 
     def first(self) -> Key | None:
-        """The smallest key. As all that follow, raises NotOrderedError where the table keeps no order."""
+        """The smallest key. As all that follow, raises BadTableError where the table keeps no order."""
         keys = self._ordered()
         return keys[0] if keys else None
 
@@ -103,7 +103,8 @@ class Queries(Table):
 
     def _ordered(self) -> Sequence[Key]:
         if self.definition.type != "ordered_set":
-            raise NotOrderedError(self.name, self.definition.type)
+            kind = self.definition.type
+            raise BadTableError(self.name, option="type", got=kind, expected="ordered_set, for order")
         if self._keys_at != self.seq:
             rows = self.rows()
             # Timsort takes what is in order already as one run.

@@ -13,8 +13,9 @@ from gossamer.mnesia_like.replication.replica import Change
 from gossamer.mnesia_like.shared.shared import Shared
 from gossamer.mnesia_like.shared.versions import Discarded, Version
 from gossamer.mnesia_like.table.queries import Queries
-from gossamer.mnesia_like.table.table import ReplicatedTable, TableOwner, Watermark
+from gossamer.mnesia_like.table.table import ReplicatedTable, TableOwner
 from gossamer.mnesia_like.values import Key, Value, encode
+from gossamer.mnesia_like.watermark import Watermark
 
 log = structlog.get_logger(__name__)
 
@@ -47,9 +48,12 @@ class SharedTable(Queries, ReplicatedTable):
         """Set a row; the number for :meth:`visible`.
 
         Raises:
-            BadKeyError, BadValueError, NoMajorityError, DiscError, UnavailableError: nothing changed.
+            BadRowError, NoMajorityError, DiscError, UnavailableError: nothing changed.
         """
         self.check()
+        return self._write(key, value)
+
+    def _write(self, key: Key, value: Value) -> int:
         number, value = self.core.write(key, value, self._clock.wall())
         self._stored((key,))
         self._changed({key: value}, ())
@@ -59,19 +63,22 @@ class SharedTable(Queries, ReplicatedTable):
         """Remove a row; the number for :meth:`visible`.
 
         Raises:
-            BadKeyError, NoMajorityError, DiscError, UnavailableError: nothing changed.
+            BadRowError, NoMajorityError, DiscError, UnavailableError: nothing changed.
         """
         self.check()
-        return self._deleted(key, self.core.delete(key, self._clock.wall()))
+        return self._delete(key)
 
     def retire(self, key: Key) -> int:
         """Remove a row as it stands here; whatever was written after that, anywhere, stays.
 
         Raises:
-            BadKeyError, NoMajorityError, DiscError, UnavailableError: nothing changed.
+            BadRowError, NoMajorityError, DiscError, UnavailableError: nothing changed.
         """
         self.check()
         return self._deleted(key, self.core.retire(key))
+
+    def _delete(self, key: Key) -> int:
+        return self._deleted(key, self.core.delete(key, self._clock.wall()))
 
     def _deleted(self, key: Key, number: int | None) -> int:
         if number is None:

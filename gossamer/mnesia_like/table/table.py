@@ -12,7 +12,7 @@ that was away goes on where it was, or is told that it cannot.
 
 from __future__ import annotations
 
-import asyncio
+from asyncio import Future
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
@@ -21,11 +21,12 @@ from typing import Any
 from gossamer.clock import Clock
 from gossamer.mnesia_like.definition import TableDef
 from gossamer.mnesia_like.disc.queue import DiscQueue
-from gossamer.mnesia_like.errors import BadValueError, HistoryLostError
+from gossamer.mnesia_like.errors import BadRowError, HistoryLostError
 from gossamer.mnesia_like.events import Subscription
 from gossamer.mnesia_like.replication.replica import Change
 from gossamer.mnesia_like.replication.replication import Replication
 from gossamer.mnesia_like.values import COMPARABLE, SCALARS, Key, Value, canonical
+from gossamer.mnesia_like.watermark import Watermark
 
 TableEvent = tuple[str, str, Key, Value]
 """``("write" | "delete", owner, key, value)``; the value of a deleted row is None.
@@ -239,7 +240,7 @@ class WriterTable(Table):
         encoded = self.definition.encode_key(key)
         if not self._bag:
             kind = f"a table of type {self.definition.type}"
-            raise BadValueError(self.name, where="delete_object", got=kind, expected="a table of type bag")
+            raise BadRowError(self.name, where="delete_object", got=kind, expected="a table of type bag")
         old = self._mine.get(key, [])
         left = [other for other in old if not _among([other], canonical(self.name, value))]
         if len(left) == len(old):
@@ -278,41 +279,6 @@ class TableOwner:
         """Rows of ``table`` were written in this turn."""
 
 
-class Watermark:
-    """A number that grows, and those who wait until it has reached another; ``read`` tells how far it is."""
-
-    def __init__(self, read: Callable[[], int]) -> None:
-        self.read = read
-        self._waiters: dict[int, list[asyncio.Future[bool]]] = {}
-
-    def reached(self, number: int, timeout: float | None) -> asyncio.Future[bool]:
-        """Becomes True once ``number`` is reached; False where ``timeout`` seconds came first."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[bool] = loop.create_future()
-        if number <= self.read():
-            future.set_result(True)
-            return future
-        self._waiters.setdefault(number, []).append(future)
-        if timeout is not None:
-            timer = loop.call_later(timeout, self._late, number, future)
-            future.add_done_callback(lambda _: timer.cancel())
-        return future
-
-    def moved(self) -> None:
-        """Wake those whose number is reached."""
-        if self._waiters:
-            there = self.read()
-            for number in [n for n in self._waiters if n <= there]:
-                for future in self._waiters.pop(number):
-                    if not future.done():
-                        future.set_result(True)
-
-    def _late(self, number: int, future: asyncio.Future[bool]) -> None:
-        if not future.done():
-            self._waiters[number].remove(future)
-            future.set_result(number <= self.read())
-
-
 class ReplicatedTable(Table):
     """A table with peers; the store's ``replication`` has it, and knows how it stands with them."""
 
@@ -336,7 +302,7 @@ class ReplicatedTable(Table):
         """The peers that are up, have the table and have not said that they applied ``number``."""
         return self._replication.behind(self.name, number)
 
-    def when_visible(self, number: int, timeout: float | None) -> asyncio.Future[bool]:
+    def when_visible(self, number: int, timeout: float | None) -> Future[bool]:
         """Becomes True once :meth:`is_visible`; False where that takes more than ``timeout`` seconds."""
         return self._visible.reached(number, timeout)
 
