@@ -29,7 +29,7 @@ from gossamer.mnesia_like.replicator import Replicator
 from gossamer.mnesia_like.schema.commands import SchemaCommands
 from gossamer.mnesia_like.schema.copies import Copies
 from gossamer.mnesia_like.schema.keeper import SchemaKeeper, SchemaServer
-from gossamer.mnesia_like.table import info
+from gossamer.mnesia_like.table.info import table_info
 from gossamer.mnesia_like.table.shared import SharedTable
 from gossamer.mnesia_like.table.table import ReplicatedTable
 from gossamer.mnesia_like.transactions import Transaction, Transactor
@@ -214,10 +214,4 @@ class Store(SchemaCommands):
         Raises:
             NoSuchTableError: there is none.
         """
-        return info.table_info(self.table(name), self.replication)
-
-    def system_info(self) -> dict[str, Any]:
-        """What an operator wants to know of the store."""
-        found = info.system_info(self.replication, self.queue, self.tables())
-        found["disc"] = None if self._disc is None else {"path": str(self._disc.disc.path)} | found["disc"]
-        return found
+        return table_info(self.table(name), self.replication)

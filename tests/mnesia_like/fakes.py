@@ -8,6 +8,8 @@ import random
 from functools import partial
 from typing import Any
 
+from hypothesis import strategies as st
+
 from gossamer.mnesia_like.definition import TableDef
 from gossamer.mnesia_like.replication.exchange import Action, OwnedState, Send
 from gossamer.mnesia_like.replication.own_log import OwnLog
@@ -16,6 +18,34 @@ from gossamer.mnesia_like.replication.replication import Replication
 from gossamer.mnesia_like.values import encode
 
 DEFINITION = TableDef(name="routes", replication="owned", grace=20.0)
+
+
+ONE = st.sampled_from("abc")
+ARGUMENTS: dict[str, tuple[st.SearchStrategy[Any], ...]] = {
+    "put": (ONE, st.integers(0, 4), st.sampled_from([None, 1, 2, 3])),
+    "tell": (ONE, st.integers(0, 4), st.sampled_from([None, 1, 2, 3])),
+    "flush": (ONE,),
+    "partition": (ONE, ONE),
+    "heal": (ONE, ONE),
+    "renew": (ONE, ONE),
+    "restart": (ONE,),
+    "leave": (ONE,),
+    "advance": (st.sampled_from([0.01, 0.3, 2.0, 30.0]),),
+}
+
+
+def scripts(*verbs: str, most: int = 60, **arguments: Any) -> st.SearchStrategy[list[tuple[Any, ...]]]:
+    """Scripts for :func:`play`; ``arguments`` of a verb, where they are not the usual ones."""
+    table = ARGUMENTS | arguments
+    steps = [st.tuples(st.just(verb), *table[verb]) for verb in verbs]
+    return st.lists(st.one_of(*steps), max_size=most)
+
+
+def play(net: Net, script: list[tuple[Any, ...]]) -> None:
+    """Call the methods of ``net`` that a script names; a machine that does not run does nothing."""
+    for verb, *arguments in script:
+        if verb not in ("put", "tell", "flush", "leave") or arguments[0] in net.machines:
+            getattr(net, verb)(*arguments)
 
 
 def put(log: OwnLog, key: Any, value: Any) -> int:
@@ -140,6 +170,25 @@ class Net:
 
     def _later(self, seconds: float, function: Any, *args: Any) -> None:
         heapq.heappush(self._wire, (self.now + seconds, next(self._order), partial(function, *args)))
+
+    def put(self, name: str, key: Any, value: Any) -> None:
+        """Write a row; None: delete it."""
+        if value is None:
+            self.delete(name, key)
+        else:
+            self.write(name, key, value)
+
+    def tell(self, name: str, key: Any, value: Any) -> None:
+        """Write a row, or delete it, at the end of a turn."""
+        self.put(name, key, value)
+        self.flush(name)
+
+    def restart(self, name: str) -> None:
+        """End a machine, unless it is the last; or begin it again."""
+        if name not in self.machines:
+            self.boot(name)
+        elif len(self.machines) > 1:
+            self.crash(name)
 
     def write(self, name: str, key: Any, value: Any) -> None:
         put(self.machines[name].state.log, key, value)

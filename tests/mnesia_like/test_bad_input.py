@@ -208,7 +208,7 @@ async def test_what_a_transaction_cannot_write_undoes_it(bad: str) -> None:
     with pytest.raises(error):
         await store.transaction(work)
     assert (len(local), len(shared)) == (0, 0)
-    assert store.system_info()["transactions"]["locks"] == []
+    assert store.replication.transactions.locks.owners() == []
 
 
 numbers = st.integers(-3, 5) | st.sampled_from([2**62, -(2**62)])

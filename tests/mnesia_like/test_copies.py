@@ -73,7 +73,7 @@ async def test_a_table_can_be_dropped_under_a_transaction() -> None:
 
     with pytest.raises(NoSuchTableError):
         await store.transaction(work)
-    assert store.system_info()["transactions"]["locks"] == []
+    assert store.replication.transactions.locks.owners() == []
 
 
 async def test_a_peer_that_takes_nothing_costs_its_window_and_catches_up_by_a_snapshot() -> None:
@@ -95,4 +95,4 @@ async def test_a_peer_that_takes_nothing_costs_its_window_and_catches_up_by_a_sn
         assert info["followers"]["b"]["confirmed"] < info["position"]
         hub.release()
         await until(lambda: len(tb) == 5001, 20.0)
-        assert a.store.system_info()["counts"]["snapshots"] >= 1
+        assert a.store.replication.counts["snapshots"] >= 1

@@ -21,6 +21,7 @@ from gossamer.mnesia_like.replication.wire import (
 )
 from gossamer.mnesia_like.values import encode
 
+from .fakes import play, scripts
 from .test_shared import DEFINITION, NAMES, Sharing
 
 
@@ -115,13 +116,11 @@ def positions(net: Sharing, origin: str) -> list[int]:
 
 def told_some(net: Sharing, writes: int, *, value: int = 1) -> None:
     """``c`` is cut off from ``b``, then writes, which ``a`` alone hears of."""
-    net.put("c", -1, value)
-    net.flush("c")
+    net.tell("c", -1, value)
     net.advance(1.0)
     net.partition("c", "b")
     for number in range(writes):
-        net.put("c", number, value)
-        net.flush("c")
+        net.tell("c", number, value)
     net.advance(0.1)
 
 
@@ -164,37 +163,26 @@ def test_only_a_peer_that_agrees_about_the_table_passes_anything_on(agreed: bool
     assert state.replicas["c"].position == 4 + agreed
 
 
-steps = st.one_of(
-    st.tuples(st.just("put"), st.sampled_from(NAMES), st.integers(0, 4), st.sampled_from([None, 1, 2, 3])),
-    st.tuples(st.just("cut"), st.sampled_from(["a", "b"]), st.just(0), st.none()),
-    st.tuples(st.just("heal"), st.sampled_from(["a", "b"]), st.just(0), st.none()),
-    st.tuples(st.just("wait"), st.sampled_from(NAMES), st.integers(0, 3), st.none()),
-)
+OF_C = (st.just("c"), st.sampled_from("ab"))
+WITHIN_GRACE = (st.sampled_from([0.001, 0.01, 0.3, 2.0]),)
 
 
 @settings(max_examples=200, deadline=None)
 @given(
-    seed=st.integers(0, 2**32), script=st.lists(steps, max_size=40), fate=st.sampled_from(["cut", "crash"])
+    seed=st.integers(0, 2**32),
+    script=scripts(
+        *("tell", "partition", "heal", "advance"), most=40, partition=OF_C, heal=OF_C, advance=WITHIN_GRACE
+    ),
+    fate=st.sampled_from(["cut", "crash"]),
 )
 def test_survivors_are_level_however_a_node_went(seed: int, script: list[tuple[Any, ...]], fate: str) -> None:
     """And all nodes are once it is back, as if it had told everybody itself."""
     note(f"seed={seed}")
     net = Sharing(seed, NAMES)
     for name in NAMES:
-        net.put(name, -1, 1)
-        net.flush(name)
+        net.tell(name, -1, 1)
     net.advance(1.0)
-    for what, name, number, value in script:
-        match what:
-            case "put":
-                net.put(name, number, value)
-                net.flush(name)
-            case "cut":
-                net.partition("c", name)
-            case "heal":
-                net.heal("c", name)
-            case _:
-                net.advance((0.001, 0.01, 0.3, 2.0)[number])
+    play(net, script)
     if fate == "cut":
         net.partition("c", "a")
         net.partition("c", "b")

@@ -14,7 +14,7 @@ from gossamer.mnesia_like.definition import TableDef
 from gossamer.mnesia_like.replication.exchange import Action, Installed
 from gossamer.mnesia_like.shared.shared import Shared
 
-from .fakes import Machine, Net
+from .fakes import Machine, Net, play, scripts
 
 DEFINITION = TableDef(name="routes", replication="shared", grace=20.0)
 NAMES = ["a", "b", "c"]
@@ -134,22 +134,12 @@ class Sharing(Net):
         assert sorted(holders) == sorted(versions)
 
 
-steps = st.one_of(
-    st.tuples(st.just("put"), st.sampled_from(NAMES), st.integers(0, 4), st.sampled_from([None, 1, 2, 3])),
-    st.tuples(st.just("flush"), st.sampled_from(NAMES)),
-    st.tuples(st.just("partition"), st.sampled_from(NAMES), st.sampled_from(NAMES)),
-    st.tuples(st.just("heal"), st.sampled_from(NAMES), st.sampled_from(NAMES)),
-    st.tuples(st.just("restart"), st.sampled_from(NAMES)),
-    st.tuples(st.just("advance"), st.sampled_from([0.01, 0.3, 2.0, 30.0])),
-)
-
-
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     seed=st.integers(0, 2**32),
     renewals=st.sampled_from([0.0, 0.02, 0.2]),
     log_bytes=st.sampled_from([64, 8 * 1024 * 1024]),
-    script=st.lists(steps, max_size=60),
+    script=scripts("put", "flush", "partition", "heal", "restart", "advance"),
 )
 def test_all_copies_agree_on_the_latest_version(
     seed: int, renewals: float, log_bytes: int, script: list[tuple[Any, ...]]
@@ -157,28 +147,9 @@ def test_all_copies_agree_on_the_latest_version(
     """No write of a node that lived is lost to an older one, each row has one holder, whatever happened."""
     note(f"seed={seed}")
     net = Sharing(seed, NAMES, renewals=renewals, log_bytes=log_bytes)
-    for step in script:
-        match step:
-            case ("put", name, key, value):
-                if name in net.machines:
-                    net.put(name, key, value)
-            case ("flush", name):
-                if name in net.machines:
-                    net.flush(name)
-            case ("partition", one, two):
-                net.partition(one, two)
-            case ("heal", one, two):
-                net.heal(one, two)
-            case ("restart", name):
-                if name not in net.machines:
-                    net.boot(name)
-                elif len(net.machines) > 1:
-                    net.crash(name)
-            case ("advance", seconds):
-                net.advance(seconds)
+    play(net, script)
     net.settle()
-    if net.machines:
-        net.check()
+    net.check()
 
 
 def test_a_holder_that_restarts_at_once_is_given_its_rows_back() -> None:

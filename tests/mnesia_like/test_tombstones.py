@@ -14,6 +14,7 @@ from gossamer.mnesia_like import Disc
 from gossamer.mnesia_like.shared.tombstones import Epoch
 from gossamer.testing import SimNetwork, seeds
 
+from .fakes import play, scripts
 from .hub import Hub, host
 from .test_shared import Sharing
 
@@ -30,11 +31,6 @@ def tombstones(net: Sharing) -> list[int]:
     return [net.shared[name].tombstones for name in net.machines]
 
 
-def put(net: Sharing, name: str, key: Any, value: Any) -> None:
-    net.put(name, key, value)
-    net.flush(name)
-
-
 def isolate(net: Sharing, name: str) -> None:
     for other in NAMES:
         net.partition(name, other)
@@ -44,10 +40,10 @@ def test_one_old_row_that_is_on_its_way_does_not_come_back() -> None:
     """``c`` wrote it before it saw the deletion; ``b`` hears of the deletion first, and of it last."""
     net = net_of()
     net.partition("b", "c")
-    put(net, "c", "k", 1)
-    put(net, "a", "k", 2)
+    net.tell("c", "k", 1)
+    net.tell("a", "k", 2)
     net.advance(1.0)
-    put(net, "a", "k", None)
+    net.tell("a", "k", None)
     net.advance(60.0)
     net.settle()
     net.check()
@@ -59,9 +55,9 @@ def test_a_joiner_does_not_get_what_was_deleted_out_of_old_logs() -> None:
     """``a`` wrote, ``b`` deleted, both have forgotten; the log of ``a`` still begins with the row."""
     net = Sharing(1, ["a", "b"])
     net.advance(1.0)
-    put(net, "a", "k", 1)
+    net.tell("a", "k", 1)
     net.advance(1.0)
-    put(net, "b", "k", None)
+    net.tell("b", "k", None)
     net.advance(30.0)
     assert tombstones(net) == [0, 0]
     net.machines["b"].state.log.deltas.clear()
@@ -77,10 +73,10 @@ def test_a_joiner_does_not_get_what_was_deleted_out_of_old_logs() -> None:
 def test_who_is_told_of_an_epoch_before_it_is_refused_for_lack_of_it_is_not_refused() -> None:
     """``b`` has asked under the old epoch just when ``a`` struck ``c``, and asks again under the new."""
     net = net_of(horizon=100.0)
-    put(net, "a", "k", 1)
+    net.tell("a", "k", 1)
     net.advance(1.0)
     isolate(net, "c")
-    put(net, "a", "k", None)
+    net.tell("a", "k", None)
     net.advance(99.0)
     net.latency = 1.0
     for _ in range(30):
@@ -93,42 +89,45 @@ def test_who_is_told_of_an_epoch_before_it_is_refused_for_lack_of_it_is_not_refu
     assert (replica.refused, replica.loaded) == (None, True)
 
 
-away = st.one_of(
-    st.tuples(st.just("put"), st.sampled_from(NAMES), st.integers(0, 3), st.sampled_from([None, 1])),
-    st.tuples(st.just("flush"), st.sampled_from(NAMES)),
-    st.tuples(st.just("isolate")),
-    st.tuples(st.just("heal")),
-    st.tuples(st.just("advance"), st.sampled_from([0.05, 1.0, 8.0, 60.0])),
-)
+class Away(Sharing):
+    """``a`` and ``b`` stay together; what ``c`` did alone counts only if it was not away for too long."""
+
+    apart = False
+
+    def put(self, name: str, key: Any, value: Any) -> None:
+        if name != "c" or not self.apart:
+            super().put(name, key, value)
+
+    def leave_c(self) -> None:
+        # Its own last words have arrived.
+        self.flush("c")
+        self.advance(10.0)
+        isolate(self, "c")
+        self.apart = True
+
+    def meet_c(self) -> None:
+        for other in ("a", "b"):
+            self.heal("c", other)
+        self.apart = False
+
+
+TIMES = (st.sampled_from([0.05, 1.0, 8.0, 60.0]),)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(seed=st.integers(0, 2**32), renewals=st.sampled_from([0.0, 0.1]), script=st.lists(away, max_size=40))
+@given(
+    seed=st.integers(0, 2**32),
+    renewals=st.sampled_from([0.0, 0.1]),
+    script=scripts(
+        "put", "flush", "leave_c", "meet_c", "advance", most=40, leave_c=(), meet_c=(), advance=TIMES
+    ),
+)
 def test_no_deleted_row_comes_back(seed: int, renewals: float, script: list[tuple[Any, ...]]) -> None:
     """Whoever is away, for less or for more than the horizon: two that stay together lose nothing."""
     note(f"seed={seed}")
-    net = net_of(seed, horizon=30.0, renewals=renewals)
-    apart = False
-    # What a and b know to be so; what c did alone counts if it was not away for too long.
-    for step in script:
-        match step:
-            case ("put", name, key, value):
-                if name != "c" or not apart:
-                    net.put(name, key, value)
-            case ("flush", name):
-                net.flush(name)
-            case ("isolate",):
-                # c's own last words have arrived.
-                net.flush("c")
-                net.advance(10.0)
-                isolate(net, "c")
-                apart = True
-            case ("heal",):
-                for other in ("a", "b"):
-                    net.heal("c", other)
-                apart = False
-            case ("advance", seconds):
-                net.advance(seconds)
+    net = Away(seed, NAMES, renewals=renewals, horizon=30.0)
+    net.advance(1.0)
+    play(net, script)
     net.settle()
     net.advance(60.0)
     net.check()

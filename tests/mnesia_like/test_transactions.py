@@ -74,7 +74,7 @@ def test_locks_exclude_and_waiting_only_points_to_the_younger(
             assert all(one < blocker for blocker in blockers)
     for owner in list({**held, **waits}):
         settle(locks.release(owner))
-    assert locks.describe() == []
+    assert locks.owners() == []
 
 
 # -- one node
@@ -106,7 +106,7 @@ async def test_a_transaction_reads_what_it_wrote_and_nobody_else_does() -> None:
     assert await store.transaction(work) == [("k", 1)]
     assert dict(table.rows()) == {"k": 1}
     assert sorted(events, key=str) == [("delete", "a", "gone", None), ("write", "a", "k", 1)]
-    assert store.system_info()["transactions"]["locks"] == []
+    assert store.replication.transactions.locks.owners() == []
 
 
 async def test_whatever_leaves_the_function_undoes_it() -> None:
@@ -134,7 +134,7 @@ async def test_whatever_leaves_the_function_undoes_it() -> None:
     with contextlib.suppress(asyncio.CancelledError):
         await task
     assert len(table) == 0
-    assert store.system_info()["transactions"]["locks"] == []
+    assert store.replication.transactions.locks.owners() == []
     with pytest.raises(TransactionOverError):
         await kept[0].read("t", "k")
 
@@ -153,7 +153,7 @@ async def test_a_transaction_that_never_ends_is_ended() -> None:
     with pytest.raises(TransactionTimeoutError, match="its function did not return") as info:
         await store.transaction(forever, timeout=0.05)
     assert info.value.attempts == 1
-    assert store.system_info()["transactions"]["locks"] == []
+    assert store.replication.transactions.locks.owners() == []
     assert (len(table), len(local)) == (0, 0)
     assert await store.transaction(add, "k", 2) == 2
 
@@ -224,7 +224,7 @@ async def test_transactions_are_as_if_one_came_after_the_other(sim: SimNetwork) 
         await until_virtual(lambda: all(t.core.versions == tables[0].core.versions for t in tables))
         assert tables[0].read("count") == len(done) == 24
         assert sum(tables[0].read(k, 0) for k in "xyz") == 0
-        await until_virtual(lambda: all(not h.store.system_info()["transactions"]["locks"] for h in hosts))
+        await until_virtual(lambda: all(not h.store.replication.transactions.locks.owners() for h in hosts))
 
 
 @seeds(1)
@@ -251,7 +251,7 @@ async def fail_after(sim: SimNetwork, frames: int) -> tuple[int | None, int]:
             hub.kill("a")
         survivors = tables[1:]
         await until_virtual(
-            lambda: all(not h.store.system_info()["transactions"]["locks"] for h in hosts[1:])
+            lambda: all(not h.store.replication.transactions.locks.owners() for h in hosts[1:])
         )
         for table in survivors:
             assert table.read("left") == table.read("right")
@@ -311,7 +311,7 @@ async def test_losing_the_majority_while_it_is_voted_on_leaves_the_outcome_open(
         task = asyncio.ensure_future(hosts[0].store.transaction(add, "k", 1))
         with pytest.raises(TransactionInDoubtError, match="most nodes of table 't'"):
             await task
-        await until_virtual(lambda: all(not h.store.system_info()["transactions"]["locks"] for h in hosts))
+        await until_virtual(lambda: all(not h.store.replication.transactions.locks.owners() for h in hosts))
         assert tables[1].read("k") == tables[2].read("k")
         for other in "bc":
             hub.heal("a", other)

@@ -145,7 +145,7 @@ async def test_nested_transactions_undo_what_is_theirs(plan: list[Any], abort: b
         await store.transaction(run, plan, abort)
     expected = {0: "old"} if abort else model({0: "old"}, plan)
     assert [dict(table.rows()) for table in both] == [expected, expected]
-    assert store.system_info()["transactions"]["locks"] == []
+    assert store.replication.transactions.locks.owners() == []
 
 
 def file_of(node: Host) -> DiscFile:

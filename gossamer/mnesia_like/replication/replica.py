@@ -97,7 +97,6 @@ class Replica:
         self.refused: str | None = None
         self.loading = False
         self.sweep: Sweep | None = None
-        self.repairs = 0
         self.tail = Tail()
         """Of a shared table the owner's last deltas, up to ``position``."""
         self._target = 0
@@ -274,12 +273,8 @@ class Replica:
         if sweep is None or digest is None or not sweep.done:
             return False
         self.sweep = self._digest = None
-        if digest.number != sweep.number:
-            return False
-        if (digest.rows, digest.total) == (sweep.count, sweep.total):
-            return False
-        self.repairs += 1
-        return True
+        same_place = digest.number == sweep.number
+        return same_place and (digest.rows, digest.total) != (sweep.count, sweep.total)
 
     def waits_for(self) -> str:
         """What keeps this replica from being loaded, in words."""

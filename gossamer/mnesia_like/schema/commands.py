@@ -226,16 +226,18 @@ class SchemaCommands(StoreCore):
 
     def _write_down(self, definition: TableDef, entry: Entry | None, nodes: Iterable[str] | str) -> None:
         name, node, schema = definition.name, self.node, self._copies.schema
+        everyone = nodes == "all"
         named = [] if isinstance(nodes, str) else list(nodes)
+        expected = ""
         if definition.replication == "local":
-            raise BadTableError(name, option="nodes", got=nodes, expected="None where replication is local")
-        if isinstance(nodes, str) and nodes != "all":
-            raise BadTableError(name, option="nodes", got=nodes, expected="a list of node names, or 'all'")
-        if isinstance(nodes, str):
-            named = []
-        elif node not in named:
-            raise BadTableError(name, option="nodes", got=named, expected=f"this node ({node}) among them")
-        everywhere = definition.storage if isinstance(nodes, str) else None
+            expected = "None where replication is local"
+        elif isinstance(nodes, str) and not everyone:
+            expected = "a list of node names, or 'all'"
+        elif not everyone and node not in named:
+            expected = f"this node ({node}) among them"
+        if expected:
+            raise BadTableError(name, option="nodes", got=named or nodes, expected=expected)
+        everywhere = definition.storage if everyone else None
         if entry is None:
             stamp = self.hlc.tick(self.clock.wall())
             entry = Entry(name, f"{stamp:016x}@{node}", definition.options(), everywhere)

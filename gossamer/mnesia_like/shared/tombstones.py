@@ -141,11 +141,6 @@ class Burial:
         """Peers whose word waits to be followed."""
         return {owner for owner, _ in self._condemned.values()}
 
-    @property
-    def waiting(self) -> int:
-        """How many tombstones wait."""
-        return len(self._graves)
-
     # -- what peers say
 
     def meet(self, names: Iterable[str]) -> None:

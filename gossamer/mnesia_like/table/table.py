@@ -131,11 +131,6 @@ class Table:
         """``(owner, key, value)`` of every row."""
         raise NotImplementedError
 
-    @property
-    def subscribers(self) -> int:
-        """How many callbacks are subscribed."""
-        return len(self._subscriptions)
-
     def __len__(self) -> int:
         """How many rows there are."""
         raise NotImplementedError

@@ -147,15 +147,6 @@ class Transactions(Participant):
             if attempt.state == "active":
                 self._die(attempt, f"table {table!r} was dropped")
 
-    def info(self) -> dict[str, object]:
-        """Counts, and what goes on."""
-        return {
-            "counts": dict(self.counts),
-            "running": len(self.attempts),
-            "prepared": sum(1 for part in self._parts.values() if part.stamp),
-            "locks": self.locks.describe(),
-        }
-
     # -- messages
 
     def receive(self, name: str, message: TransactionMessage, now: float) -> None:

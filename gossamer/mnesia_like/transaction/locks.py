@@ -122,19 +122,6 @@ class LockManager:
         """Everyone who has a lock or waits for one."""
         return list(self._of)
 
-    def describe(self) -> list[dict[str, object]]:
-        """Held locks and waiting requests, for people."""
-        lines = []
-        for table, entry in self._tables.items():
-            for key, owners in entry.held.items():
-                for owner, write in owners.items():
-                    lines.append(_line(table, key, owner, write=write, state="held"))
-            lines += [
-                _line(table, request.key, request.owner, write=request.write, state="waits")
-                for request in entry.waiting
-            ]
-        return lines
-
     # -- inside
 
     def _has(self, entry: _Table, owner: LockOwner, key: Key, *, write: bool) -> bool:
@@ -186,13 +173,3 @@ def _clash(one: _Request, other: _Request) -> bool:
         and (one.write or other.write)
         and (one.key is WHOLE or other.key is WHOLE or one.key == other.key)
     )
-
-
-def _line(table: str, key: Key, owner: LockOwner, *, write: bool, state: str) -> dict[str, object]:
-    return {
-        "table": table,
-        "key": None if key is WHOLE else key,
-        "owner": f"{owner[1]}@{owner[0]}",
-        "mode": "write" if write else "read",
-        "state": state,
-    }

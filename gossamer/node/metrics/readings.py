@@ -231,7 +231,7 @@ def tables(node: NodeParts) -> Iterator[Metric]:
             for peer, follower in info.get("followers", {}).items()
         },
     )
-    yield family("replication_events_total{event}", store.system_info()["counts"])
+    yield family("replication_events_total{event}", store.replication.counts)
 
 
 def disc(node: NodeParts) -> Iterator[Metric]:
