@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import permutations
 from typing import Any
 
 from gossamer.distribution import Frame, NodeDown, NodeUp, PeerGoneError
-from gossamer.routes import RouteOwner
+from gossamer.routes import RouteOwner, Router
 from gossamer.supervisor import ChildSpec
 
 
@@ -151,3 +152,35 @@ class Links:
     def down(self, name: str) -> None:
         self._numbers.pop(name, None)
         self.tell(NodeDown(name, 1, "left"))
+
+
+def make(node: str = "a", **options: Any) -> tuple[Router, Table, Links, Turn]:
+    """A router over a table, links and turns of the loop."""
+    turn, table, links = Turn(), Table(node), Links()
+    router = Router(node, schedule=turn, **options)
+    table.subscribe_batches(router.apply)
+    router.attach(table, links)
+    return router, table, links, turn
+
+
+class Cluster:
+    """Routers whose rows travel when the test says so, by :meth:`spread`."""
+
+    def __init__(self, *names: str, **options: Any) -> None:
+        made = {name: make(name, **options) for name in names}
+        self.routers = {name: router for name, (router, *_) in made.items()}
+        self.tables = {name: table for name, (_, table, *_) in made.items()}
+        self.links = {name: links for name, (_, _, links, _) in made.items()}
+        self.turns = [turn for *_, turn in made.values()]
+
+    def meet(self, one: str, other: str) -> None:
+        """Each takes in what rows the other owns."""
+        for owner, reader in ((one, other), (other, one)):
+            rows, known = self.tables[owner].rows_of(owner), self.tables[reader].rows_of(owner)
+            if rows != known:
+                self.tables[reader].put(owner, dict(rows), [key for key in known if key not in rows])
+
+    def spread(self) -> None:
+        for _ in self.routers:
+            for one, other in permutations(self.routers, 2):
+                self.meet(one, other)

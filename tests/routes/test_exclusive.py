@@ -5,46 +5,26 @@ import random
 import pytest
 
 from gossamer.config import MqttConfig, MqttLimitsConfig
-from gossamer.routes import ExclusiveTakenError, InvalidTopicFilter, Router, SubscriptionOptions, body_of
-from tests.routes.fakes import Client, Links, Table, Turn
-from tests.routes.test_router import make, who
+from gossamer.routes import ExclusiveTakenError, InvalidTopicFilter, SubscriptionOptions, body_of
+from tests.routes.fakes import Client, Cluster, make
+from tests.routes.test_router import who
 
 OPTIONS = SubscriptionOptions(qos=1)
 
 
-class Cluster:
-    """Routers whose rows travel when the test says so."""
+class Claims(Cluster):
+    """Routers that write down who lost a claim; each claim is a moment later than the one before."""
 
     def __init__(self, *names: str) -> None:
         self.now = 1000.0
-        self.routers: dict[str, Router] = {}
-        self.tables: dict[str, Table] = {}
         self.lost: list[tuple[str, str]] = []
-        for name in names:
-            table = Table(name)
-            router = Router(name, schedule=Turn(), wall=self.wall)
-            table.subscribe_batches(router.apply)
-            router.attach(table, Links())
+        super().__init__(*names, wall=self.wall)
+        for router in self.routers.values():
             router.on_evicted(lambda subscriber, text: self.lost.append((subscriber.name, text)))
-            self.routers[name], self.tables[name] = router, table
 
     def wall(self) -> float:
         self.now += 0.001
         return self.now
-
-    def meet(self, one: str, other: str) -> None:
-        """Each takes in what rows the other owns."""
-        for owner, reader in ((one, other), (other, one)):
-            rows, known = self.tables[owner].rows_of(owner), self.tables[reader].rows_of(owner)
-            self.tables[reader].put(owner, dict(rows), [key for key in known if key not in rows])
-
-    def spread(self) -> None:
-        names = list(self.routers)
-        for _ in names:
-            for one in names:
-                for other in names:
-                    if one != other:
-                        self.meet(one, other)
 
 
 def test_one_client_has_it_and_the_next_is_refused_until_it_is_free():
@@ -67,7 +47,7 @@ def test_one_client_has_it_and_the_next_is_refused_until_it_is_free():
 
 
 def test_the_claim_of_another_node_is_respected_until_its_rows_are_purged():
-    cluster = Cluster("a", "b")
+    cluster = Claims("a", "b")
     cluster.routers["a"].subscribe("$exclusive/t/+", Client("anna"), OPTIONS)
     cluster.spread()
     with pytest.raises(ExclusiveTakenError, match="a client of a has it"):
@@ -79,7 +59,7 @@ def test_the_claim_of_another_node_is_respected_until_its_rows_are_purged():
 
 
 def test_a_client_that_moves_keeps_its_claim():
-    cluster = Cluster("a", "b")
+    cluster = Claims("a", "b")
     before, after = Client("anna"), Client("anna")
     before.client_id = after.client_id = "anna"
     cluster.routers["a"].subscribe("$exclusive/t", before, OPTIONS)
@@ -96,7 +76,7 @@ def test_a_client_that_moves_keeps_its_claim():
 @pytest.mark.parametrize("seed", range(30))
 def test_after_a_split_exactly_the_earliest_claim_is_left(seed):
     rng = random.Random(seed)
-    cluster = Cluster("a", "b", "c", "d")
+    cluster = Claims("a", "b", "c", "d")
     claimed: dict[str, list[tuple[float, str]]] = {}
     for number in range(30):
         node, body = rng.choice("abcd"), rng.choice(["t/1", "t/2", "t/+"])

@@ -10,8 +10,7 @@ from gossamer.distribution import Frame
 from gossamer.errors import UsageError
 from gossamer.routes import Forwarder, Router, SubscriptionOptions
 from gossamer.routes.forwarding.forwarding import GROUP_MARK, KEPT_MARK
-from tests.routes.fakes import Client, Links, Turn
-from tests.routes.test_router import make
+from tests.routes.fakes import Client, Links, Turn, make
 
 
 def forwarder(**options: Any) -> tuple[Forwarder, Links, Turn]:

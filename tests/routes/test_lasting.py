@@ -3,7 +3,7 @@
 from typing import Any
 
 from gossamer.routes import Router, SubscriptionOptions
-from tests.routes.fakes import Client, Links, Table, Turn
+from tests.routes.fakes import Client, Links, Table, Turn, make
 
 LASTING = SubscriptionOptions(qos=1, lasting=True)
 PASSING = SubscriptionOptions(qos=1)
@@ -38,10 +38,8 @@ class Keeper:
 
 
 def town() -> tuple[Router, Table, Links, Turn, Keeper]:
-    turn, table, links, keeper = Turn(), Table("a"), Links(), Keeper()
-    router = Router("a", schedule=turn)
-    table.subscribe_batches(router.apply)
-    router.attach(table, links)
+    keeper = Keeper()
+    router, table, links, turn = make()
     router.keep_with(keeper)
     return router, table, links, turn, keeper
 

@@ -15,7 +15,7 @@ from gossamer.routes import (
     matches,
     split_shared,
 )
-from tests.routes.fakes import Client, Links, Table, Turn
+from tests.routes.fakes import Client, make
 from tests.routes.strategies import FEW, filters, names
 
 PEERS = ["b", "c"]
@@ -23,14 +23,6 @@ PEERS = ["b", "c"]
 wanted_filters = st.one_of(
     filters(FEW, 2), st.builds("$share/{}/{}".format, st.sampled_from("gh"), filters(FEW, 2))
 )
-
-
-def make(node: str = "a", **options: Any) -> tuple[Router, Table, Links, Turn]:
-    turn, table, links = Turn(), Table(node), Links()
-    router = Router(node, schedule=turn, **options)
-    table.subscribe_batches(router.apply)
-    router.attach(table, links)
-    return router, table, links, turn
 
 
 def who(route: Any) -> list[str]:

@@ -2,53 +2,38 @@
 
 import random
 from collections import Counter
+from itertools import permutations
 from typing import Any, get_args
 
 import pytest
 
 from gossamer.config import MqttConfig, SharedStrategy
 from gossamer.distribution import Frame
-from gossamer.routes import Delivery, Forwarder, Group, Router, SubscriptionOptions
+from gossamer.routes import Delivery, Forwarder, Group, SubscriptionOptions
 from gossamer.routes.shared import Count
-from tests.routes.fakes import Client, Links, Table, Turn
-from tests.routes.test_router import make
+from tests.routes.fakes import Client, Cluster, make
 
 STRATEGIES = get_args(SharedStrategy)
 GROUP = "$share/g/t/+"
 
 
-class Cluster:
+class Members(Cluster):
     """Routers that see each other's rows and get each other's frames at once."""
 
     def __init__(self, *names: str, strategy: SharedStrategy, seed: int = 1) -> None:
-        self.turn = Turn()
-        self.routers: dict[str, Router] = {}
-        self.links: dict[str, Links] = {}
-        self.tables: dict[str, Table] = {}
+        config = MqttConfig(shared_subscription_strategy=strategy)
+        super().__init__(*names, config=config, rng=random.Random(seed))
         self.got: list[tuple[str, str]] = []
         self.clients: dict[str, Client] = {}
-        for name in names:
-            table, links = Table(name), Links()
-            config = MqttConfig(shared_subscription_strategy=strategy)
-            router = Router(name, config=config, schedule=self.turn, rng=random.Random(seed))
-            table.subscribe_batches(router.apply)
-            router.attach(table, links)
+        for router in self.routers.values():
             router.on_forward(lambda peer, records: None)
             router.on_group_forward(self.take)
-            self.routers[name], self.links[name], self.tables[name] = router, links, table
-        for name, table in self.tables.items():
-            others = [other for other in names if other != name]
-            table.subscribe_batches(lambda change, others=others: self.spread(change, others))
-            for other in others:
-                self.links[name].up(other)
-
-    def spread(self, change: Any, others: list[str]) -> None:
-        if change.owner not in others:
-            for other in others:
-                self.tables[other].put(change.owner, change.written, change.deleted)
+        for one, other in permutations(names, 2):
+            self.links[one].up(other)
 
     def join(self, node: str, client: Client, group: str = GROUP) -> None:
         self.routers[node].subscribe(group, client, SubscriptionOptions(qos=1))
+        self.spread()
 
     def take(self, peer: str, group: Group, records: bytes) -> None:
         for record in records.split(b";")[:-1]:
@@ -61,6 +46,7 @@ class Cluster:
             self.got.append((delivery.subscriber.name, topic))
 
     def publish(self, node: str, publisher: str, topic: str) -> None:
+        self.spread()
         router, links = self.routers[node], self.links[node]
         route = router.cache.get(topic.encode()) or router.resolve(topic.encode())
         for group in route.groups:
@@ -69,7 +55,8 @@ class Cluster:
                 chosen.append(f"{publisher}|{topic};".encode())
             else:
                 self.give(chosen, topic)
-        self.turn.end()
+        for turn in self.turns:
+            turn.end()
         for number, (peer, frame, _) in enumerate(links.sent):
             self.links[peer].receiver(Frame(node, "data", number, frame))
         links.sent.clear()
@@ -77,7 +64,7 @@ class Cluster:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_each_message_reaches_one_member_wherever_it_is_published(strategy):
-    cluster = Cluster("a", "b", "c", strategy=strategy)
+    cluster = Members("a", "b", "c", strategy=strategy)
     members = [Client(f"m{n}") for n in range(5)]
     for node, member in zip("abbcc", members, strict=True):
         cluster.join(node, member)
@@ -88,7 +75,7 @@ def test_each_message_reaches_one_member_wherever_it_is_published(strategy):
 
 @pytest.mark.parametrize("strategy", ["random", "round_robin", "round_robin_per_group", "hash_topic"])
 def test_members_get_about_equal_shares_whichever_node_they_are_on(strategy):
-    cluster = Cluster("a", "b", strategy=strategy)
+    cluster = Members("a", "b", strategy=strategy)
     for node, n in (("a", 0), ("b", 1), ("b", 2), ("b", 3)):
         cluster.join(node, Client(f"m{n}"))
     for n in range(2000):
@@ -128,7 +115,7 @@ def test_members_come_and_go_without_new_routes_until_the_group_is_gone():
 
 def test_sticky_and_hash_of_the_client_keep_a_publisher_with_its_member():
     for strategy in ("sticky", "hash_clientid"):
-        cluster = Cluster("a", strategy=strategy)
+        cluster = Members("a", strategy=strategy)
         members = {f"m{n}": Client(f"m{n}") for n in range(4)}
         for member in members.values():
             cluster.join("a", member)
@@ -146,7 +133,7 @@ def test_sticky_and_hash_of_the_client_keep_a_publisher_with_its_member():
 
 
 def test_local_stays_here_while_it_can():
-    cluster = Cluster("a", "b", strategy="local")
+    cluster = Members("a", "b", strategy="local")
     here, there = Client("here"), Client("there")
     cluster.join("a", here)
     cluster.join("b", there)
@@ -160,7 +147,7 @@ def test_local_stays_here_while_it_can():
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_node_that_is_down_is_not_chosen(strategy):
-    cluster = Cluster("a", "b", "c", strategy=strategy)
+    cluster = Members("a", "b", "c", strategy=strategy)
     cluster.join("b", Client("lost"))
     cluster.join("c", Client("alive"))
     cluster.publish("a", "p", "t/0")
@@ -176,7 +163,7 @@ def test_a_node_that_is_down_is_not_chosen(strategy):
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_node_that_is_passed_over_is_not_chosen(strategy):
-    cluster = Cluster("a", "b", "c", strategy=strategy)
+    cluster = Members("a", "b", "c", strategy=strategy)
     cluster.join("b", Client("sender"))
     router = cluster.routers["a"]
     (group,) = router.resolve(b"t/x").groups
@@ -211,15 +198,16 @@ class Member(Client):
         self.online, self.ready, self.queue = online, ready, (0,) * queued
 
 
-def refresh(cluster: Cluster) -> None:
+def refresh(cluster: Members) -> None:
     for router in cluster.routers.values():
         for _ in router.refresh_groups():
             pass
+    cluster.spread()
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_member_that_is_away_has_no_turn_while_another_is_connected(strategy):
-    cluster = Cluster("a", "b", "c", strategy=strategy)
+    cluster = Members("a", "b", "c", strategy=strategy)
     members = [Member(f"m{n}") for n in range(6)]
     for node, member in zip("aabbcc", members, strict=True):
         cluster.join(node, member)
@@ -243,7 +231,7 @@ def test_a_member_that_is_away_has_no_turn_while_another_is_connected(strategy):
 
 @pytest.mark.parametrize("strategy", ["random", "round_robin", "round_robin_per_group", "local"])
 def test_a_member_without_room_is_passed_over_while_another_has_some(strategy):
-    cluster = Cluster("a", "b", strategy=strategy)
+    cluster = Members("a", "b", strategy=strategy)
     members = [Member(f"m{n}") for n in range(4)]
     for node, member in zip("aabb", members, strict=True):
         cluster.join(node, member)
@@ -262,7 +250,7 @@ def test_a_member_without_room_is_passed_over_while_another_has_some(strategy):
 
 
 def test_the_row_of_a_group_says_how_its_members_are():
-    cluster = Cluster("a", "b", strategy="random")
+    cluster = Members("a", "b", strategy="random")
     away, full = Member("away"), Member("full")
     cluster.join("a", full)
     assert cluster.tables["b"].rows_of("a") == {GROUP: 1}
@@ -344,7 +332,7 @@ def test_what_a_node_that_goes_down_had_not_acknowledged_is_given_back_to_be_cho
 @pytest.mark.parametrize("seed", range(4))
 def test_exactly_one_member_gets_each_message_while_members_come_and_go(strategy, seed):
     rng = random.Random(seed)
-    cluster = Cluster("a", "b", "c", strategy=strategy, seed=seed)
+    cluster = Members("a", "b", "c", strategy=strategy, seed=seed)
     members: dict[str, str] = {}
     sent = 0
     for number in range(400):
