@@ -60,9 +60,3 @@ class LocalTable(Queries, WriterTable):
     def contents(self) -> Iterator[tuple[str, Key, Value]]:
         """``(owner, key, value)`` of every row; the owner is this node."""
         return ((self.node, key, value) for key, value in self._rows.items())
-
-    def _put(self, key: Key, value: Value, _encoded: bytes) -> None:
-        self._rows[key] = value
-
-    def _drop(self, key: Key, _encoded: bytes) -> None:
-        del self._rows[key]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from gossamer.mnesia_like.definition import TableDef
+from gossamer.mnesia_like.replication.own_log import OwnLog
 from gossamer.mnesia_like.replication.replica import Change
 from gossamer.mnesia_like.table.table import ReplicatedTable, TableOwner, WriterTable
 from gossamer.mnesia_like.values import Key, Value, encode
@@ -16,7 +17,7 @@ class OwnedTable(ReplicatedTable, WriterTable):
     def __init__(self, definition: TableDef, owner: TableOwner) -> None:
         super().__init__(definition, owner)
         self._state = self._replication.tables[definition.name]
-        self._log = self._state.log
+        self._log: OwnLog = self._state.log
         self._mine = self._log.rows
 
     # -- reading
@@ -104,9 +105,3 @@ class OwnedTable(ReplicatedTable, WriterTable):
         for owner, replica in self._state.replicas.items():
             rows[owner] = replica.rows
         return rows
-
-    def _put(self, key: Key, value: Value, encoded: bytes) -> None:
-        self._log.write(key, value, encoded)
-
-    def _drop(self, key: Key, encoded: bytes) -> None:
-        self._log.delete(key, encoded)

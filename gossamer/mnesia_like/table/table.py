@@ -23,6 +23,7 @@ from gossamer.mnesia_like.definition import TableDef
 from gossamer.mnesia_like.disc.queue import DiscQueue
 from gossamer.mnesia_like.errors import BadRowError, HistoryLostError
 from gossamer.mnesia_like.events import Subscription
+from gossamer.mnesia_like.replication.own_log import OwnLog
 from gossamer.mnesia_like.replication.replica import Change
 from gossamer.mnesia_like.replication.replication import Replication
 from gossamer.mnesia_like.values import COMPARABLE, SCALARS, Key, Value, canonical
@@ -190,14 +191,8 @@ class WriterTable(Table):
         super().__init__(definition, owner)
         self._bag = definition.type == "bag"
         self._mine: dict[Key, Value] = {}
-
-    def _put(self, key: Key, value: Value, encoded: bytes) -> None:
-        """Have the row, of which ``encoded`` are the bytes of key and value."""
-        raise NotImplementedError
-
-    def _drop(self, key: Key, encoded: bytes) -> None:
-        """Have the row no longer."""
-        raise NotImplementedError
+        # What sends the rows to peers, and has them; of a local table there is none.
+        self._log: OwnLog | None = None
 
     def _write(self, key: Key, value: Value) -> bool:
         """Set a row (of a bag: add a value); False where it was so already."""
@@ -226,7 +221,10 @@ class WriterTable(Table):
         if self._disc is not None:
             self._disc.check()
             self._disc.put(self.name, encoded, None)
-        self._drop(key, encoded)
+        if self._log is None:
+            del self._mine[key]
+        else:
+            self._log.delete(key, encoded)
         self._changed({}, (key,))
         return True
 
@@ -249,7 +247,10 @@ class WriterTable(Table):
         if self._disc is not None:
             self._disc.check()
             self._disc.put(self.name, encoded_key, encoded)
-        self._put(key, value, encoded_key + encoded)
+        if self._log is None:
+            self._mine[key] = value
+        else:
+            self._log.write(key, value, encoded_key + encoded)
         self._changed({key: value}, ())
 
 
