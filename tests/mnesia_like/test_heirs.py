@@ -124,18 +124,6 @@ def told_some(net: Sharing, writes: int, *, value: int = 1) -> None:
     net.advance(0.1)
 
 
-def test_a_survivor_that_was_away_is_told_when_it_is_back() -> None:
-    net = Sharing(1, NAMES)
-    told_some(net, 3)
-    net.partition("a", "b")
-    net.crash("c")
-    net.advance(1.0)
-    assert len(net.shared["b"].rows) == 1
-    net.heal("a", "b")
-    net.advance(0.1)
-    assert net.shared["a"].rows == net.shared["b"].rows
-
-
 def test_what_is_not_kept_any_more_is_not_passed_on_in_part() -> None:
     net = Sharing(1, NAMES)
     told_some(net, 1001)

@@ -152,22 +152,6 @@ def test_all_copies_agree_on_the_latest_version(
     net.check()
 
 
-def test_a_holder_that_restarts_at_once_is_given_its_rows_back() -> None:
-    """It is not loaded before it has them."""
-    net = Sharing(1, ["a", "b", "c"])
-    net.put("b", "k", 1)
-    net.flush("b")
-    net.advance(1)
-    net.crash("b")
-    net.boot("b")
-    machine = net.machines["b"]
-    for _ in range(1000):
-        net.advance(0.001)
-        if not machine.core.not_loaded("routes"):
-            break
-    assert net.shared["b"].rows == {"k": 1}
-
-
 def test_a_clock_set_back_an_hour_still_writes() -> None:
     """What was read is overwritten, whatever the wall says."""
     core = Shared(Machine("a", 1, 0.0, DEFINITION).state, node="a")

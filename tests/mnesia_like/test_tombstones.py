@@ -36,21 +36,6 @@ def isolate(net: Sharing, name: str) -> None:
         net.partition(name, other)
 
 
-def test_one_old_row_that_is_on_its_way_does_not_come_back() -> None:
-    """``c`` wrote it before it saw the deletion; ``b`` hears of the deletion first, and of it last."""
-    net = net_of()
-    net.partition("b", "c")
-    net.tell("c", "k", 1)
-    net.tell("a", "k", 2)
-    net.advance(1.0)
-    net.tell("a", "k", None)
-    net.advance(60.0)
-    net.settle()
-    net.check()
-    assert [net.shared[name].rows for name in NAMES] == [{}, {}, {}]
-    assert tombstones(net) == [0, 0, 0]
-
-
 def test_a_joiner_does_not_get_what_was_deleted_out_of_old_logs() -> None:
     """``a`` wrote, ``b`` deleted, both have forgotten; the log of ``a`` still begins with the row."""
     net = Sharing(1, ["a", "b"])
