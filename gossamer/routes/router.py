@@ -146,14 +146,18 @@ class Router:
         """Whether every live node has applied what ``seq`` stands for."""
         return seq is None or self._table is None or self._table.is_visible(seq)
 
-    def when_visible(self, seq: int, then: Callable[[bool], object], *, bounded: bool = True) -> None:
-        """Call ``then`` once :meth:`is_visible`; with False, counted and logged, where it takes too long.
+    def when_visible(self, seq: int | None, then: Callable[[bool], object], *, bounded: bool = True) -> None:
+        """Call ``then`` once :meth:`is_visible`, so perhaps at once; with False, counted and logged, where it
+        takes too long.
 
         Not ``bounded``: however long it takes. A node that stays silent is declared down.
         """
-        assert self._table is not None  # noqa: S101 - or it would be visible
-        seen = self._table.when_visible(seq, self._visible_timeout if bounded else None)
-        seen.add_done_callback(lambda seen: then(self._confirmed(seq, seen.result())))
+        if seq is None or self._table is None or self._table.is_visible(seq):
+            then(True)
+            return
+        number = seq
+        seen = self._table.when_visible(number, self._visible_timeout if bounded else None)
+        seen.add_done_callback(lambda seen: then(self._confirmed(number, seen.result())))
 
     async def visible(self, seq: int | None) -> bool:
         """Wait for :meth:`is_visible`, a bounded time; False, counted and logged, where it took longer."""
