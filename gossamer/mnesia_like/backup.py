@@ -17,7 +17,6 @@ import tempfile
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from gossamer.files import replacing
 from gossamer.mnesia_like.core import AnyTable
@@ -61,7 +60,7 @@ async def restore(
     return {table.name: len(content[table.name]) for table in found}
 
 
-def _writable(table: AnyTable) -> Mapping[Any, Any]:
+def _writable(table: AnyTable) -> Mapping[Key, Value]:
     """The rows of a table that this node may write."""
     return table.rows_of(table.node) if isinstance(table, OwnedTable) else table.rows()
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import structlog
 
@@ -88,7 +87,7 @@ class Replicator(GenServer):
         self._perform(self._replication.flush())
         send_after(core.tick, self_pid(), _TICK)
 
-    async def handle_info(self, message: Any) -> None:
+    async def handle_info(self, message: object) -> None:
         try:
             await self._handle(message)
         except Exception:

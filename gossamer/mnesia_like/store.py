@@ -33,6 +33,7 @@ from gossamer.mnesia_like.table.info import table_info
 from gossamer.mnesia_like.table.shared import SharedTable
 from gossamer.mnesia_like.table.table import ReplicatedTable
 from gossamer.mnesia_like.transactions import Transaction, Transactor
+from gossamer.mnesia_like.values import Key, Value
 from gossamer.supervisor import ChildSpec, Pid, Supervisor
 
 T = TypeVar("T")
@@ -92,7 +93,7 @@ class Store(SchemaCommands):
 
     # -- tables
 
-    async def create_journal(self, name: str) -> tuple[Journal, dict[object, Any]]:
+    async def create_journal(self, name: str) -> tuple[Journal, dict[Key, Value]]:
         """Rows on disc without a copy in memory, and those that are there now; once for each name.
 
         Raises:
@@ -119,7 +120,7 @@ class Store(SchemaCommands):
         """Call with everything that happens to the store as a whole; see ``events``."""
         return Subscription(self._subscriptions, callback, of="store")
 
-    def dump(self, name: str) -> list[tuple[str, Any, object]]:
+    def dump(self, name: str) -> list[tuple[str, Key, Value]]:
         """``(owner, key, value)`` of every row of a table here; of shared rows the owner wrote them last.
 
         Raises:

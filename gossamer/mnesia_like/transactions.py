@@ -124,7 +124,7 @@ class Transaction:
                     rows.pop(key, None)
         return [(key, value) for key, value in rows.items() if predicate(key, value)]
 
-    async def match(self, table: str, key: Any = ANY, value: Any = ANY) -> list[tuple[Key, Value]]:
+    async def match(self, table: str, key: object = ANY, value: object = ANY) -> list[tuple[Key, Value]]:
         """Rows of that shape, under a read lock of the whole table."""
         return await self.select(table, lambda k, v: matches(key, k) and matches(value, v))
 

@@ -90,10 +90,10 @@ def delivery_of(subscriber: Subscriber, options: SubscriptionOptions) -> Deliver
 
 def merge(deliveries: list[Delivery]) -> tuple[Delivery, ...]:
     """One delivery a subscriber, in the order in which subscribers first come."""
-    merged: dict[Any, Delivery] = {delivery.subscriber: delivery for delivery in deliveries}
+    merged: dict[object, Delivery] = {delivery.subscriber: delivery for delivery in deliveries}
     if len(merged) == len(deliveries):
         return tuple(deliveries)
-    parts: dict[Any, dict[Delivery, None]] = {}
+    parts: dict[object, dict[Delivery, None]] = {}
     for delivery in deliveries:
         parts.setdefault(delivery.subscriber, {})[delivery] = None
     return tuple(_together(list(several)) for several in parts.values())

@@ -14,12 +14,15 @@ rows are kept (the grace time of tables).  4. Filters are compared as text: ``+/
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
 
 from gossamer.errors import UnavailableError
 from gossamer.mnesia_like import OwnedTable
+from gossamer.routes.delivery import Subscriber
 from gossamer.routes.topics import EXCLUSIVE, InvalidTopicFilter
+
+Claim = tuple[int, str]
+"""When a filter was claimed, in microseconds, and by which client; "" where that has no name."""
 
 
 class ExclusiveTakenError(UnavailableError):
@@ -45,12 +48,12 @@ class ExclusiveClaims:
         self._node = node
         self._limit = limit
         self._wall = wall
-        self._mine: dict[str, tuple[object, list[object]]] = {}
+        self._mine: dict[str, tuple[Subscriber, Claim]] = {}
 
     def __len__(self) -> int:
         return len(self._mine)
 
-    def claim(self, body: str, subscriber: object, table: OwnedTable | None) -> list[Any]:
+    def claim(self, body: str, subscriber: Subscriber, table: OwnedTable | None) -> list[int | str]:
         """Claim a filter; the value of its row.
 
         Raises:
@@ -64,17 +67,19 @@ class ExclusiveClaims:
         if known is not None:
             if known[0] is not subscriber:
                 raise ExclusiveTakenError(body, holder="another client of this node")
-            return known[1]
+            return [*known[1]]
         if len(self._mine) >= self._limit:
             raise ExclusiveTakenError(body, holder=self._node, limit=self._limit)
-        for owner, value in self._shown(body, table):
-            if not client or value[1] != client:
+        others = [] if table is None else [(o, table.rows_of(o)) for o in table.owners() if o != self._node]
+        for owner, rows in others:
+            shown = _claim_of(rows.get(EXCLUSIVE + body))
+            if shown is not None and (not client or shown[1] != client):
                 raise ExclusiveTakenError(body, holder=f"a client of {owner}")
-        value = [int(self._wall() * 1e6), client]
-        self._mine[body] = (subscriber, value)
-        return value
+        claim = int(self._wall() * 1e6), client
+        self._mine[body] = (subscriber, claim)
+        return [*claim]
 
-    def release(self, body: str, subscriber: Any) -> bool:
+    def release(self, body: str, subscriber: object) -> bool:
         """Give a claim back; False if this subscriber has none."""
         known = self._mine.get(body)
         if known is None or known[0] is not subscriber:
@@ -84,55 +89,38 @@ class ExclusiveClaims:
 
     def held_by(self, subscriber: object) -> list[str]:
         """The filters that a subscriber has claimed."""
-        return (
-            [body for body, (holder, _) in self._mine.items() if holder is subscriber] if self._mine else []
-        )
+        return [body for body, (holder, _) in self._mine.items() if holder is subscriber]
 
-    def row(self, key: str) -> list[object] | None:
+    def row(self, key: str) -> list[int | str] | None:
         """What this node's row of ``$exclusive/filter`` should be."""
         known = self._mine.get(key[len(EXCLUSIVE) :])
-        return None if known is None else known[1]
+        return None if known is None else [*known[1]]
 
     def keys(self) -> Iterator[str]:
         """The keys of the rows there should be."""
         return (EXCLUSIVE + body for body in tuple(self._mine))
 
-    def beaten(self, owner: str, keys: Iterable[Any], rows: Any) -> list[tuple[str, object]]:
+    def beaten(self, owner: str, rows: Mapping[object, object]) -> list[tuple[str, Subscriber]]:
         """Claims of this node that lose against rows of another: filter and subscriber each."""
         found = []
-        for key in keys if self._mine else ():
-            if type(key) is not str or not is_exclusive(key):
-                continue
-            known = self._mine.get(key[len(EXCLUSIVE) :])
-            value = _checked(rows.get(key))
-            if known is None or value is None:
+        for key in rows if self._mine else ():
+            body = key[len(EXCLUSIVE) :] if type(key) is str and is_exclusive(key) else ""
+            known, theirs = self._mine.get(body), _claim_of(rows[key])
+            if known is None or theirs is None:
                 continue
             subscriber, mine = known
-            if mine[1] and mine[1] == value[1]:
+            if mine[1] and mine[1] == theirs[1]:
                 continue
-            if (value[0], owner) < (mine[0], self._node):
-                found.append((key[len(EXCLUSIVE) :], subscriber))
+            if (theirs[0], owner) < (mine[0], self._node):
+                found.append((body, subscriber))
         return found
 
-    def _shown(self, body: str, table: OwnedTable | None) -> Iterator[tuple[str, list[object]]]:
-        if table is None:
-            return
-        for owner in table.owners():
-            if owner != self._node:
-                value = _checked(table.rows_of(owner).get(EXCLUSIVE + body))
-                if value is not None:
-                    yield owner, value
 
-
-def _checked(value: object) -> list[object] | None:
-    """The value of another node's row, if it is one."""
-    if (
-        isinstance(value, (list, tuple))
-        and len(value) == 2
-        and type(value[0]) is int
-        and type(value[1]) is str
-    ):
-        return list(value)
+def _claim_of(value: object) -> Claim | None:
+    """What a row of another node says, if it says it."""
+    match value:
+        case [int(at), str(client)] if type(at) is int:
+            return at, client
     return None
 
 

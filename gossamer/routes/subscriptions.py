@@ -11,7 +11,7 @@ it concerns out of the cache before it returns.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -74,7 +74,7 @@ class SubscriptionTable:
         """The number of the latest row that was written."""
         self._lasting: Counter[str] = Counter()
         """How many lasting subscribers a filter has, of filters that have one."""
-        self._evicted: list[Callable[[object, str], Any]] = []
+        self._evicted: list[Callable[[Subscriber, str], object]] = []
 
     def subscribe(
         self, topic_filter: str, subscriber: Subscriber, options: SubscriptionOptions
@@ -161,13 +161,13 @@ class SubscriptionTable:
         """The filters of a subscriber and how it wants them."""
         return dict(self.subscribers.get(subscriber, {}))
 
-    def on_evicted(self, callback: Callable[[Any, str], Any]) -> None:
+    def on_evicted(self, callback: Callable[[Any, str], object]) -> None:
         """Call ``callback(subscriber, filter)`` when an exclusive subscription lost against another's."""
         self._evicted.append(callback)
 
-    def losers(self, owner: str, rows: Any) -> None:
+    def losers(self, owner: str, rows: Mapping[object, object]) -> None:
         """Give up the claims that lose against these rows of another node."""
-        for body, subscriber in self.exclusive.beaten(owner, rows, rows):
+        for body, subscriber in self.exclusive.beaten(owner, rows):
             self._evict(body, subscriber, owner)
 
     # Inside.
@@ -193,7 +193,7 @@ class SubscriptionTable:
         if self.exclusive.release(body, subscriber) and self.table is not None:
             self.latest = self.table.delete(EXCLUSIVE + body)
 
-    def _evict(self, body: str, subscriber: Any, owner: str) -> None:
+    def _evict(self, body: str, subscriber: Subscriber, owner: str) -> None:
         self._counts["exclusive_evicted"] += 1
         log.warning("exclusive_subscription_lost", filter=body, to=owner)
         self.unsubscribe(EXCLUSIVE + body, subscriber)

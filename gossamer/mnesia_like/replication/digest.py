@@ -13,12 +13,11 @@ minute, that nothing is wrong.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 from zlib import crc32
 
 from gossamer.mnesia_like.values import Key, Value, encode
 
-_GONE: Any = object()
+_GONE: Value = object()
 
 
 class Sweep:

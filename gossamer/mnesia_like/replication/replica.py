@@ -19,14 +19,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
 
 from gossamer.mnesia_like.definition import TableDef
 from gossamer.mnesia_like.replication.digest import Sweep
 from gossamer.mnesia_like.replication.wire import Chunk, Delta, Digest, Relayed
 from gossamer.mnesia_like.values import Key, Value, encode
 
-_MISSING: Any = object()
+_MISSING: Value = object()
 
 
 @dataclass(frozen=True, slots=True)

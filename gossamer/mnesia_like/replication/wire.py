@@ -16,12 +16,11 @@ map's key.  3. A delta is encoded once, for all peers and for the log.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
 
 import msgspec
 
 from gossamer.mnesia_like.errors import BadFrameError
-from gossamer.mnesia_like.values import KEY_TYPES, encode, is_key
+from gossamer.mnesia_like.values import KEY_TYPES, Key, Value, encode, is_key
 
 MAX_FRAME = 256 * 1024
 _VERSION = 4
@@ -65,8 +64,8 @@ class Delta(msgspec.Struct, frozen=True, array_like=True, tag="d"):
 
     table: str
     number: int
-    written: dict[Any, Any]
-    deleted: dict[Any, None]
+    written: dict[Key, Value]
+    deleted: dict[Key, None]
 
 
 class Chunk(msgspec.Struct, frozen=True, array_like=True, tag="c"):
@@ -74,7 +73,7 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True, tag="c"):
 
     table: str
     base: int
-    rows: dict[Any, Any]
+    rows: dict[Key, Value]
 
 
 class Ack(msgspec.Struct, frozen=True, array_like=True, tag="a"):
@@ -112,7 +111,7 @@ class Members(msgspec.Struct, frozen=True, array_like=True, tag="e"):
     """Of a shared table: who must have seen a deletion before it is forgotten; see ``tombstones.Epoch``."""
 
     table: str
-    epoch: list[Any]
+    epoch: list[Value]
 
 
 class Reached(msgspec.Struct, frozen=True, array_like=True, tag="n"):
@@ -140,7 +139,7 @@ class Lock(msgspec.Struct, frozen=True, array_like=True, tag="L"):
     request: int
     age: int
     table: str
-    key: dict[Any, None]
+    key: dict[Key, None]
     write: bool
 
 
@@ -149,7 +148,7 @@ class Granted(msgspec.Struct, frozen=True, array_like=True, tag="G"):
 
     number: int
     request: int
-    version: list[Any]
+    version: list[Value]
 
 
 class Died(msgspec.Struct, frozen=True, array_like=True, tag="D"):
@@ -163,8 +162,8 @@ class Stage(msgspec.Struct, frozen=True, array_like=True, tag="S"):
 
     number: int
     table: str
-    rows: dict[Any, list[Any]]
-    reads: dict[Any, list[Any]]
+    rows: dict[Key, list[Value]]
+    reads: dict[Key, list[Value]]
 
 
 class Prepare(msgspec.Struct, frozen=True, array_like=True, tag="P"):
@@ -263,7 +262,7 @@ def decode_frame(peer: str, payload: bytes) -> tuple[int, int, list[Message]]:
             peer, f"format {version}, expected {_VERSION}; run the same release on both nodes"
         )
     for message in messages:
-        maps: tuple[dict[object, Any], ...]
+        maps: tuple[dict[Key, Value], ...]
         match message:
             case Delta(written=written, deleted=deleted) | Relayed(delta=Delta(_, _, written, deleted)):
                 maps = written, deleted
@@ -280,7 +279,7 @@ def decode_frame(peer: str, payload: bytes) -> tuple[int, int, list[Message]]:
     return mine, theirs, messages
 
 
-def _good_keys(rows: dict[Any, Any]) -> bool:
+def _good_keys(rows: dict[Key, Value]) -> bool:
     """Whether a table can have these keys; parts of tuples are looked at, where there are tuples at all."""
     kinds = set(map(type, rows))
     if not kinds <= KEY_TYPES:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from gossamer.errors import GossamerError
 from gossamer.mnesia_like.core import AnyTable, StoreCore
@@ -66,7 +66,7 @@ class Copies:
             TableExistsError: the disc holds another table of that name; nothing changed.
             DiscError, UnavailableError: its disc copy cannot be read; nothing changed.
         """
-        rows: dict[object, Any] = {}
+        rows: dict[Key, Value] = {}
         if definition.storage == "disc_copies":
             rows = await self._load(definition)
         table = self._assemble(definition, self._core.clock.monotonic())
@@ -77,7 +77,7 @@ class Copies:
             table.restore(rows)
         return table
 
-    async def rows_on_disc(self, definition: TableDef) -> dict[Any, Any]:
+    async def rows_on_disc(self, definition: TableDef) -> dict[Key, Value]:
         """What the disc holds under a name that is no table's; there is room for it afterwards.
 
         Raises:

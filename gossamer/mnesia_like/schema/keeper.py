@@ -16,7 +16,6 @@ Rule: a copy made by ``create_table`` without ``nodes`` is never dropped by the 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import structlog
 
@@ -163,7 +162,7 @@ class SchemaServer(GenServer):
         self._rung = False
         me = self_pid()
 
-        def changed(_: Any) -> None:
+        def changed(_: object) -> None:
             if not self._rung:
                 self._rung = True
                 send_after(0.0, me, "settle")

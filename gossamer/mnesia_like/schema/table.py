@@ -48,7 +48,7 @@ class Entry:
     options: dict[str, Any]
     everywhere: str | None
 
-    def definition(self, storage: Any) -> TableDef:
+    def definition(self, storage: str) -> TableDef:
         """As a copy of that storage has it."""
         return TableDef(name=self.name, storage=storage, id=self.id, **self.options)
 

@@ -21,7 +21,6 @@ the smaller side of a split.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from gossamer.clock import ClockSkewError, HybridLogicalClock
 from gossamer.mnesia_like.replication.exchange import OwnedState
@@ -41,7 +40,7 @@ from gossamer.mnesia_like.shared.versions import (
 )
 from gossamer.mnesia_like.values import Key, Value, canonical, encode
 
-_MISSING: Any = object()
+_MISSING: Value = object()
 
 
 class Shared:

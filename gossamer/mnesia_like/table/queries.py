@@ -61,7 +61,9 @@ class Queries(Table):
     def __iter__(self) -> Iterator[Key]:
         return iter(self._rows)
 
-    def match(self, key: Any = ANY, value: Any = ANY, *, limit: int | None = None) -> list[tuple[Key, Value]]:
+    def match(
+        self, key: object = ANY, value: object = ANY, *, limit: int | None = None
+    ) -> list[tuple[Key, Value]]:
         """Rows of that shape."""
         return self.select(lambda k, v: matches(key, k) and matches(value, v), limit=limit)
 
@@ -117,7 +119,7 @@ class Queries(Table):
         return self._keys
 
 
-def matches(pattern: Any, value: Value) -> bool:
+def matches(pattern: object, value: Value) -> bool:
     """Whether a value has the pattern's shape."""
     if pattern is ANY:
         return True

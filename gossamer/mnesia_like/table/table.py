@@ -16,7 +16,6 @@ from asyncio import Future
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
-from typing import Any
 
 from gossamer.clock import Clock
 from gossamer.mnesia_like.definition import TableDef
@@ -35,7 +34,7 @@ TableEvent = tuple[str, str, Key, Value]
 ``("snapshot", "", None, None)``: forget what you know, all rows follow as writes.
 """
 
-_MISSING: Any = object()
+_MISSING: Value = object()
 
 EventCallback = Callable[[list[TableEvent]], None]
 BatchCallback = Callable[[Change], None]
@@ -202,7 +201,7 @@ class WriterTable(Table):
         if type(value) not in SCALARS:
             value = canonical(self.name, value)
         if self._bag:
-            there: list[Value] = [] if old is _MISSING else old
+            there: list[Value] = self._mine.get(key, [])
             if _among(there, value):
                 return False
             value = [*there, value]

@@ -22,7 +22,7 @@ Rejected: one lock server (a hop for each lock, and an election when it dies); o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gossamer.mnesia_like.replication.exchange import Exchange, Wake
@@ -281,8 +281,8 @@ class Transactions(Participant):
 
     # -- inside
 
-    def _stamp(self, rows: Mapping[str, Any], wall: float) -> int:
-        return max(self.shared[table].tick_clock(wall) for table in rows)
+    def _stamp(self, tables: Iterable[str], wall: float) -> int:
+        return max(self.shared[table].tick_clock(wall) for table in tables)
 
     def _copies(self, table: str) -> list[str]:
         """The peers that are up and have a copy."""

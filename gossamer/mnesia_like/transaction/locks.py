@@ -16,7 +16,6 @@ advance what a transaction will touch).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from gossamer.mnesia_like.values import Key
 
@@ -32,7 +31,7 @@ class _Whole:
         return "WHOLE"
 
 
-WHOLE: Any = _Whole()
+WHOLE: Key = _Whole()
 """In place of a key: the whole table."""
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from gossamer.mnesia_like.replication.exchange import Exchange, Installed
 from gossamer.mnesia_like.replication.wire import (
@@ -29,7 +28,7 @@ from gossamer.mnesia_like.shared.versions import Version
 from gossamer.mnesia_like.transaction.locks import WHOLE, Age, LockManager, LockOwner, Verdict
 from gossamer.mnesia_like.values import Key, Value, encode
 
-GONE: Any = []
+GONE: list[Value] = []
 """In place of ``[value]``: the row is deleted."""
 
 

@@ -84,7 +84,7 @@ class Verifier:
         self._shared = resolver.shared
         self._cache = resolver.cache
         self._nodes = resolver.nodes
-        self._subscriptions: Mapping[Any, Mapping[str, Delivery]] = local.subscribers
+        self._subscriptions: Mapping[object, Mapping[str, Delivery]] = local.subscribers
         self._exclusive = local.exclusive
         self._row = local.row
         self._table = local.table
@@ -166,7 +166,7 @@ class Verifier:
         table = self._table
         if table is None:
             return
-        wanted: Any = None
+        wanted: object = None
         if type(topic_filter) is str and is_exclusive(topic_filter):
             wanted = self._exclusive.row(topic_filter)
         elif type(topic_filter) is str:
