@@ -138,6 +138,8 @@ class MemberTable:
         self._by_address: dict[Address, str] = {}
         self._live = _Names()
         self._down = _Names()
+        self.suspected: dict[str, Entry] = {}
+        """In the order in which they fell silent."""
         self._digest = 0
         self.retransmits = retransmit_limit(1, mult=retransmit_mult)
 
@@ -180,6 +182,10 @@ class MemberTable:
         mark = mark_of(entry.alive, entry.state)
         self._digest ^= entry.mark ^ mark
         entry.mark = mark
+        if entry.state == SUSPECT:
+            self.suspected[name] = entry
+        else:
+            self.suspected.pop(name, None)
         if entry.state <= SUSPECT:
             self._live.add(name)
             self._down.drop(name)
@@ -211,6 +217,7 @@ class MemberTable:
             del self._by_address[entry.address]
         self._live.drop(name)
         self._down.drop(name)
+        self.suspected.pop(name, None)
         self._digest ^= entry.mark
         entry.mark = 0
         entry.suspicion = None

@@ -49,7 +49,6 @@ class Verdicts(Part):
     def __init__(self, core: Core, own: Refutation) -> None:
         super().__init__(core)
         self._own = own
-        self._suspects: set[str] = set()
         self._witnesses = 0
         self.prober: Prober
         """Set by the owner: it looks at who is in doubt, new, or back."""
@@ -75,7 +74,6 @@ class Verdicts(Part):
             return False
         if entry is not None and entry.state <= SUSPECT:
             entry.state = DOWN
-            self._suspects.discard(entry.name)
             self._outbox.emit(MemberDown(entry.member(), "replaced"))
         fresh = Entry(said, ALIVE, now)
         self._table.put(fresh, now)
@@ -167,9 +165,8 @@ class Verdicts(Part):
 
     def extend_suspicions(self, seconds: float) -> None:
         """This process stalled: what it did not read in time is no evidence."""
-        for name in self._table.live:
-            entry = self._table.get(name)
-            if entry is not None and entry.suspicion is not None:
+        for entry in self._table.suspected.values():
+            if entry.suspicion is not None:
                 entry.suspicion.extend(seconds)
                 self._watch(entry)
 
@@ -187,7 +184,6 @@ class Verdicts(Part):
         if state != ALIVE:
             entry.state, entry.since = ALIVE, now
         self._table.put(entry, now)
-        self._suspects.discard(entry.name)
         self._count_witnesses()
         self._outbox.broadcast(said.name, said)
         if state >= DOWN:
@@ -236,7 +232,6 @@ class Verdicts(Part):
         entry.suspicion.witnesses = self._witnesses
         entry.state, entry.since = SUSPECT, now
         self._table.put(entry, now)
-        self._suspects.add(entry.name)
         self._count_witnesses()
         self._outbox.emit(MemberSuspect(entry.member()))
         self._hints.suspected(entry.name, size=size, score=self._awareness.score, now=now)
@@ -248,15 +243,14 @@ class Verdicts(Part):
 
     def _count_witnesses(self) -> None:
         """The suspected cannot confirm that others are dead; those that are left may be too few."""
-        witnesses = self._table.size - 1 - len(self._suspects)
+        witnesses = self._table.size - 1 - len(self._table.suspected)
         before, self._witnesses = self._witnesses, witnesses
         needed = self._settings.suspicion_confirmations
         if min(before, witnesses) >= needed:
             # As nearly always: enough of them, before and now.
             return
-        for name in self._suspects:
-            entry = self._table.get(name)
-            if entry is not None and entry.suspicion is not None:
+        for entry in self._table.suspected.values():
+            if entry.suspicion is not None:
                 entry.suspicion.witnesses = witnesses
                 self._watch(entry)
 
@@ -284,7 +278,6 @@ class Verdicts(Part):
         was = entry.state
         entry.state, entry.since, entry.reason, entry.suspicion = state, now, reason, None
         self._table.put(entry, now)
-        self._suspects.discard(entry.name)
         self._count_witnesses()
         if state >= LEFT or reason == STOPPED:
             self._hints.left(now, live=was <= SUSPECT)
