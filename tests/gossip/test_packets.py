@@ -174,37 +174,6 @@ def test_what_is_said_is_heard(said: list[wire.Message]) -> None:
     assert decode(compound([encode(message) for message in said])) == said
 
 
-@given(st.binary(max_size=300))
-@settings(max_examples=500)
-def test_no_bytes_make_the_decoder_raise_anything_else(junk: bytes) -> None:
-    try:
-        decode(junk)
-    except PacketRejected:
-        pass
-
-
-@given(st.lists(messages, min_size=1, max_size=4), st.data())
-@settings(max_examples=300)
-def test_no_damage_makes_the_decoder_raise_anything_else(
-    said: list[wire.Message], data: st.DataObject
-) -> None:
-    body = bytearray(compound([encode(message) for message in said]))
-    for _ in range(data.draw(st.integers(1, 5))):
-        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
-    try:
-        decode(bytes(body[: data.draw(st.integers(0, len(body)))]))
-    except PacketRejected:
-        pass
-
-
-@given(st.binary(max_size=200))
-@settings(max_examples=300)
-def test_no_bytes_make_an_envelope_raise_anything_else(junk: bytes) -> None:
-    for packet in (junk, b"g1" + junk):
-        with pytest.raises(PacketRejected):
-            ring().open(packet)
-
-
 LIES = [b"\x91" * 5000, b"\xdd\xff\xff\xff\xff", b"\xdc\xff\xff", b"\x91\x99\x06" + b"\x91" * 3000]
 
 

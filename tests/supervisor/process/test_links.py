@@ -1,84 +1,92 @@
-"""Links, monitors, exit signals and names."""
+"""Links, monitors, exit signals and names. By script: who does what to whom, and what becomes of them.
+
+A block is one scenario, opened by a sentence on what it shows. Each line is something that a process does, or
+the test itself, which is ``x``; after ``=>`` stands what followed, in order.
+
+::
+
+    spawn a b [trapping]     a link b     a unlink b     a exit b REASON     a end REASON
+    a monitor b     a demonitor (the last)     ``name b`` instead of ``b``: by its registered name
+"""
 
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 import gossamer.supervisor as otp
-from tests.supervisor.harness import ended, linked, nothing_comes, settle, waits
+from tests.supervisor.harness import ended, nothing_comes, played, scripted, settle, waits
 
 
-async def test_link_carries_an_abnormal_end(rt):
-    other = otp.spawn(waits)
-    pid = otp.spawn(linked, other)
-    await settle()
-    otp.exit(pid, "bad")
-    assert await ended(other) in ("bad", "noproc")
-    assert not rt.alive(pid)
+@scripted(Path(__file__).parent / "scenarios")
+async def test_scenario(rt, file, block):
+    scene = Scene(rt)
+    await played(file, block, scene.run)
+    scene.end()
 
 
-async def test_normal_end_leaves_links_alone(rt):
-    async def brief():
-        otp.link(other)
+class Scene:
+    """Some processes, and what was seen of them since the last line."""
 
-    other = otp.spawn(waits)
-    assert await ended(otp.spawn(brief)) == "normal"
-    assert rt.alive(other)
+    def __init__(self, rt):
+        self.rt, self.seen, self.refs = rt, [], []
+        self.pids = {"x": otp.self_pid()}
+
+    async def run(self, who, *words):
+        """Do what a line says; what followed, as text."""
+        self.seen.clear()
+        if who == "spawn":
+            for name in words:
+                if name != "trapping":
+                    self.spawn(name, "trapping" in words)
+        elif who == "x":
+            self.act(who, *words)
+        else:
+            otp.send(self.pids[who], words)
+        await settle()
+        return ", ".join(self.seen)
+
+    def end(self):
+        for pid in self.pids.values():
+            if pid != otp.self_pid():
+                otp.exit(pid, "kill")
+
+    def spawn(self, name, trapping):
+        pid = self.pids[name] = otp.spawn(self.live, name, trapping, name=name)
+        entry = self.rt.table[pid]
+        entry.watch(self.rt.new_ref(), lambda down: self.seen.append(f"{name} ended {down.reason}"))
+
+    async def live(self, name, trapping):
+        otp.trap_exit(trapping)
+        while True:
+            message = await otp.receive()
+            if isinstance(message, otp.Exit | otp.Down):
+                kind = type(message).__name__.lower()
+                of = message.source if isinstance(message, otp.Exit) else message.pid
+                of = next((known for known, pid in self.pids.items() if pid == of), None)
+                self.seen.append(f"{name} got {kind} of {of}: {message.reason}")
+            else:
+                self.act(name, *message)
+
+    def act(self, name, verb, *words):
+        if words and words[0] == "name":
+            _, to, *more = words
+        elif words:
+            to, more = self.pids.get(words[0]), words[1:]
+        match verb:
+            case "end":
+                raise otp.ExitProcess(words[0])
+            case "monitor":
+                self.refs.append(otp.monitor(to))
+            case "demonitor":
+                self.seen.append(f"{name} said {otp.demonitor(self.refs[-1])}")
+            case _:
+                getattr(otp, verb)(to, *more)
 
 
-async def test_trapped_links_become_messages(rt):
-    otp.trap_exit(True)
-    pid = otp.spawn_link(waits)
-    await settle()
-    otp.exit(pid, "kill")
-    assert await otp.receive() == otp.Exit(pid, "killed")
-
-
-async def test_a_victims_links_see_killed_and_can_trap_it(rt):
-    """kill travels along a link as killed, which is an ordinary reason."""
-
-    async def middle():
-        otp.spawn_link(waits, name="inner")
-        await otp.receive()
-
-    otp.trap_exit(True)
-    pid = otp.spawn_link(middle)
-    await settle()
-    inner = otp.whereis("inner")
-    otp.exit(inner, "kill")
-    assert await otp.receive() == otp.Exit(pid, "killed")
-
-
-async def test_linking_to_nobody(rt):
-    gone = otp.spawn(waits)
-    otp.exit(gone, "kill")
-    await ended(gone)
-    otp.trap_exit(True)
-    otp.link(gone)
-    assert await otp.receive() == otp.Exit(gone, "noproc")
-    assert await ended(otp.spawn(linked, gone)) == "noproc"
-
-
-async def test_unlink_is_for_both_sides(rt):
-    otp.trap_exit(True)
-    pid = otp.spawn_link(waits)
-    await settle()
-    otp.unlink(pid)
-    otp.exit(pid, "bad")
-    assert await ended(pid) == "bad"
-    await nothing_comes()
-
-
-async def test_at_most_one_link_a_pair(rt):
-    otp.trap_exit(True)
-    pid = otp.spawn_link(waits)
-    otp.link(pid)
-    await settle()
-    otp.send(pid, "end")
-    assert await otp.receive() == otp.Exit(pid, "normal")
-    await nothing_comes()
+# What the scripts cannot say.
 
 
 async def test_a_long_chain_of_links_falls_at_once(rt):
@@ -95,21 +103,6 @@ async def test_a_long_chain_of_links_falls_at_once(rt):
     assert rt.processes() == [otp.self_pid()]
 
 
-# Monitors.
-
-
-async def test_monitors_stack_and_each_tells_once(rt):
-    pid = otp.spawn(waits)
-    refs = [otp.monitor(pid), otp.monitor(pid)]
-    otp.send(pid, "end")
-    assert [await otp.receive(), await otp.receive()] == [otp.Down(ref, pid, "normal") for ref in refs]
-
-
-async def test_monitor_of_nobody_tells_at_once(rt):
-    ref = otp.monitor("nobody")
-    assert await otp.receive() == otp.Down(ref, None, "noproc")
-
-
 async def test_demonitor_and_flush(rt):
     pid = otp.spawn(waits)
     ref = otp.monitor(pid)
@@ -119,18 +112,6 @@ async def test_demonitor_and_flush(rt):
     otp.send(pid, "end")
     await settle()
     assert not otp.demonitor(other, flush=True)
-    await nothing_comes()
-
-
-async def test_a_monitor_by_name_watches_the_holder_of_that_moment(rt):
-    first = otp.spawn(waits, name="name")
-    ref = otp.monitor("name")
-    otp.send(first, "end")
-    await settle()
-    second = otp.spawn(waits, name="name")
-    await settle()
-    assert otp.whereis("name") == second
-    assert await otp.receive() == otp.Down(ref, first, "normal")
     await nothing_comes()
 
 
@@ -151,70 +132,6 @@ async def test_names_are_free_before_anybody_is_told(rt):
     otp.exit(pid, "bad")
     await ended(watching)
     assert seen == [None, None]
-
-
-# Exit signals.
-
-
-async def test_kill_as_a_reason_of_a_link_is_a_reason_like_others(rt):
-    """Only ``exit(pid, "kill")`` cannot be trapped; who ends *with* that reason passes it on as it is."""
-
-    async def ends():
-        await asyncio.sleep(1)
-        raise otp.ExitProcess("kill")
-
-    otp.trap_exit(True)
-    victim = otp.spawn(ends)
-    otp.link(victim)
-    other = otp.spawn_link(linked, victim)
-    assert await otp.receive() == otp.Exit(victim, "kill")
-    assert await otp.receive() == otp.Exit(other, "kill")
-
-
-async def test_exit_normal_is_dropped_unless_trapped(rt):
-    pid = otp.spawn(waits)
-    await settle()
-    otp.exit(pid, "normal")
-    await settle()
-    assert rt.alive(pid)
-
-    me = otp.self_pid()
-
-    async def trapping():
-        otp.trap_exit(True)
-        otp.send(me, await otp.receive())
-
-    other = otp.spawn(trapping)
-    await settle()
-    otp.exit(other, "normal")
-    assert await otp.receive() == otp.Exit(me, "normal")
-
-
-@pytest.mark.parametrize("reason", ["normal", "shutdown", "bad"])
-async def test_exit_to_itself_ends_it(rt, reason):
-    async def body():
-        otp.exit(otp.self_pid(), reason)
-        raise AssertionError("not reached")
-
-    assert await ended(otp.spawn(body)) == reason
-
-
-async def test_kill_cannot_be_trapped(rt):
-    async def body():
-        otp.trap_exit(True)
-        while True:
-            await otp.receive()
-
-    pid = otp.spawn(body)
-    await settle()
-    otp.exit(pid, "shutdown")
-    await settle()
-    assert rt.alive(pid)
-    otp.exit(pid, "kill")
-    assert await ended(pid) == "killed"
-
-
-# Names.
 
 
 async def test_signals_of_one_sender_arrive_in_order_whatever_they_are(rt):

@@ -65,18 +65,6 @@ def tapped(pid: otp.Pid) -> list[tuple[str, Any]]:
     return seen
 
 
-async def test_a_call_is_seen_on_its_way_in_and_out_and_back(rt):
-    pid, other, seen = await traced(rt)
-    assert await otp.call(pid, 1) == 1
-    assert [event for event, _ in seen] == ["receive", "call", "answer", "reply"]
-    assert (seen[0][1].pid, seen[0][1].request) == (otp.self_pid(), 1)
-    assert [about for _, about in seen[1:]] == [
-        otp.Sent(other, ("echo", 1)),
-        otp.Sent(other, 1),
-        otp.Sent(otp.self_pid(), 1),
-    ]
-
-
 async def test_a_late_answer_is_seen_when_it_is_given(rt):
     pid, _, seen = await traced(rt)
     asked = asyncio.ensure_future(otp.call(pid, "later"))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 
 from structlog.testing import capture_logs
 
-from gossamer.supervisor import LoopWatch, Pid, Runtime, get_state
+from gossamer.supervisor import LoopWatch, Pid, Runtime, get_state, tune_collector
 from gossamer.supervisor.process.process import Process
 from tests.supervisor.harness import Worker
 
@@ -64,3 +65,14 @@ async def test_virtual_time_is_never_late(rt):
     await asyncio.sleep(100)
     state = await get_state(watch)
     assert (state["lag"], state["worst"], state["_witness"]) == (0.0, 0.0, None)
+
+
+def test_the_collector_is_tuned_and_can_be_put_back():
+    before = gc.get_threshold()
+    try:
+        gc.set_threshold(700, 10, 10)
+        tune_collector()
+        assert gc.get_threshold()[0] > 700
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()

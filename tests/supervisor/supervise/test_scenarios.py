@@ -2,9 +2,7 @@
 
 A block is one scenario, opened by a sentence on what it shows. Each line is a command; after ``=>`` stands
 what it led to: starts (``+a``) and ends (``-a``) of children in order, the seconds that it took where it is
-no ``wait``, the error that it raised, and the end of the supervisor.
-``GOSSAMER_REWRITE=1 pytest tests/supervisor/supervise/test_scenarios.py`` writes down what happens now: read
-the difference before you keep it.
+no ``wait``, the error that it raised, and the end of the supervisor. To write scripts anew: ``played``.
 
 ::
 
@@ -20,45 +18,22 @@ from __future__ import annotations
 
 import ast
 import asyncio
-import os
 import random
 import re
 from pathlib import Path
 
-import pytest
-
 import gossamer.supervisor as otp
-from tests.supervisor.harness import settle
+from tests.supervisor.harness import played, scripted, settle
 from tests.supervisor.supervise.children import probe
 
 STEADY = otp.Backoff(initial=1.0, maximum=8.0, jitter=0.0, reset_after=100.0)
 CHILD = re.compile(r"(\w+?)(?::(\w+))?(\*)?(?:~([\d.]+))?(?:/(\w+))?$")
-FILES = sorted((Path(__file__).parent / "scenarios").glob("*.txt"))
-SCENARIOS = [(file, block) for file in FILES for block in file.read_text().strip().split("\n\n")]
 
 
-@pytest.mark.parametrize(
-    ("file", "block"),
-    SCENARIOS,
-    ids=[f"{file.stem}: {block.splitlines()[0][2:]}" for file, block in SCENARIOS],
-)
+@scripted(Path(__file__).parent / "scenarios")
 async def test_scenario(rt, file, block):
-    found = await played(rt, block)
-    if os.environ.get("GOSSAMER_REWRITE"):
-        file.write_text(file.read_text().replace(block, found))
-    assert found == block
-
-
-async def played(rt, block):
-    """The scenario, with the answers that it gives now."""
     otp.trap_exit(True)
-    scene = Scene(rt)
-    lines = []
-    for line in block.splitlines():
-        command = line.partition(" =>")[0]
-        answer = "" if command.startswith("#") else await scene.run(*command.split())
-        lines.append(f"{command} => {answer}" if answer else command)
-    return "\n".join(lines)
+    await played(file, block, Scene(rt).run)
 
 
 class Scene:

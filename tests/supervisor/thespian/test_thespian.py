@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -174,18 +173,6 @@ def test_a_killed_node_leaves_no_process():
     while any(map(is_alive, everybody)):
         assert time.monotonic() < deadline, everybody
         time.sleep(0.02)
-
-
-async def test_a_port_in_use_is_refused_not_attached_to(real_rt):
-    """Thespian would attach to the admin that is there, with the code it was started from."""
-    otp.trap_exit(True)
-    with (
-        socket.create_server(("127.0.0.1", 0)) as taken,
-        pytest.raises(otp.StartFailed, match="refused: admin port"),
-    ):
-        await start_system(port=taken.getsockname()[1])
-    first = await start_system()
-    assert otp.whereis("thespian") == first
 
 
 async def test_everything_listens_on_loopback_only(real_rt):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import time
 
 from thespian.actors import Actor, ActorExitRequest, ChildActorExited
@@ -26,8 +25,6 @@ class Adder(Actor):
             case ["slow", seconds, answer]:
                 time.sleep(seconds)
                 self.send(sender, answer)
-            case "address":
-                self.send(sender, str(sender))
 
 
 class Fragile(Actor):
@@ -71,10 +68,3 @@ class Relay(Actor):
             self.send(bridge, Subscribe("in/#", 1))
         elif isinstance(message, Delivered):
             self.send(bridge, Publish(f"out/{message.topic}", message.payload.upper(), message.qos))
-
-
-class Listener(Actor):
-    def receiveMessage(self, message, sender):
-        if message == "listen":
-            listener = socket.create_server(("127.0.0.1", 0))
-            self.send(sender, listener.getsockname()[1])
