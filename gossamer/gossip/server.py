@@ -10,7 +10,6 @@ import asyncio
 import logging
 import random
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 import structlog
@@ -47,6 +46,7 @@ from gossamer.supervisor import (
     GenServer,
     NoReply,
     Pid,
+    Reason,
     Reply,
     Stop,
     guarded,
@@ -142,13 +142,13 @@ class GossipServer(GenServer):
                 return await super().handle_call(request, caller)  # type: ignore[return-value]
         return NoReply()
 
-    async def handle_cast(self, request: Any) -> None:
+    async def handle_cast(self, request: object) -> None:
         if isinstance(request, LinkEvidence | LoopLag):
             self._feed(request)
         else:
             await super().handle_cast(request)
 
-    async def handle_info(self, message: Any) -> Stop | None:
+    async def handle_info(self, message: object) -> Stop | None:
         if isinstance(message, Exit):
             if message.source == self._transport.pid:
                 return Stop(("sockets_closed", message.reason))
@@ -157,7 +157,7 @@ class GossipServer(GenServer):
                 self._feed(steps.StreamFailed(action.token, "failed"))
         return None
 
-    async def terminate(self, reason: Any) -> None:
+    async def terminate(self, reason: Reason) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._transport.close()

@@ -18,7 +18,7 @@ import contextlib
 import socket
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
 import structlog
 
@@ -116,10 +116,10 @@ class AskingStream(asyncio.Protocol):
 
 
 class _Datagrams(asyncio.DatagramProtocol):
-    def __init__(self, received: Callable[[bytes, object], Any]) -> None:
+    def __init__(self, received: Callable[[bytes, Address], object]) -> None:
         self._received = received
 
-    def datagram_received(self, data: bytes, addr: Any) -> None:
+    def datagram_received(self, data: bytes, addr: Address) -> None:
         self._received(data, addr)
 
 
@@ -127,7 +127,7 @@ async def open_sockets(
     network: Network,
     bind: Address,
     *,
-    received: Callable[[bytes, object], Any],
+    received: Callable[[bytes, Address], object],
     answering: Callable[[], asyncio.Protocol],
 ) -> tuple[asyncio.DatagramTransport, Listener]:
     """Bind both sockets, at one port.
@@ -260,7 +260,7 @@ class GossipTransport(Port):
 
     # ---- in ---------------------------------------------------------------------------------------------
 
-    def reject(self, error: PacketRejected, source: Any = None) -> None:
+    def reject(self, error: PacketRejected, source: object = None) -> None:
         """Count a packet that is none, or none for us."""
         self._counters["rejected." + error.reason] += 1
         self._complain("packet_rejected", reason=error.reason, detail=error.detail, source=source)
@@ -277,7 +277,7 @@ class GossipTransport(Port):
         """A stream is closed."""
         self._streams.pop(stream, None)
 
-    def _on_datagram(self, data: bytes, address: Any) -> None:
+    def _on_datagram(self, data: bytes, address: Address) -> None:
         counters = self._counters
         counters["packets_in"] += 1
         counters["bytes_in"] += len(data)
@@ -316,7 +316,7 @@ class GossipTransport(Port):
         self._guard.admit(opened, self._clock.wall())
         return opened
 
-    def _complain(self, event: str, **facts: Any) -> None:
+    def _complain(self, event: str, **facts: object) -> None:
         """Log once a minute for each kind of trouble; the counters have the rest."""
         key = f"{event} {facts.get('reason')}"
         now = self._clock.monotonic()

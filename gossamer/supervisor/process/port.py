@@ -66,7 +66,7 @@ class Port(Entry):
             above = parent.pid
         self.enter(runtime, label=label or type(self).__name__, name=name, parent=above)
         self._busy = False
-        self._backlog: deque[tuple[Callable[..., None], tuple[Any, ...]]] | None = None
+        self._backlog: deque[tuple[Callable[..., None], tuple[object, ...]]] | None = None
         if link_to is not None:
             self.link(link_to)
         return self.pid
@@ -147,7 +147,7 @@ class Port(Entry):
     def mailbox_length(self) -> int:
         return 0 if self._backlog is None else len(self._backlog)
 
-    def _take(self, callback: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    def _take(self, callback: Callable[..., None], arguments: tuple[object, ...]) -> None:
         if self.reason is not None:
             return
         if self._busy:

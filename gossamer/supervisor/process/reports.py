@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any
 
 import structlog
+from structlog.typing import EventDict, WrappedLogger
 
 from gossamer.supervisor.process.calls import Caller
 from gossamer.supervisor.process.entry import Entry, current
@@ -110,7 +111,7 @@ def _said(message: object) -> str:
     return shown(message)
 
 
-def log_process(_logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:
+def log_process(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     """Add the pid and the name of the running process to a log event; a processor for structlog."""
     entry = current.get(None)
     if entry is not None:

@@ -47,7 +47,7 @@ class Named(Generic[P]):
 
     __slots__ = ("_behaviour", "_options")
 
-    def __init__(self, behaviour: type[Any], options: dict[str, Any]) -> None:
+    def __init__(self, behaviour: type[Any], options: dict[str, str]) -> None:
         self._behaviour = behaviour
         self._options = options
 
@@ -81,7 +81,7 @@ class Behaviour:
         """The process that runs this instance, available from ``init`` on."""
         return self._otp_process
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         for name in CALLBACKS:
             callback = inspect.getattr_static(cls, name, None)
@@ -101,12 +101,14 @@ class Behaviour:
     async def start(cls: type[Initialised[P]], *args: P.args, **options: P.kwargs) -> Pid: ...
     @overload
     @classmethod
-    async def start(cls, *args: Any, name: str | None, label: str | None = None, **options: Any) -> Pid: ...
+    async def start(
+        cls, *args: object, name: str | None, label: str | None = None, **options: object
+    ) -> Pid: ...
     @overload
     @classmethod
-    async def start(cls, *args: Any, label: str | None, **options: Any) -> Pid: ...
+    async def start(cls, *args: object, label: str | None, **options: object) -> Pid: ...
     @classmethod
-    async def start(cls, *args: Any, **options: Any) -> Pid:
+    async def start(cls, *args: object, **options: object) -> Pid:
         """Start unlinked. ``name`` and ``label`` are options of the process; all else goes to ``init``.
 
         Raises:
@@ -123,20 +125,20 @@ class Behaviour:
     @overload
     @classmethod
     async def start_link(
-        cls, *args: Any, name: str | None, label: str | None = None, **options: Any
+        cls, *args: object, name: str | None, label: str | None = None, **options: object
     ) -> Pid: ...
     @overload
     @classmethod
-    async def start_link(cls, *args: Any, label: str | None, **options: Any) -> Pid: ...
+    async def start_link(cls, *args: object, label: str | None, **options: object) -> Pid: ...
     @classmethod
-    async def start_link(cls, *args: Any, **options: Any) -> Pid:
+    async def start_link(cls, *args: object, **options: object) -> Pid:
         """As ``start``, linked to the running process."""
         runtime, me = current_runtime(f"{cls.__name__}.start_link"), current.get()
         return await cls._otp_launch(runtime, me.pid, args, options)
 
     @classmethod
     async def _otp_launch(
-        cls, runtime: Runtime, link_to: Pid | None, args: tuple[Any, ...], options: dict[str, Any]
+        cls, runtime: Runtime, link_to: Pid | None, args: tuple[object, ...], options: dict[str, Any]
     ) -> Pid:
         """Start in ``runtime``, linked to ``link_to`` if given."""
         name = options.pop("name", None)
@@ -165,7 +167,7 @@ class Behaviour:
         return process.pid
 
     @classmethod
-    async def _otp_enter(cls, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    async def _otp_enter(cls, args: tuple[object, ...], options: dict[str, object]) -> Any:
         """The start of the process; its ``main`` goes on with ``_otp_live``."""
         process = cast("Process", current.get())
         server = cls()
@@ -184,7 +186,7 @@ class Behaviour:
             started.set_result(None)
         return then
 
-    async def _otp_begin(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    async def _otp_begin(self, args: tuple[object, ...], options: dict[str, object]) -> Any:
         """Everything before the starter is told; what it gives back goes to ``_otp_live``."""
         raise NotImplementedError
 
@@ -220,7 +222,7 @@ def _awaited(callback: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, 
     """A callback that is no ``async def``, and says so unless what it gives back can be awaited."""
 
     @functools.wraps(callback)
-    async def awaited(*args: Any, **options: Any) -> Any:
+    async def awaited(*args: object, **options: object) -> Any:
         given = callback(*args, **options)
         if not inspect.isawaitable(given):
             raise NotAsync.of(callback, given)

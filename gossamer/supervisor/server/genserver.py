@@ -13,7 +13,7 @@ import asyncio
 from typing import Any, NoReturn
 
 import structlog
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from gossamer.supervisor.errors import BadReturn, ExitProcess, NoSuchCallback
 from gossamer.supervisor.process.calls import Caller
@@ -24,8 +24,6 @@ from gossamer.supervisor.server.system import SystemRequest, attend
 from gossamer.supervisor.values import NORMAL, Cast, Exit, Reason, Timeout
 
 log = structlog.get_logger(__name__)
-
-UNSET: Any = object()
 
 
 class Continue(Struct, frozen=True):
@@ -96,7 +94,7 @@ class GenServer(Behaviour):
 
     # The shell.
 
-    async def _otp_begin(self, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    async def _otp_begin(self, args: tuple[object, ...], options: dict[str, object]) -> Continue | None:
         then = await self.init(*args, **options)
         if then is not None and type(then) is not Continue:
             raise BadReturn(f"{type(self).__name__}.init", then, "None or Continue(token)")

@@ -79,7 +79,7 @@ class LoopWatch(GenServer):
         peak, self._peak = self._peak, 0.0
         return peak
 
-    async def handle_info(self, message: Any) -> NoReply | Stop | None:
+    async def handle_info(self, message: object) -> NoReply | Stop | None:
         if message is not _TICK:
             return await super().handle_info(message)
         now = self.process.loop.time()

@@ -24,7 +24,6 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import structlog
 from msgspec import Struct
@@ -110,7 +109,7 @@ class OsProcess(GenServer):
         if ready is not None:
             await self._until_ready(ready, ready_timeout)
 
-    async def handle_info(self, message: Any) -> NoReply | Stop | None:
+    async def handle_info(self, message: object) -> NoReply | Stop | None:
         if isinstance(message, _Ended):
             self._note_end(message.status)
             return Stop(exit_reason(message.status))

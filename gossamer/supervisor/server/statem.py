@@ -20,13 +20,13 @@ from collections import deque
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from gossamer.supervisor.errors import BadReturn
 from gossamer.supervisor.process.calls import Caller
 from gossamer.supervisor.process.entry import Entry
 from gossamer.supervisor.process.process import BURST
-from gossamer.supervisor.server.genserver import UNSET, Continue, GenServer, NoReply, Stop
+from gossamer.supervisor.server.genserver import Continue, GenServer, NoReply, Stop
 from gossamer.supervisor.values import Cast
 
 
@@ -70,11 +70,11 @@ class NamedTimeout(Struct, frozen=True):
 
 
 class _Outcome(Struct, frozen=True, kw_only=True):
-    reply: Any = UNSET
+    reply: object = UNSET
     postpone: bool = False
-    events: tuple[Any, ...] = ()
+    events: tuple[object, ...] = ()
     event_timeout: float | None = None
-    state_timeout: Any = UNSET
+    state_timeout: float | UnsetType | None = UNSET
     timeouts: Mapping[str, float | None] = {}
 
 
@@ -92,7 +92,7 @@ class _Fired(Struct, eq=False):
     """A timer's message to its own machine; stale unless it is still the one that was set last."""
 
     key: str
-    event: Any
+    event: object
     timer: asyncio.TimerHandle | None = None
 
 
@@ -117,9 +117,9 @@ class StateMachine(GenServer):
 
     # The shell: a server whose every message is an event.
 
-    async def _otp_begin(self, args: tuple[Any, ...], options: dict[str, Any]) -> Continue:
-        self._agenda: deque[Any] = deque()
-        self._postponed: list[Any] = []
+    async def _otp_begin(self, args: tuple[object, ...], options: dict[str, object]) -> Continue:
+        self._agenda: deque[object] = deque()
+        self._postponed: list[object] = []
         self._timers: dict[str, _Fired] = {}
         self._otp_process.on_release(self._cancel_all)
         first = await self.init(*args, **options)
@@ -135,13 +135,13 @@ class StateMachine(GenServer):
             self._agenda.appendleft(Enter(None))
         return await self._otp_events()
 
-    async def handle_call(self, request: Any, caller: Caller) -> NoReply:
+    async def handle_call(self, request: object, caller: Caller) -> NoReply:
         return await self._otp_events(CallEvent(request, caller))
 
-    async def handle_cast(self, request: Any) -> NoReply:
+    async def handle_cast(self, request: object) -> NoReply:
         return await self._otp_events(Cast(request))
 
-    async def handle_info(self, message: Any) -> NoReply:
+    async def handle_info(self, message: object) -> NoReply:
         if type(message) is not _Fired:
             return await self._otp_events(Info(message))
         if self._timers.get(message.key) is not message:
@@ -149,7 +149,7 @@ class StateMachine(GenServer):
         del self._timers[message.key]
         return await self._otp_events(message.event)
 
-    async def _otp_events(self, *events: Any) -> NoReply:
+    async def _otp_events(self, *events: object) -> NoReply:
         """Handle an event of the mailbox, and all that need not be waited for after it."""
         agenda, burst = self._agenda, 0
         agenda.extend(events)
@@ -161,7 +161,7 @@ class StateMachine(GenServer):
             await self._otp_step(agenda.popleft())
         return NoReply()
 
-    async def _otp_step(self, event: Any) -> None:
+    async def _otp_step(self, event: object) -> None:
         where = f"{type(self).__name__}.handle_event"
         if type(event) is not EventTimeout and type(event) is not Enter:
             self._cancel(_EVENT)
@@ -201,7 +201,7 @@ class StateMachine(GenServer):
         for name, seconds in outcome.timeouts.items():
             self._set(_NAMED + name, seconds, NamedTimeout(name))
 
-    def _set(self, key: str, seconds: float | None, event: Any) -> None:
+    def _set(self, key: str, seconds: float | None, event: object) -> None:
         self._cancel(key)
         if seconds is None:
             return

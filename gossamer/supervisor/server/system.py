@@ -29,7 +29,7 @@ class SystemRequest(Caller):
 
     __slots__ = ()
 
-    request: Callable[[Process], Any]
+    request: Callable[[Process], object]
 
 
 class Statistics(Struct, frozen=True):

@@ -132,12 +132,11 @@ class _Order(Struct, frozen=True):
 class Administered(GenServer):
     """A server whose administrators call its methods; an error that one raises is raised at the caller."""
 
-    async def handle_call(self, request: Any, caller: Caller) -> Reply | NoReply | Stop:
-        method = getattr(self, request.method, None) if type(request) is _Order else None
-        if method is None:
+    async def handle_call(self, request: object, caller: Caller) -> Reply | NoReply | Stop:
+        if not isinstance(request, _Order) or not hasattr(self, request.method):
             return await super().handle_call(request, caller)
         try:
-            return Reply(await method(*request.arguments))
+            return Reply(await getattr(self, request.method)(*request.arguments))
         except GossamerError as error:
             return Reply(error)
 
@@ -191,12 +190,12 @@ class ChildKeeper(Administered):
         active = sum(isinstance(pid, Pid) for _, pid in members)
         return ChildCounts(len(members), active, supervisors, len(members) - supervisors)
 
-    async def handle_cast(self, request: Any) -> NoReply | Stop | None:
+    async def handle_cast(self, request: object) -> NoReply | Stop | None:
         if type(request) is TryAgain:
             return await self._try_again(request)
         return await super().handle_cast(request)
 
-    async def handle_info(self, message: Any) -> NoReply | Stop | None:
+    async def handle_info(self, message: object) -> NoReply | Stop | None:
         if isinstance(message, Exit):
             return await self._exited(message.source, message.reason)
         return await super().handle_info(message)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Literal
 
 import structlog
 from msgspec import Struct
@@ -127,7 +127,7 @@ class DynamicSupervisor(ChildKeeper):
         self._restarted.pop(pid, None)
         await self._stop(spec, pid)
 
-    async def handle_cast(self, request: Any) -> NoReply | Stop | None:
+    async def handle_cast(self, request: object) -> NoReply | Stop | None:
         if type(request) is not _Adopt:
             return await super().handle_cast(request)
         runtime = self._otp_process.runtime

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
 
 from gossamer.supervisor.errors import StopInit
 from gossamer.supervisor.process.calls import Caller
@@ -64,14 +63,14 @@ class ThespianActor(GenServer):
             raise StopInit(outcome.reason)
         self._number: int = outcome
 
-    async def handle_call(self, request: Any, caller: Caller) -> NoReply:
+    async def handle_call(self, request: object, caller: Caller) -> NoReply:
         self._system.ask(self._number, request, self._ask_timeout, caller)
         return NoReply()
 
-    async def handle_cast(self, request: Any) -> None:
+    async def handle_cast(self, request: object) -> None:
         self._system.tell(self._number, request)
 
-    async def handle_info(self, message: Any) -> Stop | None:
+    async def handle_info(self, message: object) -> Stop | None:
         if isinstance(message, ActorEnded):
             self._ended = True
             return Stop(message.reason)

@@ -14,7 +14,6 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import structlog
 from msgspec import Struct
@@ -122,7 +121,7 @@ class ThespianSystem(GenServer):
         self.admin_port = first.port
         log.info("thespian_up", admin_port=first.port)
 
-    async def handle_call(self, request: Any, caller: Caller) -> Reply | NoReply | Stop:
+    async def handle_call(self, request: object, caller: Caller) -> Reply | NoReply | Stop:
         if isinstance(request, Begin) and caller.pid is not None:
             self._next += 1
             actor = _Actor(self._next, caller.pid, caller)
@@ -132,7 +131,7 @@ class ThespianSystem(GenServer):
             return NoReply()
         return await super().handle_call(request, caller)
 
-    async def handle_info(self, message: Any) -> NoReply | Stop | None:
+    async def handle_info(self, message: object) -> NoReply | Stop | None:
         if isinstance(message, Exit):
             if message.source == self._host:
                 return Stop(("thespian_host", message.reason))
