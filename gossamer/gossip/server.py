@@ -23,13 +23,9 @@ from gossamer.gossip.member import (
     ForcedOut,
     LinkEvidence,
     LoopLag,
-    MemberAlive,
     MemberDown,
     MemberEvent,
-    MemberLeft,
     MemberMetadata,
-    MemberSuspect,
-    MemberUp,
     MemberUpdated,
     NameConflict,
     PartitionHint,
@@ -57,16 +53,6 @@ from gossamer.supervisor import (
 )
 
 log = structlog.get_logger(__name__)
-
-_SAID = {
-    MemberUp: ("member_up", logging.INFO),
-    MemberSuspect: ("member_suspect", logging.INFO),
-    MemberAlive: ("member_alive", logging.INFO),
-    MemberLeft: ("member_left", logging.INFO),
-    # New ports or services: of interest to nobody but who looks for a fault.
-    MemberUpdated: ("member_updated", logging.DEBUG),
-}
-"""Events about a member that are logged, and how loud."""
 
 
 class GossipServer(GenServer):
@@ -244,22 +230,24 @@ class GossipServer(GenServer):
                     reply(caller, result)
 
     def _emit(self, event: MemberEvent) -> None:
+        name = _snake(type(event).__name__)
         if isinstance(event, PartitionHint):
             self._view.hints.append((self._clock.wall(), event))
-            log.warning("partition_hint", kind=event.kind, **event.evidence)
+            log.warning(name, kind=event.kind, **event.evidence)
         elif isinstance(event, NameConflict):
-            log.error("name_conflict", name=event.name, holder=f"{event.holder.address}:{event.holder.port}")
+            log.error(name, name=event.name, holder=f"{event.holder.address}:{event.holder.port}")
         elif isinstance(event, MemberDown):
             # One that said goodbye is no trouble.
             level = logging.INFO if event.reason == "stopped" else logging.WARNING
-            log.log(level, "member_down", member=event.member.name, reason=event.reason)
+            log.log(level, name, member=event.member.name, reason=event.reason)
         elif isinstance(event, ForcedOut):
             log.warning("forced_out_by_gossip")
         else:
-            name, level = _SAID[type(event)]
+            # New ports or services are of interest to nobody but who looks for a fault.
+            level = logging.DEBUG if isinstance(event, MemberUpdated) else logging.INFO
             address = f"{event.member.address}:{event.member.port}"
             log.log(level, name, member=event.member.name, address=address)
-        self._view.counters[_snake(type(event).__name__)] += 1
+        self._view.counters[name] += 1
         for subscriber in list(self._subscribers):
             # A name may be free for the moment its process restarts; a pid that is gone stays gone.
             if not send(subscriber, event) and not isinstance(subscriber, str):
