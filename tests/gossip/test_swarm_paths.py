@@ -18,33 +18,6 @@ from gossamer.gossip.swim.hints import explain
 from tests.gossip.swarm import SEEDS, Host, Swarm, grow, grown
 
 
-def test_five_percent_loss_suspects_nobody() -> None:
-    """Five members, twenty minutes; the hour of thirty stands in the bench."""
-    swarm = Swarm(seed=5, loss=0.05)
-    grow(swarm, 5)
-    swarm.run(1200)
-    assert swarm.saw(MemberSuspect) == []
-
-
-def test_a_node_reached_by_streams_only_stays_and_is_hinted_at() -> None:
-    swarm, hosts = grown(4, seed=4)
-    swarm.udp_open = lambda a, b: hosts[3] not in (a, b)
-    swarm.run(60)
-    assert swarm.complete()
-    kinds = {event.kind for host in hosts for _, event in host.saw(PartitionHint)}
-    assert "udp-blocked" in kinds
-
-
-def test_one_cut_link_is_bridged_by_helpers_and_hinted_at() -> None:
-    swarm, hosts = grown(4, seed=4)
-    pair = {id(hosts[0]), id(hosts[1])}
-    swarm.udp_open = swarm.tcp_open = lambda a, b: {id(a), id(b)} != pair
-    swarm.run(60)
-    assert swarm.saw(MemberDown) == []
-    kinds = {event.kind for host in hosts[:2] for _, event in host.saw(PartitionHint)}
-    assert "partial" in kinds
-
-
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize(
     ("udp", "tcp", "options"),
@@ -89,28 +62,6 @@ def test_a_link_that_breaks_convicts_nobody_who_answers() -> None:
                 swarm.give(host, LinkEvidence(victim.name, "reset"))
         swarm.run(1)
     assert swarm.saw(MemberSuspect) == []
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_path_that_drops_large_datagrams_still_carries_a_cluster(seed: int) -> None:
-    """600 bytes where 1,400 were assumed: exchanges of tables bring what packets did not."""
-    swarm = Swarm(seed=seed)
-    swarm.path_mtu = 600
-    hosts = grow(swarm, 20)
-    swarm.run(30)
-    assert swarm.saw(MemberDown) == []
-    swarm.kill(hosts[4])
-    assert swarm.run(6, until=swarm.complete), f"seed {seed}"
-    assert len({event.member.name for host in hosts for _, event in host.saw(MemberDown)}) == 1
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_a_link_that_loses_a_third_of_all_makes_a_node_bury_nobody(seed: int) -> None:
-    """Nobody left to confirm is no licence to convict: whoever answers once is cleared."""
-    swarm, _ = grown(5, seed=seed)
-    swarm.loss = 0.33
-    swarm.run(120)
-    assert swarm.saw(MemberDown) == [], f"seed {seed}"
 
 
 def test_every_hint_has_words() -> None:

@@ -5,39 +5,8 @@ from __future__ import annotations
 import pytest
 from swimprotocol.status import Status
 
-from gossamer.config import GossipConfig
-from gossamer.gossip.member import MemberDown, MemberSuspect, NameConflict, PartitionHint
-from tests.gossip.swarm import SEEDS, Swarm, grown
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("sizes", [(5, 2), (3, 3), (1, 4)])
-def test_a_split_heals_without_a_restart(seed: int, sizes: tuple[int, int]) -> None:
-    swarm, hosts = grown(sum(sizes), seed=seed, loss=0.02)
-    left, right = hosts[: sizes[0]], hosts[sizes[0] :]
-    swarm.split(left, right)
-    swarm.run(60)
-    for side in (left, right):
-        names = {host.name for host in side}
-        assert all(host.sees(Status.ONLINE) == names for host in side), f"seed {seed}"
-    swarm.heal()
-    assert swarm.run(20, until=swarm.complete), f"seed {seed}"
-    hints = {event.kind for host in hosts for _, event in host.saw(PartitionHint)}
-    assert "healed-split" in hints
-    if sizes != (3, 3):
-        assert "minority" in hints
-
-
-def test_a_healed_split_does_not_raise_new_suspicions() -> None:
-    swarm, hosts = grown(10, seed=3)
-    swarm.split(hosts[:5], hosts[5:])
-    swarm.run(30)
-    start = swarm.now
-    swarm.heal()
-    assert swarm.run(20, until=swarm.complete)
-    swarm.run(10)
-    late = [e for h in hosts for at, e in h.saw(MemberDown) + h.saw(MemberSuspect) if at > start]
-    assert late == []
+from gossamer.gossip.member import MemberDown
+from tests.gossip.swarm import Swarm, grown
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -55,32 +24,6 @@ def test_a_split_that_heals_at_once_makes_nobody_bury_its_own_side(seed: int, si
         names = {host.name for host in side}
         buried = {event.member.name for host in side for _, event in host.saw(MemberDown)}  # type: ignore[union-attr]
         assert not buried & names, f"seed {seed}"
-
-
-def test_twins_found_when_a_split_heals_leave_one() -> None:
-    swarm, hosts = grown(4, seed=4)
-    twin = swarm.start("node3", address=("10.9.9.9", 7946))
-    swarm.hosts["node3"] = hosts[2]
-    friend = swarm.start("friend")
-    swarm.join(friend, twin)
-    swarm.run(3)
-    swarm.join(friend, hosts[0])
-    swarm.run(15)
-    assert [event.holder.address for _, event in twin.saw(NameConflict)] == [hosts[2].address[0]]
-    assert twin.swim.aloof
-    assert swarm.complete()
-
-
-@pytest.mark.parametrize(("hours", "returns"), [(23.9, True), (24.1, False)])
-def test_the_lost_are_looked_for_a_day_by_those_who_lost_them(hours: float, returns: bool) -> None:
-    """Nobody here has seeds: after that it is for whoever has to bring them together."""
-    swarm, hosts = grown(2, seed=2, settings=GossipConfig(reconnect_interval=20))
-    swarm.split(hosts[:1], hosts[1:])
-    swarm.run(hours * 3600)
-    swarm.heal()
-    assert swarm.run(120, until=swarm.complete) is returns
-    swarm.join(hosts[1], hosts[0])
-    assert swarm.run(2, until=swarm.complete)
 
 
 def test_two_clusters_that_one_join_connects_become_one() -> None:

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import os
 from typing import Any
 
 import psutil
-import pytest
 import pytest_asyncio
 
 import gossamer.supervisor as otp
@@ -28,31 +26,6 @@ def _as_process(test, name):
         await arguments[name].run(test, **arguments)
 
     return run
-
-
-def scripted(folder):
-    """Give a test the scenarios of a folder: blocks of its text files, each opened by what it shows."""
-    found = [
-        (f, block) for f in sorted(folder.glob("*.txt")) for block in f.read_text().strip().split("\n\n")
-    ]
-    ids = [f"{file.stem}: {block.splitlines()[0][2:]}" for file, block in found]
-    return pytest.mark.parametrize(("file", "block"), found, ids=ids)
-
-
-async def played(file, block, run):
-    """Run a scenario line by line, and compare what follows ``=>`` with what ``run`` says of each.
-
-    With ``GOSSAMER_REWRITE=1`` what happens now is written down: read the difference before you keep it.
-    """
-    lines = []
-    for line in block.splitlines():
-        command = line.partition(" =>")[0]
-        answer = "" if command.startswith("#") else await run(*command.split())
-        lines.append(f"{command} => {answer}" if answer else command)
-    found = "\n".join(lines)
-    if os.environ.get("GOSSAMER_REWRITE"):
-        file.write_text(file.read_text().replace(block, found))
-    assert found == block
 
 
 def lost_in(loop):

@@ -17,13 +17,14 @@ from pathlib import Path
 import pytest
 
 import gossamer.supervisor as otp
-from tests.supervisor.harness import ended, nothing_comes, played, scripted, settle, waits
+from tests.scripts import commands, compare, scripted
+from tests.supervisor.harness import ended, nothing_comes, settle, waits
 
 
 @scripted(Path(__file__).parent / "scenarios")
 async def test_scenario(rt, file, block):
     scene = Scene(rt)
-    await played(file, block, scene.run)
+    compare(file, block, [await scene.run(*words) for words in commands(block)])
     scene.end()
 
 
@@ -34,7 +35,7 @@ class Scene:
         self.rt, self.seen, self.refs = rt, [], []
         self.pids = {"x": otp.self_pid()}
 
-    async def run(self, who, *words):
+    async def run(self, who="", *words):
         """Do what a line says; what followed, as text."""
         self.seen.clear()
         if who == "spawn":
@@ -43,7 +44,7 @@ class Scene:
                     self.spawn(name, "trapping" in words)
         elif who == "x":
             self.act(who, *words)
-        else:
+        elif who:
             otp.send(self.pids[who], words)
         await settle()
         return ", ".join(self.seen)
