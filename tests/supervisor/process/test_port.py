@@ -293,7 +293,8 @@ async def test_duplicate_keys_are_a_bus_in_order_of_registration(rt):
     assert registry.dispatch("news", "hello") == 3
     assert [await otp.receive() for _ in range(3)] == [(0, "hello"), (2, "hello"), (3, "hello")]
     assert registry.dispatch("nothing", "hello") == 0
-    assert registry.keys(pids[0]) == ["news"]
+    assert [registry.keys(pid) for pid in (*pids[:2], me)] == [["news"], [], []]
+    assert len(registry) == 3
 
 
 async def test_keys_are_free_before_anybody_hears_of_the_end(rt):

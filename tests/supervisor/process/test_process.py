@@ -366,19 +366,3 @@ async def test_halt_tells_nobody():
     await settle()
     assert seen == ["ended"]
     assert not rt.zombies
-
-
-async def test_the_tree_shows_who_started_whom(rt):
-    async def parent():
-        otp.spawn(waits, label="child", name="kid")
-        await otp.receive()
-
-    pid = otp.spawn(parent, label="parent")
-    await settle()
-    otp.send("kid", "one")
-    (me,) = [node for node in await rt.tree() if node.pid == otp.self_pid()]
-    (node,) = me.children
-    assert (node.pid, node.label, node.type) == (pid, "parent", "process")
-    (child,) = node.children
-    assert (child.name, child.label, child.mailbox) == ("kid", "child", 1)
-    assert 0 < child.memory < 4096

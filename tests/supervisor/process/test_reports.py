@@ -133,17 +133,22 @@ class Ledger(otp.GenServer):
         raise RuntimeError("what?")
 
 
-async def crash_of(pid, how):
+async def crash_of(how, to):
+    """The report of a process that ends on being asked, cast or sent something."""
     with capture_logs() as logs:
-        how(pid)
-        await settle()
+        if how is otp.call:
+            with pytest.raises(otp.CallFailed):
+                await otp.call(*to)
+        else:
+            how(*to)
+            await settle()
     (entry,) = [entry for entry in logs if entry["event"] == "crash"]
     return entry
 
 
 async def test_a_crash_report_says_what_it_was_doing_and_what_it_held(rt):
     pid = await Ledger.start(name="ledger")
-    entry = await crash_of(pid, lambda pid: otp.cast(pid, {"to": "bob", "password": "hunter2"}))
+    entry = await crash_of(otp.cast, (pid, {"to": "bob", "password": "hunter2"}))
     assert (entry["pid"], entry["name"], entry["label"]) == (str(pid), "ledger", "Ledger")
     assert entry["reason"] == "KeyError: 'bob'"
     assert entry["handling"] == "cast: {'to': 'bob', 'password': ***}"
@@ -156,37 +161,26 @@ async def test_a_crash_report_says_what_it_was_doing_and_what_it_held(rt):
     assert "hunter2" not in str(entry)
 
 
-async def test_a_crash_report_names_the_caller_and_the_message(rt):
-    async def ask(pid):
-        try:
-            await otp.call(pid, "bob")
-        except Exception:  # noqa: BLE001 - the report is what counts
-            pass
-
-    pid = await Ledger.start()
-    with capture_logs() as logs:
-        await ask(pid)
-    (entry,) = [entry for entry in logs if entry["event"] == "crash"]
-    assert entry["handling"] == f"call from {otp.self_pid()}: 'bob'"
-    entry = await crash_of(await Ledger.start(), lambda pid: otp.send(pid, ("who", 1)))
-    assert entry["handling"] == "('who', 1)"
-
-
-async def test_a_wrong_shape_is_told_with_its_message_and_a_stop_with_its_state(rt):
-    for request, reason in (
-        ("nonsense", "BadReturn: Ledger.handle_call returned int"),
-        ("stop", "out of paper"),
-    ):
-        pid = await Ledger.start()
-        with capture_logs() as logs:
-            try:
-                await otp.call(pid, request)
-            except Exception:  # noqa: BLE001
-                pass
-        (entry,) = [entry for entry in logs if entry["event"] == "crash"]
-        assert entry["reason"].startswith(reason)
-        assert entry["state"].startswith("accounts=")
-        assert entry["handling"] == ("" if request == "stop" else f"call from {otp.self_pid()}: 'nonsense'")
+@pytest.mark.parametrize(
+    ("how", "message", "reason", "handling"),
+    [
+        pytest.param(otp.call, "bob", "KeyError: 'bob'", "call from {me}: 'bob'", id="its caller"),
+        pytest.param(otp.send, ("who", 1), "RuntimeError: what?", "('who', 1)", id="a message"),
+        pytest.param(
+            otp.call,
+            "nonsense",
+            "BadReturn: Ledger.handle_call returned int",
+            "call from {me}: 'nonsense'",
+            id="a wrong shape",
+        ),
+        pytest.param(otp.call, "stop", "out of paper", "", id="a stop, which handles nothing any more"),
+    ],
+)
+async def test_a_crash_report_names(rt, how, message, reason, handling):
+    entry = await crash_of(how, (await Ledger.start(), message))
+    assert entry["reason"].startswith(reason)
+    assert entry["handling"] == handling.format(me=otp.self_pid())
+    assert entry["state"].startswith("accounts=")
 
 
 class Machine(otp.StateMachine):
@@ -199,7 +193,7 @@ class Machine(otp.StateMachine):
 
 
 async def test_a_crash_of_a_state_machine_says_the_event_and_the_state(rt):
-    entry = await crash_of(await Machine.start(), lambda pid: otp.cast(pid, "go"))
+    entry = await crash_of(otp.cast, (await Machine.start(), "go"))
     assert entry["handling"] == "cast: 'go'"
     assert "state='idle'" in entry["state"]
     assert "in handle_event" in entry["traceback"].splitlines()[1]

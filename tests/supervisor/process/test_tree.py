@@ -62,13 +62,16 @@ async def test_those_below_a_process_that_is_not_shown_are_counted(rt):
 
 async def test_one_process_can_be_asked_for_with_those_below_it(rt):
     async def parent() -> None:
-        otp.spawn(forever, label="leaf")
+        otp.send(otp.spawn(forever, label="leaf", name="kid"), "one")
         await forever()
 
-    pid = otp.spawn(parent)
+    pid = otp.spawn(parent, label="parent")
     await settle()
     (node,) = await rt.tree(root=pid)
-    assert (node.pid, [child.label for child in node.children]) == (pid, ["leaf"])
+    assert (node.pid, node.label, node.type) == (pid, "parent", "process")
+    (child,) = node.children
+    assert (child.name, child.label, child.mailbox) == ("kid", "leaf", 1)
+    assert 0 < child.memory < 4096
     assert await rt.tree(root=otp.Pid("test@host", 7, 999)) == []
 
 
@@ -101,20 +104,3 @@ async def test_a_process_is_found_by_what_people_type(rt):
             otp.locate(rt, text)
     with pytest.raises(otp.NoSuchProcess, match="--node other@host"):
         otp.locate(rt, "<other@host.3>")
-
-
-async def test_a_registry_knows_the_keys_of_each_process(rt):
-    registry = otp.Registry("duplicate")
-
-    async def member(keys: str) -> None:
-        for key in keys:
-            registry.register(key)
-        await otp.receive()
-
-    pids = [otp.spawn(member, keys) for keys in ("ab", "b", "")]
-    await settle()
-    assert [registry.keys(pid) for pid in (*pids, otp.self_pid())] == [["a", "b"], ["b"], [], []]
-    otp.exit(pids[0], "kill")
-    await settle()
-    assert registry.keys(pids[0]) == []
-    assert len(registry) == 1

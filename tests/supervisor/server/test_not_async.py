@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import gossamer.supervisor as otp
-from tests.supervisor.harness import Worker, crashed
+from tests.supervisor.harness import Worker, crashed, ended
 
 
 class Plain(otp.GenServer):
@@ -73,14 +73,13 @@ async def test_a_callback_that_is_no_async_def_is_named(rt, kind, request_, said
         await otp.call(pid, request_)
 
 
-@pytest.mark.parametrize(("kind", "message"), [("handle_cast", 1), ("handle_info", 2)])
-async def test_so_are_those_that_nobody_waits_for(rt, kind, message):
+@pytest.mark.parametrize(("tell", "callback"), [(otp.cast, "handle_cast"), (otp.send, "handle_info")])
+async def test_so_are_those_that_nobody_waits_for(rt, tell, callback):
     pid = await Plain.start()
-    otp.monitor(pid)
-    (rt.cast if kind == "handle_cast" else rt.send)(pid, message)
-    reason = (await otp.receive()).reason
+    tell(pid, 1)
+    reason = await ended(pid)
     assert crashed(reason, "NotAsync")
-    assert f"`async def {kind}`" in reason.message
+    assert f"`async def {callback}`" in reason.message
 
 
 async def test_an_init_that_is_no_async_def_is_named_to_who_starts_it(rt):
@@ -96,21 +95,16 @@ async def test_a_body_that_is_no_async_def_is_named(rt):
     def body():
         return 1
 
-    otp.monitor(otp.spawn(body))
-    reason = (await otp.receive()).reason
+    reason = await ended(otp.spawn(body))
     assert crashed(reason, "NotAsync")
     assert "`async def body`" in reason.message
     with pytest.raises(otp.NotAsync, match="`async def body`"):
         await rt.run(body)
 
 
-@pytest.mark.parametrize("how", [otp.spawn, otp.spawn_link])
-async def test_an_actor_class_as_a_body_is_told_from_its_start_function(rt, how):
-    otp.trap_exit(True)
-    pid = how(Worker)
-    otp.monitor(pid)
-    down = await otp.receive(match=lambda message: hasattr(message, "ref"))
-    assert "it is an actor class: pass `Worker.start_link`" in down.reason.message
+async def test_an_actor_class_as_a_body_is_told_from_its_start_function(rt):
+    reason = await ended(otp.spawn(Worker))
+    assert "it is an actor class: pass `Worker.start_link`" in reason.message
 
 
 def test_an_actor_class_in_a_child_specification_is_told_from_its_start_function():

@@ -25,27 +25,87 @@ class Scripted(otp.StateMachine):
         self.ends.append(reason)
 
 
-class Entering(Scripted):
-    state_enter = True
+LATER = otp.Keep(postpone=True)
+CASES = {
+    "postponed events come back in order when the state changes": (
+        otp.Next("closed"),
+        {"a closed": LATER, "b closed": LATER, "open closed": otp.Next("open")},
+        "a b open c",
+        "a closed, b closed, open closed, a open, b open, c open",
+    ),
+    "the same state again brings nothing back": (
+        otp.Next("same"),
+        {"later same": LATER, "x same": otp.Next("same")},
+        "later x",
+        "later same, x same",
+    ),
+    "events put in front come before postponed and queued ones": (
+        otp.Next("1"),
+        {"later 1": LATER, "go 1": otp.Next("2", events=(otp.Internal("x"), otp.Internal("y")))},
+        "later go queued",
+        "later 1, go 1, x 2, y 2, later 2, queued 2",
+    ),
+    "any event cancels the event timeout": (
+        otp.Next("s"),
+        {"start s": otp.Keep(event_timeout=5.0)},
+        "start 4 !disturb 10 start 6",
+        "start s, disturb s, start s, EventTimeout s",
+    ),
+    "the state timeout ends with its state": (
+        otp.Next("s", state_timeout=3.0),
+        {"go s": otp.Next("t", state_timeout=5.0), "leave t": otp.Next("elsewhere")},
+        "4 go 4 !whatever 0 leave 10",
+        "StateTimeout s, go s, whatever t, leave t",
+    ),
+    "the state timeout outlives what does not change the state": (
+        otp.Next("s", state_timeout=3.0),
+        {},
+        "2 !whatever 2",
+        "whatever s, StateTimeout s",
+    ),
+    "named timeouts survive changes and can be cancelled": (
+        otp.Next("idle"),
+        {
+            "start idle": otp.Next("running", timeouts={"a": 5.0, "b": 6.0}),
+            "cancel running": otp.Next("other", timeouts={"b": None}),
+        },
+        "start cancel 10",
+        "start idle, cancel running, NamedTimeout(a) other",
+    ),
+    "enter events come first": (
+        otp.Next("a", events=(otp.Internal("inside"),)),
+        {"go a": otp.Next("b")},
+        "go",
+        "Enter(None) a, inside a, go a, Enter(a) b",
+    ),
+}
 
 
-async def scripted(first, answers, kind=Scripted):
-    """A machine that answers events as the table says, by event and state or by event alone; and its log."""
+@pytest.mark.parametrize("case", CASES)
+async def test_the_order_of_events(rt, case):
+    """A machine is told words (``!``: plain messages), left alone for seconds, and sees these events."""
+    first, answers, told, expected = CASES[case]
     log = []
-
-    def script(event, state):
-        return answers.get((_word(event), state), answers.get(_word(event)))
-
-    return await kind.start(first, script, log), log
+    kind = type("Machine", (Scripted,), {"state_enter": "Enter" in expected})
+    pid = await kind.start(first, lambda event, state: answers.get(f"{_word(event)} {state}"), log)
+    for word in told.split():
+        if word.isdigit():
+            await asyncio.sleep(int(word))
+        elif word.startswith("!"):
+            otp.send(pid, word[1:])
+        else:
+            otp.cast(pid, word)
+    await settle()
+    assert ", ".join(f"{_word(event)} {state}" for event, state in log) == expected
 
 
 def _word(event):
-    return event.request if isinstance(event, otp.Cast) else None
-
-
-def tell(pid, *words):
-    for word in words:
-        otp.cast(pid, word)
+    match event:
+        case otp.Cast(word) | otp.Info(word) | otp.Internal(word):
+            return word
+        case otp.Enter(of) | otp.NamedTimeout(of):
+            return f"{type(event).__name__}({of})"
+    return type(event).__name__
 
 
 class Door(otp.StateMachine):
@@ -98,82 +158,11 @@ async def test_a_door(rt):
     assert await otp.call(door, "state") == "locked"
 
 
-async def test_postponed_events_come_back_in_order_when_the_state_changes(rt):
-    later = otp.Keep(postpone=True)
-    answers = {("a", "closed"): later, ("b", "closed"): later, ("open", "closed"): otp.Next("open")}
-    pid, log = await scripted(otp.Next("closed"), answers)
-    tell(pid, "a", "b", "open", "c")
-    await settle()
-    seen = [f"{event.request} {state}" for event, state in log]
-    assert seen == ["a closed", "b closed", "open closed", "a open", "b open", "c open"]
-
-
-async def test_the_same_state_again_brings_nothing_back(rt):
-    answers = {"later": otp.Keep(postpone=True), "x": otp.Next("same")}
-    pid, log = await scripted(otp.Next("same"), answers)
-    tell(pid, "later", "x")
-    await settle()
-    assert len(log) == 2
-
-
-async def test_events_put_in_front_come_before_postponed_and_queued_ones(rt):
-    go = otp.Next(2, events=(otp.Internal("x"), otp.Internal("y")))
-    pid, log = await scripted(otp.Next(1), {("postpone me", 1): otp.Keep(postpone=True), "go": go})
-    tell(pid, "postpone me", "go", "queued")
-    await settle()
-    assert [event for event, _ in log][2:] == [
-        otp.Internal("x"),
-        otp.Internal("y"),
-        otp.Cast("postpone me"),
-        otp.Cast("queued"),
-    ]
-
-
-async def test_any_event_cancels_the_event_timeout(rt):
-    pid, log = await scripted(otp.Next("s"), {"start": otp.Keep(event_timeout=5.0)})
-    otp.cast(pid, "start")
-    await asyncio.sleep(4)
-    otp.send(pid, "disturb")
-    await asyncio.sleep(10)
-    otp.cast(pid, "start")
-    await asyncio.sleep(6)
-    assert [event for event, _ in log] == [
-        otp.Cast("start"),
-        otp.Info("disturb"),
-        otp.Cast("start"),
-        otp.EventTimeout(),
-    ]
-
-
-async def test_the_state_timeout_ends_with_its_state(rt):
-    answers = {"go": otp.Next("t", state_timeout=5.0), "leave": otp.Next("elsewhere")}
-    pid, log = await scripted(otp.Next("s", state_timeout=3.0), answers)
-    await asyncio.sleep(4)
-    otp.cast(pid, "go")
-    await asyncio.sleep(4)
-    otp.send(pid, "does not matter")
-    otp.cast(pid, "go")
-    await asyncio.sleep(4)
-    otp.cast(pid, "leave")
-    await asyncio.sleep(10)
-    assert [s for e, s in log if e == otp.StateTimeout()] == ["s"]
-
-
-async def test_named_timeouts_survive_changes_and_can_be_cancelled(rt):
-    answers = {
-        "start": otp.Next("running", timeouts={"a": 5.0, "b": 6.0}),
-        "cancel b": otp.Next("other", timeouts={"b": None}),
-    }
-    pid, log = await scripted(otp.Next("idle"), answers)
-    tell(pid, "start", "cancel b")
-    await asyncio.sleep(10)
-    assert [e for e, _ in log][2:] == [otp.NamedTimeout("a")]
-
-
 async def test_a_fired_but_cancelled_timeout_never_comes(rt):
     """The timer fires while the machine is busy with the event that cancels it."""
     answers = {"start": otp.Keep(state_timeout=1.0), "move": otp.Next("moved")}
-    pid, log = await scripted(otp.Next("s"), answers)
+    log = []
+    pid = await Scripted.start(otp.Next("s"), lambda event, state: answers.get(_word(event)), log)
     otp.cast(pid, "start")
     await settle()
     await otp.suspend(pid)
@@ -182,18 +171,6 @@ async def test_a_fired_but_cancelled_timeout_never_comes(rt):
     await otp.resume(pid)
     await settle()
     assert [e for e, _ in log] == [otp.Cast("start"), otp.Cast("move")]
-
-
-async def test_enter_events_come_first(rt):
-    pid, log = await scripted(otp.Next("a", events=(otp.Internal(1),)), {"go": otp.Next("b")}, Entering)
-    otp.cast(pid, "go")
-    await settle()
-    assert log == [
-        (otp.Enter(None), "a"),
-        (otp.Internal(1), "a"),
-        (otp.Cast("go"), "a"),
-        (otp.Enter("a"), "b"),
-    ]
 
 
 async def test_stop_terminates_and_answers(rt):

@@ -26,19 +26,6 @@ async def test_a_start_function_that_misbehaves_is_the_childs_failure(rt, wrong)
         await otp.Supervisor.start_link([otp.ChildSpec("a", start)])
 
 
-class Unwanted(otp.Supervisor):
-    async def init(self, *args, **options):
-        raise otp.Ignore
-
-
-async def test_a_supervisor_that_ignores_stays_specified_and_can_be_asked_again(rt):
-    spec = otp.ChildSpec("below", Unwanted.start_link, type="supervisor")
-    top = await otp.Supervisor.start([spec])
-    (info,) = await otp.Supervisor.which_children(top)
-    assert (info.id, info.pid, info.type) == ("below", None, "supervisor")
-    assert await otp.Supervisor.restart_child(top, "below") is None
-
-
 async def test_a_supervisor_that_dies_while_starting_leaves_nothing(rt):
     events = []
 
