@@ -295,6 +295,8 @@ class Process(Entry):
             if not inspect.isawaitable(life):
                 raise NotAsync.of(body, life)
             then = await life
+            # This frame lives as long as a server; what it holds is held for each of a hundred thousand.
+            del life, args
             if self.behaviour is not None:
                 await self.behaviour._otp_live(then)
         except (KeyboardInterrupt, GeneratorExit):
