@@ -15,7 +15,6 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from itertools import islice
-from typing import Any
 
 import msgspec
 
@@ -104,7 +103,7 @@ def _shown(value: object, depth: int) -> str:
     return f"<{kind}>"
 
 
-def _fields(value: Any, names: Iterable[str], depth: int) -> str:
+def _fields(value: object, names: Iterable[str], depth: int) -> str:
     held: Mapping[str, object] = {name: getattr(value, name, None) for name in islice(names, 4 * BREADTH)}
     return ", ".join(f"{name}={_field(name, inner, held, depth)}" for name, inner in held.items())
 

@@ -76,7 +76,9 @@ def cast(destination: Destination, request: object) -> None:
     send(destination, Cast(request))
 
 
-def call(destination: Destination, request: object, timeout: float | None = 5.0) -> Coroutine[Any, Any, Any]:
+def call(
+    destination: Destination, request: object, timeout: float | None = 5.0
+) -> Coroutine[object, object, Any]:
     """Send a request and await its answer; ``timeout`` None waits without limit.
 
     Raises:
@@ -150,7 +152,7 @@ def trap_exit(flag: bool = True) -> bool:
 
 def receive(
     timeout: float | None = None, match: Callable[[Any], bool] | None = None
-) -> Coroutine[Any, Any, Any]:
+) -> Coroutine[object, object, Any]:
     """Return the next message of the running process, or the first for which ``match`` is true.
 
     Raises:

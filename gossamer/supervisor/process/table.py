@@ -173,7 +173,7 @@ class ProcessTable:
 
     def call(
         self, destination: Destination, request: object, timeout: float | None = 5.0
-    ) -> Coroutine[Any, Any, Any]:
+    ) -> Coroutine[object, object, Any]:
         """Send a request and await its answer; ``timeout`` None waits without limit.
 
         Raises:
@@ -228,7 +228,7 @@ class ProcessTable:
 
     async def _call_noted(
         self, me: Entry, destination: Destination, request: object, timeout: float | None
-    ) -> Any:
+    ) -> object:
         """A call of a process that is traced."""
         self._note("call", destination, request)
         try:
@@ -247,7 +247,7 @@ class ProcessTable:
 
     async def _call_away(
         self, me: Entry | None, destination: Destination, request: object, timeout: float | None
-    ) -> Any:
+    ) -> object:
         remote = self.remote_address(destination)
         if remote is None:
             raise CallFailed(destination, NOPROC)

@@ -218,11 +218,11 @@ class Behaviour:
             late.cancel()
 
 
-def _awaited(callback: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any]]:
+def _awaited(callback: Callable[P, object]) -> Callable[P, Coroutine[object, None, object]]:
     """A callback that is no ``async def``, and says so unless what it gives back can be awaited."""
 
     @functools.wraps(callback)
-    async def awaited(*args: object, **options: object) -> Any:
+    async def awaited(*args: P.args, **options: P.kwargs) -> object:
         given = callback(*args, **options)
         if not inspect.isawaitable(given):
             raise NotAsync.of(callback, given)

@@ -23,7 +23,6 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
-from typing import Any
 
 import structlog
 
@@ -174,7 +173,7 @@ def tune_collector() -> None:
 _begun = 0.0
 
 
-def _measure(phase: str, info: dict[str, Any]) -> None:
+def _measure(phase: str, info: dict[str, int]) -> None:
     global _begun
     if phase == "start":
         _begun = time.perf_counter()

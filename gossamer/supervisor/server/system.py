@@ -20,6 +20,8 @@ from gossamer.supervisor.process.tracing import attach, clear
 from gossamer.supervisor.values import NOPROC, Destination
 
 T = TypeVar("T")
+State = dict[str, Any]
+"""The attributes of a server, by name."""
 
 _FRAMEWORK = frozenset({"_otp_process"})
 
@@ -41,17 +43,17 @@ class Statistics(Struct, frozen=True):
     status: str
 
 
-async def get_state(destination: Destination, timeout: float = 5.0) -> dict[str, Any]:
+async def get_state(destination: Destination, timeout: float = 5.0) -> State:
     """Return the attributes of a server, copied one level deep."""
     return await _request(destination, _state, timeout)
 
 
 async def replace_state(
-    destination: Destination, change: Callable[[dict[str, Any]], dict[str, Any]], timeout: float = 5.0
-) -> dict[str, Any]:
+    destination: Destination, change: Callable[[State], State], timeout: float = 5.0
+) -> State:
     """Replace a server's attributes by ``change(state)``; if that raises, the state stays."""
 
-    def replace(process: Process) -> dict[str, Any]:
+    def replace(process: Process) -> State:
         state = change(_state(process))
         if process.behaviour is not None:
             held = vars(process.behaviour)
@@ -102,7 +104,7 @@ def _find(destination: Destination) -> Process:
     return entry
 
 
-def _state(process: Process) -> dict[str, Any]:
+def _state(process: Process) -> State:
     held = {} if process.behaviour is None else vars(process.behaviour)
     return {key: value for key, value in held.items() if key not in _FRAMEWORK}
 
