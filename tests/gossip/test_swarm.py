@@ -7,7 +7,6 @@ import subprocess
 import sys
 
 import pytest
-from swimprotocol.status import Status
 
 from gossamer.gossip.member import (
     LoopLag,
@@ -40,23 +39,6 @@ def test_a_member_that_stalls_three_tenths_of_each_second_is_not_suspected(loss:
         swarm.run(1)
     assert swarm.saw(MemberDown) == []
     assert swarm.saw(MemberSuspect) == []
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_restart_replaces_the_life_before(seed: int) -> None:
-    swarm, hosts = grown(5, seed=seed)
-    swarm.kill(hosts[2])
-    swarm.run(0.05)
-    again = swarm.start("node3")
-    swarm.join(again, hosts[0])
-    fresh = again.swim.table.me.id
-    assert swarm.run(
-        2,
-        until=lambda: all(h is again or h.swim.table.by_id(fresh) for h in swarm.live()) and swarm.complete(),
-    ), f"seed {seed}"
-    downs = [event for _, event in hosts[4].saw(MemberDown)]
-    assert [event.reason for event in downs] == ["replaced"]
-    assert downs[0].member.status is Status.OFFLINE
 
 
 @pytest.mark.parametrize("loss", [0.0, 0.1])

@@ -182,9 +182,8 @@ class Entry:
 
     def tie(self, pid: Pid) -> None:
         """This side of a link."""
-        if self.links is None:
-            self.links = {}
-        self.links[pid] = None
+        links = self.links = self.links or {}
+        links[pid] = None
         if pid.node != self.runtime.node:
             self.runtime.note_remote(pid.node, self.pid)
 
@@ -223,22 +222,20 @@ class Entry:
                 return ref
             target.watch(ref, self.pid)
             destination = target.pid
-        if self.watching is None:
-            self.watching = {}
-        self.watching[ref] = destination
+        watching = self.watching = self.watching or {}
+        watching[ref] = destination
         if remote is not None:
             node, to = remote
             runtime.note_remote(node, self.pid)
             if not runtime.route(signals.MonitorSignal(node, to, ref, self.pid)):
-                del self.watching[ref]
+                del watching[ref]
                 self.deliver_signal(Down(ref, to if isinstance(to, Pid) else None, NOCONNECTION))
         return ref
 
     def watch(self, ref: Ref, watcher: Watcher) -> None:
         """Tell ``watcher`` when this entry ends."""
-        if self.watchers is None:
-            self.watchers = {}
-        self.watchers[ref] = watcher
+        watchers = self.watchers = self.watchers or {}
+        watchers[ref] = watcher
 
     def demonitor(self, ref: Ref) -> bool:
         """Stop watching; False when the watch was over. A ``Down`` already queued stays queued."""
@@ -270,9 +267,8 @@ class Entry:
 
     def on_release(self, cleanup: Callable[[Entry], None]) -> None:
         """Run ``cleanup(self)`` when the entry ends, before anybody is told."""
-        if self.cleanups is None:
-            self.cleanups = []
-        self.cleanups.append(cleanup)
+        cleanups = self.cleanups = self.cleanups or []
+        cleanups.append(cleanup)
 
     # The end.
 

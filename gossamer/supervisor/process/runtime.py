@@ -73,16 +73,6 @@ class _Remote(Struct, eq=False):
         self.set_result(error.reason, failed=True)
 
 
-def remote_caller(pid: Pid | None, request: object, ref: Ref, entry: Entry) -> Caller:
-    """A call of ``entry`` from another node, which knows it as ``ref``."""
-    answer = _Remote(ref, entry)
-    caller = answer.caller = Caller(pid, request, entry, answer)  # type: ignore[arg-type]
-    if entry.calls is None:
-        entry.calls = {}
-    entry.calls[caller] = None
-    return caller
-
-
 class Runtime(ProcessTable):
     """The processes of one node, with all that is done to them."""
 
@@ -261,7 +251,10 @@ class Runtime(ProcessTable):
         if entry is None:
             self.route(signals.ReplySignal(signal.ref.node, signal.ref, NOPROC, failed=True))
             return
-        caller = remote_caller(signal.caller, signal.request, signal.ref, entry)
+        answer = _Remote(signal.ref, entry)
+        caller = answer.caller = Caller(signal.caller, signal.request, entry, answer)  # type: ignore[arg-type]
+        calls = entry.calls = entry.calls or {}
+        calls[caller] = None
         if not entry.deliver(caller):
             caller.fail("mailbox_full")
 
