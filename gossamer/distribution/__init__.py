@@ -9,10 +9,9 @@ from gossamer.distribution.errors import (
     TermError,
     WireError,
 )
-from gossamer.distribution.events import Counts, Frame, NodeDown, NodeUp, StreamCounts
+from gossamer.distribution.events import Counts, Event, Frame, NodeDown, NodeUp, Receiver, StreamCounts
 from gossamer.distribution.links.channels import identify
 from gossamer.distribution.links.hub import Evidence
-from gossamer.distribution.links.users import Event, Receiver
 from gossamer.distribution.remote import pg, rpc
 from gossamer.distribution.remote.names import register_name, registered_names, unregister_name, whereis_name
 from gossamer.distribution.remote.remote import RemoteProcesses, RouterCounts

@@ -11,7 +11,8 @@ What a user may rely on:
 2. Reliable frames arrive once and in order within a session. Its end loses what is unacked, and ``NodeDown``
    says so; a session ends where more is unacked than may be retained.
 3. ``acked`` counts frames that took effect: whose receiver returned True, or called ``done``.
-4. A receiver that raises loses its frame, which is reported and counted.
+4. A receiver that raises loses its frame, which is reported and counted: one that cannot be handled must not
+   come again for ever. A subscriber that raises is logged and stays; the others are told.
 
 A *hidden* node is no member: it knows the cookie, calls by itself for both directions, and is never called,
 so that it may be anywhere from where a node can be reached. Only ``control`` runs between it and a node.
@@ -27,9 +28,10 @@ import asyncio
 from functools import partial
 
 from gossamer.distribution.errors import FrameTooLargeError, PeerGoneError
-from gossamer.distribution.events import Counts
+from gossamer.distribution.events import Counts, Frame, NodeUp, OnAck, Receiver, Subscriber
 from gossamer.distribution.links.hub import Hub
 from gossamer.distribution.links.processes import children
+from gossamer.distribution.links.stream import Refresh
 from gossamer.distribution.wire import Purpose
 from gossamer.errors import UsageError
 from gossamer.network import Address
@@ -126,12 +128,55 @@ class Distribution(Hub):
             outbound.channel.wake()
         return number
 
-    def acked(self, peer: str, purpose: Purpose) -> int:
-        """Every frame up to this number has taken effect at ``peer``; 0 when it is no peer."""
-        to = self.peers.get(peer)
-        return 0 if to is None else to.sends[purpose].acked
+    def on_ack(self, purpose: Purpose, callback: OnAck) -> None:
+        """Call ``callback(peer, number)`` whenever more of the frames to a peer have taken effect."""
+        self.users.on_acks[purpose] = callback
 
-    # What there is to know.
+    def refresh_with(self, purpose: Purpose, refresh: Refresh) -> None:
+        """Frames of ``purpose`` that could not leave for seconds go out as ``refresh`` makes them."""
+        self.users.refreshers[purpose] = refresh
+
+    # Receiving.
+
+    def on_frame(self, purpose: Purpose, receiver: Receiver) -> None:
+        """Hand over the frames of ``purpose`` to ``receiver``.
+
+        Frames wait at their senders while nobody takes them. What a receiver had not done comes again, over a
+        new connection, for the one that replaces it.
+        """
+        replaces = purpose in self.users.receivers
+        self.users.receivers[purpose] = receiver
+        for peer in list(self.peers.values()):
+            inbound = peer.inbound.get(purpose)
+            if replaces and peer.receives[purpose].rewind() and inbound is not None:
+                inbound.abort()
+            elif inbound is not None:
+                inbound.received()
+
+    def done(self, frame: Frame) -> None:
+        """``frame`` has taken effect; its sender will be told, cumulatively."""
+        peer = self.peers.get(frame.peer)
+        # Frames of a session that is over are nobody's.
+        if frame.number and peer is not None and peer.session == frame.session:
+            due, inbound = peer.receives[frame.purpose].finish(frame.number), peer.inbound.get(frame.purpose)
+            if due and inbound is not None:
+                inbound.received()
+
+    # Nodes.
+
+    def nodes(self, *, hidden: bool = False) -> list[str]:
+        """The peers that are up; those that are ``hidden`` on demand."""
+        return [peer.name for peer in self.peers.values() if peer.up and (hidden or not peer.hidden)]
+
+    def subscribe(self, subscriber: Subscriber, *, hidden: bool = False) -> None:
+        """Tell ``subscriber`` of every NodeUp and NodeDown; of the peers that are up already, at once."""
+        self.subscribers[subscriber] = hidden
+        for name in self.nodes(hidden=hidden):
+            self.tell(subscriber, NodeUp(name, self.peers[name].creation))
+
+    def unsubscribe(self, subscriber: Subscriber) -> None:
+        """No more events for ``subscriber``."""
+        self.subscribers.pop(subscriber, None)
 
     def counts(self) -> dict[str, Counts]:
         """What the links with each peer carried and went through."""

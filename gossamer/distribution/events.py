@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from msgspec import Struct
 
 from gossamer.distribution.wire import PURPOSES, Purpose
 from gossamer.histogram import Histogram
+from gossamer.supervisor import Pid
 
 
 class Frame(Struct, frozen=True, gc=False):
@@ -41,6 +43,15 @@ class NodeDown(Struct, frozen=True):
     creation: int
     reason: str
     renewing: bool = False
+
+
+Event = NodeUp | NodeDown
+Subscriber = Pid | Callable[[Event], None]
+Receiver = Callable[[Frame], object]
+"""Takes a frame, in the turn in which it arrives: True where it has taken effect at once, or else
+``Distribution.done`` is called when it has."""
+OnAck = Callable[[str, int], None]
+"""Told ``(peer, number)``."""
 
 
 @dataclass(slots=True)

@@ -47,7 +47,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
     version: _Number
     env: Annotated[str, msgspec.Meta(max_length=255)]
-    purpose: str
+    purpose: Purpose
     name: _Name
     creation: _Number
     to: _Name

@@ -26,8 +26,8 @@ async def test_frames_flow_both_ways_and_are_acked(net):
     await asyncio.sleep(0.1)
     assert payloads(b, "data") == [bytes([n]) for n in range(5)]
     assert payloads(a, "control") == [b"hello"]
-    assert a.acked("b", "data") == 5
-    assert b.acked("a", "control") == 1
+    assert a.peers["b"].sends["data"].acked == 5
+    assert b.peers["a"].sends["control"].acked == 1
     assert a.acks == [("data", "b", 5)]
     assert a.events == [NodeUp("b", 1)]
     assert a.evidence_seen == [("b", "ok")]
@@ -40,13 +40,13 @@ async def test_an_ack_waits_until_the_frame_has_taken_effect(net):
     a.send("b", "data", b"1")
     a.send("b", "data", b"2")
     await asyncio.sleep(1)
-    assert a.acked("b", "data") == 0
+    assert a.peers["b"].sends["data"].acked == 0
     b.done(taken[1])
     await asyncio.sleep(1)
-    assert a.acked("b", "data") == 0
+    assert a.peers["b"].sends["data"].acked == 0
     b.done(taken[0])
     await asyncio.sleep(1)
-    assert a.acked("b", "data") == 2
+    assert a.peers["b"].sends["data"].acked == 2
 
 
 async def test_frames_of_one_turn_leave_as_one_message(net):
@@ -81,7 +81,7 @@ async def test_frames_sent_while_the_link_is_down_arrive_once_and_in_order(net):
         await asyncio.sleep(net.rng.uniform(0, 0.2))
     await asyncio.sleep(10)
     assert payloads(b, "data") == [b"%d.%d" % (r, n) for r in range(20) for n in range(10)]
-    assert a.acked("b", "data") == 200
+    assert a.peers["b"].sends["data"].acked == 200
     assert a.peers["b"].sends["data"].unacked == 0
     # A link that breaks and comes back is no event.
     assert a.events == [NodeUp("b", 1)]
@@ -180,7 +180,7 @@ async def test_sessions_settle_after_a_split_in_which_either_may_give_up(net):
         a.frames.clear()
         a_says = a.send("b", "data", b"x")
         await asyncio.sleep(0.1)
-        assert a.acked("b", "data") == a_says
+        assert a.peers["b"].sends["data"].acked == a_says
 
 
 async def test_nothing_is_handed_over_before_node_up(net):
@@ -220,10 +220,10 @@ async def test_the_successor_of_a_receiver_gets_what_it_had_not_done(net):
     for payload in payloads:
         a.send("b", "data", payload)
     await asyncio.sleep(1)
-    assert (seen, a.acked("b", "data")) == (payloads, 2)
+    assert (seen, a.peers["b"].sends["data"].acked) == (payloads, 2)
     b.on_frame("data", lambda frame: seen.append(frame.payload) or True)
     await asyncio.sleep(10)
-    assert (seen, a.acked("b", "data")) == (payloads + payloads[2:], 4)
+    assert (seen, a.peers["b"].sends["data"].acked) == (payloads + payloads[2:], 4)
     assert a.events == [NodeUp("b", 1)]
 
 
@@ -241,7 +241,7 @@ async def test_a_receiver_that_raises_does_not_hold_up_the_rest(net):
         a.send("b", "data", payload)
     await asyncio.sleep(1)
     assert payloads(b, "data") == [b"good", b"better"]
-    assert a.acked("b", "data") == 3
+    assert a.peers["b"].sends["data"].acked == 3
     assert b.counts()["a"].streams["data"].failed == 1
 
 
@@ -263,7 +263,7 @@ async def test_a_session_whose_retention_overflows_ends_on_both_sides(net):
     a.send("b", "data", b"after")
     await asyncio.sleep(1)
     assert payloads(b, "data") == [b"after"]
-    assert a.acked("b", "data") == 1
+    assert a.peers["b"].sends["data"].acked == 1
 
 
 async def test_unreliable_frames_are_dropped_and_counted_when_there_is_no_room(net):

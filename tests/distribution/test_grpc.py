@@ -75,8 +75,14 @@ async def test_frames_cross_in_order_and_are_acked(pair):
         a.distribution.send("b", "data", b"%d" % n)
         a.distribution.send("b", "control", b"%d" % n)
     a.distribution.send("b", "replication", bytes(5_000_000))
-    await a.until(lambda: a.distribution.acked("b", "data") == a.distribution.acked("b", "control") == 2000)
-    await a.until(lambda: a.distribution.acked("b", "replication") == 1)
+    await a.until(
+        lambda: (
+            a.distribution.peers["b"].sends["data"].acked
+            == a.distribution.peers["b"].sends["control"].acked
+            == 2000
+        )
+    )
+    await a.until(lambda: a.distribution.peers["b"].sends["replication"].acked == 1)
     for purpose in ("data", "control"):
         got = [frame.payload for frame in b.frames if frame.purpose == purpose]
         assert got == [b"%d" % n for n in range(2000)]
@@ -116,7 +122,7 @@ async def test_a_cut_stalls_a_link_and_neither_side_is_told():
     await a.until(a.distribution.nodes)
     await b.until(b.distribution.nodes)
     a.distribution.send("b", "data", b"before")
-    await a.until(lambda: a.distribution.acked("b", "data") == 1)
+    await a.until(lambda: a.distribution.peers["b"].sends["data"].acked == 1)
     tables["a"].set([Fault(peer="b", cut=True)])
     tables["b"].set([Fault(peer="a", cut=True)])
     told = len(a.evidence), len(b.evidence)
@@ -129,8 +135,8 @@ async def test_a_cut_stalls_a_link_and_neither_side_is_told():
     for table in tables.values():
         assert table.counts.streams_stalled == 3
         table.clear()
-    await a.until(lambda: a.distribution.acked("b", "data") == 101)
-    await b.until(lambda: b.distribution.acked("a", "data") == 100)
+    await a.until(lambda: a.distribution.peers["b"].sends["data"].acked == 101)
+    await b.until(lambda: b.distribution.peers["a"].sends["data"].acked == 100)
     assert [frame.payload for frame in b.frames[1:]] == [b"%d" % n for n in range(100)]
     assert (len(a.evidence), len(b.evidence)) == told
     await a.runtime.stop()

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gossamer.distribution.errors import HandshakeError, WireError
-from gossamer.distribution.links.handshake import Acceptor, Admitted, Initiator, Local, cookie_key
+from gossamer.distribution.links.handshake import Handshake, Local, called, calling, cookie_key
 from gossamer.distribution.wire import (
     HANDSHAKE_LIMIT,
     VERSION,
@@ -28,10 +28,10 @@ def local(name="b@host", creation=5, env="Test", cookie=COOKIE):
 
 def pair(
     caller=None,
-    called=None,
+    other=None,
     *,
     to=("b@host", 5),
-    admit=lambda hello: Admitted(7, 22),
+    admit=lambda hello: (7, 22),
     bindings=(b"", b""),
     **options,
 ):
@@ -49,14 +49,16 @@ def pair(
         nonce=bytes(32),
         **options,
     )
-    initiator = Initiator(caller, hello, creation=creation, binding=bindings[0])
-    acceptor = Acceptor(called or local(), nonce=bytes([1]) * 32, admit=admit, binding=bindings[1])
-    return initiator, acceptor
+    other = other or local()
+    return (
+        Handshake(caller, calling(caller, hello, creation=creation, binding=bindings[0])),
+        Handshake(other, called(other, nonce=bytes([1]) * 32, admit=admit, binding=bindings[1])),
+    )
 
 
 def run(initiator, acceptor):
     """Both ends' last steps."""
-    data, there, here = initiator.hello, None, None
+    data, there, here = initiator.greeting, None, None
     while data:
         there = acceptor.receive(data)
         if there.send is None:
@@ -84,11 +86,11 @@ def test_a_caller_may_ask_to_be_sent_to():
 @pytest.mark.parametrize(
     ("change", "code", "expected", "got"),
     [
-        ({"called": local(env="Prod")}, "env", "env 'Prod'", "'Test'"),
-        ({"called": local(cookie="other")}, "cookie", "a@host to prove", "a wrong proof"),
-        ({"called": local("c@host")}, "name", "a call to c@host", "a call to b@host"),
+        ({"other": local(env="Prod")}, "env", "env 'Prod'", "'Test'"),
+        ({"other": local(cookie="other")}, "cookie", "a@host to prove", "a wrong proof"),
+        ({"other": local("c@host")}, "name", "a call to c@host", "a call to b@host"),
         ({"caller": local("b@host", 9)}, "same_name", "another name", "b@host"),
-        ({"called": local(creation=4)}, "stale_creation", "creation 5 or later", "4"),
+        ({"other": local(creation=4)}, "stale_creation", "creation 5 or later", "4"),
         ({"bindings": (b"one", b"two")}, "cookie", "prove", "a wrong proof"),
     ],
 )
@@ -103,7 +105,7 @@ def test_a_difference_is_named_to_both_sides(change, code, expected, got):
 
 
 def test_no_error_shows_the_cookie_or_its_key():
-    here, there = run(*pair(called=local(cookie="other")))
+    here, there = run(*pair(other=local(cookie="other")))
     for text in (str(here.error), str(there.error), repr(local())):
         assert COOKIE not in text
         assert "other" not in text
@@ -122,14 +124,14 @@ def test_a_called_node_without_the_cookie_is_found_out():
 def test_a_proof_cannot_be_reflected():
     """The called node's proof is not the caller's, even over the same messages."""
     initiator, acceptor = pair()
-    challenge = acceptor.receive(initiator.hello).send
+    challenge = acceptor.receive(initiator.greeting).send
     proof = decode_handshake(initiator.receive(challenge).send)
     assert initiator.receive(encode(Accept(mac=proof.mac, received=0))).error.code == "cookie"
 
 
 def test_a_stranger_is_not_asked_about_membership():
     asked = []
-    run(*pair(called=local(cookie="other"), admit=asked.append))
+    run(*pair(other=local(cookie="other"), admit=asked.append))
     assert asked == []
 
 
@@ -184,7 +186,7 @@ def test_any_bytes_are_answered_with_a_message_or_a_wire_error(data):
 @given(st.data())
 def test_a_handshake_with_one_changed_byte_never_opens(data):
     initiator, acceptor = pair()
-    legs = [initiator.hello]
+    legs = [initiator.greeting]
     legs.append(acceptor.receive(legs[0]).send)
     legs.append(initiator.receive(legs[1]).send)
     which = data.draw(st.integers(0, 2))
@@ -197,7 +199,7 @@ def test_a_handshake_with_one_changed_byte_never_opens(data):
         return message[:position] + bytes([message[position] ^ flip]) + message[position + 1 :]
 
     initiator, acceptor = pair()
-    step = acceptor.receive(damage(0, initiator.hello))
+    step = acceptor.receive(damage(0, initiator.greeting))
     if not step.error:
         step = initiator.receive(damage(1, step.send))
     if not step.error:

@@ -83,16 +83,16 @@ class Door:
         if hello.hidden:
             peer = self._admit_hidden(hello, address, peer)
         if peer is None:
-            raise self._refusal(
+            raise self._hub.local.refusal(
                 "unknown_node", "a member", hello.name, "it is tried again; wait until membership has spread"
             )
         verdict = admit(creation=peer.creation, session=peer.session, theirs=peer.theirs, hello=hello)
         if verdict == "stale_creation":
             expected = f"creation {peer.creation} of {hello.name}"
             advice = "an older instance of the node still runs: stop it"
-            raise self._refusal("stale_creation", expected, str(hello.creation), advice)
+            raise self._hub.local.refusal("stale_creation", expected, str(hello.creation), advice)
         if verdict == "stale_session":
-            raise self._refusal(
+            raise self._hub.local.refusal(
                 "stale_session", "a current session", "one that is over", "a new one is begun"
             )
         if verdict == "renew":
@@ -117,17 +117,13 @@ class Door:
     def _admit_hidden(self, hello: Hello, address: str, peer: Peer | None) -> Peer:
         if peer is not None and not peer.hidden:
             advice = "give the hidden node another name"
-            raise self._refusal("name", "a name that no member has", hello.name, advice)
+            raise self._hub.local.refusal("name", "a name that no member has", hello.name, advice)
         if hello.purpose != "control":
             advice = "a hidden node has no other stream"
-            raise self._refusal("protocol", "control", hello.purpose, advice)
+            raise self._hub.local.refusal("protocol", "control", hello.purpose, advice)
         if peer is not None:
             return peer
         if sum(other.hidden for other in self._hub.peers.values()) >= MAX_HIDDEN:
             expected = f"at most {MAX_HIDDEN} hidden nodes"
-            raise self._refusal("full", expected, "one more", "try another node of the cluster")
-        return self._hub.begin_hidden(hello.name, hello.creation, address)
-
-    def _refusal(self, code: str, expected: str, got: str, advice: str) -> HandshakeError:
-        node = self._hub.runtime.node
-        return HandshakeError(code=code, expected=expected, got=got, refused_by=node, advice=advice)
+            raise self._hub.local.refusal("full", expected, "one more", "try another node of the cluster")
+        return self._hub.begin(hello.name, hello.creation, (address, 0), None, hidden=True)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from gossamer.distribution.errors import Ending, LinkLostError, WireError
 from gossamer.distribution.links.admission import STRANGERS
-from gossamer.distribution.links.handshake import Acceptor, Admitted, Initiator, Opened, Step
+from gossamer.distribution.links.handshake import Handshake, Opened
 from gossamer.distribution.links.hub import Hub
 from gossamer.distribution.links.traffic import Peer, Receiving, Sending, Traffic
 from gossamer.distribution.transport.transport import Channel, show
@@ -29,9 +29,10 @@ class _End:
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._channel: Channel | None = None
-        self._handshake: Initiator | Acceptor | None = None
+        self._handshake: Handshake | None = None
         self._greeting: bytes | None = None
         self._ending: Ending = None
+        self._caller: Hello | None = None
         self._traffic: Traffic | None = None
 
     def abort(self, error: WireError | None = None) -> None:
@@ -56,9 +57,11 @@ class _End:
                 self._traffic.received(messages[number:])
                 return
             if self._handshake is not None and self._channel is not None:
-                self._step(self._handshake.receive(data), self._channel)
+                self._step(self._handshake, data, self._channel)
 
-    def _step(self, step: Step, channel: Channel) -> None:
+    def _step(self, handshake: Handshake, data: bytes, channel: Channel) -> None:
+        step = handshake.receive(data)
+        self._caller = handshake.hello
         self._greeting = step.send
         if step.error is not None:
             self._handshake, self._ending = None, step.error
@@ -81,7 +84,7 @@ class _End:
         if sends:
             peer.sends[purpose].resume(opened.received)
         kind = Sending if sends else Receiving
-        self._traffic = kind(self._hub, peer, purpose, channel, self._ended)
+        self._traffic = kind(self._hub.users, peer, purpose, channel, self._ended)
         self._hub.opened(self._traffic)
 
     def closed(self, error: LinkLostError | None) -> None:
@@ -97,31 +100,29 @@ class _End:
 
 
 class Outbound(_End):
-    """The calling end. ``on_open`` and ``on_end`` tell the link process; with ``pull`` frames come in."""
+    """The calling end. With ``pull`` frames come in. ``tell`` is told that it is open, and how it ended."""
 
     def __init__(
         self,
         hub: Hub,
         peer: Peer,
         purpose: Purpose,
+        tell: Callable[[Outbound, Opened | Ending], None],
         *,
-        on_open: Callable[[Outbound, Opened], None],
-        on_end: Callable[[Outbound, Ending], None],
         pull: bool = False,
     ) -> None:
         super().__init__(hub)
-        self.peer = peer
-        self.purpose: Purpose = purpose
-        self._pull = pull
-        self._on_open = on_open
-        self._on_end = on_end
         self.over = False
         """The channel has ended, or could not be opened."""
+        self._peer = peer
+        self._purpose: Purpose = purpose
+        self._tell = tell
+        self._pull = pull
 
     def opened(self, channel: Channel) -> None:
         self._channel = channel
-        self._handshake = self._hub.initiator(self.peer, self.purpose, channel.binding, pull=self._pull)
-        self._greeting = self._handshake.hello
+        self._handshake = self._hub.calling(self._peer, self._purpose, channel.binding, pull=self._pull)
+        self._greeting = self._handshake.greeting
         channel.wake()
 
     def close(self) -> None:
@@ -129,64 +130,52 @@ class Outbound(_End):
         if self._channel is not None:
             self._channel.close()
 
+    def _open(self, opened: Opened, channel: Channel) -> None:
+        if opened.creation == self._peer.creation:
+            self._run(self._peer, self._purpose, channel, opened, sends=not self._pull)
+        self._tell(self, opened)
+
     def _ended(self, error: Ending) -> None:
         self.over = True
         super()._ended(error)
-        self._on_end(self, error)
-
-    def _open(self, opened: Opened, channel: Channel) -> None:
-        if opened.creation == self.peer.creation:
-            self._run(self.peer, self.purpose, channel, opened, sends=not self._pull)
-        self._on_open(self, opened)
+        self._tell(self, error)
 
 
 class Inbound(_End):
-    """The called end."""
+    """The called end. A stranger that says nothing may not hold a connection."""
 
     def __init__(self, hub: Hub) -> None:
         super().__init__(hub)
-        self.address = "unknown"
-        """Where the caller is."""
-        self._caller = ""
-        self._admitted: tuple[Peer, Hello] | None = None
+        self._door = hub.door
+        self._address = "unknown"
         self._timer: asyncio.TimerHandle | None = None
 
     def opened(self, channel: Channel) -> None:
         self._channel = channel
-        self.address = channel.address
-        strangers = self._hub.door.strangers
-        strangers.add(self)
-        if len(strangers) > STRANGERS:
+        self._address = channel.address
+        self._timer = asyncio.get_running_loop().call_later(self._hub.handshake_timeout, self._late)
+        self._door.strangers.add(self)
+        if len(self._door.strangers) > STRANGERS:
             expected = "fewer callers that are not known yet"
             self.abort(WireError(where="listener", expected=expected, got="one more"))
             return
-        self._handshake = self._hub.acceptor(self._admit, channel.binding)
-        # A stranger that says nothing may not hold a connection.
-        self._timer = asyncio.get_running_loop().call_later(self._hub.handshake_timeout, self._late)
+        self._handshake = self._hub.answering(self._admit, channel.binding)
 
-    def received(self, messages: Sequence[bytes]) -> None:
-        super().received(messages)
-        if isinstance(self._handshake, Acceptor):
-            self._caller = self._handshake.caller
+    def _admit(self, hello: Hello) -> tuple[int, int]:
+        peer = self._door.admit(hello, self._address)
+        # What is pulled resumes where the caller says.
+        return 0 if hello.pull is not None else peer.receives[hello.purpose].connected(), peer.session
+
+    def _open(self, opened: Opened, channel: Channel) -> None:
+        self._known()
+        peer, hello = self._hub.peers.get(opened.peer), self._caller
+        if peer is not None and hello is not None:
+            self._run(peer, hello.purpose, channel, opened, sends=hello.pull is not None)
 
     def _ended(self, error: Ending) -> None:
         self._known()
         super()._ended(error)
-        self._hub.door.turned_away(self._caller, self.address, error)
-
-    def _open(self, opened: Opened, channel: Channel) -> None:
-        self._known()
-        if self._admitted is not None:
-            peer, hello = self._admitted
-            purpose: Purpose = hello.purpose  # type: ignore[assignment]  # the acceptor has checked it
-            self._run(peer, purpose, channel, opened, sends=hello.pull is not None)
-
-    def _admit(self, hello: Hello) -> Admitted:
-        peer = self._hub.door.admit(hello, self.address)
-        self._admitted = peer, hello
-        if hello.pull is not None:
-            return Admitted(0, peer.session)
-        return Admitted(peer.receives[hello.purpose].connected(), peer.session)  # type: ignore[index]
+        self._door.turned_away(self._caller.name if self._caller else "", self._address, error)
 
     def _late(self) -> None:
         seconds = self._hub.handshake_timeout
@@ -194,8 +183,8 @@ class Inbound(_End):
 
     def _known(self) -> None:
         """It is no stranger any more, or gone."""
-        self._hub.door.strangers.discard(self)
-        if self._timer:
+        self._door.strangers.discard(self)
+        if self._timer is not None:
             self._timer.cancel()
 
 
@@ -208,24 +197,24 @@ async def identify(hub: Hub, address: Address) -> tuple[str, int]:
     """
     answer: asyncio.Future[tuple[str, int]] = asyncio.get_running_loop().create_future()
 
-    def on_open(_question: Outbound, opened: Opened) -> None:
-        if not answer.done():
-            answer.set_result((opened.peer, opened.creation))
+    def tell(_question: Outbound, what: Opened | Ending) -> None:
+        if answer.done():
+            return
+        if isinstance(what, Opened):
+            answer.set_result((what.peer, what.creation))
+        else:
+            answer.set_exception(what or lost("reset", "closed without an answer"))
 
-    def on_end(_question: Outbound, error: Ending) -> None:
-        if not answer.done():
-            detail = "closed without an answer"
-            answer.set_exception(error or LinkLostError(address=show(address), kind="reset", detail=detail))
+    def lost(kind: str, detail: str) -> LinkLostError:
+        return LinkLostError(address=show(address), kind=kind, detail=detail)
 
-    anybody = Peer(ANYBODY, 0, address, session=1)
-    question = Outbound(hub, anybody, "control", on_open=on_open, on_end=on_end)
+    question = Outbound(hub, Peer(ANYBODY, 0, address, session=1), "control", tell)
     try:
         async with asyncio.timeout(hub.handshake_timeout):
             await hub.transport.connect(address, question)
             return await answer
     except TimeoutError:
-        detail = f"no answer in {hub.handshake_timeout:g} s"
-        raise LinkLostError(address=show(address), kind="unreachable", detail=detail) from None
+        raise lost("unreachable", f"no answer in {hub.handshake_timeout:g} s") from None
     finally:
         answer.cancel()
         question.abort()

@@ -15,6 +15,8 @@ nonces, names and creations, over the channel binding (what identifies the TLS c
 without one) and over its role, so that a proof cannot be played back, relayed to another channel or
 reflected. Macs are compared in constant time.
 
+Each side is a coroutine that reads as the picture above: it yields what is to be sent and is sent what came.
+
 Rules: 1. The caller proves first: a stranger learns no mac that it could test cookies against.  2. Who may
 come in (membership, stale creations, sessions) is asked only of a caller that has proved itself, since the
 answer changes state.  3. Both sides end with an error that says what was expected and what came; a refusal
@@ -25,15 +27,30 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import TypeAlias, TypeVar
 
 import msgspec
 
-import gossamer.distribution.wire as wire
 from gossamer.distribution.errors import HandshakeError, WireError
+from gossamer.distribution.wire import (
+    ANYBODY,
+    VERSION,
+    Accept,
+    Challenge,
+    Hello,
+    Proof,
+    Purpose,
+    Refuse,
+    decode_handshake,
+    encode,
+)
+from gossamer.distribution.wire import Handshake as Message
 
+M = TypeVar("M")
+
+_CALLER, _CALLED = b"caller", b"called"
 _SAME_VERSION = "run the same version on all nodes"
 
 
@@ -51,6 +68,31 @@ class Local:
     env: str
     key: bytes = field(repr=False)
 
+    def refusal(self, code: str, expected: str, got: str, advice: str) -> HandshakeError:
+        """What this node says no with."""
+        return HandshakeError(code=code, expected=expected, got=got, refused_by=self.name, advice=advice)
+
+    def mac(self, role: bytes, hello: bytes, challenge: bytes, binding: bytes) -> bytes:
+        """That the one in ``role`` knows the cookie."""
+        parts = hashlib.sha256()
+        for part in (role, hello, challenge, binding):
+            parts.update(len(part).to_bytes(4, "big"))
+            parts.update(part)
+        return hmac.digest(self.key, parts.digest(), "sha256")
+
+    def check_version(self, version: int) -> None:
+        """Raise HandshakeError where the other side's is not ours."""
+        if version != VERSION:
+            raise self.refusal("version", f"version {VERSION}", f"{version}", "upgrade the older node")
+
+    def check_proof(self, mac: bytes, right: bytes, who: str) -> None:
+        """Raise HandshakeError where ``who`` does not know the cookie."""
+        if not hmac.compare_digest(mac, right):
+            expected = f"{who} to prove that it has this cluster's cookie"
+            raise self.refusal(
+                "cookie", expected, "a wrong proof", "use one cookie on all nodes of a cluster"
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class Opened:
@@ -61,7 +103,7 @@ class Opened:
 
     peer: str
     creation: int
-    purpose: str
+    purpose: Purpose
     session: int
     received: int
 
@@ -75,183 +117,92 @@ class Step:
     error: HandshakeError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
-    """A caller was let in: the last frame received of it, and our session with it."""
-
-    received: int
-    session: int
+Admit = Callable[[Hello], tuple[int, int]]
+"""Lets a proved caller in: the last frame received of it, and our session. Or raises HandshakeError."""
+Side: TypeAlias = Generator[bytes, tuple[Message, bytes], tuple[bytes | None, Opened]]
+"""Yields what it sends; is sent what came, decoded and raw; returns the last bytes, and what is open."""
 
 
-Admit = Callable[[wire.Hello], Admitted]
-"""Lets a proved caller in; or raises HandshakeError."""
+class Handshake:
+    """One side of the handshake of one channel. ``hello``: how the caller introduced itself, once it has."""
 
-
-class _Side:
-    """What both sides do: read, check, prove, and refuse in words."""
-
-    def __init__(self, local: Local, binding: bytes) -> None:
+    def __init__(self, local: Local, side: Side) -> None:
         self._local = local
-        self._binding = binding
-        self._hello_bytes = b""
-        self._challenge_bytes = b""
+        self._side = side
+        self.greeting = next(side)
+        """What opens it; empty where the other side does."""
+        self.hello: Hello | None = None
 
     def receive(self, data: bytes) -> Step:
         """Take one message from the other side."""
         try:
-            message = wire.decode_handshake(data)
-            if isinstance(message, wire.Refuse):
+            message = decode_handshake(data)
+            if isinstance(message, Refuse):
                 return Step(error=HandshakeError(**msgspec.structs.asdict(message)))
-            return self._take(message, data)
+            if isinstance(message, Hello):
+                self.hello = message
+            return Step(self._side.send((message, data)))
+        except StopIteration as end:
+            return Step(*end.value)
         except WireError as error:
-            no = self._error("protocol", error.expected, error.got, _SAME_VERSION)
+            no = self._local.refusal("protocol", error.expected, error.got, _SAME_VERSION)
         except HandshakeError as error:
             no = error
-        refuse = wire.Refuse(
-            code=no.code,
-            expected=no.expected[:500],
-            got=no.got[:500],
-            refused_by=no.refused_by,
-            advice=no.advice[:500],
-        )
-        return Step(send=wire.encode(refuse), error=no)
-
-    def _take(self, message: wire.Handshake, data: bytes) -> Step:
-        raise NotImplementedError
-
-    def _unexpected(self, message: wire.Handshake, wanted: str) -> NoReturn:
-        raise self._error("protocol", wanted, type(message).__name__, _SAME_VERSION)
-
-    def _check_version(self, version: int) -> None:
-        if version != wire.VERSION:
-            raise self._error("version", f"version {wire.VERSION}", f"{version}", "upgrade the older node")
-
-    def _check_proof(self, mac: bytes, role: bytes, who: str) -> None:
-        if not hmac.compare_digest(mac, self._mac(role)):
-            expected = f"{who} to prove that it has this cluster's cookie"
-            raise self._error("cookie", expected, "a wrong proof", "use one cookie on all nodes of a cluster")
-
-    def _error(self, code: str, expected: str, got: str, advice: str) -> HandshakeError:
-        name = self._local.name
-        return HandshakeError(code=code, expected=expected, got=got, refused_by=name, advice=advice)
-
-    def _mac(self, role: bytes) -> bytes:
-        parts = hashlib.sha256()
-        for part in (role, self._hello_bytes, self._challenge_bytes, self._binding):
-            parts.update(len(part).to_bytes(4, "big"))
-            parts.update(part)
-        return hmac.digest(self._local.key, parts.digest(), "sha256")
+        refuse = Refuse(no.code, no.expected[:500], no.got[:500], no.refused_by, no.advice[:500])
+        return Step(encode(refuse), error=no)
 
 
-_CALLER, _CALLED = b"caller", b"called"
-
-
-class Initiator(_Side):
-    """The calling side of one channel. ``hello`` has a fresh nonce; ``creation`` is the peer's, as known.
+def calling(local: Local, hello: Hello, *, creation: int, binding: bytes = b"") -> Side:
+    """The calling side. ``hello`` has a fresh nonce; ``creation`` is the peer's, as known.
 
     A call to :data:`~gossamer.distribution.wire.ANYBODY` opens, for nothing to be sent, with the Challenge:
     it says who is there. Nothing is proved by it, to either side.
     """
-
-    def __init__(self, local: Local, hello: wire.Hello, *, creation: int, binding: bytes = b"") -> None:
-        super().__init__(local, binding)
-        self._to, self._purpose = hello.to, hello.purpose
-        self._to_creation = creation
-        self._challenge: wire.Challenge | None = None
-        self._hello_bytes = wire.encode(hello)
-
-    @property
-    def hello(self) -> bytes:
-        """The first message to send."""
-        return self._hello_bytes
-
-    def _take(self, message: wire.Handshake, data: bytes) -> Step:
-        if self._challenge is None:
-            if not isinstance(message, wire.Challenge):
-                self._unexpected(message, "a Challenge")
-            return self._prove(message, data)
-        if not isinstance(message, wire.Accept):
-            self._unexpected(message, "an Accept")
-        self._check_proof(message.mac, _CALLED, self._to)
-        return Step(
-            opened=Opened(
-                self._to, self._challenge.creation, self._purpose, message.session, message.received
-            )
-        )
-
-    def _prove(self, challenge: wire.Challenge, data: bytes) -> Step:
-        self._check_version(challenge.version)
-        if self._to == wire.ANYBODY:
-            return Step(opened=Opened(challenge.name, challenge.creation, self._purpose, 0, 0))
-        if challenge.name != self._to:
-            advice = "the address given for that node belongs to another"
-            raise self._error("name", self._to, challenge.name, advice)
-        if challenge.creation < self._to_creation:
-            raise self._error(
-                "stale_creation",
-                f"creation {self._to_creation} or later of {self._to}",
-                str(challenge.creation),
-                "an old instance of the node still runs, or its data directory was lost",
-            )
-        self._challenge = challenge
-        self._challenge_bytes = data
-        return Step(send=wire.encode(wire.Proof(mac=self._mac(_CALLER))))
+    greeting = encode(hello)
+    challenge, data = _expect(Challenge, "a Challenge", (yield greeting))
+    local.check_version(challenge.version)
+    if hello.to == ANYBODY:
+        return None, Opened(challenge.name, challenge.creation, hello.purpose, 0, 0)
+    if challenge.name != hello.to:
+        advice = "the address given for that node belongs to another"
+        raise local.refusal("name", hello.to, challenge.name, advice)
+    if challenge.creation < creation:
+        expected = f"creation {creation} or later of {hello.to}"
+        advice = "an old instance of the node still runs, or its data directory was lost"
+        raise local.refusal("stale_creation", expected, str(challenge.creation), advice)
+    proof = encode(Proof(local.mac(_CALLER, greeting, data, binding)))
+    accept, _ = _expect(Accept, "an Accept", (yield proof))
+    local.check_proof(accept.mac, local.mac(_CALLED, greeting, data, binding), hello.to)
+    return None, Opened(hello.to, challenge.creation, hello.purpose, accept.session, accept.received)
 
 
-class Acceptor(_Side):
-    """The called side of one channel. ``nonce`` must be fresh; ``admit`` decides about a proved caller."""
+def called(local: Local, *, nonce: bytes, admit: Admit, binding: bytes = b"") -> Side:
+    """The called side. ``nonce`` must be fresh; ``admit`` decides about a proved caller."""
+    hello, data = _expect(Hello, "a Hello", (yield b""))
+    local.check_version(hello.version)
+    if hello.env != local.env:
+        advice = "nodes of different cluster.env stay apart"
+        raise local.refusal("env", f"env {local.env!r}", f"{hello.env!r}", advice)
+    if hello.to not in (local.name, ANYBODY):
+        advice = "the address belongs to another node"
+        raise local.refusal("name", f"a call to {local.name}", f"a call to {hello.to}", advice)
+    if hello.name == local.name:
+        advice = "give every node its own node.name"
+        raise local.refusal("same_name", "a peer of another name", hello.name, advice)
+    challenge = encode(Challenge(version=VERSION, name=local.name, creation=local.creation, nonce=nonce))
+    proof, _ = _expect(Proof, "a Proof", (yield challenge))
+    if hello.to == ANYBODY:
+        expected = f"a call to {local.name}"
+        raise local.refusal("name", expected, "a call to anybody", "call it by its name")
+    local.check_proof(proof.mac, local.mac(_CALLER, data, challenge, binding), hello.name)
+    received, session = admit(hello)
+    accept = Accept(local.mac(_CALLED, data, challenge, binding), received, session)
+    resumes = received if hello.pull is None else hello.pull
+    return encode(accept), Opened(hello.name, hello.creation, hello.purpose, hello.session, resumes)
 
-    def __init__(self, local: Local, *, nonce: bytes, admit: Admit, binding: bytes = b"") -> None:
-        super().__init__(local, binding)
-        self._nonce = nonce
-        self._admit = admit
-        self._hello: wire.Hello | None = None
 
-    @property
-    def caller(self) -> str:
-        """The name that the caller gave, proved or not; blank before that."""
-        return self._hello.name if self._hello else ""
-
-    def _take(self, message: wire.Handshake, data: bytes) -> Step:
-        if self._hello is None:
-            if not isinstance(message, wire.Hello):
-                self._unexpected(message, "a Hello")
-            return self._ask(message, data)
-        if not isinstance(message, wire.Proof):
-            self._unexpected(message, "a Proof")
-        return self._decide(message, self._hello)
-
-    def _ask(self, hello: wire.Hello, data: bytes) -> Step:
-        local = self._local
-        self._check_version(hello.version)
-        if hello.env != local.env:
-            advice = "nodes of different cluster.env stay apart"
-            raise self._error("env", f"env {local.env!r}", f"{hello.env!r}", advice)
-        if hello.to not in (local.name, wire.ANYBODY):
-            advice = "the address belongs to another node"
-            raise self._error("name", f"a call to {local.name}", f"a call to {hello.to}", advice)
-        if hello.name == local.name:
-            advice = "give every node its own node.name"
-            raise self._error("same_name", "a peer of another name", hello.name, advice)
-        if hello.purpose not in wire.PURPOSES:
-            expected, got = f"one of {', '.join(wire.PURPOSES)}", f"purpose {hello.purpose[:64]!r}"
-            raise self._error("protocol", expected, got, "upgrade the older node")
-        self._hello = hello
-        self._hello_bytes = data
-        self._challenge_bytes = wire.encode(
-            wire.Challenge(version=wire.VERSION, name=local.name, creation=local.creation, nonce=self._nonce)
-        )
-        return Step(send=self._challenge_bytes)
-
-    def _decide(self, proof: wire.Proof, hello: wire.Hello) -> Step:
-        if hello.to == wire.ANYBODY:
-            expected = f"a call to {self._local.name}"
-            raise self._error("name", expected, "a call to anybody", "call it by its name")
-        self._check_proof(proof.mac, _CALLER, hello.name)
-        admitted = self._admit(hello)
-        accept = wire.Accept(mac=self._mac(_CALLED), received=admitted.received, session=admitted.session)
-        received = admitted.received if hello.pull is None else hello.pull
-        return Step(
-            send=wire.encode(accept),
-            opened=Opened(hello.name, hello.creation, hello.purpose, hello.session, received),
-        )
+def _expect(kind: type[M], wanted: str, came: tuple[object, bytes]) -> tuple[M, bytes]:
+    message, data = came
+    if not isinstance(message, kind):
+        raise WireError(where="handshake", expected=wanted, got=type(message).__name__)
+    return message, data

@@ -12,12 +12,11 @@ from collections.abc import Callable
 import structlog
 
 from gossamer.config import DistributionConfig
-from gossamer.distribution.events import Counts, NodeDown, NodeUp
+from gossamer.distribution.events import Counts, Event, NodeDown, NodeUp, Subscriber
 from gossamer.distribution.links.admission import Door
-from gossamer.distribution.links.handshake import Acceptor, Admitted, Initiator, Local, cookie_key
+from gossamer.distribution.links.handshake import Admit, Handshake, Local, called, calling, cookie_key
 from gossamer.distribution.links.stream import SendStream
-from gossamer.distribution.links.traffic import Peer, Traffic
-from gossamer.distribution.links.users import LinkUsers
+from gossamer.distribution.links.traffic import Peer, Traffic, Users
 from gossamer.distribution.transport.transport import LinkListener, LinkTransport
 from gossamer.distribution.wire import NONCE_SIZE, PURPOSES, VERSION, Hello, Purpose
 from gossamer.network import Address
@@ -29,6 +28,7 @@ Evidence = Callable[[str, str], None]
 """Told ``(name, "ok" | "refused" | "reset")`` by the links; what the failure detector wants to know."""
 
 MIB = 1024 * 1024
+_BATCH = 256 * 1024
 HIDDEN_GRACE = 5.0
 """Seconds a hidden node may be without a connection."""
 DIALER = "distribution_dialer"
@@ -38,7 +38,7 @@ RETRY = "retry"
 """The message that cuts the waiting of a link short."""
 
 
-class Hub(LinkUsers):
+class Hub:
     """The sessions of one node; see :class:`gossamer.distribution.Distribution`."""
 
     def __init__(
@@ -52,24 +52,28 @@ class Hub(LinkUsers):
         address: Address | None = None,
         rng: random.Random | None = None,
         nonce: Callable[[int], bytes] = secrets.token_bytes,
-        evidence: Evidence | None = None,
+        evidence: Evidence = lambda _name, _kind: None,
         queue: int = 16 * MIB,
         hidden: bool = False,
     ) -> None:
         config = config or DistributionConfig()
-        super().__init__(runtime, max_frame=config.max_frame)
+        self.runtime = runtime
+        self.peers: dict[str, Peer] = {}
+        self.users = Users(batch_size=min(_BATCH, config.max_frame))
+        self.subscribers: dict[Subscriber, bool] = {}
+        """Who hears of nodes, and whether of hidden ones too."""
         self.transport = transport
         self.address = address or (config.host or "0.0.0.0", config.port)  # noqa: S104 - blank: every address
         """Where peers reach this node; the port is the real one once it listens."""
         self.evidence = evidence
+        self.max_frame = config.max_frame
         self.max_message = config.max_frame + 4096
         self.handshake_timeout = config.handshake_timeout
-        self.env = env
         self.hidden = hidden
         """This node itself is a hidden one."""
         self.links: dict[str, Pid] = {}
         self.listening: LinkListener | None = None
-        self._local = Local(name=runtime.node, creation=runtime.creation, env=env, key=cookie_key(cookie))
+        self.local = Local(name=runtime.node, creation=runtime.creation, env=env, key=cookie_key(cookie))
         self.rng = rng or random.Random()
         self._nonce = nonce
         self._retain = max(config.retention, 2 * config.max_frame)
@@ -88,11 +92,6 @@ class Hub(LinkUsers):
             log.error("session_given_up", peer=name, reason=reason)
             self.runtime.loop.call_soon(self.renew, peer, peer.creation, reason)
 
-    def note(self, name: str, kind: str) -> None:
-        """Evidence of a link about its peer."""
-        if self.evidence is not None:
-            self.evidence(name, kind)
-
     def retry(self, name: str) -> None:
         """Cut the waiting of a link short."""
         pid = self.links.get(name)
@@ -104,16 +103,18 @@ class Hub(LinkUsers):
         if self.peers.get(peer.name) is peer:
             awaited = peer.up or peer.renewing
             self.end(peer, reason, renewing=True)
-            self.begin(peer.name, creation, peer.address, peer.counts, hidden=peer.hidden)
-            self.peers[peer.name].renewing = awaited
+            renewed = self.begin(peer.name, creation, peer.address, peer.counts, hidden=peer.hidden)
+            renewed.renewing = awaited
 
-    def initiator(self, peer: Peer, purpose: Purpose, binding: bytes, *, pull: bool) -> Initiator:
+    def calling(self, peer: Peer, purpose: Purpose, binding: bytes, *, pull: bool) -> Handshake:
+        """The handshake of a channel that this node opens."""
+        local = self.local
         hello = Hello(
             version=VERSION,
-            env=self.env,
+            env=local.env,
             purpose=purpose,
-            name=self._local.name,
-            creation=self._local.creation,
+            name=local.name,
+            creation=local.creation,
             to=peer.name,
             session=peer.session,
             yours=peer.theirs,
@@ -121,15 +122,29 @@ class Hub(LinkUsers):
             hidden=self.hidden,
             pull=peer.receives[purpose].connected() if pull else None,
         )
-        return Initiator(self._local, hello, creation=peer.creation, binding=binding)
+        return Handshake(local, calling(local, hello, creation=peer.creation, binding=binding))
 
-    def acceptor(self, admit: Callable[[Hello], Admitted], binding: bytes) -> Acceptor:
-        return Acceptor(self._local, nonce=self._nonce(NONCE_SIZE), admit=admit, binding=binding)
+    def answering(self, admit: Admit, binding: bytes) -> Handshake:
+        """The handshake of a channel that was opened to this node."""
+        side = called(self.local, nonce=self._nonce(NONCE_SIZE), admit=admit, binding=binding)
+        return Handshake(self.local, side)
 
-    def begin_hidden(self, name: str, creation: int, address: str) -> Peer:
-        """A hidden node came; ``address`` is for people."""
-        self.begin(name, creation, (address, 0), None, hidden=True)
-        return self.peers[name]
+    def publish(self, event: Event, *, hidden: bool) -> None:
+        """Something happened to a node, which is a ``hidden`` one or not."""
+        for subscriber, wants_hidden in list(self.subscribers.items()):
+            if wants_hidden or not hidden:
+                self.tell(subscriber, event)
+
+    def tell(self, subscriber: Subscriber, event: Event) -> None:
+        """Tell one; it stays where it raises, and goes where it is a process that has ended."""
+        if isinstance(subscriber, Pid):
+            if not self.runtime.send(subscriber, event):
+                self.subscribers.pop(subscriber, None)
+            return
+        try:
+            subscriber(event)
+        except Exception:
+            log.exception("subscriber_failed", event_type=type(event).__name__, peer=event.name)
 
     def opened(self, traffic: Traffic) -> None:
         """A channel of a peer is open."""
@@ -161,7 +176,8 @@ class Hub(LinkUsers):
 
     def begin(
         self, name: str, creation: int, address: Address, counts: Counts | None, *, hidden: bool = False
-    ) -> None:
+    ) -> Peer:
+        """Begin a session with a peer; ``counts`` go on where it had one."""
         counts = counts or Counts()
         peer = self.peers[name] = Peer(
             name,
@@ -181,6 +197,7 @@ class Hub(LinkUsers):
         if hidden:
             self.runtime.loop.call_later(HIDDEN_GRACE, self._forsaken, peer)
         self.runtime.send(DIALER, LOOK)
+        return peer
 
     def _forsaken(self, peer: Peer) -> None:
         """A hidden node may have had no connection for a while."""

@@ -2,23 +2,22 @@
 
 One attempt opens a channel per purpose, control first. They share their fate: when one ends, for whatever
 reason, all are aborted and a new attempt begins, so a link is up or down and never half of it. What a link
-forgets with its connections the session remembers (:mod:`~gossamer.distribution.links.peer`).
+forgets with its connections the session remembers (:mod:`~gossamer.distribution.links.traffic`).
 
 A hidden node opens a second channel per purpose, on which it is sent to.
 
 After a link that held for a while the first attempt follows at once: a peer that was killed then refuses
-within milliseconds, which is the quickest evidence there is. Attempts that fail are spaced by
-:class:`Backoff`. An inbound call of the peer cuts the waiting short, since then it is there.
+within milliseconds, which is the quickest evidence there is. Attempts that fail are spaced, more
+and more. An inbound call of the peer cuts the waiting short, since then it is there.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
+from contextlib import suppress
 from itertools import product
 
 import structlog
-from msgspec import Struct
 
 from gossamer.distribution.errors import Ending, HandshakeError, LinkLostError
 from gossamer.distribution.links.channels import Outbound
@@ -34,45 +33,12 @@ SETTLED = 1.0
 """Seconds after which an open link counts as having held."""
 
 
-class Backoff:
-    """How long to wait before the next attempt: doubling, with jitter so that peers do not march in step."""
-
-    def __init__(self, rng: random.Random, *, initial: float, maximum: float) -> None:
-        self._rng = rng
-        self._initial = initial
-        self._maximum = maximum
-        self._failures = 0
-
-    def reset(self) -> None:
-        """It worked."""
-        self._failures = 0
-
-    def next(self) -> float:
-        """Seconds to wait now: between half and all of the doubled step."""
-        # The exponent is bounded as well: a peer may be away for weeks.
-        step: float = min(self._maximum, self._initial * 2 ** min(self._failures, 32))
-        self._failures += 1
-        return step * self._rng.uniform(0.5, 1.0)
-
-
-class _Opened(Struct, frozen=True):
-    outbound: Outbound
-    opened: Opened
-
-
-class _Ended(Struct, frozen=True):
-    outbound: Outbound
-    error: Ending
-
-
 class Link:
     """The body of the process."""
 
     def __init__(self, hub: Hub, name: str) -> None:
         self._hub = hub
         self._name = name
-        initial, maximum = hub.backoff
-        self._backoff = Backoff(hub.rng, initial=initial, maximum=maximum)
         self._outbounds: list[Outbound] = []
         self._refusal = ""
 
@@ -85,19 +51,23 @@ class Link:
             return
         hub.links[name] = me
         trap_exit()
+        failures = 0
         try:
             while (peer := hub.peers.get(name)) is not None:
-                held = await self._attempt(peer)
-                if hub.peers.get(name) is None:
-                    return
-                if held:
-                    self._backoff.reset()
-                else:
-                    await self._wait(self._backoff.next())
+                failures = 0 if await self._attempt(peer) else failures + 1
+                if failures and hub.peers.get(name) is not None:
+                    await self._wait(self._backoff(failures))
         finally:
             self._abort()
             if hub.links.get(name) == me:
                 del hub.links[name]
+
+    def _backoff(self, failures: int) -> float:
+        """Seconds to wait now: between half and all of a doubled step, so that peers do not march in step."""
+        initial, maximum = self._hub.backoff
+        # The exponent is bounded as well: a peer may be away for weeks.
+        step: float = min(maximum, initial * 2 ** min(failures - 1, 32))
+        return step * self._hub.rng.uniform(0.5, 1.0)
 
     async def _attempt(self, peer: Peer) -> bool:
         """One life of the link; True when it held for a while."""
@@ -106,14 +76,11 @@ class Link:
         me = self_pid()
         since: float | None = None
 
-        def on_open(outbound: Outbound, opened: Opened) -> None:
-            if hub.hidden:
+        def tell(outbound: Outbound, what: Opened | Ending) -> None:
+            if hub.hidden and isinstance(what, Opened):
                 # Nobody calls a hidden node, so this is where it learns of the other side's session.
-                peer.theirs = opened.session
-            hub.runtime.send(me, _Opened(outbound, opened))
-
-        def on_end(outbound: Outbound, error: Ending) -> None:
-            hub.runtime.send(me, _Ended(outbound, error))
+                peer.theirs = what.session
+            hub.runtime.send(me, (outbound, what))
 
         error: Ending = None
         try:
@@ -121,43 +88,41 @@ class Link:
             opened = 0
             ways = (False, True) if hub.hidden else (False,)
             for purpose, pull in product(peer.purposes, ways):
-                outbound = Outbound(hub, peer, purpose, on_open=on_open, on_end=on_end, pull=pull)
+                outbound = Outbound(hub, peer, purpose, tell, pull=pull)
                 self._outbounds.append(outbound)
                 async with asyncio.timeout_at(deadline):
                     await hub.transport.connect(peer.address, outbound)
                 if outbound.over:
                     break
             while True:
-                message = await self._receive(None if since is not None else deadline - loop.time())
+                told, what = await self._receive(None if since is not None else deadline - loop.time())
                 if hub.peers.get(peer.name) is not peer:
                     break
-                if isinstance(message, _Ended) and message.outbound in self._outbounds:
-                    error = message.error
+                if told not in self._outbounds:
+                    continue
+                if not isinstance(what, Opened):
+                    error = what
                     if error is None and since is not None:
                         # A killed process closes its sockets as politely as one that stops.
                         detail = "closed by the other side"
                         error = LinkLostError(address=show(peer.address), kind="reset", detail=detail)
                     break
-                if isinstance(message, _Opened) and message.outbound in self._outbounds:
-                    if message.opened.creation > peer.creation:
-                        hub.renew(peer, message.opened.creation, "restarted")
-                        break
-                    opened += 1
-                    if opened == len(self._outbounds):
-                        since = loop.time()
-                        self._came_up(peer)
+                if what.creation > peer.creation:
+                    hub.renew(peer, what.creation, "restarted")
+                    break
+                opened += 1
+                if opened == len(self._outbounds):
+                    since = loop.time()
+                    peer.counts.connects += 1
+                    self._refusal = ""
+                    log.info("link_open", peer=peer.name, creation=peer.creation)
+                    hub.evidence(peer.name, "ok")
         except TimeoutError:
             log.debug("link_timeout", peer=peer.name, seconds=hub.handshake_timeout)
         finally:
             self._abort()
         self._report(peer, error)
         return since is not None and loop.time() - since >= SETTLED
-
-    def _came_up(self, peer: Peer) -> None:
-        peer.counts.connects += 1
-        self._refusal = ""
-        log.info("link_open", peer=peer.name, creation=peer.creation)
-        self._hub.note(peer.name, "ok")
 
     def _report(self, peer: Peer, error: Ending) -> None:
         hub = self._hub
@@ -169,7 +134,7 @@ class Link:
                 peer.counts.refusals += 1
             # Not reaching a host at all says nothing that the failure detector does not find out itself.
             if error.kind != "unreachable":
-                hub.note(peer.name, error.kind)
+                hub.evidence(peer.name, error.kind)
         elif isinstance(error, HandshakeError):
             if error.code == "stale_session":
                 hub.renew(peer, peer.creation, "forgotten by the peer")
@@ -187,7 +152,8 @@ class Link:
         for outbound in outbounds:
             outbound.abort()
 
-    async def _receive(self, timeout: float | None) -> object:
+    async def _receive(self, timeout: float | None) -> tuple[Outbound | None, Opened | Ending]:
+        """What an outbound tells, or nothing of any where the waiting is over."""
         message = await receive(None if timeout is None else max(0.0, timeout))
         if isinstance(message, Exit):
             # An orderly stop: what is queued may still leave.
@@ -195,14 +161,11 @@ class Link:
             for outbound in outbounds:
                 outbound.close()
             raise ExitProcess(message.reason)
-        return message
+        return (None, None) if message == RETRY else message
 
     async def _wait(self, seconds: float) -> None:
+        """Until then, or until something says that the peer is there."""
         deadline = asyncio.get_running_loop().time() + seconds
-        while True:
-            try:
-                message = await self._receive(deadline - asyncio.get_running_loop().time())
-            except TimeoutError:
-                return
-            if message == RETRY:
-                return
+        with suppress(TimeoutError):
+            while (await self._receive(deadline - asyncio.get_running_loop().time()))[0] is not None:
+                pass

@@ -18,9 +18,8 @@ from dataclasses import dataclass, field
 import structlog
 
 from gossamer.distribution.errors import Ending, LinkLostError, WireError
-from gossamer.distribution.events import Counts, Frame
-from gossamer.distribution.links.stream import ReceiveStream, SendStream
-from gossamer.distribution.links.users import LinkUsers
+from gossamer.distribution.events import Counts, Frame, OnAck, Receiver
+from gossamer.distribution.links.stream import ReceiveStream, Refresh, SendStream
 from gossamer.distribution.transport.transport import Channel
 from gossamer.distribution.wire import PURPOSES, Ack, Purpose, decode_ack, decode_batch, encode
 from gossamer.network import Address
@@ -31,6 +30,17 @@ _ACK_DELAYS: dict[Purpose, float] = {"control": 0.02}
 """Seconds: whoever waits for control traffic waits for an answer, not for an ack."""
 _ACKS_HELD = 64
 """Frames done after which a held-back ack goes at once."""
+
+
+@dataclass(slots=True)
+class Users:
+    """Those above the streams, one a purpose: who takes frames, is told of acks, refreshes late frames."""
+
+    batch_size: int
+    """Bytes of frames that go into one message, or one longer frame."""
+    receivers: dict[Purpose, Receiver] = field(default_factory=dict)
+    on_acks: dict[Purpose, OnAck] = field(default_factory=dict)
+    refreshers: dict[Purpose, Refresh] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -75,7 +85,7 @@ class Peer:
 class Traffic:
     """Frames one way and acks the other, on one open channel. ``ended`` is told, once, how that came."""
 
-    users: LinkUsers
+    users: Users
     peer: Peer
     purpose: Purpose
     channel: Channel

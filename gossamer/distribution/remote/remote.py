@@ -22,8 +22,7 @@ import structlog
 
 from gossamer.distribution.distribution import Distribution
 from gossamer.distribution.errors import FrameTooLargeError, TermError, WireError
-from gossamer.distribution.events import Frame, NodeDown
-from gossamer.distribution.links.users import Event
+from gossamer.distribution.events import Event, Frame, NodeDown
 from gossamer.distribution.remote.terms import decode_term, encode_term
 from gossamer.supervisor import Pid, Reason, Runtime, describe
 from gossamer.supervisor.process.signals import (

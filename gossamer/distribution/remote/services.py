@@ -8,8 +8,7 @@ from functools import partial
 from typing import Any
 
 from gossamer.distribution.distribution import Distribution
-from gossamer.distribution.events import NodeUp
-from gossamer.distribution.links.users import Event
+from gossamer.distribution.events import Event, NodeUp
 from gossamer.distribution.remote.names import GLOBAL, GlobalNames, Names
 from gossamer.distribution.remote.pg import PG, Groups, Pg
 from gossamer.distribution.remote.remote import RemoteProcesses
