@@ -46,5 +46,5 @@ def test_every_strategy_may_be_configured(strategy):
 
 
 def test_forwarding_is_sync_unless_said_otherwise():
-    assert router_of()._forwarding._sync
-    assert not router_of(forwarding="async")._forwarding._sync
+    assert router_of()._forwarding.sync
+    assert not router_of(forwarding="async")._forwarding.sync

@@ -13,7 +13,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 import structlog
 
@@ -55,7 +54,7 @@ class _Dialer(GenServer):
         self._hub = hub
         await self._look()
 
-    async def handle_info(self, message: Any) -> None:
+    async def handle_info(self, message: object) -> None:
         if message == LOOK:
             await self._look()
 

@@ -18,8 +18,6 @@ split, and that is why there are conflicts to resolve.  4. The view outlives the
 
 from __future__ import annotations
 
-from typing import Any
-
 import structlog
 from msgspec import Struct
 
@@ -124,7 +122,7 @@ class _Claim(Struct, frozen=True):
 class _Granted(Struct, frozen=True):
     """From the process that asked the arbiter."""
 
-    token: int
+    name: str
     granted: bool
 
 
@@ -168,17 +166,7 @@ class _Lost(Struct, frozen=True):
     kill: bool
 
 
-for _type in (
-    Holding,
-    _Register,
-    _Unregister,
-    _Claim,
-    _All,
-    _Change,
-    _Conflict,
-    _Held,
-    _Lost,
-):
+for _type in (Holding, _Claim, _All, _Change, _Conflict, _Held, _Lost):
     register_message(_type, f"global.{_type.__name__.strip('_')}")
 
 
@@ -190,15 +178,15 @@ class GlobalNames(GenServer):
         self._names = names
         self._node = distribution.runtime.node
         self._watched: dict[Ref, tuple[str, Pid]] = {}
-        self._asking: dict[int, tuple[_Claim, Caller]] = {}
-        self._tokens = 0
+        self._asking: dict[str, tuple[_Claim, Caller]] = {}
+        """By name, the registrations that wait for the arbiter."""
         for node in names.nodes() - {self._node, *distribution.nodes()}:
             self._replace(node, {})
         for name, holding in names.of_node(self._node).items():
             self._watched[monitor(holding.pid)] = (name, holding.pid)
         distribution.subscribe(self.process.pid)
 
-    async def handle_call(self, request: Any, caller: Caller) -> Reply | NoReply:
+    async def handle_call(self, request: object, caller: Caller) -> Reply | NoReply:
         match request:
             case _Register(name, pid, resolve):
                 return self._register(name, pid, resolve, caller)
@@ -240,8 +228,8 @@ class GlobalNames(GenServer):
                 mine = self._names.get(name, self._node)
                 if mine is not None and mine.pid == pid:
                     self._change(name, None)
-            case _Granted(token, granted):
-                claim, caller = self._asking.pop(token)
+            case _Granted(name, granted):
+                claim, caller = self._asking.pop(name)
                 reply(caller, granted and self._take(claim))
 
     def _register(self, name: str, pid: Pid, resolve: str, caller: Caller) -> Reply | NoReply:
@@ -249,22 +237,21 @@ class GlobalNames(GenServer):
             return Reply(
                 UsageError(f"register_name() got {pid}; expected a live process of node {self._node}")
             )
-        if self._names.winner(name) is not None or any(c.name == name for c, _ in self._asking.values()):
+        if self._names.winner(name) is not None or name in self._asking:
             return Reply(False)
         claim = _Claim(name, Holding(pid, self._names.clock + 1, resolve))
         arbiter = min([self._node, *self._distribution.nodes()])
         if arbiter == self._node:
             return Reply(self._take(claim))
-        self._tokens += 1
-        self._asking[self._tokens] = (claim, caller)
+        self._asking[name] = (claim, caller)
         # Not here: a server that waits for another can wait for one that waits for it.
-        spawn(_ask_arbiter, self.process.pid, self._tokens, arbiter, claim, label=f"claim {name}")
+        spawn(_ask_arbiter, self.process.pid, arbiter, claim, label=f"claim {name}")
         return NoReply()
 
     def _claim(self, name: str, holding: Holding) -> bool:
         """As the arbiter. A claim that is let through is known here at once; the claimer tells the rest."""
         known = self._names.winner(name)
-        if known is None and not any(c.name == name for c, _ in self._asking.values()):
+        if known is None and name not in self._asking:
             self._names.put(name, holding.pid.node, holding)
             return True
         return known is not None and known.pid == holding.pid
@@ -330,13 +317,13 @@ class GlobalNames(GenServer):
             send(loser, NameConflict(name, verdict.keeps))
 
 
-async def _ask_arbiter(server: Pid, token: int, arbiter: str, claim: _Claim) -> None:
+async def _ask_arbiter(server: Pid, arbiter: str, claim: _Claim) -> None:
     try:
         granted = await call((GLOBAL, arbiter), claim, ASK) is True
     except CallFailed:
         # It is lost, or overwhelmed. A conflict would be resolved; a name that cannot be had would not.
         granted = True
-    send(server, _Granted(token, granted))
+    send(server, _Granted(claim.name, granted))
 
 
 async def register_name(name: str, pid: Pid | None = None, *, resolve: str = "exit") -> bool:

@@ -13,7 +13,6 @@ The control stream keeps them in order.  3. A node that goes down takes its memb
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from msgspec import Struct
 
@@ -21,7 +20,7 @@ from gossamer.distribution.distribution import Distribution
 from gossamer.distribution.events import NodeDown, NodeUp
 from gossamer.distribution.remote.terms import register_message
 from gossamer.errors import UsageError
-from gossamer.supervisor import Caller, Destination, Down, GenServer, Pid, Ref, Reply, call, monitor
+from gossamer.supervisor import Caller, Down, GenServer, Pid, Ref, Reply, call, monitor
 
 PG = "pg"
 """The registered name of the server on every node."""
@@ -114,7 +113,7 @@ class Pg(GenServer):
         # Tells of the nodes that are up already as well.
         distribution.subscribe(self.process.pid)
 
-    async def handle_call(self, request: Any, caller: Caller) -> Reply:
+    async def handle_call(self, request: object, caller: Caller) -> Reply:
         if not isinstance(request, _Ask):
             return Reply(UsageError(f"pg got {type(request).__name__}; use join() and leave()"))
         if request.joins and not self._distribution.runtime.alive(request.pid):
@@ -163,23 +162,23 @@ class Pg(GenServer):
             self._watched[ref] = pid
 
 
-async def join(group: str, pids: Iterable[Pid] | Pid, *, server: Destination = PG) -> None:
+async def join(group: str, pids: Iterable[Pid] | Pid) -> None:
     """Make local processes members of ``group``.
 
     Raises:
         UsageError: one of them is not a live process of this node.
     """
     for pid in [pids] if isinstance(pids, Pid) else pids:
-        await _request(server, _Ask(group, pid, joins=True))
+        await _request(_Ask(group, pid, joins=True))
 
 
-async def leave(group: str, pids: Iterable[Pid] | Pid, *, server: Destination = PG) -> None:
+async def leave(group: str, pids: Iterable[Pid] | Pid) -> None:
     """Take local processes out of ``group``."""
     for pid in [pids] if isinstance(pids, Pid) else pids:
-        await _request(server, _Ask(group, pid, joins=False))
+        await _request(_Ask(group, pid, joins=False))
 
 
-async def _request(server: Destination, request: _Ask) -> None:
-    answer = await call(server, request)
+async def _request(request: _Ask) -> None:
+    answer = await call(PG, request)
     if isinstance(answer, Exception):
         raise answer

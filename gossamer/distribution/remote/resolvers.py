@@ -34,8 +34,6 @@ from gossamer.supervisor import Pid
 
 log = structlog.get_logger(__name__)
 
-BUILT_IN = ("exit", "random_exit", "notify", "random_notify", "notify_all")
-
 Resolver = Callable[[str, Pid, Pid], Pid | None]
 """Given the name, the older holder and the younger: who keeps it, None for nobody."""
 
@@ -56,6 +54,15 @@ class Verdict(NamedTuple):
     keeps: Pid | None
     kill: bool
 
+
+BUILT_IN: dict[str, Callable[[Pid, Pid], Verdict]] = {
+    "exit": lambda older, _lot: Verdict(older, kill=True),
+    "random_exit": lambda _older, lot: Verdict(lot, kill=True),
+    "notify": lambda older, _lot: Verdict(older, kill=False),
+    "random_notify": lambda _older, lot: Verdict(lot, kill=False),
+    "notify_all": lambda _older, _lot: Verdict(None, kill=False),
+}
+"""Given the older holder and the one on which the lot falls."""
 
 _resolvers: dict[str, Resolver] = {}
 
@@ -84,30 +91,16 @@ def check_resolve(resolve: str) -> None:
 
 def judge(resolve: str, name: str, older: Pid, younger: Pid) -> Verdict:
     """Decide between two holders, by the younger one's ``resolve``."""
-    lot = (older, younger)[zlib.crc32(f"{name} {older} {younger}".encode()) % 2]
-    match resolve:
-        case "exit":
-            return Verdict(older, kill=True)
-        case "random_exit":
-            return Verdict(lot, kill=True)
-        case "notify":
-            return Verdict(older, kill=False)
-        case "random_notify":
-            return Verdict(lot, kill=False)
-        case "notify_all":
-            return Verdict(None, kill=False)
-    resolver = _resolvers.get(resolve)
-    if resolver is None:
-        log.error("resolver_unknown", name=name, resolver=resolve, advice="register_resolver() on every node")
-        return Verdict(older, kill=True)
+    if resolve in BUILT_IN:
+        lot = (older, younger)[zlib.crc32(f"{name} {older} {younger}".encode()) % 2]
+        return BUILT_IN[resolve](older, lot)
     try:
-        keeps = resolver(name, older, younger)
+        if resolve not in _resolvers:
+            raise UsageError(f"no resolver {resolve!r} is known here; register_resolver() on every node")
+        keeps = _resolvers[resolve](name, older, younger)
+        if keeps not in (older, younger, None):
+            raise UsageError(f"the resolver chose {keeps}; expected {older}, {younger} or None")
     except Exception:
         log.exception("resolver_failed", name=name, resolver=resolve)
-        return Verdict(older, kill=True)
-    if keeps not in (older, younger, None):
-        log.error(
-            "resolver_wrong", name=name, resolver=resolve, got=str(keeps), expected=f"{older}, {younger}"
-        )
         return Verdict(older, kill=True)
     return Verdict(keeps, kill=False)

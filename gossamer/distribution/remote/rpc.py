@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 import structlog
 from msgspec import Struct, structs
@@ -79,8 +78,8 @@ Result = Returned | Raised | Exited | Unreachable
 
 class _Run(Struct, frozen=True):
     function: str
-    args: tuple[Any, ...]
-    options: dict[str, Any]
+    args: tuple[object, ...]
+    options: dict[str, object]
 
 
 class _Whereis(Struct, frozen=True):
@@ -114,7 +113,7 @@ class Rpc(GenServer):
         self._running[monitor(pid)] = caller
         return NoReply()
 
-    async def handle_info(self, message: Any) -> None:
+    async def handle_info(self, message: object) -> None:
         if isinstance(message, Down):
             # After a normal end the answer is out already, and this one is dropped.
             caller = self._running.pop(message.ref, None)
@@ -126,7 +125,7 @@ class Rpc(GenServer):
         return self.process.runtime.node
 
 
-async def _run(function: Callable[..., Any], request: _Run, caller: Caller) -> None:
+async def _run(function: Callable[..., object], request: _Run, caller: Caller) -> None:
     try:
         value = function(*request.args, **request.options)
         if inspect.isawaitable(value):
@@ -160,7 +159,7 @@ async def call(
 
 
 async def multicall(
-    nodes: Iterable[str], function: str, /, *args: Any, timeout: float | None = 5.0, **options: Any
+    nodes: Iterable[str], function: str, /, *args: object, timeout: float | None = 5.0, **options: object
 ) -> dict[str, Result]:
     """As :func:`call` on many nodes at once; one result each, in the order of ``nodes``."""
     runtime, names = Runtime.current(), list(nodes)

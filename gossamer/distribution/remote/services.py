@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
 from gossamer.distribution.distribution import Distribution
 from gossamer.distribution.events import Event, NodeUp
@@ -20,7 +19,7 @@ from gossamer.supervisor import ChildSpec, Runtime, Supervisor
 def remote_services(
     distribution: Distribution,
     *,
-    functions: Mapping[str, Callable[..., Any]] | None = None,
+    functions: Mapping[str, Callable[..., object]] | None = None,
     groups: Groups | None = None,
 ) -> ChildSpec:
     """Remote processes, ``rpc``, ``pg`` and global names; start it after ``distribution.child_spec()``.

@@ -26,7 +26,7 @@ import grpc.aio
 
 from gossamer.distribution.errors import LinkLostError
 from gossamer.distribution.transport.relay import Relay
-from gossamer.distribution.transport.transport import Handler, LinkListener, Opener, show
+from gossamer.distribution.transport.transport import Handler, LinkListener, Opener, not_reached, show
 from gossamer.distribution.wire import HANDSHAKE_LIMIT
 from gossamer.network import Address, Network
 
@@ -59,8 +59,8 @@ class _GrpcChannel:
         self.limit = HANDSHAKE_LIMIT
         self.handler: Handler = handler
         self._opener = handler
-        self._address = address
-        self._binding = binding
+        self.address = address
+        self.binding = binding
         self._work = asyncio.Event()
         self._reading = asyncio.Event()
         self._reading.set()
@@ -68,14 +68,6 @@ class _GrpcChannel:
         self._closing = False
         self._heard = False
         self._failure: str | None = None
-
-    @property
-    def address(self) -> str:
-        return self._address
-
-    @property
-    def binding(self) -> bytes:
-        return self._binding
 
     def wake(self) -> None:
         self._work.set()
@@ -99,11 +91,11 @@ class _GrpcChannel:
         return self._closing and not self._failure and not self._aborted.is_set()
 
     async def run(
-        self, read: Callable[[], Awaitable[object]], write: Callable[[bytes], Awaitable[None]], eof: object
+        self, read: Callable[[], Awaitable[object]], write: Callable[[bytes], Awaitable[None]]
     ) -> None:
         """Carry messages until either side ends it; tells the handler how it ended."""
         tasks = {
-            asyncio.ensure_future(self._read(read, eof)),
+            asyncio.ensure_future(self._read(read)),
             asyncio.ensure_future(self._write(write)),
             asyncio.ensure_future(self._aborted.wait()),
         }
@@ -125,14 +117,15 @@ class _GrpcChannel:
             # gRPC gives a failed connect and a lost one the same code; the text tells them apart.
             refused = "refused" in self._failure.lower()
             kind = "reset" if self._heard else "refused" if refused else "unreachable"
-            error = LinkLostError(address=self._address, kind=kind, detail=self._failure)
+            error = LinkLostError(address=self.address, kind=kind, detail=self._failure)
         self.handler.closed(error)
 
-    async def _read(self, read: Callable[[], Awaitable[Any]], eof: object) -> None:
+    async def _read(self, read: Callable[[], Awaitable[object]]) -> None:
         while True:
             await self._reading.wait()
             data = await read()
-            if data is eof:
+            if not isinstance(data, bytes):
+                # What gRPC reads at the end.
                 return
             self._heard = True
             if len(data) > self.limit:
@@ -163,12 +156,8 @@ class _GrpcListener:
 
     async def start(self, server: grpc.aio.Server, address: Address) -> None:
         self._server = server
-        self._address = address
+        self.address = address
         await server.start()
-
-    @property
-    def address(self) -> Address:
-        return self._address
 
     async def close(self) -> None:
         self.closing = True
@@ -212,7 +201,7 @@ class GrpcTransport:
             channel = _GrpcChannel(accept(), context.peer(), self._binding)
             listener.live.add(channel)
             try:
-                await channel.run(context.read, context.write, grpc.aio.EOF)
+                await channel.run(context.read, context.write)
             finally:
                 listener.live.discard(channel)
                 channel.ended()
@@ -239,8 +228,7 @@ class GrpcTransport:
             try:
                 target = await self._relay.open(address)
             except OSError as error:
-                kind = "refused" if isinstance(error, ConnectionRefusedError) else "unreachable"
-                handler.closed(LinkLostError(address=shown, kind=kind, detail=error.strerror or str(error)))
+                handler.closed(not_reached(shown, error))
                 return
         channel = _GrpcChannel(handler, shown, self._binding)
         task = asyncio.ensure_future(self._dial(target, host, channel))
@@ -256,7 +244,7 @@ class GrpcTransport:
             await asyncio.wait(set(self._calls))
 
     async def _dial(self, target: str, host: str, channel: _GrpcChannel) -> None:
-        options: list[tuple[str, Any]] = [*self._options, *_CLIENT_OPTIONS]
+        options: list[tuple[str, str | int]] = [*self._options, *_CLIENT_OPTIONS]
         if self._relay is not None and self._channel_credentials:
             # The certificate is that of the node behind the relay.
             options.append(("grpc.ssl_target_name_override", host))
@@ -268,7 +256,7 @@ class GrpcTransport:
         try:
             async with connection:
                 call = connection.stream_stream(f"/{_SERVICE}/{_METHOD}")()
-                await channel.run(call.read, call.write, grpc.aio.EOF)
+                await channel.run(call.read, call.write)
                 if channel.closing:
                     # Cancelling could overtake the last message: let the other side end the call.
                     with contextlib.suppress(TimeoutError, grpc.aio.AioRpcError):

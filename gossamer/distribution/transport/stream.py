@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import cast
 
 from gossamer.distribution.errors import LinkLostError
-from gossamer.distribution.transport.transport import Handler, LinkListener, Opener, show
+from gossamer.distribution.transport.transport import Handler, LinkListener, Opener, not_reached, show
 from gossamer.distribution.wire import HANDSHAKE_LIMIT
 from gossamer.network import Address, Listener, Network
 
@@ -31,7 +31,7 @@ class _StreamChannel(asyncio.Protocol):
         self.handler: Handler = handler
         self._opener = handler
         self._peers = peers
-        self._address = address
+        self.address = address
         # The server's own certificate; a client (None) asks the connection for it.
         self._certificate = certificate
         self._transport: asyncio.Transport | None = None
@@ -39,13 +39,10 @@ class _StreamChannel(asyncio.Protocol):
         self._buffer = bytearray()
         self._paused = False
         self._full = False
-        self._closing = False
+        self.closing = False
+        """It closes once everything is written."""
         self._flush_due = False
         self._failure: str | None = None
-
-    @property
-    def address(self) -> str:
-        return self._address
 
     @property
     def binding(self) -> bytes:
@@ -54,11 +51,6 @@ class _StreamChannel(asyncio.Protocol):
             tls: ssl.SSLObject | None = self._transport.get_extra_info("ssl_object")
             certificate = tls.getpeercert(binary_form=True) if tls else None
         return hashlib.sha256(certificate).digest() if certificate else b""
-
-    @property
-    def closing(self) -> bool:
-        """It closes once everything is written."""
-        return self._closing
 
     # The channel, for the handler above.
 
@@ -78,7 +70,7 @@ class _StreamChannel(asyncio.Protocol):
             self._transport.resume_reading()
 
     def close(self) -> None:
-        self._closing = True
+        self.closing = True
         self.wake()
 
     def abort(self) -> None:
@@ -90,9 +82,9 @@ class _StreamChannel(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._peers.add(self)
-        if not self._address:
+        if not self.address:
             peer = transport.get_extra_info("peername")
-            self._address = show((peer[0], peer[1])) if peer else "unknown"
+            self.address = show((peer[0], peer[1])) if peer else "unknown"
         self._opener.opened(self)
 
     def data_received(self, data: bytes) -> None:
@@ -136,7 +128,7 @@ class _StreamChannel(asyncio.Protocol):
         detail = self._failure or (str(exc) or type(exc).__name__ if exc else "")
         if not detail and self._buffer:
             detail = "closed in the middle of a message"
-        error = LinkLostError(address=self._address, kind="reset", detail=detail) if detail else None
+        error = LinkLostError(address=self.address, kind="reset", detail=detail) if detail else None
         self.handler.closed(error)
 
     def _flush(self) -> None:
@@ -147,7 +139,7 @@ class _StreamChannel(asyncio.Protocol):
         message = self.handler.pull()
         if message is not None:
             transport.write(len(message).to_bytes(_HEADER, "big") + message)
-        if self._closing and not self._flush_due:
+        if self.closing and not self._flush_due:
             transport.close()
 
 
@@ -198,8 +190,7 @@ class StreamTransport:
                 lambda: _StreamChannel(handler, self._open, shown, None), address, tls=self._client_tls
             )
         except OSError as error:
-            kind = "refused" if isinstance(error, ConnectionRefusedError) else "unreachable"
-            handler.closed(LinkLostError(address=shown, kind=kind, detail=error.strerror or str(error)))
+            handler.closed(not_reached(shown, error))
 
     async def close(self) -> None:
         for channel in list(self._open):

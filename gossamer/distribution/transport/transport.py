@@ -99,6 +99,12 @@ class LinkTransport(Protocol):
         """Let go of every channel that was opened; those that are closing may write what they have."""
 
 
+def not_reached(shown: str, error: OSError) -> LinkLostError:
+    """Why a connection could not be opened to the address that is shown so."""
+    kind = "refused" if isinstance(error, ConnectionRefusedError) else "unreachable"
+    return LinkLostError(address=shown, kind=kind, detail=error.strerror or str(error))
+
+
 def show(address: Address) -> str:
     """``host:port``, with brackets around an IPv6 host."""
     host, port = address

@@ -32,8 +32,10 @@ Rules: 1. No clock; ``schedule`` runs a function at the end of the turn, ``send`
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections import Counter, deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import structlog
 from msgspec import Struct, field
@@ -66,68 +68,33 @@ class _Batch(Struct):
     frame: bytes = b""
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class Forwarder:
     """The batch that goes to one remote node. ``prefix`` opens every frame."""
 
-    __slots__ = (
-        "_batches",
-        "_congestion",
-        "_frame_bytes",
-        "_high_water",
-        "_lost",
-        "_lost_is_safe",
-        "_schedule",
-        "_sync",
-        "_unacked",
-        "away",
-        "congested",
-        "counts",
-        "dropped",
-        "left",
-        "peer",
-        "prefix",
-        "send",
-        "unacked_bytes",
-        "up",
-    )
-
-    def __init__(
-        self,
-        peer: str,
-        *,
-        send: Callable[[bytes, bool], int] | None = None,
-        schedule: Callable[[Callable[[], None]], object] | None = None,
-        congestion: Callable[[Forwarder, bool], None] | None = None,
-        prefix: bytes = b"",
-        frame_bytes: int = 256 * 1024,
-        high_water: int = 8 * 1024 * 1024,
-        lost_is_safe: bool = True,
-        sync: bool = True,
-        lost: Callable[[bytes, OnSafe], None] | None = None,
-    ) -> None:
-        self.peer = peer
-        self.prefix = prefix
-        self.congested = False
-        self.up = True
-        """Whether the link takes frames for this peer; what is flushed otherwise is dropped."""
-        self.unacked_bytes = 0
-        self.counts: Counter[str] = Counter()
-        """``frames`` and ``bytes`` sent, ``acked`` frames, ``dropped_<reason>`` records."""
-        self.away: Callable[[bytes, OnSafe], None] | None = None
-        """Who takes acknowledged records instead of the peer."""
-        self.left: Left | None = None
-        self.dropped: Dropped | None = None
-        self.send = send
-        """The link, once there is one."""
-        self._schedule = schedule
-        self._congestion = congestion
-        self._frame_bytes = frame_bytes
-        self._high_water = high_water
-        self._lost_is_safe = lost_is_safe
-        self._sync = sync
-        self._lost = lost
-        self._batches: list[_Batch] = []
-        self._unacked: deque[_Batch] = deque()
+    peer: str = dataclasses.field(kw_only=False)
+    send: Callable[[bytes, bool], int] | None = None
+    """The link, once there is one."""
+    schedule: Callable[[Callable[[], None]], object] | None = None
+    congestion: Callable[[str, bool], object] | None = None
+    prefix: bytes = b""
+    frame_bytes: int = 256 * 1024
+    high_water: int = 8 * 1024 * 1024
+    lost_is_safe: bool = True
+    sync: bool = True
+    lost: Callable[[bytes, OnSafe], object] | None = None
+    away: Callable[[bytes, OnSafe], None] | None = None
+    """Who takes acknowledged records instead of the peer."""
+    left: Left | None = None
+    dropped: Dropped | None = None
+    up: bool = True
+    """Whether the link takes frames for this peer; what is flushed otherwise is dropped."""
+    congested: bool = False
+    unacked_bytes: int = 0
+    counts: Counter[str] = dataclasses.field(default_factory=Counter)
+    """``frames`` and ``bytes`` sent, ``acked`` frames, ``dropped_<reason>`` records."""
+    _batches: list[_Batch] = dataclasses.field(default_factory=list)
+    _unacked: deque[_Batch] = dataclasses.field(default_factory=deque)
 
     def append(self, record: bytes) -> None:
         """Forward a record, or several in a row, of QoS 0."""
@@ -138,11 +105,11 @@ class Forwarder:
         batches = self._batches
         if not batches:
             batches.append(_Batch())
-            (self._schedule or asyncio.get_running_loop().call_soon)(self.flush)
+            (self.schedule or asyncio.get_running_loop().call_soon)(self.flush)
         batch = batches[-1]
         batch.records.append(record)
         batch.size += len(record)
-        if batch.size >= self._frame_bytes:
+        if batch.size >= self.frame_bytes:
             batches.append(_Batch())
 
     def append_acked(self, record: bytes, on_safe: OnSafe) -> None:
@@ -153,15 +120,15 @@ class Forwarder:
         batches = self._batches
         if not batches:
             batches.append(_Batch())
-            (self._schedule or asyncio.get_running_loop().call_soon)(self.flush)
+            (self.schedule or asyncio.get_running_loop().call_soon)(self.flush)
         batch = batches[-1]
         batch.records.append(record)
         batch.waiting.append(on_safe)
         batch.acked += 1
-        if self._lost is not None:
+        if self.lost is not None:
             batch.kept.append(record)
         batch.size += len(record)
-        if batch.size >= self._frame_bytes:
+        if batch.size >= self.frame_bytes:
             batches.append(_Batch())
 
     def flush(self) -> None:
@@ -194,9 +161,9 @@ class Forwarder:
                 batch.records, batch.frame = [], frame
                 self._unacked.append(batch)
                 self.unacked_bytes += len(frame)
-                if not self.congested and self.unacked_bytes >= self._high_water:
+                if not self.congested and self.unacked_bytes >= self.high_water:
                     self._weigh()
-                if not self._sync:
+                if not self.sync:
                     waiting, batch.waiting = batch.waiting, []
                     self._resolve(waiting, True)
 
@@ -236,23 +203,23 @@ class Forwarder:
     def _give_up(self, batch: _Batch) -> None:
         """Nothing of it will be acknowledged any more."""
         others = batch.records
-        if self._lost is not None:
+        if self.lost is not None:
             # Acknowledged ones find another way.
             found = set(map(id, batch.kept))
             others = [record for record in others if id(record) not in found]
         self.counts["dropped_peer_down"] += len(batch.records) - batch.acked if batch.records else 0
-        lost = batch.frame[len(self.prefix) :] if batch.frame and self._lost is None else b"".join(others)
+        lost = batch.frame[len(self.prefix) :] if batch.frame and self.lost is None else b"".join(others)
         if lost:
             self._tell(lost, "peer_down")
-        if self._lost is not None:
-            self._redispatch(batch, self._lost)
+        if self.lost is not None:
+            self._redispatch(batch, self.lost)
         elif self.left is not None and batch.acked:
             self.counts["dropped_peer_down"] += self.left(batch.number, lost, batch.waiting)
         else:
             self.counts["dropped_peer_down"] += batch.acked
-            self._resolve(batch.waiting, self._lost_is_safe)
+            self._resolve(batch.waiting, self.lost_is_safe)
 
-    def _redispatch(self, batch: _Batch, lost: Callable[[bytes, OnSafe], None]) -> None:
+    def _redispatch(self, batch: _Batch, lost: Callable[[bytes, OnSafe], object]) -> None:
         self.counts["redispatched"] += batch.acked
         for number, record in enumerate(batch.kept):
             try:
@@ -269,11 +236,11 @@ class Forwarder:
                 log.exception("dropped_failed", peer=self.peer)
 
     def _weigh(self) -> None:
-        limit = self._high_water // 2 if self.congested else self._high_water
+        limit = self.high_water // 2 if self.congested else self.high_water
         if self.congested is not (self.unacked_bytes >= limit):
             self.congested = not self.congested
-            if self._congestion is not None:
-                self._congestion(self, self.congested)
+            if self.congestion is not None:
+                self.congestion(self.peer, self.congested)
 
     def _resolve(self, waiting: list[OnSafe], safe: bool) -> None:
         for on_safe in waiting:

@@ -19,14 +19,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import structlog
 
 from gossamer.distribution import Distribution, Frame, NodeDown, NodeUp
 from gossamer.errors import GossamerError
-from gossamer.routes.forwarding.forwarder import Dropped, Forwarder
+from gossamer.routes.forwarding.forwarder import Dropped, Forwarder, OnSafe
 from gossamer.routes.forwarding.nodes import Keeper, NodeSlot, NodeTable
 
 log = structlog.get_logger(__name__)
@@ -41,6 +42,10 @@ _SESSIONS = 4
 """Sessions with a node that are remembered."""
 
 
+def _nobody(_peer: str, _congested: bool) -> None:
+    pass
+
+
 class Held(Protocol):
     """Records that were taken but whose effect is not complete yet."""
 
@@ -48,6 +53,7 @@ class Held(Protocol):
         """Call ``callback`` when it is, in the order of these calls."""
 
 
+@dataclass(eq=False, kw_only=True)
 class Forwarding:
     """Forwarders to all peers, and the receiver of what they forward.
 
@@ -55,37 +61,29 @@ class Forwarding:
     expected of a node any more.
     """
 
-    def __init__(
-        self,
-        *,
-        schedule: Callable[[Callable[[], None]], object] | None,
-        changed: Callable[[int], None],
-        forgotten: Callable[[NodeSlot], None],
-        counts: Counter[str],
-        high_water: int,
-        sync: bool,
-    ) -> None:
+    schedule: Callable[[Callable[[], None]], object] | None
+    changed: Callable[[int], None]
+    forgotten: Callable[[NodeSlot], None]
+    counts: Counter[str]
+    high_water: int
+    sync: bool
+    nodes: NodeTable = field(init=False)
+    links: Distribution | None = None
+    keeper: Keeper | None = None
+    arriving: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Session and number of the frame that each node sent last."""
+    arrived: dict[str, dict[int, int]] = field(default_factory=dict)
+    """The same of sessions that are over, the latest few."""
+    _everybody: Callable[[str, bytes], Held | None] | None = None
+    _group: Callable[[str, str, bytes], Held | None] | None = None
+    _group_lost: Callable[[str, bytes, OnSafe], object] | None = None
+    _kept: Callable[[str, bytes], Held | None] | None = None
+    _congestion: Callable[[str, bool], object] = _nobody
+    _dropped: Dropped | None = None
+    _fresh: tuple[Fresh, Fresh] | None = None
+
+    def __post_init__(self) -> None:
         self.nodes = NodeTable(self._make)
-        self.links: Distribution | None = None
-        self.keeper: Keeper | None = None
-        self.arriving: dict[str, tuple[int, int]] = {}
-        """Session and number of the frame that each node sent last."""
-        self.arrived: dict[str, dict[int, int]] = {}
-        """The same of sessions that are over, the latest few."""
-        self._schedule = schedule
-        self._changed = changed
-        self._forgotten = forgotten
-        self._counts = counts
-        self._high_water = high_water
-        self._sync = sync
-        self._everybody: Callable[[str, bytes], Held | None] | None = None
-        self._group: Callable[[str, str, bytes], Held | None] | None = None
-        self._group_lost: Callable[[str, bytes, Callable[[bool], None]], Any] | None = None
-        self._kept: Callable[[str, bytes], Held | None] | None = None
-        self._congestion: list[Callable[[str, bool], Any]] = []
-        self._dropped: Dropped | None = None
-        self._fresh: Fresh | None = None
-        self._fresh_kept: Fresh | None = None
 
     def attach(self, links: Distribution) -> None:
         """Forward over ``links`` from now on; once for each."""
@@ -122,14 +120,14 @@ class Forwarding:
     def refresh_with(self, fresh: Fresh, fresh_kept: Fresh) -> None:
         """Records that a link could not carry for so many seconds go on as ``fresh`` makes them, what goes to
         :meth:`to_kept` as ``fresh_kept`` does."""
-        self._fresh, self._fresh_kept = fresh, fresh_kept
+        self._fresh = fresh, fresh_kept
 
     def _refreshed(self, frame: bytes, seconds: float) -> bytes:
-        if self._fresh is None or self._fresh_kept is None:
+        if self._fresh is None:
             return frame
-        fresh, start = self._fresh, 0
+        (fresh, fresh_kept), start = self._fresh, 0
         if frame[:1] == bytes([KEPT_MARK]):
-            fresh, start = self._fresh_kept, 1
+            fresh, start = fresh_kept, 1
         elif frame[:1] == bytes([GROUP_MARK]):
             start = 4 + int.from_bytes(frame[1:4])
         try:
@@ -169,7 +167,7 @@ class Forwarding:
         slot.away = False
         slot.forwarder.away = None
         self.nodes.renew()
-        self._forgotten(slot)
+        self.forgotten(slot)
         return slot
 
     def away(self, peer: str) -> NodeSlot:
@@ -181,9 +179,9 @@ class Forwarding:
             self.nodes.renew()
         return slot
 
-    def on_congestion(self, callback: Callable[[str, bool], Any]) -> None:
+    def on_congestion(self, callback: Callable[[str, bool], object]) -> None:
         """Call ``callback(peer, congested)`` when a peer falls behind and when it has caught up."""
-        self._congestion.append(callback)
+        self._congestion = callback
 
     def on_dropped(self, callback: Dropped) -> None:
         """Call ``callback(peer, records, reason, kept)`` with what does not arrive at a node."""
@@ -204,9 +202,8 @@ class Forwarding:
             encoded = group.encode()
             prefix = bytes([GROUP_MARK]) + len(encoded).to_bytes(3) + encoded
             lost = None if self._group_lost is None else partial(self._group_lost, group)
-            forwarder = self._make(peer, prefix, lost)
+            forwarder = slot.groups[group] = self._make(peer, prefix, lost)
             forwarder.up = slot.up
-            slot.groups[group] = forwarder
             slot.renew()
         return forwarder
 
@@ -220,7 +217,7 @@ class Forwarding:
                     self.live(name)
                 else:
                     self.away(name)
-            self._changed(slot.bit | slot.lasting)
+            self.changed(slot.bit | slot.lasting)
 
     def node_down(self, name: str, *, left: bool = False, life: int = 0) -> None:
         """``name`` is declared down: forward nothing to it, and answer for what was."""
@@ -238,7 +235,7 @@ class Forwarding:
         elif slot is not None:
             slot = self.away(name)
         if slot is not None:
-            self._changed(slot.bit | slot.lasting)
+            self.changed(slot.bit | slot.lasting)
 
     def gone(self, name: str) -> None:
         """A node that is down is a member no more: nothing is kept for it."""
@@ -247,7 +244,7 @@ class Forwarding:
         slot = self.nodes.get(name)
         if slot is not None:
             self.live(name)
-            self._changed(slot.bit | slot.lasting)
+            self.changed(slot.bit | slot.lasting)
             self.nodes.release(slot)
 
     def _kept_for(self, slot: NodeSlot, keeper: Keeper) -> None:
@@ -259,7 +256,7 @@ class Forwarding:
         slot = self.nodes.get(name)
         return slot is not None and slot.up
 
-    def on_group_lost(self, callback: Callable[[str, bytes, Callable[[bool], None]], Any]) -> None:
+    def on_group_lost(self, callback: Callable[[str, bytes, OnSafe], object]) -> None:
         """Call ``callback(group, record, on_safe)`` with what a node that went down has not acknowledged of a
         share group's: it is to choose another member, and to answer. Without it, such records are dropped."""
         self._group_lost = callback
@@ -268,31 +265,28 @@ class Forwarding:
         self,
         name: str,
         prefix: bytes = b"",
-        lost: Callable[[bytes, Callable[[bool], None]], None] | None = None,
+        lost: Callable[[bytes, OnSafe], object] | None = None,
     ) -> Forwarder:
         kept = prefix[:1] == bytes([KEPT_MARK])
-        forwarder = Forwarder(
+        return Forwarder(
             name,
             send=None if self.links is None else partial(self.links.send, name, DATA),
-            schedule=self._schedule,
+            schedule=self.schedule,
             congestion=self._congested,
             prefix=prefix,
-            high_water=self._high_water,
+            high_water=self.high_water,
             lost_is_safe=not kept,
-            sync=self._sync or kept,
+            sync=self.sync or kept,
             lost=lost,
-        )
-        # Rows may come before the link is up.
-        forwarder.up = False
-        if not kept:
             # What is kept for a node stays kept.
-            forwarder.dropped = self._dropped
-        return forwarder
+            dropped=None if kept else self._dropped,
+            # Rows may come before the link is up.
+            up=False,
+        )
 
-    def _congested(self, forwarder: Forwarder, congested: bool) -> None:
-        log.info("forward_congestion", peer=forwarder.peer, congested=congested)
-        for callback in self._congestion:
-            callback(forwarder.peer, congested)
+    def _congested(self, peer: str, congested: bool) -> None:
+        log.info("forward_congestion", peer=peer, congested=congested)
+        self._congestion(peer, congested)
 
     def _event(self, event: NodeUp | NodeDown) -> None:
         if isinstance(event, NodeUp):
@@ -314,8 +308,8 @@ class Forwarding:
 
     def _receive(self, frame: Frame) -> bool:
         payload = frame.payload
-        self._counts["frames_in"] += 1
-        self._counts["bytes_in"] += len(payload)
+        self.counts["frames_in"] += 1
+        self.counts["bytes_in"] += len(payload)
         if frame.number:
             self.arriving[frame.peer] = frame.session, frame.number
         hold: Held | None = None
@@ -327,11 +321,11 @@ class Forwarding:
             if self._group is not None:
                 hold = self._group(frame.peer, payload[4:end].decode(), payload[end:])
             else:
-                self._counts["group_frames_dropped"] += 1
+                self.counts["group_frames_dropped"] += 1
         elif self._everybody is not None:
             hold = self._everybody(frame.peer, payload)
         if hold is None or self.links is None:
             return True
-        self._counts["frames_held"] += 1
+        self.counts["frames_held"] += 1
         hold.then(partial(self.links.done, frame))
         return False

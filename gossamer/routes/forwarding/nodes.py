@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from gossamer.routes.forwarding.forwarder import Forwarder
@@ -38,38 +39,25 @@ class Keeper(Protocol):
         """A lasting session of ``peer`` has come to want a filter, or none does so any more."""
 
 
+@dataclass(slots=True, eq=False)
 class NodeSlot:
     """One remote node. ``routes`` counts the filters it wants, ``groups`` are forwarders to share groups."""
 
-    __slots__ = (
-        "away",
-        "bit",
-        "expected",
-        "forwarder",
-        "forwarders",
-        "groups",
-        "kept",
-        "lasting",
-        "name",
-        "routes",
-    )
-
-    def __init__(self, name: str, bit: int, forwarder: Forwarder) -> None:
-        self.name = name
-        self.bit = bit
-        self.forwarder = forwarder
-        self.forwarders: tuple[Forwarder, ...] = (forwarder,)
-        """All that lead to this node."""
-        self.groups: dict[str, Forwarder] = {}
-        self.kept: Forwarder | None = None
-        """To its lasting sessions alone: what was kept for them while it was away."""
-        self.routes = 0
-        self.lasting = 0
-        """The bit of the filters that its lasting sessions want; 0 until there is one."""
-        self.away = False
-        """It is down, or back and not yet given all that was kept for it."""
-        self.expected: set[str] = set()
-        """Filters that its lasting sessions wanted when it went, without a row here since."""
+    name: str
+    bit: int
+    forwarder: Forwarder
+    forwarders: tuple[Forwarder, ...]
+    """All that lead to this node."""
+    groups: dict[str, Forwarder] = field(default_factory=dict)
+    kept: Forwarder | None = None
+    """To its lasting sessions alone: what was kept for them while it was away."""
+    routes: int = 0
+    lasting: int = 0
+    """The bit of the filters that its lasting sessions want; 0 until there is one."""
+    away: bool = False
+    """It is down, or back and not yet given all that was kept for it."""
+    expected: set[str] = field(default_factory=set)
+    """Filters that its lasting sessions wanted when it went, without a row here since."""
 
     def renew(self) -> None:
         """Other forwarders lead to this node."""
@@ -101,7 +89,8 @@ class NodeTable:
         """The slot of a node, down until it is said to be up."""
         slot = self._slots.get(name)
         if slot is None:
-            slot = self._slots[name] = NodeSlot(name, self._free_bit(), self._make(name))
+            forwarder = self._make(name)
+            slot = self._slots[name] = NodeSlot(name, self._free_bit(), forwarder, (forwarder,))
         return slot
 
     def lasting(self, slot: NodeSlot) -> int:
