@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from gossamer.config import DistributionConfig
-from gossamer.distribution import PURPOSES, Distribution, StreamTransport
+from gossamer.distribution import PURPOSES, Distribution, GrpcTransport, StreamTransport
 from gossamer.supervisor import CallFailed, Runtime, Supervisor
 from gossamer.testing import LinkQuality
 
@@ -45,12 +45,8 @@ class Net:
     def take_all(self, node):
         """Record and finish every frame of every purpose."""
 
-        def take(frame):
-            node.frames.append(frame)
-            node.done(frame)
-
         for purpose in PURPOSES:
-            node.on_frame(purpose, take)
+            node.on_frame(purpose, lambda frame: node.frames.append(frame) or True)
 
     def connect(self, *nodes):
         """Each of them is a member for the others."""
@@ -101,6 +97,58 @@ class Net:
     async def stop(self):
         for node in self.nodes.values():
             await node.runtime.stop()
+
+
+class Node:
+    """A node with links over real connections, by gRPC where nothing else is said."""
+
+    def __init__(self, name, transport=None, *, creation=1, address=("127.0.0.1", 0)):
+        self.runtime = Runtime(name, creation)
+        self.evidence, self.frames, self.events = [], [], []
+        self.changed = asyncio.Event()
+        self.distribution = Distribution(
+            self.runtime,
+            transport or GrpcTransport(),
+            cookie="secret",
+            env="Test",
+            address=address,
+            rng=Random(name),
+            evidence=lambda *what: self.note(self.evidence, what),
+        )
+        self.distribution.subscribe(lambda event: self.note(self.events, event))
+        for purpose in PURPOSES:
+            self.distribution.on_frame(purpose, self.take)
+            self.distribution.on_ack(purpose, lambda *_: self.changed.set())
+
+    def note(self, into, what):
+        into.append(what)
+        self.changed.set()
+
+    def take(self, frame):
+        self.note(self.frames, frame)
+        return True
+
+    async def start(self):
+        await self.runtime.start(Supervisor, [self.distribution.child_spec()])
+        return self
+
+    def connect(self, other):
+        self.distribution.connect(other.runtime.node, other.runtime.creation, other.distribution.address)
+
+    async def until(self, condition):
+        async with asyncio.timeout(10):
+            while not condition():
+                self.changed.clear()
+                await self.changed.wait()
+
+
+async def linked(a, b):
+    """Wait until both are up for each other."""
+    a.connect(b)
+    b.connect(a)
+    await a.until(a.distribution.nodes)
+    await b.until(b.distribution.nodes)
+    return a, b
 
 
 @pytest.fixture

@@ -1,70 +1,27 @@
 """Two nodes over real gRPC on loopback."""
 
 import asyncio
+import json
 import random
+import signal
+import sys
 
 import pytest
 
-from gossamer.distribution import Distribution, GrpcTransport, NodeDown, NodeUp
-from gossamer.distribution.transport.relay import Relay
+from gossamer.distribution import GrpcTransport, NodeDown, NodeUp
+from gossamer.distribution.links import link
 from gossamer.faults import Fault, FaultTable, FaultyNetwork
 from gossamer.network import SystemNetwork
-from gossamer.supervisor import Runtime, Supervisor
 
-
-class Node:
-    def __init__(self, name, *, creation=1, cookie="secret", address=("127.0.0.1", 0), network=None):
-        self.runtime = Runtime(name, creation)
-        self.evidence, self.frames, self.events = [], [], []
-        self.changed = asyncio.Event()
-        self.distribution = Distribution(
-            self.runtime,
-            GrpcTransport(network=network),
-            cookie=cookie,
-            env="Test",
-            address=address,
-            rng=random.Random(name),
-            evidence=lambda *what: self.note(self.evidence, what),
-        )
-        self.distribution.subscribe(lambda event: self.note(self.events, event))
-        for purpose in ("control", "replication", "data"):
-            self.distribution.on_frame(purpose, self.take)
-            self.distribution.on_ack(purpose, lambda *_: self.changed.set())
-
-    def note(self, into, what):
-        into.append(what)
-        self.changed.set()
-
-    def take(self, frame):
-        self.note(self.frames, frame)
-        self.distribution.done(frame)
-
-    async def start(self):
-        await self.runtime.start(Supervisor, [self.distribution.child_spec()])
-        return self
-
-    def connect(self, other):
-        self.distribution.connect(other.runtime.node, other.runtime.creation, other.distribution.address)
-
-    async def until(self, condition):
-        async with asyncio.timeout(10):
-            while not condition():
-                self.changed.clear()
-                await self.changed.wait()
+from .conftest import Node, linked
 
 
 @pytest.fixture(params=["direct", "relayed"])
 async def pair(request):
     """Two nodes; relayed, every connection passes a network that is not gRPC's own."""
-    a, b = [
-        await Node(name, network=SystemNetwork() if request.param == "relayed" else None).start()
-        for name in "ab"
-    ]
-    a.connect(b)
-    b.connect(a)
-    await a.until(a.distribution.nodes)
-    await b.until(b.distribution.nodes)
-    yield a, b
+    network = SystemNetwork() if request.param == "relayed" else None
+    a, b = [await Node(name, GrpcTransport(network=network)).start() for name in "ab"]
+    yield await linked(a, b)
     await a.runtime.stop()
     await b.runtime.stop()
 
@@ -112,15 +69,13 @@ async def test_a_cut_stalls_a_link_and_neither_side_is_told():
     tables = {name: FaultTable(where.get) for name in "ab"}
     a, b = [
         await Node(
-            name, network=FaultyNetwork(SystemNetwork(), tables[name], rng=random.Random(name))
+            name,
+            GrpcTransport(network=FaultyNetwork(SystemNetwork(), tables[name], rng=random.Random(name))),
         ).start()
         for name in "ab"
     ]
     where.update({a.distribution.address: "a", b.distribution.address: "b"})
-    a.connect(b)
-    b.connect(a)
-    await a.until(a.distribution.nodes)
-    await b.until(b.distribution.nodes)
+    await linked(a, b)
     a.distribution.send("b", "data", b"before")
     await a.until(lambda: a.distribution.peers["b"].sends["data"].acked == 1)
     tables["a"].set([Fault(peer="b", cut=True)])
@@ -143,26 +98,51 @@ async def test_a_cut_stalls_a_link_and_neither_side_is_told():
     await b.runtime.stop()
 
 
-async def test_who_never_claims_its_relayed_connection_loses_it(monkeypatch):
-    monkeypatch.setattr("gossamer.distribution.transport.relay.CLAIM", 0.01)
-    accepted = asyncio.get_running_loop().create_future()
-    ended = asyncio.Event()
+PEER = """
+import asyncio, json, random, sys
+from gossamer.distribution import Distribution, GrpcTransport
+from gossamer.supervisor import Runtime, Supervisor
 
-    class Far(asyncio.Protocol):
-        def connection_made(self, transport):
-            accepted.set_result(transport)
+async def main(port):
+    runtime = Runtime("peer", 1)
+    node = Distribution(runtime, GrpcTransport(), cookie="secret", env="Test", address=("127.0.0.1", 0))
+    await runtime.start(Supervisor, [node.child_spec()])
+    node.connect("a", 1, ("127.0.0.1", port))
+    print(json.dumps(node.address[1]), flush=True)
+    await asyncio.Event().wait()
 
-        def connection_lost(self, exc):
-            ended.set()
+import structlog
+structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
+asyncio.run(main(int(sys.argv[1])))
+"""
 
-    network = SystemNetwork()
-    listener = await network.listen(Far, ("127.0.0.1", 0))
-    target = await Relay(network).open(listener.address)
-    async with asyncio.timeout(10):
-        await accepted
-        await ended.wait()
-    with pytest.raises(OSError, match="No such file"):
-        await asyncio.open_unix_connection(target.removeprefix("unix:"))
-    listener.close()
-    with pytest.raises(ConnectionRefusedError):
-        await Relay(network).open(listener.address)
+
+@pytest.mark.real
+async def test_a_sigkilled_peer_is_reset_and_refused_at_once(monkeypatch):
+    # However short the link lived, the first attempt after it follows at once.
+    monkeypatch.setattr(link, "SETTLED", 0.0)
+    a = await Node("a").start()
+    port = str(a.distribution.address[1])
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", PEER, port, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        address = ("127.0.0.1", json.loads(await process.stdout.readline()))
+        a.distribution.connect("peer", 1, address)
+        await a.until(lambda: a.events == [NodeUp("peer", 1)])
+        await a.until(lambda: a.evidence[-1:] == [("peer", "ok")])
+        a.evidence.clear()
+        killed = asyncio.get_running_loop().time()
+        process.send_signal(signal.SIGKILL)
+        await a.until(lambda: len(a.evidence) >= 2)
+        took = asyncio.get_running_loop().time() - killed
+        assert a.evidence[:2] == [("peer", "reset"), ("peer", "refused")]
+        print(f"evidence after {took * 1000:.1f} ms")
+        # Generous: the machine may be busy. Usually it is a few milliseconds.
+        assert took < 2
+    finally:
+        if process.returncode is None and process.pid:
+            process.kill()
+        await process.wait()
+        process._transport.close()
+        await a.runtime.stop()

@@ -38,7 +38,7 @@ def pair(
     caller = caller or local("a@host", 3)
     name, creation = to
     hello = Hello(
-        version=VERSION,
+        **{"version": VERSION} | options,
         env=caller.env,
         purpose="data",
         name=caller.name,
@@ -47,7 +47,6 @@ def pair(
         session=11,
         yours=22,
         nonce=bytes(32),
-        **options,
     )
     other = other or local()
     return (
@@ -152,21 +151,9 @@ def test_messages_out_of_order_end_the_handshake():
 
 
 def test_an_older_version_is_told_so():
-    _, acceptor = pair()
-    hello = Hello(
-        version=0,
-        env="Test",
-        purpose="data",
-        name="a",
-        creation=1,
-        to="b@host",
-        session=1,
-        yours=0,
-        nonce=bytes(32),
-    )
-    step = acceptor.receive(encode(hello))
-    assert step.error.code == "version"
-    assert decode_handshake(step.send).expected == f"version {VERSION}"
+    here, there = run(*pair(version=0))
+    assert here.error.code == there.error.code == "version"
+    assert here.error.expected == f"version {VERSION}"
 
 
 def test_a_long_message_is_refused_before_it_is_parsed():

@@ -50,3 +50,28 @@ def test_what_either_end_says_arrives_on_both_kinds_of_loop(factory):
     with asyncio.Runner(loop_factory=factory) as runner:
         directory = runner.run(main())
     assert not directory.exists()
+
+
+async def test_who_never_claims_its_relayed_connection_loses_it(monkeypatch):
+    monkeypatch.setattr("gossamer.distribution.transport.relay.CLAIM", 0.01)
+    accepted = asyncio.get_running_loop().create_future()
+    ended = asyncio.Event()
+
+    class Far(asyncio.Protocol):
+        def connection_made(self, transport):
+            accepted.set_result(transport)
+
+        def connection_lost(self, exc):
+            ended.set()
+
+    network = SystemNetwork()
+    listener = await network.listen(Far, ("127.0.0.1", 0))
+    target = await Relay(network).open(listener.address)
+    async with asyncio.timeout(10):
+        await accepted
+        await ended.wait()
+    with pytest.raises(OSError, match="No such file"):
+        await asyncio.open_unix_connection(target.removeprefix("unix:"))
+    listener.close()
+    with pytest.raises(ConnectionRefusedError):
+        await Relay(network).open(listener.address)

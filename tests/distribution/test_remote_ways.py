@@ -1,7 +1,6 @@
 """Every way to speak to a process of another node, by pid and by name; and in which order it arrives."""
 
 import asyncio
-import pickle
 import re
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import pytest
 import gossamer
 from gossamer.distribution import (
     RemoteProcesses,
-    TermError,
     pid_of,
     remote_services,
 )
@@ -145,24 +143,6 @@ async def test_who_is_not_there_is_told_as_the_kind_of_signal_demands(net, where
             assert await receive(timeout=5) == Exit(where, reason)
 
     await a.runtime.run(body)
-
-
-class Explosive:
-    """What would run code where it is unpickled."""
-
-    def __reduce__(self):
-        return (pytest.fail, ("unpickled",))
-
-
-async def test_a_pickle_is_bytes_and_an_object_does_not_travel(net):
-    a, b, ways = await pair(net)
-    data = pickle.dumps(Explosive())
-    assert await a.runtime.call(ways["pid"], data) == data
-    with pytest.raises(TermError, match="Explosive"):
-        await a.runtime.call(ways["pid"], Explosive())
-    a.send("b", "control", data)
-    await asyncio.sleep(0.1)
-    assert b.runtime.remote.counts.unreadable == 1
 
 
 def test_no_module_that_reads_from_peers_can_unpickle_or_import():

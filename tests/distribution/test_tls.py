@@ -7,9 +7,10 @@ import grpc
 import pytest
 from certs import Authority
 
-from gossamer.distribution import Distribution, GrpcTransport, NodeUp, StreamTransport
+from gossamer.distribution import GrpcTransport, StreamTransport
 from gossamer.network import SystemNetwork
-from gossamer.supervisor import Runtime, Supervisor
+
+from .conftest import Node, linked
 
 
 @pytest.fixture(scope="module")
@@ -46,38 +47,24 @@ def stream_transport(identity, certificate=None):
     )
 
 
-async def start(name, transport):
-    runtime = Runtime(name, 1)
-    node = Distribution(runtime, transport, cookie="secret", address=("127.0.0.1", 0))
-    await runtime.start(Supervisor, [node.child_spec()])
-    return node
-
-
 @pytest.mark.parametrize("make", [grpc_transport, relayed_transport, stream_transport])
 async def test_nodes_meet_over_tls(make, identity):
-    a, b = await start("a", make(identity)), await start("b", make(identity))
-    got = asyncio.get_running_loop().create_future()
-    b.on_frame("data", lambda frame: got.set_result(frame.payload))
-    up = asyncio.Event()
-    a.subscribe(lambda event: up.set() if event == NodeUp("b", 1) else None)
-    a.connect("b", 1, b.address)
-    b.connect("a", 1, a.address)
-    async with asyncio.timeout(10):
-        await up.wait()
-        a.send("b", "data", b"private")
-        assert await got == b"private"
+    a, b = await linked(*[await Node(name, make(identity)).start() for name in "ab"])
+    a.distribution.send("b", "data", b"private")
+    await b.until(lambda: [frame.payload for frame in b.frames] == [b"private"])
     await a.runtime.stop()
     await b.runtime.stop()
 
 
 async def test_a_relay_with_another_certificate_is_found_out(identity):
     """Both ends know the cookie, but not the same channel."""
-    a = await start("a", stream_transport(identity))
-    b = await start("b", stream_transport(identity, b"another"))
+    a = await Node("a", stream_transport(identity)).start()
+    b = await Node("b", stream_transport(identity, b"another")).start()
     refused = asyncio.get_running_loop().create_future()
-    away = b.door.turned_away
-    b.door.turned_away = lambda *seen: (away(*seen), refused.done() or refused.set_result(seen[-1]))
-    a.connect("b", 1, b.address)
+    door = b.distribution.door
+    away = door.turned_away
+    door.turned_away = lambda *seen: (away(*seen), refused.done() or refused.set_result(seen[-1]))
+    a.connect(b)
     async with asyncio.timeout(10):
         assert (await refused).code == "cookie"
     await a.runtime.stop()
