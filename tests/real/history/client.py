@@ -73,7 +73,7 @@ class Client:
         self._identifiers = itertools.cycle(range(1, 60000))
         self._out: dict[int, _Outgoing] = {}
         self._in: dict[int, str] = {}
-        self._answers: dict[int, asyncio.Future[int]] = {}
+        self._answers: dict[int, asyncio.Future[int | None]] = {}
         self._messages = itertools.count(1)
         self._topics: dict[int, str] = {}
         self.filters: dict[str, int] = {}
@@ -167,6 +167,13 @@ class Client:
             return False
         return True
 
+    async def leave(self, *, politely: bool) -> None:
+        """By DISCONNECT, or without a word."""
+        if politely:
+            await self.goodbye()
+        else:
+            self.abort()
+
     async def lost(self) -> None:
         """Wait until the connection is gone."""
         if self._wire is not None:
@@ -212,7 +219,7 @@ class Client:
         if wire is None or not self.connected:
             return None
         packet_id = self._identifier()
-        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
         self._answers[packet_id] = answer
         self._topics[packet_id] = topic_filter
         self._note(kind, wire, topic=topic_filter, qos=qos, packet_id=packet_id)
@@ -228,10 +235,6 @@ class Client:
         except TimeoutError:
             self._note("timeout", wire, topic=topic_filter, note=kind)
             return None
-        except asyncio.CancelledError:
-            if answer.cancelled() and not _being_cancelled():
-                return None
-            raise
         finally:
             self._answers.pop(packet_id, None)
 
@@ -254,7 +257,8 @@ class Client:
 
     def _give_up_answers(self) -> None:
         for answer in self._answers.values():
-            answer.cancel()
+            if not answer.done():
+                answer.set_result(None)
 
     def gone(self, wire: Wire) -> None:
         if not wire.connack.done():
@@ -364,8 +368,3 @@ class Client:
 
     def _note(self, kind: str, wire: Wire, **fields: object) -> None:
         self._history.record(kind, client=self.name, node=wire.node, connection=wire.number, **fields)
-
-
-def _being_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

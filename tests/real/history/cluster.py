@@ -29,28 +29,18 @@ _PORTS = (1883, 8091, 7946, 4370)
 
 
 class Cluster:
-    """``spares``: nodes that are not started with the others; ``small_disc``: of which node.
+    """Three nodes, and a fourth that is not started with them; ``small_disc``: which has one.
 
     ``warm``: nodes are forked from a program that has loaded their modules.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        history: History,
-        *,
-        nodes: int = 3,
-        spares: int = 1,
-        small_disc: int = 0,
-        warm: bool = False,
-        autoheal: float = AUTOHEAL,
-    ) -> None:
+    nodes = range(1, 4)
+    _all = range(1, 5)
+
+    def __init__(self, directory: Path, history: History, *, small_disc: int = 0, warm: bool = False) -> None:
         self._warm = warm
-        self._autoheal = autoheal
         self.directory = directory
         self.history = history
-        self.nodes = range(1, nodes + 1)
-        self._all = range(1, nodes + spares + 1)
         disc = self._data(small_disc) if small_disc else None
         self.net = Network(len(self._all), disc) if not able() else None
         self._small_disc = small_disc if self.net else 0
@@ -105,7 +95,7 @@ class Cluster:
             "cluster": {
                 "host": host,
                 "port": ports["gossip"],
-                "autoheal": self._autoheal,
+                "autoheal": AUTOHEAL,
                 "seed_endpoints": [f"{self._host(n)}:{self._ports[n]['gossip']}" for n in self.nodes],
             },
             "distribution": {"host": host, "port": ports["distribution"]},
@@ -173,16 +163,13 @@ class Cluster:
             signal_group(process, signal.SIGKILL)
         self._running.pop(node, None)
 
-    async def leave(self, node: int, *, drain: bool) -> bool:
-        """``gossamer cluster leave``, run where the node is."""
-        if node not in self._running:
-            return False
-        self.history.record("down", node=node, note="leaves, drained" if drain else "leaves")
-        left = await self._command(node, "cluster", "leave", *(["--drain"] if drain else []))
-        if left:
-            self.doors.pop(node, None)
-            self._left.add(node)
-        return left
+    async def drain(self, node: int) -> None:
+        """``gossamer cluster leave --drain``, run where the node is."""
+        if node in self._running:
+            self.history.record("down", node=node, note="leaves, drained")
+            if await self._command(node, "cluster", "leave", "--drain"):
+                self.doors.pop(node, None)
+                self._left.add(node)
 
     async def _join(self, node: int) -> None:
         """A node that left does not come back by itself."""

@@ -25,13 +25,9 @@ _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
 """Loaded here, since nothing may be loaded between fork and exec."""
 _PRELOADED = [
-    *(
-        "gossamer.cli.local.start",
-        "gossamer.cli.local.logs",
-        "gossamer.cli.local.log_fields",
-        "gossamer.config.load",
-    ),
-    *("gossamer.node", "grpc._utilities", "typer._adapters", "uvicorn.lifespan.off", "uvloop", "__main__"),
+    *("gossamer.cli.local.start", "gossamer.cli.local.logs", "gossamer.cli.local.log_fields"),
+    *("gossamer.config.load", "gossamer.node", "grpc._utilities", "typer._adapters"),
+    *("uvicorn.lifespan.off", "uvloop", "__main__"),
 ]
 
 

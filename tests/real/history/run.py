@@ -14,6 +14,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from msgspec import convert
+
 from .cluster import Cluster
 from .faults import FAULTS, ROLES, Step
 from .history import Event, History, write
@@ -42,7 +44,6 @@ class Plan:
     workloads: tuple[str, ...]
     fault: str
     seed: int
-    nodes: int = 3
     strict: bool = False
     pace: float = 1.0
     warm: bool = False
@@ -58,8 +59,7 @@ class Plan:
 
     @classmethod
     def of_header(cls, header: dict[str, Any]) -> Plan:
-        steps = tuple(Step(**{**step, "who": tuple(step["who"])}) for step in header["steps"])
-        return cls(**{**header, "workloads": tuple(header["workloads"]), "steps": steps})
+        return convert(header, cls)
 
 
 @dataclass(slots=True)
@@ -91,8 +91,7 @@ async def run(plan: Plan, directory: Path) -> Outcome:
     directory.mkdir(parents=True, exist_ok=True)  # noqa: ASYNC240
     history = History()
     fault = FAULTS[plan.fault]
-    small = fault.small_disc
-    cluster = Cluster(directory, history, nodes=plan.nodes, small_disc=small, warm=plan.warm)
+    cluster = Cluster(directory, history, small_disc=fault.small_disc, warm=plan.warm)
     if fault.network and cluster.net is None:
         raise PermissionError(f"the fault {plan.fault} needs network namespaces, and so root")
     outcome = Outcome(plan, history.events, directory=directory)
@@ -194,7 +193,7 @@ class _Faults:
 
     def _node(self, who: str) -> int:
         if who == "owner":
-            client = self._world.first.get("owner")
+            client = self._world.owner
             self._owner = self._owner or (client.node if client is not None else ROLES["third"])
             return self._owner
         return ROLES.get(who) or int(who)
@@ -207,7 +206,7 @@ class _Faults:
                 getattr(cluster, action)(*nodes)
             case "cut":
                 cluster.cut(nodes[0], nodes[1], step.share)
-            case "start" | "stop" | "drain" | "leave":
+            case "start" | "stop" | "drain":
                 for node in nodes:
                     task = asyncio.create_task(self._slowly(step.action, node))
                     self._late.add(task)
@@ -227,7 +226,7 @@ class _Faults:
                         self._joined.add(node)
                 case "stop":
                     await cluster.stop(node)
-                case "drain" | "leave":
+                case "drain":
                     self._joined.discard(node)
-                    await cluster.leave(node, drain=action == "drain")
+                    await cluster.drain(node)
                     await cluster.stop(node)

@@ -106,7 +106,7 @@ async def wills(world: World, name: str, tasks: asyncio.TaskGroup) -> None:
         over = world.settling
         life = 12.0 if fate == "stays" else rng.uniform(0.3, 4)
         await _until(lambda: not client.connected or over.is_set(), life)
-        await (client.goodbye() if fate == "goodbye" else _abort(client))
+        await client.leave(politely=fate == "goodbye")
         if fate == "returns":
             await asyncio.sleep(rng.uniform(0.1, 3))
             client.will = None
@@ -176,7 +176,7 @@ async def shared(world: World, name: str, tasks: asyncio.TaskGroup) -> None:
 
     tasks.create_task(fall())
     for client in publishers:
-        tasks.create_task(publish_on(world, client, client.name, 1, rate=15))
+        tasks.create_task(publish_on(world, client, 1, rate=15))
 
 
 async def churn(world: World, name: str, tasks: asyncio.TaskGroup) -> None:
@@ -214,10 +214,6 @@ async def probe(world: World, name: str) -> None:
         if client.name.startswith(f"{name}/probe") and client.connected:
             for number in range(TOPICS):
                 client.publish(f"{name}/{number}", 1)
-
-
-async def _abort(client: Client) -> None:
-    client.abort()
 
 
 async def _until(true: Callable[[], bool], seconds: float) -> None:

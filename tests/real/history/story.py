@@ -88,10 +88,10 @@ class Subscription:
 
 
 class Story:
-    """``events`` of clients whose name begins with ``prefix``, and of nodes."""
+    """``events`` of some clients, and of nodes."""
 
-    def __init__(self, events: Sequence[Event], prefix: str = "") -> None:
-        self.events = [e for e in events if not e.client or e.client.startswith(prefix)]
+    def __init__(self, events: Sequence[Event]) -> None:
+        self.events = events
         self.end = events[-1].at if events else 0.0
         self.nodes = sorted({e.node for e in events if e.kind == "up"})
         self.wholes = [e.at for e in events if e.kind == "whole"]

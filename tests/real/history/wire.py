@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from .packets import Packet, Reader
+from .packets import Reader
 
-
-class Owner(Protocol):
-    falls_on: Callable[[int], bool]
-
-    def take(self, wire: Wire, packet: Packet) -> None: ...
-    def gone(self, wire: Wire) -> None: ...
-    def abort(self) -> None: ...
+if TYPE_CHECKING:
+    from .client import Client
 
 
 class Wire(asyncio.Protocol):
     """One connection."""
 
-    def __init__(self, client: Owner, number: int, node: int) -> None:
+    def __init__(self, client: Client, number: int, node: int) -> None:
         self.client = client
         self.number = number
         self.node = node

@@ -46,14 +46,14 @@ async def stream(world: World, name: str, tasks: asyncio.TaskGroup, *, mode: Mod
         client.wanted[f"{name}/+"] = qos
         homes.append((ROLES[role], client))
         if mode == "roam":
-            world.first.setdefault("owner", client)
+            world.owner = world.owner or client
     await keep_all_in(tasks, world, homes, mode)
     publishers = [world.client(f"{name}/pub{number}", version=6 - number) for number in (1, 2)]
     # Who is away cannot publish.
     manner = "home" if mode == "away" else mode
     await keep_all_in(tasks, world, [(ROLES["publisher"], client) for client in publishers], manner)
     for client in publishers:
-        tasks.create_task(publish_on(world, client, client.name, qos, rate=20))
+        tasks.create_task(publish_on(world, client, qos, rate=20))
 
 
 def _streams() -> list[Workload]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -36,8 +36,8 @@ class World:
     split: bool = False
     """Whether nodes are kept apart in this run, so that tables may have to be healed."""
     clients: list[Client] = field(default_factory=list)
-    first: dict[str, Client] = field(default_factory=dict)
-    """The client whose node is meant by a role."""
+    owner: Client | None = None
+    """The first roaming session, whose node may be the one that is killed."""
 
     def client(self, name: str, **options: Any) -> Client:
         """A client of this run; ``options`` as those of :class:`Client`."""
@@ -100,7 +100,7 @@ async def _keep(world: World, client: Client, mode: Mode, home: int, ready: asyn
         if await client.connect(node) and await client.subscribe_again():
             ready.set()
             if await _stay(world, client, mode):
-                await (client.goodbye() if world.rng.random() < 0.5 else _drop(client))
+                await client.leave(politely=world.rng.random() < 0.5)
         else:
             client.abort()
             await asyncio.sleep(RETRY_INTERVAL)
@@ -117,10 +117,6 @@ async def _fall(world: World, client: Client, node: int) -> None:
     client.abort()
 
 
-async def _drop(client: Client) -> None:
-    client.abort()
-
-
 async def _stay(world: World, client: Client, mode: Mode) -> bool:
     """Until it is time to move (True) or the connection is gone (False)."""
     rng = world.rng
@@ -130,38 +126,22 @@ async def _stay(world: World, client: Client, mode: Mode) -> bool:
         "away": rng.uniform(0.2, 2),
         "nomad": rng.choice([0.03, 0.2, 0.5, 1.0]) / world.pace**0.5,
     }[mode]
+    if world.settling.is_set():
+        await client.lost()
+        return False
     gone, settled = asyncio.create_task(client.lost()), asyncio.create_task(world.settling.wait())
-    waits: list[asyncio.Task[object]] = [gone]  # type: ignore[list-item]
-    if not world.settling.is_set():
-        waits.append(settled)  # type: ignore[arg-type]
     try:
-        done, _ = await asyncio.wait(
-            waits,
-            timeout=None if world.settling.is_set() else seconds,
-            return_when=asyncio.FIRST_COMPLETED,
-        )
-        if gone in done:
-            return False
+        done, _ = await asyncio.wait((gone, settled), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         # In the moment of settling everybody moves once more, and stays there.
-        return not done or mode != "home"
+        return gone not in done and (not done or mode != "home")
     finally:
         gone.cancel()
         settled.cancel()
 
 
-async def publish_on(
-    world: World,
-    client: Client,
-    topic: str,
-    qos: int,
-    *,
-    rate: float,
-    then: Callable[[str], Awaitable[None]] | None = None,
-) -> None:
+async def publish_on(world: World, client: Client, qos: int, *, rate: float) -> None:
     """Publish until the run settles, with a window as Receive Maximum would have it."""
     while not world.settling.is_set():
         if client.connected and len(client.pending) < WINDOW:
-            message = client.publish(topic, qos)
-            if then is not None:
-                await then(message)
+            client.publish(client.name, qos)
         await world.rest(world.rng.uniform(0.5, 1.5) / rate)
