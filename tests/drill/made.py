@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from itertools import product
 
 from gossamer.drill.record import (
     Clients,
@@ -62,29 +63,20 @@ def marks(seed: int = 1) -> tuple[Mark, ...]:
 def traffic() -> tuple[Tally, ...]:
     """For every pair of sides, phase, quality of service and kind of session."""
     rows = []
-    for source in (LEFT, RIGHT):
-        for target in (LEFT, RIGHT):
-            for phase in PHASES:
-                for qos in (0, 1, 2):
-                    for persistent in (False, True):
-                        parted = source is not target and phase.name == "split"
-                        sent = int((phase.end - phase.begin) * 10 * len(target.nodes)) + qos
-                        held = persistent or not parted
-                        rows.append(
-                            Tally(
-                                source=source.name,
-                                target=target.name,
-                                phase=phase.name,
-                                qos=qos,
-                                persistent=persistent,
-                                parted=parted,
-                                sent=sent,
-                                acknowledged=sent,
-                                delivered=sent if held else 0,
-                                late=sent if parted and persistent else 0,
-                                lost=0 if held else sent,
-                            )
-                        )
+    for source, target, phase in product((LEFT, RIGHT), (LEFT, RIGHT), PHASES):
+        parted = source is not target and phase.name == "split"
+        for qos, persistent in product((0, 1, 2), (False, True)):
+            sent = int((phase.end - phase.begin) * 10 * len(target.nodes)) + qos
+            came = sent if persistent or not parted else 0
+            late = sent if parted and persistent else 0
+            numbers = {
+                "sent": sent,
+                "acknowledged": sent,
+                "delivered": came,
+                "late": late,
+                "lost": sent - came,
+            }
+            rows.append(Tally(source.name, target.name, phase.name, qos, persistent, parted, **numbers))
     return tuple(rows)
 
 
@@ -92,23 +84,13 @@ def samples() -> tuple[Sample, ...]:
     """Second by second; who is parted hears less, and much at once when it is over."""
     rng = random.Random(2)
     found = []
-    for second in range(int(END)):
-        for side, share in ((LEFT, 0.6), (RIGHT, 0.4)):
-            parted = CUT <= second < LIFTED
-            rate = 2000 * share
-            burst = 8 * rate * math.exp(-(second - LIFTED)) if LIFTED <= second < LIFTED + 6 else 0.0
-            heard = rate * (share if parted else 1.0) + burst + rng.uniform(-20, 20)
-            late = 0.004 + rng.uniform(0, 0.002) + (4.0 if burst > rate else 0.0)
-            found.append(
-                Sample(
-                    float(second),
-                    side.name,
-                    sent=int(rate),
-                    delivered=int(heard),
-                    latency_p50=late,
-                    latency_p99=late * 3,
-                )
-            )
+    for second, (side, share) in product(range(int(END)), ((LEFT, 0.6), (RIGHT, 0.4))):
+        parted = CUT <= second < LIFTED
+        rate = 2000 * share
+        burst = 8 * rate * math.exp(-(second - LIFTED)) if LIFTED <= second < LIFTED + 6 else 0.0
+        heard = rate * (share if parted else 1.0) + burst + rng.uniform(-20, 20)
+        late = 0.004 + rng.uniform(0, 0.002) + (4.0 if burst > rate else 0.0)
+        found.append(Sample(float(second), side.name, int(rate), int(heard), late, late * 3))
     return tuple(found)
 
 

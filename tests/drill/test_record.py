@@ -2,7 +2,6 @@
 
 import msgspec
 
-from drill.made import cut_between
 from gossamer.drill.record import (
     ClientDrop,
     Clients,
@@ -16,7 +15,6 @@ from gossamer.drill.record import (
     Verdict,
     record_json,
 )
-from gossamer.drill.stage.backend import LinkFault
 
 RECORD = DrillRecord(
     plan=Plan(kind="partition", shape="1/1", nodes=("a", "b"), settings={"delay": 0.2, "cut": True}),
@@ -38,12 +36,3 @@ def test_a_record_is_read_as_it_was_written() -> None:
 def test_keys_of_a_later_version_that_only_adds_are_passed_over() -> None:
     later = msgspec.json.encode({**msgspec.to_builtins(RECORD), "more": 1})
     assert msgspec.json.decode(later, type=DrillRecord) == RECORD
-
-
-def test_a_cut_between_sides_is_of_every_pair_both_ways() -> None:
-    assert set(cut_between(["a", "b"], ["c"])) == {
-        LinkFault("a", "c", cut=True),
-        LinkFault("c", "a", cut=True),
-        LinkFault("b", "c", cut=True),
-        LinkFault("c", "b", cut=True),
-    }

@@ -61,6 +61,11 @@ def test_only_some_of_them():
         (Plan(kind="partition", shape="3/2", nodes=NODES), []),
         (Plan(kind="partition", shape="1>2", nodes=NODES), []),
         (Plan(kind="slow", shape="3/2", nodes=NODES, settings={"delay": 0.1}), ["delay"]),
+        (
+            Plan(kind="slow", shape="3/2", nodes=NODES, settings={"jitter": 0.1, "loss": 0.1}),
+            ["delay", "loss"],
+        ),
+        (Plan(kind="slow", shape="3/2", nodes=NODES, settings={"loss": 0.1}), ["loss"]),
         (Plan(kind="clock", shape="1", nodes=NODES), ["clock"]),
         (Plan(kind="kill", shape="1", nodes=NODES), []),
         (Plan(kind="rolling", shape="", nodes=NODES), []),

@@ -1,11 +1,10 @@
 """What iproute2 is told for a drill in namespaces."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from drill.made import cut_between
-from gossamer.drill.stage.backend import LinkFault, abilities_for
+from gossamer.drill.stage.backend import LinkFault
 from gossamer.drill.stage.netplan import Maker, NetPlan, cuts_of, maker_of, slow_of
 
 PLAN = NetPlan(Maker(4711, 1234), 2, 3)
@@ -65,17 +64,3 @@ def test_loss_without_netem_is_told_to_the_receiver():
     text = PLAN.loss_text({1: 0.05})
     assert 'iifname "cable" ip saddr 10.77.0.1 numgen random mod 1000000 < 50000 counter drop' in text
     assert text.splitlines()[:2] == ["table ip drill", "delete table ip drill"]
-
-
-@pytest.mark.parametrize(
-    ("fault", "missing"),
-    [
-        (LinkFault("a", "b", cut=True), None),
-        (LinkFault("a", "b", loss=0.1), None),
-        (LinkFault("a", "b", delay=0.1, loss=0.1), "delay"),
-        (LinkFault("a", "b", jitter=0.1), "delay"),
-    ],
-)
-def test_what_a_kernel_cannot_do_is_found(fault: LinkFault, missing: str | None):
-    able = {"loss"}
-    assert next((ability for ability in abilities_for([fault]) if ability not in able), None) == missing
