@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         make_plan,
         plan_with_websockets,
     )
-    from gossamer.launch.workspace import Workspace, cluster_facts
+    from gossamer.launch.workspace import Workspace, cluster_facts, logging_to
 
 __all__ = [
     "MAX_NODES",
@@ -48,6 +48,7 @@ __all__ = [
     "chooser",
     "cluster_facts",
     "describe_end",
+    "logging_to",
     "make_plan",
     "node_environment",
     "plan_with_websockets",

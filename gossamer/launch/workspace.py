@@ -9,17 +9,34 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import structlog
 import yaml
 
 from gossamer.config import COOKIE_FILE, NodeConfig, cookie_of, write_cookie
 from gossamer.errors import UnavailableError, UsageError
 from gossamer.files import replace_file
 from gossamer.launch.plan import ClusterPlan, node_tree
+
+
+@contextmanager
+def logging_to(file: Path) -> Iterator[None]:
+    """Have what this process logs appended to a file, as JSON."""
+    with file.open("a", encoding="utf-8") as log:
+        structlog.configure(
+            processors=[
+                structlog.processors.add_log_level,
+                structlog.processors.TimeStamper(fmt="iso", utc=True),
+                structlog.processors.JSONRenderer(),
+            ],
+            logger_factory=structlog.PrintLoggerFactory(log),
+        )
+        yield
 
 
 class Workspace:

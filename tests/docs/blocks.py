@@ -18,19 +18,22 @@ from __future__ import annotations
 
 import re
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 SHELLS = ("sh", "bash")
 RUN = ("console", "python", *SHELLS)
 
 _FENCE = re.compile(r"^(?P<indent> *)(?P<fence>`{3,})(?P<language>[^`\n]*)$")
-_NOT_RUN = re.compile(r"^\s*<!-- not run: (?P<reason>.+?) -->$")
 _CLUSTER = re.compile(r"^<!-- cluster: (?P<options>.+?) -->$", re.MULTILINE)
-_OUTPUT = re.compile(r"^\s*<!-- output -->$")
-_LATER = re.compile(r"^\s*<!-- later -->$")
-_FILE = re.compile(r"^\s*`(?P<name>[\w./-]+)`:$")
-_SHOWN = re.compile(r"^\s*\[`(?P<name>[^`]+)`\]\([^)]*\):$")
+_BEFORE = re.compile(
+    r"""\s*(?:<!--\ not\ run:\ (?P<not_run>.+?)\ -->
+    | (?P<output><!--\ output\ -->)
+    | (?P<later><!--\ later\ -->)
+    | `(?P<file>[\w./-]+)`:
+    | \[`(?P<shows>[^`]+)`\]\([^)]*\):)""",
+    re.VERBOSE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +47,12 @@ class Block:
     not_run: str = ""
     file: str = ""
     shows: str = ""
-    is_output: bool = False
-    is_later: bool = False
+    output: str = ""
+    later: str = ""
 
     @property
     def runs(self) -> bool:
-        return self.language in RUN and not (self.not_run or self.file or self.shows or self.is_output)
+        return self.language in RUN and not (self.not_run or self.file or self.shows or self.output)
 
     @property
     def where(self) -> str:
@@ -85,24 +88,11 @@ def blocks_of(text: str, page: Path) -> list[Block]:
         if end is None:
             raise ValueError(f"{page}:{at + 1}: this block is not closed")
         body = textwrap.dedent("".join(f"{line}\n" for line in lines[at + 1 : end]))
-        found.append(_block(page, at + 1, fence["language"].strip(), body, before))
+        said = _BEFORE.fullmatch(before)
+        marks = {name: value for name, value in said.groupdict().items() if value} if said else {}
+        found.append(Block(page, at + 1, fence["language"].strip(), body, **marks))
         before, at = "", end + 1
     return found
-
-
-def _block(page: Path, line: int, language: str, text: str, before: str) -> Block:
-    not_run, file, shows = _NOT_RUN.match(before), _FILE.match(before), _SHOWN.match(before)
-    return Block(
-        page,
-        line,
-        language,
-        text,
-        not_run=not_run["reason"] if not_run else "",
-        file=file["name"] if file else "",
-        shows=shows["name"] if shows else "",
-        is_output=bool(_OUTPUT.match(before)),
-        is_later=bool(_LATER.match(before)),
-    )
 
 
 def cluster_of(text: str) -> str | None:
@@ -123,24 +113,20 @@ def typed_in(block: Block) -> list[Typed]:
     lines = block.text.splitlines()
     at = 0
     while at < len(lines):
-        start, line = at, lines[at]
+        number, line = block.line + 1 + at, lines[at]
         at += 1
         if line == "^C":
-            found.append(Typed("^C", "", block.line + 1 + start))
-            continue
-        if not line.startswith("$ "):
-            if not found:
-                raise ValueError(
-                    f"{block.page}:{block.line + 1 + start}: got {line!r}, expected a line after $"
-                )
-            last = found[-1]
-            found[-1] = Typed(last.command, f"{last.expected}{line}\n", last.line)
-            continue
-        command = line[2:]
-        while at < len(lines) and (command.endswith("\\") or lines[at].startswith("> ") or lines[at] == ">"):
-            command += "\n" + lines[at].removeprefix(">").removeprefix(" ")
-            at += 1
-        found.append(Typed(command, "", block.line + 1 + start))
+            found.append(Typed(line, "", number))
+        elif line.startswith("$ "):
+            command = line[2:]
+            while at < len(lines) and (command.endswith("\\") or re.match("> |>$", lines[at])):
+                command += "\n" + lines[at].removeprefix(">").removeprefix(" ")
+                at += 1
+            found.append(Typed(command, "", number))
+        elif found:
+            found[-1] = replace(found[-1], expected=f"{found[-1].expected}{line}\n")
+        else:
+            raise ValueError(f"{block.page}:{number}: got {line!r}, expected a line after $")
     return found
 
 

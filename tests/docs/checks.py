@@ -120,11 +120,8 @@ def _fault(words: list[str]) -> str:
             return f"no command {words[0]!r}"
     if command.context_settings.get("ignore_unknown_options"):
         return ""
-    known = {option for one in command.params for option in (*one.opts, *one.secondary_opts)} | {
-        "--help",
-        "-h",
-    }
-    known |= {"--install-completion", "--show-completion"}
+    known = {"--help", "-h", "--install-completion", "--show-completion"}
+    known |= {option for one in command.params for option in (*one.opts, *one.secondary_opts)}
     options = (word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word))
     return next((f"no option {option}" for option in options if option not in known), "")
 

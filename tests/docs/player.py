@@ -69,7 +69,7 @@ def play(text: str, page: Path, directory: Path) -> None:
         if options is not None:
             shell.type(Typed(f"gossamer up {options}", "ready …\n", 1), page)
         for block in blocks_of(text, page):
-            if block.is_output:
+            if block.output:
                 if not is_like(printed, block.text):
                     raise UntrueError(block.where, "(the block above)", difference(printed, block.text))
             elif block.file and not block.not_run:
@@ -86,7 +86,7 @@ def play(text: str, page: Path, directory: Path) -> None:
 def _run(block: Block, shell: Shell, namespace: Namespace) -> str:
     if block.language == "console":
         for typed in typed_in(block):
-            shell.type(typed, block.page, again=block.is_later)
+            shell.type(typed, block.page, again=bool(block.later))
         return ""
     if block.language in SHELLS:
         code, out = shell.run(f"set -e\n{block.text}")
@@ -109,7 +109,7 @@ def play_apart(page: Path, directory: Path) -> str:
         "docs.player",
         str(page),
         str(directory),
-        *(["apart"] if apart else []),
+        *["apart"] * bool(apart),
     ]
     path = os.pathsep.join([str(ROOT / "tests"), str(ROOT)])
     with subprocess.Popen(
@@ -151,11 +151,8 @@ def main() -> int:
     if "apart" in sys.argv[3:]:
         _loopback_up()
     try:
-        play(
-            page.read_text(encoding="utf-8"),
-            page.relative_to(ROOT) if page.is_relative_to(ROOT) else page,
-            directory,
-        )
+        shown = page.relative_to(ROOT) if page.is_relative_to(ROOT) else page
+        play(page.read_text(encoding="utf-8"), shown, directory)
     except UntrueError as untrue:
         sys.stderr.write(f"{untrue}\n")
         return 1

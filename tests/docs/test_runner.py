@@ -52,7 +52,7 @@ def test_blocks_know_what_stands_before_them():
     assert (not_run.not_run, not_run.runs) == ("needs a second machine", False)
     assert nested.runs
     assert typed_in(nested) == [Typed("echo a \\\nb", "a b\n", 19), Typed("cat", "", 22), Typed("^C", "", 23)]
-    assert output.is_output
+    assert output.output
     assert not output.runs
 
 

@@ -53,27 +53,16 @@ def up(
     Prints one ready line, and writes cluster.json into the data directory.
     """
     # Here, so that the options are told without loading what starts processes and asks nodes.
-    import structlog
-
     from gossamer.cli.local.launcher import Launcher
-    from gossamer.launch import PortSpec, Workspace, check_ports
+    from gossamer.launch import PortSpec, Workspace, check_ports, logging_to
 
     texts = {"mqtt": mqtt_port, "api": api_port, "gossip": gossip_port, "distribution": distribution_port}
     specs = {service: PortSpec(OPTIONS[service], text) for service, text in texts.items()}
     plan = _plan(specs, ws_port, nodes=nodes, directory=data_dir.resolve(), env=env, shared_port=shared_port)
     with Workspace(plan.directory) as workspace:
         check_ports(plan, OPTIONS)
-        with (plan.directory / "up.log").open("a", encoding="utf-8") as log:
-            structlog.configure(
-                processors=[
-                    structlog.processors.add_log_level,
-                    structlog.processors.TimeStamper(fmt="iso", utc=True),
-                    structlog.processors.JSONRenderer(),
-                ],
-                logger_factory=structlog.PrintLoggerFactory(log),
-            )
-            with Screen(as_json=json) as screen:
-                code = asyncio.run(Launcher(plan, workspace, screen, timeout=timeout).run())
+        with logging_to(plan.directory / "up.log"), Screen(as_json=json) as screen:
+            code = asyncio.run(Launcher(plan, workspace, screen, timeout=timeout).run())
     raise typer.Exit(code)
 
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TextIO
+from typing import Literal
 
 import structlog
 from msgspec.structs import replace
@@ -48,7 +48,9 @@ from gossamer.drill.run.script import Script, check, script_of
 from gossamer.drill.run.watch import Sight, Watch, ends_of, heals_of, quarantined_of
 from gossamer.drill.stage.backend import BackEnd, GateBackEnd
 from gossamer.drill.stage.janitor import Janitor
+from gossamer.drill.stage.netns import NetnsBackEnd
 from gossamer.errors import GossamerError
+from gossamer.launch import logging_to
 from gossamer.network import SystemNetwork
 
 log = structlog.get_logger(__name__)
@@ -83,17 +85,8 @@ class Progress:
 
 
 def backend_of(name: BackEndName, ended: Callable[[str, str], None]) -> BackEnd:
-    """The back end of that name.
-
-    Raises:
-        BackEndError: it cannot work here.
-    """
-    if name == "gate":
-        return GateBackEnd(ended=ended)
-    # Here, since it looks at what the machine has.
-    from gossamer.drill.stage.netns import NetnsBackEnd
-
-    return NetnsBackEnd(ended=ended)
+    """The back end of that name. Raises BackEndError where it cannot work."""
+    return GateBackEnd(ended=ended) if name == "gate" else NetnsBackEnd(ended=ended)
 
 
 async def conduct(
@@ -121,8 +114,7 @@ async def conduct(
         directory = Path(tempfile.mkdtemp(prefix="gossamer-drill-"))
         if not keep:
             janitor.run("rm", "-rf", str(directory))
-        with (directory / "drill.log").open("a", encoding="utf-8") as file:
-            _log_to(file)
+        with logging_to(directory / "drill.log"):
             record = await drill.run(directory, patience)
         return replace(record, verdicts=judge(record)), directory
     finally:
@@ -320,14 +312,3 @@ async def _drain(load: Load) -> None:
         elif loop.time() - since >= DRAIN_QUIET:
             return
         await asyncio.sleep(0.1)
-
-
-def _log_to(file: TextIO) -> None:
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.JSONRenderer(),
-        ],
-        logger_factory=structlog.PrintLoggerFactory(file),
-    )
