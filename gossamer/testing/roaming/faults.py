@@ -10,10 +10,7 @@ from pathlib import Path
 
 from gossamer.testing.campaign import Campaign
 from gossamer.testing.network import SimNetwork
-from gossamer.testing.roaming.world import SIZE, RoamingWorld
-
-Seconds = tuple[float, float]
-"""At least and at most."""
+from gossamer.testing.roaming.world import SIZE, RoamingWorld, Seconds
 
 
 def _again(

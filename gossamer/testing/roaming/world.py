@@ -32,6 +32,17 @@ REUNION = 3.0
 QUIET = 30.0
 """Seconds after the last fault in which everything must have arrived."""
 
+Seconds = tuple[float, float]
+"""At least and at most."""
+FOR_EVER: Seconds = (1e6, 1e6)
+SUBSCRIBERS: dict[str, tuple[Seconds, float]] = {
+    "home": (FOR_EVER, 0.0),
+    "roamer": ((2.0, 6.0), 0.0),
+    "nomad": ((0.05, 1.5), 0.0),
+    "away": ((0.3, 1.5), 8.0),
+}
+"""Two of each: how long they stay at a node, and for how long at most they are nowhere after that."""
+
 
 class RoamingWorld(World):
     """Cluster of one seed, its travelling clients, the faults done to it, and the final check."""
@@ -57,28 +68,26 @@ class RoamingWorld(World):
         """Start nodes and clients."""
         await self.cluster.start(*range(1, SIZE + 1))
         await self.cluster.settled()
-        wanted = {"flow/1/#": 1, "flow/2/#": 2}
-        for name, least, most in (("home", 1e6, 1e6), ("roamer", 2.0, 6.0), ("nomad", 0.05, 1.5)):
+        for name, (stays, absent) in SUBSCRIBERS.items():
             for number in (1, 2):
-                self.subscribers.append(self._subscriber(f"{name}{number}", least, most, wanted))
-        for number in (1, 2):
-            self.subscribers.append(self._subscriber(f"away{number}", 0.3, 1.5, wanted, most_absent=8.0))
+                self.subscribers.append(self._subscriber(f"{name}{number}", stays, absent))
         for number in (1, 2, 3):
-            self.members.append(self._subscriber(f"member{number}", 1.0, 5.0, {"$share/g/flow/1/#": 1}))
+            member = self._subscriber(f"member{number}", (1.0, 5.0), 0.0)
+            member.wanted = {"$share/g/flow/1/#": 1}
+            self.members.append(member)
         for qos in (1, 2):
-            for name, least, most in (("fixed", 1e6, 1e6), ("moving", 1.0, 4.0)):
+            for name, stays in (("fixed", FOR_EVER), ("moving", (1.0, 4.0))):
                 client = f"{name}{qos}"
-                self.publishers.append(
-                    Publisher(
-                        self.cluster,
-                        client,
-                        self.sim.rng(client),
-                        self._stay(client, least, most),
-                        topic=f"flow/{qos}/{name}",
-                        qos=qos,
-                        pause=self.rng.uniform(0.03, 0.1),
-                    )
+                publisher = Publisher(
+                    self.cluster,
+                    client,
+                    self.sim.rng(client),
+                    self._times(f"stay/{client}", *stays),
+                    topic=f"flow/{qos}/{name}",
+                    qos=qos,
+                    pause=self.rng.uniform(0.03, 0.1),
                 )
+                self.publishers.append(publisher)
         for traveller in self.travellers:
             traveller.apart = self._apart
         for subscriber in self.subscribers + self.members:
@@ -88,21 +97,18 @@ class RoamingWorld(World):
         for publisher in self.publishers:
             publisher.start()
 
-    def _subscriber(
-        self, name: str, least: float, most: float, wanted: dict[str, int], *, most_absent: float = 0.0
-    ) -> Subscriber:
-        away = self.sim.rng(f"absent/{name}")
+    def _subscriber(self, name: str, stays: Seconds, most_absent: float) -> Subscriber:
         return Subscriber(
             self.cluster,
             name,
             self.sim.rng(name),
-            self._stay(name, least, most),
-            lambda: away.uniform(0.0, most_absent),
-            wanted=wanted,
+            self._times(f"stay/{name}", *stays),
+            self._times(f"absent/{name}", 0.0, most_absent),
+            wanted={"flow/1/#": 1, "flow/2/#": 2},
         )
 
-    def _stay(self, name: str, least: float, most: float) -> Callable[[], float]:
-        rng = self.sim.rng(f"stay/{name}")
+    def _times(self, luck: str, least: float, most: float) -> Callable[[], float]:
+        rng = self.sim.rng(luck)
         return lambda: rng.uniform(least, most)
 
     async def calm(self) -> None:
