@@ -21,7 +21,6 @@ import asyncio
 import signal
 import sys
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -85,7 +84,7 @@ async def _run(directory: Path) -> int:
     return _BROKEN if outcome(record.verdicts, record.failure) == "broken" else 0
 
 
-def _progress(progress: Progress) -> dict[str, Any]:
+def _progress(progress: Progress) -> dict[str, object]:
     """How far a drill is, in plain data. Times are the drill's; before its first phase ``at`` is 0."""
     load = progress.load
     nodes = progress.plan.nodes
@@ -106,7 +105,7 @@ def _progress(progress: Progress) -> dict[str, Any]:
     }
 
 
-def _result(record: DrillRecord) -> dict[str, Any]:
+def _result(record: DrillRecord) -> dict[str, object]:
     """What a list of drills shows of one."""
     return {
         "words": verdict_in_words(record),

@@ -12,7 +12,6 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import httpx
 
@@ -65,7 +64,7 @@ class NodeProcess(OsProcess):
         options = ["-c", str(plan.config_file), "--log-file", str(plan.log_file)]
         await super().init([*prefix, *start, *options], env=environ, grace=STOP_LIMIT)
 
-    async def handle_call(self, request: Any, caller: object) -> Reply:
+    async def handle_call(self, request: object, caller: object) -> Reply:
         return Reply(self.pid)
 
     async def handle_info(self, message: object) -> NoReply | Stop | None:

@@ -14,7 +14,6 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from gossamer.errors import UnavailableError, WrongValueError
 
@@ -129,7 +128,7 @@ def make_plan(
     )
 
 
-def node_tree(plan: ClusterPlan, node: NodePlan) -> dict[str, Any]:
+def node_tree(plan: ClusterPlan, node: NodePlan) -> dict[str, object]:
     """The configuration file of ``node``, as plain data; its cookie is in a file of its own."""
     listeners: list[dict[str, object]] = [{"type": "tcp", "host": node.host, "port": node.ports["mqtt"]}]
     if WEBSOCKET in node.ports:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import structlog
 import yaml
@@ -86,7 +86,7 @@ class Workspace:
                 f"# Written by gossamer up; changes are lost.\n{text}", encoding="utf-8"
             )
 
-    def write_facts(self, facts: Mapping[str, Any]) -> None:
+    def write_facts(self, facts: Mapping[str, object]) -> None:
         """Write ``cluster.json``."""
         content = json.dumps(facts, indent=2) + "\n"
         replace_file(self.facts_file, content.encode(), mode=0o666, durable=False)

@@ -15,7 +15,7 @@ import errno
 import os
 import ssl
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from gossamer.errors import UsageError
 from gossamer.network import Address
@@ -23,6 +23,8 @@ from gossamer.testing.medium import ANY, HEADERS, LOOPBACK, Boot, Crash, Medium,
 from gossamer.testing.streams import SimTransport
 
 LARGEST_DATAGRAM = 65_507
+P = TypeVar("P", bound=asyncio.BaseProtocol)
+Data = bytes | bytearray | memoryview
 
 
 class SimDatagramTransport(asyncio.DatagramTransport):
@@ -41,7 +43,7 @@ class SimDatagramTransport(asyncio.DatagramTransport):
         self._host.sockets[self.local] = self.deliver
         self._context.run(protocol.connection_made, self)
 
-    def sendto(self, data: bytes | bytearray | memoryview, addr: Any = None) -> None:
+    def sendto(self, data: Data, addr: Address | None = None) -> None:  # type: ignore[override]
         if self._closing or self._protocol is None or not self._host.alive:
             return
         if addr is None:
@@ -93,8 +95,6 @@ class SimDatagramTransport(asyncio.DatagramTransport):
     def __repr__(self) -> str:
         return f"<SimDatagramTransport {self.local[0]}:{self.local[1]}>"
 
-
-P = TypeVar("P", bound=asyncio.BaseProtocol)
 
 _FIRST_EPHEMERAL = 49_152
 

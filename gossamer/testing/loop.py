@@ -82,7 +82,7 @@ class RealInputOutputError(UsageError):
 
 
 def _refused(call: str) -> Callable[..., Coroutine[object, object, NoReturn]]:
-    async def refuse(*_: Any, **__: Any) -> NoReturn:
+    async def refuse(*_: object, **__: object) -> NoReturn:
         raise RealInputOutputError(f"{call}()")
 
     return refuse
@@ -189,8 +189,8 @@ class VirtualTimeLoop(BaseEventLoop):
 
     # -- what would be threads ------------------------------------------------------------------------
 
-    def run_in_executor(  # type: ignore[override]
-        self, executor: concurrent.futures.Executor | None, func: Callable[..., T], *args: Any
+    def run_in_executor(
+        self, executor: concurrent.futures.Executor | None, func: Callable[..., T], *args: object
     ) -> asyncio.Future[T]:
         """Run ``func`` inline, in a turn of its own, whatever the executor; after :attr:`executor_delay`."""
         future: asyncio.Future[T] = self.create_future()

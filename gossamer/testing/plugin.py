@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Generator, Mapping
-from typing import Any, cast
+from typing import cast
 
 import pytest
 import pytest_asyncio
@@ -52,7 +52,7 @@ async def virtual_time() -> AsyncIterator[VirtualTimeLoop]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[Any]
+    item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.failed:

@@ -25,7 +25,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import httpx
 
@@ -173,7 +173,7 @@ class BackEnd(ABC):
         """The node of that name."""
         return next(node for node in self.nodes if node.name == name)
 
-    async def put(self, name: str, path: str, body: Mapping[str, Any]) -> None:
+    async def put(self, name: str, path: str, body: Mapping[str, object]) -> None:
         """Send a node a request of its API."""
         try:
             answer = await self._client.put(self.node(name).api + path, json=body)
@@ -258,11 +258,11 @@ class BackEnd(ABC):
         self._ended(node.name, describe_end(reason))
 
 
-def requests_of(faults: Sequence[LinkFault]) -> dict[str, list[dict[str, Any]]]:
+def requests_of(faults: Sequence[LinkFault]) -> dict[str, list[dict[str, object]]]:
     """Requests for each node, by its name, for just these faults to hold."""
-    requests: dict[str, list[dict[str, Any]]] = {}
+    requests: dict[str, list[dict[str, object]]] = {}
     for fault in faults:
-        told: dict[str, Any] = {"peer": fault.target, "direction": "out"}
+        told: dict[str, object] = {"peer": fault.target, "direction": "out"}
         if fault.cut:
             # Who opened an incoming connection is not known there: the other end holds back its own.
             other = {"peer": fault.source, "direction": "in", "cut": True}
@@ -292,6 +292,6 @@ class GateBackEnd(BackEnd):
         # All at once, so that a cut is one moment.
         await asyncio.gather(*(self._tell(name, requests.get(name, []), seconds) for name in concerned))
 
-    async def _tell(self, name: str, faults: list[dict[str, Any]], seconds: float) -> None:
+    async def _tell(self, name: str, faults: list[dict[str, object]], seconds: float) -> None:
         body = {"faults": faults, "seconds": seconds if faults else None}
         await self.put(name, "/api/v1/drill/faults", body)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
 from gossamer.mnesia_like import OwnedTable, SharedTable
 from gossamer.testing.splits.world import TABLES, SplitWorld
+
+_Rows = dict[object, object]
 
 
 def violations(world: SplitWorld) -> Iterator[str]:
@@ -40,10 +41,10 @@ def _tables_differ(world: SplitWorld) -> Iterator[str]:
                     yield f"table {name} {what}: nodes {number} / {other} differ in {len(keys)} rows: {rows}"
 
 
-def _contents(mine: object, theirs: Any) -> Iterator[tuple[str, dict[Any, object], dict[Any, Any]]]:
-    if isinstance(mine, SharedTable):
+def _contents(mine: object, theirs: object) -> Iterator[tuple[str, _Rows, _Rows]]:
+    if isinstance(mine, SharedTable) and isinstance(theirs, SharedTable):
         yield "rows", dict(mine.rows()), dict(theirs.rows())
-    elif isinstance(mine, OwnedTable):
+    elif isinstance(mine, OwnedTable) and isinstance(theirs, OwnedTable):
         for owner in sorted({*mine.owners(), *theirs.owners()}):
             yield f"of {owner}", dict(mine.rows_of(owner)), dict(theirs.rows_of(owner))
 

@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from gossamer.testing.campaign import Campaign
 from gossamer.testing.network import SimNetwork
@@ -27,7 +26,7 @@ class Scenario:
     script: Script
     size: int = 5
     disc: bool = False
-    options: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, object] = field(default_factory=dict)
 
 
 async def _apart(world: SplitWorld, *groups: list[int]) -> None:
@@ -57,9 +56,11 @@ SCENARIOS = {
 }
 
 
-def _scenario(name: str, **about: Any) -> Callable[[Script], Script]:
+def _scenario(
+    name: str, *, size: int = 5, disc: bool = False, **options: object
+) -> Callable[[Script], Script]:
     def add(script: Script) -> Script:
-        SCENARIOS[name] = Scenario(script, **about)
+        SCENARIOS[name] = Scenario(script, size, disc, options)
         return script
 
     return add
@@ -134,7 +135,7 @@ async def _second_split(world: SplitWorld) -> None:
     await _apart(world, *world.rng.choice((([1, 2, 3, 4], [5]), ([1, 2], [3, 4, 5]), ([1, 4, 5], [2, 3]))))
 
 
-@_scenario("autoclean and autoheal at once", options={"autoclean": 20.0})
+@_scenario("autoclean and autoheal at once", autoclean=20.0)
 async def _autoclean(world: SplitWorld) -> None:
     world.split([1, 2, 3], [4, 5])
     await world.pause(10, 60)

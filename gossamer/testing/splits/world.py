@@ -10,9 +10,8 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
-from gossamer.autoheal import register_merge
+from gossamer.autoheal import Episode, register_merge
 from gossamer.errors import GossamerError
 from gossamer.mnesia_like import SharedTable
 from gossamer.mqtt.client import MqttClient
@@ -31,8 +30,8 @@ HEAL = 300.0
 SESSION = 86_400
 
 
-def _sum(_key: Any, ours: Any, theirs: Any) -> int:
-    return int(ours or 0) + int(theirs or 0)
+def _sum(_key: object, ours: int | None, theirs: int | None) -> int:
+    return (ours or 0) + (theirs or 0)
 
 
 register_merge("splits.sum", _sum)
@@ -67,7 +66,7 @@ class SplitWorld(World):
         self.died: set[int] = set()
         self.survivors: list[int] = []
         """Those of the first heal, where it is plain who they are."""
-        self.writes: dict[tuple[str, Any], list[Written]] = {}
+        self.writes: dict[tuple[str, object], list[Written]] = {}
         self.stores: dict[int, object] = {}
         self._writer: asyncio.Task[None] | None = None
 
@@ -181,7 +180,7 @@ class SplitWorld(World):
         assert isinstance(table, SharedTable)  # noqa: S101
         return table
 
-    def write(self, number: int, name: str, key: object, value: list[Any]) -> None:
+    def write(self, number: int, name: str, key: object, value: list[object]) -> None:
         """Write a row, or delete it."""
         table = self.table(number, name)
         if value:
@@ -212,7 +211,7 @@ class SplitWorld(World):
             if name not in self.cluster.nodes[number].store.tables():
                 continue
             count += 1
-            value = [] if rng.random() < 0.3 else [count]
+            value: list[object] = [] if rng.random() < 0.3 else [count]
             try:
                 self.write(number, name, rng.randrange(KEYS), value)
             except GossamerError as error:
@@ -250,7 +249,7 @@ class SplitWorld(World):
     def _store(self, number: int) -> object:
         return self.cluster.nodes[number].runtime.whereis("mnesia_like")
 
-    def episodes(self) -> Iterator[tuple[int, Any]]:
+    def episodes(self) -> Iterator[tuple[int, Episode]]:
         """Every heal that every node knows of."""
         for number, node in sorted(self.cluster.nodes.items()):
             for episode in node.healing.history:
