@@ -29,7 +29,7 @@ from types import SimpleNamespace
 from typing import Literal, NamedTuple
 
 from gossamer.errors import UsageError
-from gossamer.mqtt.auth.files import trouble
+from gossamer.mqtt.auth.files import FileError
 from gossamer.mqtt.publish.delayed import delayed_topic
 from gossamer.routes import body_of, matches, parse_filter
 
@@ -41,18 +41,7 @@ DENIED = SimpleNamespace(plan=SimpleNamespace(groups=(None,)))
 CACHE_LIMIT = 1024
 
 
-class AclError(UsageError):
-    """An ACL file that cannot be used."""
-
-    def __init__(self, *, file: Path, line: int, why: str) -> None:
-        self.file = file
-        self.line = line
-        self.why = why
-        where = f"{file}:{line}" if line else str(file)
-        super().__init__(
-            f"{where}: {why}; expected allow|deny publish|subscribe|all WHO FILTER, WHO being "
-            "*, anonymous, user:NAME or client:ID"
-        )
+_EXPECTED = "allow|deny publish|subscribe|all WHO FILTER, WHO being *, anonymous, user:NAME or client:ID"
 
 
 class Rule(NamedTuple):
@@ -68,10 +57,11 @@ def parse_acl(text: str, file: Path) -> tuple[Rule, ...]:
     """The rules of a file.
 
     Raises:
-        AclError: a line is no rule.
+        FileError: a line is no rule.
     """
     rules = []
     for number, line in enumerate(text.splitlines(), 1):
+        wrong = FileError(file, f"cannot read {line.strip()!r}", expected=_EXPECTED, line=number)
         try:
             words = shlex.split(line) if not line.lstrip().startswith("#") else []
             if not words:
@@ -79,13 +69,13 @@ def parse_acl(text: str, file: Path) -> tuple[Rule, ...]:
             verb, action, who, topic_filter = words
             parse_filter(topic_filter)
         except ValueError:
-            raise AclError(file=file, line=number, why=f"cannot read {line.strip()!r}") from None
+            raise wrong from None
         except UsageError as error:
-            raise AclError(file=file, line=number, why=str(error)) from None
+            raise FileError(file, error, expected=_EXPECTED, line=number) from None
         kind, colon, name = who.partition(":")
         fits = who in ("*", "anonymous") or (kind in ("user", "client") and colon and name)
         if verb not in ("allow", "deny") or action not in ("publish", "subscribe", "all") or not fits:
-            raise AclError(file=file, line=number, why=f"cannot read {line.strip()!r}")
+            raise wrong
         actions: tuple[Action, ...] = ("publish", "subscribe") if action == "all" else (action,)  # type: ignore[assignment]
         rules.append(Rule(verb == "allow", actions, who, topic_filter))
     return tuple(rules)
@@ -107,7 +97,7 @@ class Acl:
         try:
             self.rules = parse_acl(self._file.read_text(encoding="utf-8"), self._file)
         except (OSError, UnicodeDecodeError) as error:
-            raise AclError(file=self._file, line=0, why=trouble(error)) from None
+            raise FileError(self._file, error, expected=_EXPECTED) from None
 
     def rules_for(self, client_id: str, username: str | None) -> tuple[Rule, ...]:
         """The rules that fit a client, its names put in."""

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from gossamer.errors import GossamerError
+from gossamer.errors import GossamerError, UsageError
 from gossamer.supervisor import GenServer, Reason, Reply, self_pid, send_after, trap_exit
 
 log = structlog.get_logger(__name__)
@@ -28,9 +28,17 @@ class Reloadable(Protocol):
         """Read them again, in any thread; raises a GossamerError and changes nothing where that fails."""
 
 
-def trouble(error: Exception) -> str:
-    """What is wrong with a file, for a message that names the file itself."""
-    return getattr(error, "strerror", None) or str(error)
+class FileError(UsageError):
+    """A file that the configuration names and that cannot be used, in one line or at all."""
+
+    def __init__(
+        self, file: Path, why: str | Exception, *, expected: str, line: int = 0, of: str = ""
+    ) -> None:
+        self.file = file
+        self.line = line
+        self.why = why if isinstance(why, str) else getattr(why, "strerror", None) or str(why)
+        where = f"{file}:{line}" if line else str(file)
+        super().__init__(f"{of and of + ': '}{where}: {self.why}; expected {expected}")
 
 
 class FileWatch(GenServer):

@@ -19,8 +19,7 @@ from typing import Generic, TypeVar
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from gossamer.errors import UsageError
-from gossamer.mqtt.auth.files import trouble
+from gossamer.mqtt.auth.files import FileError
 from gossamer.mqtt.auth.sources import Answer, Login, Verdict
 from gossamer.mqtt.codec.reasons import ReasonCode
 
@@ -29,29 +28,20 @@ T = TypeVar("T")
 BACKLOG = 1000
 
 
-class PasswordFileError(UsageError):
-    """A password file that cannot be used."""
-
-    def __init__(self, *, file: Path, line: int, why: str, wanted: str = "") -> None:
-        self.file = file
-        self.line = line
-        self.why = why
-        where = f"{file}:{line}" if line else str(file)
-        command = f"gossamer passwd {wanted}".strip()
-        super().__init__(f"{where}: {why}; expected lines USER:HASH as {command} writes them")
+_EXPECTED = "lines USER:HASH as gossamer passwd writes them"
 
 
-def read_users(file: Path, parse: Callable[[str], T], *, why: str, wanted: str = "") -> dict[str, T]:
+def read_users(file: Path, parse: Callable[[str], T], *, why: str, expected: str) -> dict[str, T]:
     """Return what ``parse`` makes of each line ``USER:REST`` of a file, by user; it may raise ValueError.
 
     Raises:
-        PasswordFileError: the file cannot be read, or a line is something else, for ``why``.
+        FileError: the file cannot be read, or a line is something else, for ``why``.
     """
     users: dict[str, T] = {}
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise PasswordFileError(file=file, line=0, why=trouble(error), wanted=wanted) from None
+        raise FileError(file, error, expected=expected) from None
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.startswith("#"):
             continue
@@ -61,7 +51,7 @@ def read_users(file: Path, parse: Callable[[str], T], *, why: str, wanted: str =
                 raise ValueError
             users[name] = parse(rest.strip())
         except ValueError:
-            raise PasswordFileError(file=file, line=number, why=why, wanted=wanted) from None
+            raise FileError(file, why, expected=expected, line=number) from None
     return users
 
 
@@ -88,14 +78,14 @@ def _hash(text: str) -> str:
 
 
 def _read(file: Path) -> dict[str, str]:
-    return read_users(file, _hash, why="no user name and argon2 hash")
+    return read_users(file, _hash, why="no user name and argon2 hash", expected=_EXPECTED)
 
 
 def set_password(file: Path, username: str, password: str | None) -> bool:
     """Set a user's password, or with None delete the user; whether the user was there. Blocks.
 
     Raises:
-        PasswordFileError: the file, or the name, cannot be used.
+        FileError: the file, or the name, cannot be used.
     """
     hashes = _read(file) if file.exists() else {}
     return rewrite(file, hashes, username, None if password is None else PasswordHasher().hash(password))
@@ -106,10 +96,10 @@ def rewrite(file: Path, lines: dict[str, str], username: str, line: str | None) 
     it was there.
 
     Raises:
-        PasswordFileError: the file, or the name, cannot be used.
+        FileError: the file, or the name, cannot be used.
     """
     if not username or username.startswith("#") or any(c in username for c in "\r\n\0"):
-        raise PasswordFileError(file=file, line=0, why=f"user name {username!r} does not fit on a line")
+        raise FileError(file, f"user name {username!r} does not fit on a line", expected=_EXPECTED)
     known = username in lines
     if line is None:
         lines.pop(username, None)
@@ -121,7 +111,7 @@ def rewrite(file: Path, lines: dict[str, str], username: str, line: str | None) 
             out.writelines(f"{user}:{hashed}\n" for user, hashed in lines.items())
         Path(name).replace(file)
     except OSError as error:
-        raise PasswordFileError(file=file, line=0, why=trouble(error)) from None
+        raise FileError(file, error, expected=_EXPECTED) from None
     return known
 
 

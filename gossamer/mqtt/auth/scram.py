@@ -34,6 +34,7 @@ ITERATIONS = 16_384
 """RFC 7677 asks for 4096 at least; clients do this work once a connection."""
 LONGEST = 4096
 """Bytes of one message of a client."""
+_EXPECTED = "lines USER:CREDENTIAL as gossamer passwd --scram writes them"
 _PROHIBITED = (
     stringprep.in_table_c12,
     stringprep.in_table_c21_c22,
@@ -231,7 +232,7 @@ def _saslname(raw: bytes) -> str:
 
 def _read(file: Path) -> dict[str, Credential]:
     why = "no user name and SCRAM-SHA-256 credential"
-    return read_users(file, Credential.parse, why=why, wanted="--scram")
+    return read_users(file, Credential.parse, why=why, expected=_EXPECTED)
 
 
 class BadPasswordError(UsageError):
@@ -247,7 +248,7 @@ def set_scram_password(file: Path, username: str, password: str | None) -> bool:
     """Set a user's password, or with None delete the user; whether the user was there. Blocks.
 
     Raises:
-        PasswordFileError: the file, or the name, cannot be used.
+        FileError: the file, or the name, cannot be used.
         BadPasswordError: the password, or the name, cannot be used.
     """
     lines = {user: credential.line() for user, credential in _read(file).items()} if file.exists() else {}

@@ -12,19 +12,9 @@ from pathlib import Path
 import jwt
 
 from gossamer.config import JwtConfig
-from gossamer.errors import UsageError
-from gossamer.mqtt.auth.files import trouble
+from gossamer.mqtt.auth.files import FileError
 from gossamer.mqtt.auth.sources import Answer, Login, Verdict
 from gossamer.mqtt.codec.reasons import ReasonCode
-
-
-class TokensError(UsageError):
-    """The key that tokens are checked with cannot be used."""
-
-    def __init__(self, *, file: Path, why: str) -> None:
-        self.file = file
-        self.why = why
-        super().__init__(f"JWT: {file}: {why}; expected a public key in PEM")
 
 
 class Tokens:
@@ -47,7 +37,7 @@ class Tokens:
             text = config.public_key_file.read_text(encoding="utf-8")
             jwt.get_algorithm_by_name(config.algorithms[0]).prepare_key(text)
         except (OSError, ValueError, jwt.PyJWTError) as error:
-            raise TokensError(file=config.public_key_file, why=trouble(error)) from None
+            raise FileError(config.public_key_file, error, expected="a public key in PEM", of="JWT") from None
         self._key = text
 
     def ask(self, login: Login) -> Answer:

@@ -15,21 +15,12 @@ import gossamer.mqtt.codec.packets as p
 from gossamer.errors import UsageError
 from gossamer.mqtt.codec.decoder import decode_publish
 from gossamer.mqtt.codec.framing import frame
-from gossamer.mqtt.codec.packets import V4, V5, Packet
+from gossamer.mqtt.codec.packets import V5, Packet
 from gossamer.mqtt.codec.properties import NONE, Properties, encode_properties
 from gossamer.mqtt.codec.wire import MAX_VARINT, encode_binary, encode_string, encode_varint
 
 PACKET_ID: list[bytes] = [n.to_bytes(2, "big") for n in range(65536)]
 """Every packet identifier as the two bytes of the wire, made once: cheaper than making one per message."""
-
-
-class NotInVersionError(UsageError):
-    """A packet that the protocol version does not have."""
-
-    def __init__(self, packet: str, version: int) -> None:
-        self.packet = packet
-        self.version = version
-        super().__init__(f"{packet} does not exist in protocol version {version}; it needs version 5")
 
 
 def publish_parts(
@@ -101,14 +92,17 @@ def _publish(packet: p.Publish, version: int) -> bytes:
     return head + tail
 
 
-def _ack(first: int) -> Any:
+def _outcome(packet: p.Puback | p.Disconnect | p.Auth) -> bytes:
+    """Reason code and properties, of which 5.0 leaves out what says nothing at the end of a packet."""
+    if packet.properties is NONE:
+        return bytes((packet.reason,)) if packet.reason else b""
+    return bytes((packet.reason,)) + encode_properties(packet.properties)
+
+
+def _ack(first: int) -> Callable[[p.Puback, int], bytes]:
     def encoder(packet: p.Puback, version: int) -> bytes:
         body = PACKET_ID[packet.packet_id]
-        if version == V5 and (packet.reason or packet.properties is not NONE):
-            body += bytes((packet.reason,))
-            if packet.properties is not NONE:
-                body += encode_properties(packet.properties)
-        return _frame(first, body)
+        return _frame(first, body + _outcome(packet) if version == V5 else body)
 
     return encoder
 
@@ -151,17 +145,13 @@ def _unsuback(packet: p.Unsuback, version: int) -> bytes:
 
 
 def _disconnect(packet: p.Disconnect, version: int) -> bytes:
-    if version == V4 or (not packet.reason and packet.properties is NONE):
-        return b"\xe0\0"
-    return _frame(0xE0, bytes((packet.reason,)) + encode_properties(packet.properties))
+    return _frame(0xE0, _outcome(packet) if version == V5 else b"")
 
 
 def _auth(packet: p.Auth, version: int) -> bytes:
     if version != V5:
-        raise NotInVersionError("AUTH", version)
-    if not packet.reason and packet.properties is NONE:
-        return b"\xf0\0"
-    return _frame(0xF0, bytes((packet.reason,)) + encode_properties(packet.properties))
+        raise UsageError(f"AUTH does not exist in protocol version {version}; it needs version 5")
+    return _frame(0xF0, _outcome(packet))
 
 
 _ENCODERS: dict[type, Any] = {

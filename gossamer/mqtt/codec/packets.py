@@ -13,29 +13,6 @@ import msgspec
 
 from gossamer.mqtt.codec.properties import NONE, Properties
 
-__all__ = [
-    "V4",
-    "V5",
-    "Auth",
-    "Connack",
-    "Connect",
-    "Disconnect",
-    "Packet",
-    "Pingreq",
-    "Pingresp",
-    "Puback",
-    "Pubcomp",
-    "Publish",
-    "Pubrec",
-    "Pubrel",
-    "Suback",
-    "Subscribe",
-    "Subscription",
-    "Unsuback",
-    "Unsubscribe",
-    "Will",
-]
-
 V4 = 4
 """Protocol level of MQTT 3.1.1."""
 V5 = 5

@@ -8,6 +8,7 @@ identifiers. 4. Absent is ``None``; :data:`NONE` is the value of "no properties"
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -88,17 +89,7 @@ def _pair(reader: Reader, what: str) -> tuple[str, str]:
     return reader.string(what), reader.string(what)
 
 
-def _u8(value: int) -> bytes:
-    return bytes((value,))
-
-
-def _u16(value: int) -> bytes:
-    return value.to_bytes(2, "big")
-
-
-def _u32(value: int) -> bytes:
-    return value.to_bytes(4, "big")
-
+_u8, _u16, _u32 = (partial(int.to_bytes, length=length) for length in (1, 2, 4))
 
 _REASON = (CONNACK, PUBACK, PUBREC, PUBREL, PUBCOMP, SUBACK, UNSUBACK, DISCONNECT, AUTH)
 _ALL = (CONNECT, PUBLISH, SUBSCRIBE, UNSUBSCRIBE, WILL, *_REASON)

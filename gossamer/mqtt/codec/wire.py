@@ -13,16 +13,7 @@ from gossamer.errors import UsageError
 from gossamer.mqtt.codec.errors import malformed
 
 MAX_VARINT = 268_435_455
-
-
-class FieldTooLongError(UsageError):
-    """A string or binary field that does not fit the 16-bit length of the wire."""
-
-    def __init__(self, what: str, got: int, limit: int) -> None:
-        self.what = what
-        self.got = got
-        self.limit = limit
-        super().__init__(f"{what} is {got} long, expected at most {limit}; shorten it")
+_TOO_LONG = "{} is {} long, expected at most {}; shorten it"
 
 
 def encode_varint(value: int) -> bytes:
@@ -30,7 +21,7 @@ def encode_varint(value: int) -> bytes:
     if value < 0x80:
         return bytes((value,))
     if value > MAX_VARINT:
-        raise FieldTooLongError("packet", value, MAX_VARINT)
+        raise UsageError(_TOO_LONG.format("packet", value, MAX_VARINT))
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -42,7 +33,7 @@ def encode_varint(value: int) -> bytes:
 def encode_binary(value: bytes) -> bytes:
     """Two bytes of length, then the data."""
     if len(value) > 0xFFFF:
-        raise FieldTooLongError("binary field", len(value), 0xFFFF)
+        raise UsageError(_TOO_LONG.format("string or binary field", len(value), 0xFFFF))
     return len(value).to_bytes(2, "big") + value
 
 

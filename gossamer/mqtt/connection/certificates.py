@@ -16,18 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.config import TlsConfig
-from gossamer.errors import UsageError
+from gossamer.mqtt.auth.files import FileError
 
 _VERIFY = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require": ssl.CERT_REQUIRED}
-
-
-class CertificatesError(UsageError):
-    """A certificate, key or authority cannot be used."""
-
-    def __init__(self, *, file: Path, why: str) -> None:
-        self.file = file
-        self.why = why
-        super().__init__(f"TLS: {file}: {why}; expected PEM, and a key that belongs to its certificate")
 
 
 class Certificates:
@@ -53,7 +44,7 @@ class Certificates:
         """Read the files again, for handshakes to come; may run in any thread.
 
         Raises:
-            CertificatesError: a file cannot be used; nothing changed.
+            FileError: a file cannot be used; nothing changed.
         """
         self._default, self._hosts = self._make()
 
@@ -81,7 +72,8 @@ class Certificates:
                 context.load_verify_locations(file)
                 context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
         except (OSError, ssl.SSLError) as error:
-            raise CertificatesError(file=file, why=error.strerror or str(error)) from None
+            expected = "PEM, and a key that belongs to its certificate"
+            raise FileError(file, error, expected=expected, of="TLS") from None
         context.verify_mode = _VERIFY[self._config.verify]
         if context.verify_mode != ssl.CERT_NONE:
             context.options |= ssl.OP_NO_TICKET

@@ -35,8 +35,6 @@ class Shedding:
     On when the loop was ``limit`` seconds late, off when it is less than half as late; None: never.
     """
 
-    __slots__ = ("_limit", "on")
-
     def __init__(self, limit: float | None) -> None:
         self._limit = limit
         self.on = False
@@ -52,8 +50,6 @@ class Shedding:
 
 class Room:
     """How many connections the file descriptors of the process are enough for."""
-
-    __slots__ = ("limit", "taken")
 
     def __init__(self, descriptors: int | None = None) -> None:
         self.limit = None if descriptors is None else max(descriptors // 2, descriptors - NOT_FOR_CLIENTS)

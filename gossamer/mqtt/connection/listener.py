@@ -13,7 +13,8 @@ import structlog
 
 from gossamer.config import ListenerConfig
 from gossamer.errors import TransportError
-from gossamer.mqtt.connection.certificates import Certificates, CertificatesError
+from gossamer.mqtt.auth.files import FileError
+from gossamer.mqtt.connection.certificates import Certificates
 from gossamer.mqtt.connection.channel import Channel, Service
 from gossamer.mqtt.connection.connections import Connections
 from gossamer.mqtt.connection.handshake import ProxyHeader, TlsDoor
@@ -107,7 +108,7 @@ class Acceptor(GenServer):
             listener = await self._listen(name)
         except OSError as error:
             raise StopInit(str(self._unheard(name, error))) from None
-        except CertificatesError as error:
+        except FileError as error:
             raise StopInit(str(error)) from None
         # Runs however the process ends, kill included.
         entry = self.process.runtime.find(self_pid())

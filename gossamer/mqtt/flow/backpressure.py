@@ -96,21 +96,6 @@ class Hold:
 class Pressure:
     """What is behind, and who waits for it. ``call_later`` is the loop's."""
 
-    __slots__ = (
-        "_call_later",
-        "_disconnects",
-        "_far",
-        "_overrun",
-        "behind",
-        "congested_at",
-        "flooded_at",
-        "hold",
-        "max_node",
-        "max_session",
-        "peers",
-        "queued",
-    )
-
     def __init__(self, call_later: Callable[[float, Callable[[], None]], object]) -> None:
         self._call_later = call_later
         self.behind: set[Taker] = set()

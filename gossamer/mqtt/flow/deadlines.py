@@ -35,8 +35,6 @@ class Deadline:
 class Wheel:
     """A heap of deadlines; a callback says when it wants to be called next, or None."""
 
-    __slots__ = ("_cancelled", "_heap", "_serial")
-
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Deadline]] = []
         self._serial: Iterator[int] = count()

@@ -60,8 +60,6 @@ class Wide:
     ``store`` returns the store of durable sessions, or None.
     """
 
-    __slots__ = ("_hub", "_then", "jobs", "store")
-
     peer = "here"
 
     def __init__(self, hub: HubLike) -> None:

@@ -50,29 +50,6 @@ DELIVERIES = 10_000
 class Fanout:
     """Hands messages to sessions, and flushes those that got any once per turn of the loop."""
 
-    __slots__ = (
-        "_scheduled",
-        "bytes_received",
-        "bytes_sent",
-        "drops",
-        "fence",
-        "guests",
-        "now",
-        "origin",
-        "owe",
-        "pressure",
-        "received",
-        "received1",
-        "received2",
-        "sent",
-        "sent1",
-        "sent2",
-        "slowed",
-        "touched",
-        "trail",
-        "wide",
-    )
-
     def __init__(
         self,
         *,

@@ -41,21 +41,6 @@ log = structlog.get_logger(__name__)
 class Ingest:
     """Takes what peers forward. Call it with the peer's name and a batch of records."""
 
-    __slots__ = (
-        *(
-            "_hub",
-            "_named",
-            "_owed",
-            "_publishing",
-            "_router",
-            "_table",
-            "cache_get",
-            "max_packet",
-            "messages",
-        ),
-        *("on_mark", "on_noted", "plan_of", "version"),
-    )
-
     def __init__(
         self, router: Router, hub: Fanout, publishing: Publishing, table: SessionTable, owed: Owed
     ) -> None:

@@ -47,17 +47,15 @@ class Source(Protocol):
 
 
 def runs(data: bytes, pos: int, source: Source, *, local: bool = False, most: float = math.inf) -> list[Run]:
-    """The runs of ``data`` from ``pos`` on; see the module.
-
-    ``local``: for this node only. ``most``: with so many deliveries there is an end of it.
-    """
+    """The runs of ``data`` from ``pos`` on (``local``: for this node only), of about ``most`` deliveries."""
     found: list[Run] = []
     end = len(data)
     skip = 1 if source.version == V5 else 0
+    # Of QoS 0, which may go on behind another topic.
+    held: Plan | None = None
+    alike, since, many = b"", pos, 0
     while pos + 1 < end and most > 0:
-        start = pos
-        first = data[pos]
-        length = data[pos + 1]
+        start, first, length = pos, data[pos], data[pos + 1]
         at, stop = (pos + 2, pos + 2 + length) if length < 0x80 else _long(data, pos, end, source)
         if stop > end:
             break
@@ -80,27 +78,33 @@ def runs(data: bytes, pos: int, source: Source, *, local: bool = False, most: fl
         else:
             break
         size = stop - pos
-        count = 1
         pos = stop
         while pos < end and data.startswith(prefix, pos):
             pos += size
-            count += 1
         if pos > end:
             pos -= size
-            count -= 1
-        if plan is not None:
+        count = (pos - start) // size
+        if first == QOS0 and plan is held:
+            alike, many = b"", many + count
+            continue
+        if held is not None:
+            found.append((QOS0, held, alike, since, start, many))
+            most -= held.breadth * many
+            held = None
+        if first == QOS0:
+            held, alike, since, many = plan, prefix, start, count
+            continue
+        if first == QOS1 and plan is not None:
+            at = start + len(prefix)
+            if 0 in data[at + 1 : pos : size] or (skip and any(data[at + 2 : pos : size])):
+                count = _good(data, at, size, count, skip)
+                pos = start + count * size
+                if not count:
+                    break
             most -= plan.breadth * count
-            if first == QOS0 and found and found[-1][1] is plan and found[-1][0] == QOS0:
-                _, _, _, start, _, before = found.pop()
-                prefix, count = b"", before + count
-            elif first == QOS1:
-                at = start + len(prefix)
-                if 0 in data[at + 1 : pos : size] or (skip and any(data[at + 2 : pos : size])):
-                    count = _good(data, at, size, count, skip)
-                    pos = start + count * size
-                    if not count:
-                        break
         found.append((first, plan, prefix, start, pos, count))
+    if held is not None:
+        found.append((QOS0, held, alike, since, pos, many))
     return found
 
 

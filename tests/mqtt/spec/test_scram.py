@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gossamer.mqtt import Done, Login, ReasonCode, Scram, set_scram_password
-from gossamer.mqtt.auth.passwords import PasswordFileError
+from gossamer.mqtt.auth.files import FileError
 from gossamer.mqtt.auth.scram import BadPasswordError, Credential, credential_of, saslprep
 
 from .conftest import V5
@@ -145,7 +145,7 @@ async def test_a_file_of_credentials_is_written_and_read_and_read_again(make_wor
 def test_a_line_that_is_no_credential_is_named(tmp_path, line):
     file = tmp_path / "scram"
     file.write_text(f"# users\n{line}\n")
-    with pytest.raises(PasswordFileError, match=r"scram:2: .*gossamer passwd --scram"):
+    with pytest.raises(FileError, match=r"scram:2: .*gossamer passwd --scram"):
         Scram(file)
 
 
