@@ -1,11 +1,10 @@
 """What comes before MQTT on a connection: the PROXY header of a load balancer, and the TLS handshake.
 
-**PROXY**, versions 1 and 2: a balancer says first who the client really is. The connection's protocol is
-:class:`ProxyHeader` until the header is whole, then the channel itself. ``UNKNOWN`` and ``LOCAL`` (health
+**PROXY**, versions 1 and 2: a balancer says first who the client really is. ``UNKNOWN`` and ``LOCAL`` (health
 checks of the balancer) leave the connection's own addresses.
 
 **TLS**: the loop's own TLS server makes the protocol known only after the handshake, so that a thousand
-clients who never finish theirs would be nobody's. Here (:class:`TlsDoor`) the raw connection is accepted,
+clients who never finish theirs would be nobody's. Here (:class:`Door`) the raw connection is accepted,
 counted and bounded first, its PROXY header read where it must have one, then upgraded, in a process of its
 own that ends with the handshake.
 
@@ -23,15 +22,13 @@ import asyncio
 import ipaddress
 import ssl
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import structlog
 
 from gossamer.errors import PeerError
-
-if TYPE_CHECKING:
-    from gossamer.mqtt.connection.channel import Channel
-    from gossamer.mqtt.connection.limits import Entrance
+from gossamer.mqtt.connection.channel import Channel
+from gossamer.mqtt.connection.limits import Entrance
 
 log = structlog.get_logger(__name__)
 
@@ -106,74 +103,34 @@ def _text(host: ipaddress.IPv4Address | ipaddress.IPv6Address, port: int) -> str
     return f"[{host}]:{port}" if host.version == 6 else f"{host}:{port}"
 
 
-class ProxyHeader(asyncio.Protocol):
-    """Reads the header, then hands the connection to ``inner``, which fronts or is ``channel``."""
+class Door(asyncio.Protocol):
+    """The protocol of a connection until MQTT may be spoken on it; then ``inner``, which is or fronts
+    ``channel``, is.
 
-    def __init__(self, channel: Channel, inner: asyncio.Protocol, entrance: Entrance) -> None:
-        self._channel = channel
-        self._inner = inner
-        self._entrance = entrance
-        self._held = b""
-        self._refused = False
-        self._transport: asyncio.Transport = cast("Any", None)
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        if self._entrance.trusts(self._transport):
-            # The channel is there from the start: it counts against the limits, and its patience is bounded.
-            self._inner.connection_made(transport)
-        else:
-            self._refused = True
-            self._transport.abort()
-
-    def data_received(self, data: bytes) -> None:
-        if self._refused:
-            return
-        self._held += data
-        try:
-            found = parse_header(self._held)
-        except ProxyHeaderError as error:
-            self._entrance.no_header(error)
-            self._transport.abort()
-            return
-        if found is None:
-            return
-        stop, peer = found
-        if peer is not None:
-            self._channel.peer = peer
-        rest, self._held = self._held[stop:], b""
-        self._transport.set_protocol(self._inner)
-        if rest:
-            self._inner.data_received(rest)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if not self._refused:
-            self._inner.connection_lost(exc)
-
-
-class TlsDoor(asyncio.Protocol):
-    """The protocol of a raw connection, until it is secured; then ``inner``, which fronts ``channel``, is."""
+    ``proxied``: a header comes first. ``context``: TLS comes next; where there is none, the channel is there
+    from the start, counts against the limits and bounds the patience. ``spawn`` runs a function as a process.
+    """
 
     def __init__(
         self,
         entrance: Entrance,
         channel: Channel,
         inner: asyncio.Protocol,
-        context: ssl.SSLContext,
         *,
         proxied: bool,
+        context: ssl.SSLContext | None,
         spawn: Callable[..., object],
     ) -> None:
         self._entrance = entrance
         self._channel = channel
         self._inner = inner
         self._context = context
-        self._proxied = proxied
         self._spawn = spawn
         self._peer: str | None = None
-        self._raw: asyncio.Transport = cast("Any", None)
+        self._raw: asyncio.Transport
         self._timer: asyncio.TimerHandle | None = None
-        self._waiting = False
+        self._proxied = proxied
+        """Its header has not all come."""
         self._held = b""
         """What came in the clear."""
         self._early: list[bytes] | None = None
@@ -182,25 +139,27 @@ class TlsDoor(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         raw = self._raw = cast("asyncio.Transport", transport)
-        if (self._proxied and not self._entrance.trusts(raw)) or not self._entrance.let_in():
+        trusted = not self._proxied or self._entrance.trusts(raw)
+        if not trusted or (self._context is not None and not self._entrance.let_in()):
             self._lost = True
             raw.abort()
+        elif self._context is None:
+            self._inner.connection_made(raw)
         elif self._proxied:
-            self._waiting = True
             self._timer = asyncio.get_running_loop().call_later(HANDSHAKE_TIMEOUT, raw.abort)
         else:
-            self._secure()
+            self._secure(self._context)
 
     def data_received(self, data: bytes) -> None:
         if self._early is not None:
             # In the very turn in which the handshake was over.
             self._early.append(data)
             return
+        if self._lost:
+            return
         self._held += data
-        if self._waiting:
-            self._read_header()
-
-    def _read_header(self) -> None:
+        if not self._proxied:
+            return
         try:
             found = parse_header(self._held)
         except ProxyHeaderError as error:
@@ -210,28 +169,34 @@ class TlsDoor(asyncio.Protocol):
         if found is not None:
             stop, self._peer = found
             self._held = self._held[stop:]
-            self._stop_waiting()
-            self._secure()
+            self._proxied = False
+            self._header_read()
 
-    def _secure(self) -> None:
-        # The bytes that come next are for TLS.
-        self._raw.pause_reading()
-        self._spawn(self._upgrade, self._raw)
-
-    def _stop_waiting(self) -> None:
-        self._waiting = False
+    def _header_read(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
+        if self._context is not None:
+            self._secure(self._context)
+            return
+        if self._peer is not None:
+            self._channel.peer = self._peer
+        self._raw.set_protocol(self._inner)
+        if self._held:
+            self._inner.data_received(self._held)
 
-    async def _upgrade(self, raw: asyncio.Transport) -> None:
+    def _secure(self, context: ssl.SSLContext) -> None:
+        # The bytes that come next are for TLS.
+        self._raw.pause_reading()
+        self._spawn(self._upgrade, self._raw, context)
+
+    async def _upgrade(self, raw: asyncio.Transport, context: ssl.SSLContext) -> None:
         secured: Any = None
         loop = asyncio.get_running_loop()
         try:
             if not raw.is_closing():
                 handshake = loop.create_task(
                     loop.start_tls(
-                        raw, self, self._context, server_side=True, ssl_handshake_timeout=HANDSHAKE_TIMEOUT
+                        raw, self, context, server_side=True, ssl_handshake_timeout=HANDSHAKE_TIMEOUT
                     )
                 )
                 # Once it has begun, and has asked to be told of its connection and to be read for.
@@ -262,11 +227,14 @@ class TlsDoor(asyncio.Protocol):
             asyncio.get_running_loop().call_soon(_feed, raw, held)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._lost = True
-        if self._waiting:
+        if self._context is None and not self._lost:
+            self._inner.connection_lost(exc)
+        elif self._proxied and not self._lost:
             # No handshake has begun that would count it out.
-            self._stop_waiting()
+            if self._timer is not None:
+                self._timer.cancel()
             self._entrance.leave(admitted=False)
+        self._lost = True
 
 
 def _feed(raw: asyncio.Transport, data: bytes) -> None:

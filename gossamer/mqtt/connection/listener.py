@@ -17,7 +17,7 @@ from gossamer.mqtt.auth.files import FileError
 from gossamer.mqtt.connection.certificates import Certificates
 from gossamer.mqtt.connection.channel import Channel, Service
 from gossamer.mqtt.connection.connections import Connections
-from gossamer.mqtt.connection.handshake import ProxyHeader, TlsDoor
+from gossamer.mqtt.connection.handshake import Door
 from gossamer.mqtt.connection.limits import Entrance
 from gossamer.mqtt.connection.shared import Shared
 from gossamer.mqtt.connection.websocket import WebSocket
@@ -144,14 +144,12 @@ class Acceptor(GenServer):
         inner: asyncio.Protocol = channel
         if config.type in ("ws", "wss"):
             inner = WebSocket(channel, path=config.path, max_frame=max(FRAME, entrance.max_packet))
-        if self._certificates:
-            # A handshake ends by itself, and a restart of the listener is no reason to break it off.
-            spawn = partial(service.shared.runtime.spawn, label="mqtt_handshake")
-            context = self._certificates[0].context
-            return TlsDoor(entrance, channel, inner, context, proxied=config.proxy_protocol, spawn=spawn)
-        if config.proxy_protocol:
-            return ProxyHeader(channel, inner, entrance)
-        return inner
+        if not (self._certificates or config.proxy_protocol):
+            return inner
+        # A handshake ends by itself, and a restart of the listener is no reason to break it off.
+        spawn = partial(service.shared.runtime.spawn, label="mqtt_handshake")
+        context = self._certificates[0].context if self._certificates else None
+        return Door(entrance, channel, inner, proxied=config.proxy_protocol, context=context, spawn=spawn)
 
     def _unheard(self, name: str, error: OSError) -> ListenError:
         config = self._config
