@@ -11,7 +11,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import structlog
 
@@ -23,8 +22,10 @@ from gossamer.mqtt.connection.channel import Channel
 from gossamer.mqtt.connection.connections import Connections
 from gossamer.mqtt.connection.shared import ConnectionLimits, Shared
 from gossamer.mqtt.flow.deadlines import Wheel
+from gossamer.mqtt.handoff.away import Away
 from gossamer.mqtt.messages.message_ids import UNRECORDED, base_of
 from gossamer.mqtt.messages.records import fresh, fresh_kept
+from gossamer.mqtt.migration.takeover import Takeovers
 from gossamer.mqtt.publish.delayed import Delayed
 from gossamer.mqtt.publish.fanout import Fanout
 from gossamer.mqtt.publish.inbound import Ingest
@@ -39,10 +40,6 @@ from gossamer.mqtt.session.wills import Wills
 from gossamer.network import Network
 from gossamer.routes import Router
 from gossamer.supervisor import Runtime
-
-if TYPE_CHECKING:
-    from gossamer.mqtt.handoff.away import Away
-    from gossamer.mqtt.migration.takeover import Takeovers
 
 log = structlog.get_logger(__name__)
 

@@ -8,14 +8,12 @@ node's counts under the same names would be lies.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gossamer import __version__
+from gossamer.mqtt.broker import Broker
 from gossamer.mqtt.messages.message import Message
 from gossamer.supervisor import GenServer, self_pid, send_after
-
-if TYPE_CHECKING:
-    from gossamer.mqtt.broker import Broker
 
 
 class SysTopics(GenServer):

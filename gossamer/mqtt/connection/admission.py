@@ -15,27 +15,24 @@ import random
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gossamer.mqtt.auth.sources import Login, Verdict
 from gossamer.mqtt.codec.encoder import explained
 from gossamer.mqtt.codec.packets import V4, V5, Connack, Connect, Will
 from gossamer.mqtt.codec.properties import NONE, Properties
 from gossamer.mqtt.codec.reasons import ReasonCode
+from gossamer.mqtt.connection.channel import Channel
 from gossamer.mqtt.connection.enhanced import Enhanced
 from gossamer.mqtt.connection.handlers import SYSTEM
+from gossamer.mqtt.connection.limits import Shedding
 from gossamer.mqtt.connection.rechecking import check_again
-from gossamer.mqtt.connection.shared import is_text, missing_properties, refusal_of
+from gossamer.mqtt.connection.shared import Shared, is_text, missing_properties, refusal_of
+from gossamer.mqtt.migration.claims import Fetched
+from gossamer.mqtt.migration.takeover import Takeovers
 from gossamer.mqtt.publish.delayed import UNROUTED, is_bad_delay
 from gossamer.mqtt.session.session import Session
 from gossamer.routes import InvalidTopicName, TopicLimits, is_reserved, parse_name
-
-if TYPE_CHECKING:
-    from gossamer.mqtt.connection.channel import Channel
-    from gossamer.mqtt.connection.limits import Shedding
-    from gossamer.mqtt.connection.shared import Shared
-    from gossamer.mqtt.migration.claims import Fetched
-    from gossamer.mqtt.migration.takeover import Takeovers
 
 
 @dataclass(frozen=True, slots=True)

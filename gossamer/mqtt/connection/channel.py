@@ -12,10 +12,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
 import structlog
 
+from gossamer.mqtt.auth.acl import Gate
 from gossamer.mqtt.codec.decoder import connect_version, decode
 from gossamer.mqtt.codec.encoder import encode, explained
 from gossamer.mqtt.codec.errors import MqttProtocolError, violation
@@ -24,16 +25,13 @@ from gossamer.mqtt.codec.packets import V4, V5, Auth, Connack, Connect, Disconne
 from gossamer.mqtt.codec.properties import NONE, Properties
 from gossamer.mqtt.codec.reasons import ReasonCode, connack_return_code
 from gossamer.mqtt.codec.summary import glance
+from gossamer.mqtt.connection.limits import Entrance
 from gossamer.mqtt.connection.pipe import ASKED, CLOSED, NEW, UP, WAITING, Pipe
+from gossamer.mqtt.connection.shared import Shared
 from gossamer.mqtt.flow.backpressure import DECIDING, TURN
 from gossamer.mqtt.flow.deadlines import Deadline
+from gossamer.mqtt.publish.plan import Plan
 from gossamer.mqtt.session.session import Session
-
-if TYPE_CHECKING:
-    from gossamer.mqtt.auth.acl import Gate
-    from gossamer.mqtt.connection.limits import Entrance
-    from gossamer.mqtt.connection.shared import Shared
-    from gossamer.mqtt.publish.plan import Plan
 
 log = structlog.get_logger(__name__)
 

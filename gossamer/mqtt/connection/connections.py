@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
-from typing import TYPE_CHECKING
 
 import structlog
 
@@ -26,10 +25,8 @@ from gossamer.mqtt.connection.publish_reader import take
 from gossamer.mqtt.connection.shared import Shared
 from gossamer.mqtt.connection.subscribing import Subscribing
 from gossamer.mqtt.publish.retained import Retained
+from gossamer.mqtt.session.session import Session
 from gossamer.routes import TopicLimits
-
-if TYPE_CHECKING:
-    from gossamer.mqtt.session.session import Session
 
 log = structlog.get_logger(__name__)
 

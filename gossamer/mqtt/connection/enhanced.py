@@ -10,7 +10,7 @@ everything else goes on. If it fails the connection ends ([MQTT-4.12.1-2]).  4. 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import structlog
 
@@ -21,9 +21,7 @@ from gossamer.mqtt.codec.errors import violation
 from gossamer.mqtt.codec.packets import Auth, Connect, Disconnect, Packet
 from gossamer.mqtt.codec.properties import Properties
 from gossamer.mqtt.codec.reasons import ReasonCode
-
-if TYPE_CHECKING:
-    from gossamer.mqtt.connection.channel import Channel
+from gossamer.mqtt.connection.channel import Channel
 
 log = structlog.get_logger(__name__)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gossamer.mqtt.codec.decoder import decode
 from gossamer.mqtt.codec.encoder import PACKET_ID, encode, explained
@@ -29,8 +29,10 @@ from gossamer.mqtt.codec.packets import (
     Unsubscribe,
 )
 from gossamer.mqtt.codec.reasons import ReasonCode
-from gossamer.mqtt.connection.shared import is_text, refusal_of
-from gossamer.mqtt.connection.subscribing import encoded
+from gossamer.mqtt.connection.channel import Channel
+from gossamer.mqtt.connection.enhanced import Enhanced
+from gossamer.mqtt.connection.shared import Shared, is_text, refusal_of
+from gossamer.mqtt.connection.subscribing import Subscribing, encoded
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.message_ids import NO_IDENT, is_recorded
 from gossamer.mqtt.messages.ports import ForwarderLike, Until
@@ -38,12 +40,6 @@ from gossamer.mqtt.messages.records import record_of
 from gossamer.mqtt.publish.delayed import BAD_DELAY, UNROUTED, is_bad_delay
 from gossamer.mqtt.publish.plan import compile_plan
 from gossamer.routes import RESERVED_TOPIC, is_reserved
-
-if TYPE_CHECKING:
-    from gossamer.mqtt.connection.channel import Channel
-    from gossamer.mqtt.connection.enhanced import Enhanced
-    from gossamer.mqtt.connection.shared import Shared
-    from gossamer.mqtt.connection.subscribing import Subscribing
 
 SYSTEM = b"$SYS/"
 """Topics of the server: clients read them."""

@@ -14,20 +14,18 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from gossamer.mqtt.codec.errors import MqttProtocolError
 from gossamer.mqtt.codec.packets import V4, V5
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.codec.summary import glance
+from gossamer.mqtt.connection.shared import Shared
 from gossamer.mqtt.flow.backpressure import OWING
+from gossamer.mqtt.messages.ports import ForwarderLike
 from gossamer.mqtt.publish.fanout import drop_qos0
+from gossamer.mqtt.session.session import Session
 from gossamer.supervisor import Port, Sent
-
-if TYPE_CHECKING:
-    from gossamer.mqtt.connection.shared import Shared
-    from gossamer.mqtt.messages.ports import ForwarderLike
-    from gossamer.mqtt.session.session import Session
 
 NEW, WAITING, ASKED, UP, CLOSED = range(5)
 """Before CONNECT; while the client is being authenticated; while it is asked something for that; in service;

@@ -12,23 +12,19 @@ recorded is decided before its first packet (``publish.recording``).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gossamer.mqtt.codec.encoder import publish_parts
 from gossamer.mqtt.codec.framing import frame, topic_in
 from gossamer.mqtt.codec.packets import V4, V5
 from gossamer.mqtt.codec.reasons import ReasonCode
+from gossamer.mqtt.connection.channel import Channel
 from gossamer.mqtt.connection.handlers import unexpected_ack
 from gossamer.mqtt.connection.pipe import UP
 from gossamer.mqtt.messages.message_ids import NO_IDENT
+from gossamer.mqtt.messages.ports import ForwarderLike
 from gossamer.mqtt.publish.fanout import DELIVERIES, Fanout
+from gossamer.mqtt.publish.plan import Plan
 from gossamer.mqtt.publish.recording import Recording
 from gossamer.mqtt.publish.runs import QOS0, runs
-
-if TYPE_CHECKING:
-    from gossamer.mqtt.connection.channel import Channel
-    from gossamer.mqtt.messages.ports import ForwarderLike
-    from gossamer.mqtt.publish.plan import Plan
 
 _NOBODY = bytes((ReasonCode.NO_MATCHING_SUBSCRIBERS,))
 

@@ -10,17 +10,14 @@ at: each came by a subscription that they allow.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from gossamer.mqtt.auth.access import Access
+from gossamer.mqtt.auth.acl import Gate
 from gossamer.mqtt.codec.framing import topic_in
 from gossamer.mqtt.messages.message_ids import is_recorded
-
-if TYPE_CHECKING:
-    from gossamer.mqtt.auth.access import Access
-    from gossamer.mqtt.auth.acl import Gate
-    from gossamer.mqtt.messages.ports import TrailLike
-    from gossamer.mqtt.session.session import Session
-    from gossamer.mqtt.session.sessions import SessionTable
+from gossamer.mqtt.messages.ports import TrailLike
+from gossamer.mqtt.session.session import Session
+from gossamer.mqtt.session.sessions import SessionTable
 
 PUBREL = 0x62
 REASON = "not_authorized"

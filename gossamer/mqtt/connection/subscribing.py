@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import structlog
@@ -24,16 +24,14 @@ from gossamer.mqtt.codec.encoder import encode, explained
 from gossamer.mqtt.codec.packets import V4, Suback, Subscribe, Subscription, Unsuback
 from gossamer.mqtt.codec.properties import NONE, Properties
 from gossamer.mqtt.codec.reasons import ReasonCode
+from gossamer.mqtt.connection.channel import Channel
+from gossamer.mqtt.connection.shared import Shared
 from gossamer.mqtt.flow.backpressure import UNCONFIRMED
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.publish.retained import Retained
 from gossamer.mqtt.session.session import Session
 from gossamer.mqtt.session.sessions import options_of
 from gossamer.routes import ExclusiveTakenError, body_of
-
-if TYPE_CHECKING:
-    from gossamer.mqtt.connection.channel import Channel
-    from gossamer.mqtt.connection.shared import Shared
 
 log = structlog.get_logger(__name__)
 

@@ -12,7 +12,8 @@ that is coming in, of bounded size. Compression is not offered: it costs more th
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Iterable
+from typing import Any, cast
 
 from websockets.exceptions import NegotiationError
 from websockets.frames import Frame, Opcode
@@ -21,10 +22,7 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from gossamer.mqtt.connection.channel import Channel
+from gossamer.mqtt.connection.channel import Channel
 
 SUBPROTOCOLS = (Subprotocol("mqtt"), Subprotocol("mqttv3.1"))
 

@@ -23,23 +23,21 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gossamer.mqtt.codec.encoder import publish_parts
 from gossamer.mqtt.codec.framing import frame, topic_in
 from gossamer.mqtt.codec.packets import V4, V5
 from gossamer.mqtt.codec.wire import MAX_VARINT
 from gossamer.mqtt.flow.backpressure import Pressure
+from gossamer.mqtt.flow.fence import Fence
 from gossamer.mqtt.flow.wide_fanout import SLICE, Wide
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.message_ids import NO_IDENT, is_recorded
-
-if TYPE_CHECKING:
-    from gossamer.mqtt.flow.fence import Fence
-    from gossamer.mqtt.messages.ports import TrailLike
-    from gossamer.mqtt.publish.plan import Plan
-    from gossamer.mqtt.session.session import Session
-    from gossamer.routes import Route
+from gossamer.mqtt.messages.ports import TrailLike
+from gossamer.mqtt.publish.plan import Plan
+from gossamer.mqtt.session.session import Session
+from gossamer.routes import Route
 
 FLUSHED = 1024
 """Sockets written to in one turn: a write costs the loop about 10 µs, and others want to be read."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 
@@ -23,17 +23,14 @@ from gossamer.mqtt.flow.backpressure import Hold
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.message_ids import MARK, NO_IDENT, is_recorded, read_mark
 from gossamer.mqtt.messages.records import MOVE_MARK, read_record, record_of
+from gossamer.mqtt.publish.fanout import Fanout
+from gossamer.mqtt.publish.owed import Owed
+from gossamer.mqtt.publish.plan import Plan
+from gossamer.mqtt.publish.publishing import Publishing
 from gossamer.mqtt.publish.recording import Recording
 from gossamer.mqtt.publish.runs import QOS0, runs
-from gossamer.routes import Delivery
-
-if TYPE_CHECKING:
-    from gossamer.mqtt.publish.fanout import Fanout
-    from gossamer.mqtt.publish.owed import Owed
-    from gossamer.mqtt.publish.plan import Plan
-    from gossamer.mqtt.publish.publishing import Publishing
-    from gossamer.mqtt.session.sessions import SessionTable
-    from gossamer.routes import Router
+from gossamer.mqtt.session.sessions import SessionTable
+from gossamer.routes import Delivery, Router
 
 log = structlog.get_logger(__name__)
 

@@ -25,18 +25,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.records import fresh, record_of
+from gossamer.mqtt.publish.fanout import Fanout
 from gossamer.mqtt.session.session import Session
+from gossamer.mqtt.session.sessions import SessionTable
 from gossamer.mqtt.session.state import Item
-
-if TYPE_CHECKING:
-    from gossamer.mqtt.publish.fanout import Fanout
-    from gossamer.mqtt.session.sessions import SessionTable
 
 log = structlog.get_logger(__name__)
 

@@ -6,15 +6,13 @@ replaced when anything about it changes, and its plan with it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gossamer.mqtt.codec.packets import V4, V5
 from gossamer.mqtt.flow.wide_fanout import SLICE
+from gossamer.mqtt.messages.ports import ForwarderLike
 from gossamer.mqtt.session.session import Session
-
-if TYPE_CHECKING:
-    from gossamer.mqtt.messages.ports import ForwarderLike
-    from gossamer.routes import Delivery, Route
+from gossamer.routes import Delivery, Route
 
 
 class Audience:

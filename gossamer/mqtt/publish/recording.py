@@ -6,17 +6,13 @@ Which sink takes a read is decided once, before its first packet; the fan-out it
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from gossamer.mqtt.codec.packets import V4
 from gossamer.mqtt.messages.message_ids import NO_IDENT
-from gossamer.mqtt.publish.fanout import forms, message_of
-
-if TYPE_CHECKING:
-    from gossamer.mqtt.messages.ports import TrailLike
-    from gossamer.mqtt.publish.fanout import Fanout
-    from gossamer.mqtt.publish.plan import Plan
-    from gossamer.mqtt.session.session import Session
+from gossamer.mqtt.messages.ports import TrailLike
+from gossamer.mqtt.publish.fanout import Fanout, forms, message_of
+from gossamer.mqtt.publish.plan import Plan
+from gossamer.mqtt.session.session import Session
 
 
 class Recording:

@@ -13,7 +13,7 @@ many a turn of the loop.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 
@@ -21,12 +21,10 @@ from gossamer.errors import GossamerError
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.message_ids import is_recorded
 from gossamer.mqtt.messages.records import read_record, record_of
-
-if TYPE_CHECKING:
-    from gossamer.mqtt.publish.fanout import Fanout
-    from gossamer.mqtt.publish.owed import Owed
-    from gossamer.mqtt.session.orphans import Orphan
-    from gossamer.routes import Router
+from gossamer.mqtt.publish.fanout import Fanout
+from gossamer.mqtt.publish.owed import Owed
+from gossamer.mqtt.session.orphans import Orphan
+from gossamer.routes import Router
 
 log = structlog.get_logger(__name__)
 

@@ -17,14 +17,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from gossamer.mqtt.codec.errors import MqttProtocolError
 from gossamer.mqtt.codec.framing import frame
 from gossamer.mqtt.codec.packets import V5
-
-if TYPE_CHECKING:
-    from gossamer.mqtt.publish.plan import Plan
+from gossamer.mqtt.publish.plan import Plan
 
 QOS0, QOS1, PUBACK = 0x30, 0x32, 0x40
 

@@ -10,14 +10,11 @@ for a peer that was away (``spool``): there was no room (``away_overflow``), it 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from gossamer.mqtt.messages.message_ids import MARK, is_recorded, read_mark
 from gossamer.mqtt.messages.records import walk
-
-if TYPE_CHECKING:
-    from gossamer.mqtt.publish.fanout import Fanout
-    from gossamer.routes import Router
+from gossamer.mqtt.publish.fanout import Fanout
+from gossamer.routes import Router
 
 
 def tell_undelivered(router: Router, hub: Fanout) -> None:
