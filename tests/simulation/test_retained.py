@@ -37,6 +37,19 @@ async def test_a_retained_message_is_there_on_every_node_once_it_is_acknowledged
     assert not any(node.retained.bodies.held for node in cluster.nodes.values())
 
 
+@nodes(2)
+@pytest.mark.parametrize("qos", [1, 2])
+async def test_a_retained_message_is_acknowledged_while_another_client_is_behind(sim, cluster, qos):
+    """What it waits for is no link that could be behind as well."""
+    broker = cluster.nodes[1].broker
+    await subscriber(cluster, 1, "elsewhere", qos=1)
+    [slow] = broker.sessions.values()
+    broker.hub.pressure.congest(slow)
+    publisher = await cluster.client(1)
+    await publisher.publish("large", LARGE, qos=qos, retain=True)
+    assert publisher.connected
+
+
 @nodes(3, seeds=2)
 async def test_crossing_the_threshold_never_shows_a_stale_message(sim, cluster):
     writers = [await cluster.client(number) for number in (1, 2, 3)]

@@ -34,6 +34,7 @@ from gossamer.errors import GossamerError
 from gossamer.mnesia_like import SharedTable
 from gossamer.mqtt.cluster.retained_bodies import DISC_FAILS, Bodies
 from gossamer.mqtt.messages.message import Message
+from gossamer.mqtt.messages.ports import Until
 from gossamer.mqtt.messages.records import read_record, record_of
 from gossamer.mqtt.publish.retained import Fetch, LocalRetained, TopicTree
 from gossamer.supervisor import Runtime
@@ -96,7 +97,7 @@ class ClusterRetained:
 
     # -- what the broker asks
 
-    def put(self, message: Message) -> _Safe | None:
+    def put(self, message: Message) -> Until | None:
         """See ``Retained``."""
         topic = message.topic.decode()
         table = self._table
@@ -112,7 +113,7 @@ class ClusterRetained:
         except GossamerError as error:
             if message.qos and isinstance(error, DISC_FAILS):
                 self._deferred[topic] = (message, table.version(topic))
-                return _Safe(self, 0, topic, "")
+                return self._until(0, topic, "")
             self.refused += 1
             log.warning("not_retained", topic=topic, error=str(error))
             return None
@@ -120,12 +121,16 @@ class ClusterRetained:
             return None
         if not large and table.definition.storage == "ram_copies" and table.is_visible(number):
             return None
-        safe = _Safe(self, number, topic, table.read(topic)[_TAG] if large else "")
+        safe = self._until(number, topic, table.read(topic)[_TAG] if large else "")
         if large and not message.qos:
             # Nobody waits, but the copies must be made.
             safe.append_acked(b"", lambda _safe: None)
             return None
         return safe
+
+    def _until(self, number: int, topic: str, tag: str) -> Until:
+        """What must be true of a retained message before its PUBACK."""
+        return Until("retained", lambda _record, on_safe: self.when_safe(number, topic, tag, on_safe))
 
     def topics(self, topic_filter: str) -> Iterator[str]:
         """See ``Retained``."""
@@ -293,22 +298,3 @@ class ClusterRetained:
         if not await table.safe(number, SAFE_TIMEOUT):
             log.warning("retained_not_on_every_disc", waited=SAFE_TIMEOUT)
         return visible
-
-
-class _Safe:
-    """Stands among the peers of a publish: what must be true of the retained message before its PUBACK."""
-
-    __slots__ = ("_number", "_store", "_tag", "_topic")
-
-    def __init__(self, store: ClusterRetained, number: int, topic: str, tag: str) -> None:
-        self._store = store
-        self._number = number
-        self._topic = topic
-        self._tag = tag
-
-    def append(self, record: bytes) -> None:
-        """QoS 0 waits for nothing."""
-
-    def append_acked(self, record: bytes, on_safe: Callable[[bool], None]) -> None:
-        """As a forwarder's: ``on_safe`` is called later."""
-        self._store.when_safe(self._number, self._topic, self._tag, on_safe)

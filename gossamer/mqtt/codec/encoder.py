@@ -44,8 +44,7 @@ def publish_parts(
 
 def encode(packet: Packet, version: int) -> bytes:
     """The bytes of ``packet`` in protocol ``version``; CONNECT uses its own."""
-    encoder: Callable[[Any, int], bytes] = _ENCODERS[type(packet)]
-    return encoder(packet, version)
+    return _ENCODERS[type(packet)](packet, version)
 
 
 def _frame(first: int, body: bytes) -> bytes:
@@ -154,7 +153,7 @@ def _auth(packet: p.Auth, version: int) -> bytes:
     return _frame(0xF0, _outcome(packet))
 
 
-_ENCODERS: dict[type, Any] = {
+_ENCODERS: dict[type, Callable[[Any, int], bytes]] = {
     p.Connect: _connect,
     p.Connack: _connack,
     p.Publish: _publish,
@@ -208,7 +207,7 @@ def fits(data: bytes, asked: Properties) -> bool:
     return asked.maximum_packet_size is None or len(data) <= asked.maximum_packet_size
 
 
-def read_publish(packet: bytes, version: int) -> Any:
+def read_publish(packet: bytes, version: int) -> p.Publish:
     """What a whole packet carries."""
     start, stop = frame(packet, 0, len(packet), MAX_VARINT + 5)
     return decode_publish(packet[0] & 0x0F, packet[start:stop], version)

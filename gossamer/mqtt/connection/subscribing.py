@@ -31,7 +31,7 @@ from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.publish.retained import Retained
 from gossamer.mqtt.session.session import Session
 from gossamer.mqtt.session.sessions import options_of
-from gossamer.routes import ExclusiveTakenError, body_of
+from gossamer.routes import ExclusiveTakenError, SubscriptionOptions, body_of
 
 log = structlog.get_logger(__name__)
 
@@ -86,6 +86,9 @@ class Subscribing:
     def subscribe(self, channel: Channel, packet: Subscribe) -> None:
         """Take SUBSCRIBE, and answer once every live node has the routes, or as the configuration says."""
         outcome = self._subscribed(channel.session, packet)
+        if outcome.seq is None or self._router.is_visible(outcome.seq):
+            self._answer(channel, packet, outcome)
+            return
         channel.held += 1
         if channel.held >= HELD:
             channel.pause_reading(UNCONFIRMED)
@@ -103,7 +106,7 @@ class Subscribing:
         subscribe = self._router.subscribe
         mine = session.subscriptions
         asked: tuple[int, bool, bool] | None = None
-        options: Any = None
+        options: SubscriptionOptions
         retained: Wanted = []
         seq: int | None = None
         for item in packet.subscriptions:

@@ -50,5 +50,4 @@ def sent_again(packet: bytes, version: int, now: float) -> bytes:
     head, tail = publish_parts(
         publish.topic, publish.payload, flags=packet[0] & 0x0F | 8, version=version, properties=properties
     )
-    packet_id: int = publish.packet_id
-    return head + PACKET_ID[packet_id] + tail
+    return head + PACKET_ID[publish.packet_id or 0] + tail
