@@ -8,7 +8,6 @@ node's counts under the same names would be lies.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from gossamer import __version__
 from gossamer.mqtt.broker import Broker
@@ -26,7 +25,7 @@ class SysTopics(GenServer):
         self._max_clients = 0
         send_after(self._interval, self_pid(), "tick")
 
-    async def handle_info(self, message: Any) -> None:
+    async def handle_info(self, message: object) -> None:
         if message == "tick":
             send_after(self._interval, self_pid(), "tick")
             self._publish()

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
 
 import structlog
 
@@ -22,6 +21,7 @@ from gossamer.mqtt.auth.sources import Authenticator, Certificate, Chain, Login,
 from gossamer.mqtt.auth.tokens import Tokens
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.flow.backpressure import Bucket
+from gossamer.routes import Route
 
 
 class Access:
@@ -133,7 +133,9 @@ class Access:
         if self._callout is not None:
             await self._callout.close()
 
-    def gate(self, client_id: str, username: str | None, look_up: Callable[[bytes], Any]) -> Gate | None:
+    def gate(
+        self, client_id: str, username: str | None, look_up: Callable[[bytes], Route | None]
+    ) -> Gate | None:
         """What a client may do; None where everybody may do everything."""
         if self.acl is None:
             return None

@@ -16,8 +16,8 @@ any of it: ``#`` is no way around a denied branch.  3. Of ``$share/group/filter`
 ``$exclusive/filter`` the filter counts.
 
 A :class:`Gate` is one client's view. On the publish path it stands where the router's cache is looked up: an
-allowed topic is one more dictionary look-up, a denied one gets :data:`DENIED`, a route that has no fast path.
-Without an ACL file there is no gate and nothing to look up.
+allowed topic is one more dictionary look-up, a denied one gets :data:`UNROUTED`, a route that sends it to the
+handlers, and they refuse it. Without an ACL file there is no gate and nothing to look up.
 """
 
 from __future__ import annotations
@@ -25,18 +25,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Literal, NamedTuple
 
 from gossamer.errors import UsageError
 from gossamer.mqtt.auth.files import FileError
-from gossamer.mqtt.publish.delayed import delayed_topic
-from gossamer.routes import body_of, matches, parse_filter
+from gossamer.mqtt.publish.delayed import UNROUTED, delayed_topic
+from gossamer.routes import Route, body_of, matches, parse_filter
 
 Action = Literal["publish", "subscribe"]
-
-# What the loop sees of a denied topic: a plan that sends it to the handlers, which refuse it.
-DENIED = SimpleNamespace(plan=SimpleNamespace(groups=(None,)))
 
 CACHE_LIMIT = 1024
 
@@ -138,7 +134,7 @@ class Gate:
         acl: Acl,
         client_id: str,
         username: str | None,
-        look_up: Callable[[bytes], object],
+        look_up: Callable[[bytes], Route | None],
         *,
         allowed: Callable[[str], None] = lambda _action: None,
     ) -> None:
@@ -156,12 +152,12 @@ class Gate:
         self._rules = self._acl.rules_for(self._client_id, self._username)
         self._topics.clear()
 
-    def get(self, topic: bytes) -> object:
-        """The topic's route if it is in the cache, or :data:`DENIED`."""
+    def get(self, topic: bytes) -> Route | None:
+        """The topic's route if it is in the cache, or :data:`UNROUTED`."""
         allowed = self._topics.get(topic)
         if allowed is None:
             allowed = self.may_publish(topic)
-        return self._look_up(topic) if allowed else DENIED
+        return self._look_up(topic) if allowed else UNROUTED
 
     def may_publish(self, topic: bytes) -> bool:
         """Whether the client may publish to ``topic``; remembered."""

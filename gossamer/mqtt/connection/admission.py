@@ -15,7 +15,6 @@ import random
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from gossamer.mqtt.auth.sources import Login, Verdict
 from gossamer.mqtt.codec.encoder import explained
@@ -32,7 +31,7 @@ from gossamer.mqtt.migration.claims import Fetched
 from gossamer.mqtt.migration.takeover import Takeovers
 from gossamer.mqtt.publish.delayed import UNROUTED, is_bad_delay
 from gossamer.mqtt.session.session import Session
-from gossamer.routes import InvalidTopicName, TopicLimits, is_reserved, parse_name
+from gossamer.routes import InvalidTopicName, Route, TopicLimits, is_reserved, parse_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,7 +363,7 @@ class Admission:
         channel.admitted(session, connack, known=self.when_known(number, channel.welcome))
 
 
-def _unrouted(_topic: bytes) -> Any:
+def _unrouted(_topic: bytes) -> Route:
     return UNROUTED
 
 

@@ -39,7 +39,7 @@ from gossamer.mqtt.messages.ports import ForwarderLike, Until
 from gossamer.mqtt.messages.records import record_of
 from gossamer.mqtt.publish.delayed import BAD_DELAY, UNROUTED, is_bad_delay
 from gossamer.mqtt.publish.plan import compile_plan
-from gossamer.routes import RESERVED_TOPIC, is_reserved
+from gossamer.routes import RESERVED_TOPIC, Route, is_reserved
 
 SYSTEM = b"$SYS/"
 """Topics of the server: clients read them."""
@@ -149,7 +149,7 @@ class Handlers:
             return ReasonCode.PAYLOAD_FORMAT_INVALID, "the payload is not UTF-8"
         return None
 
-    def _pass_on(self, channel: Channel, packet: Publish, message: Message, route: Any) -> None:
+    def _pass_on(self, channel: Channel, packet: Publish, message: Message, route: Route) -> None:
         """Hand a message to whoever gets it, and acknowledge it once it is safe there."""
         session, publishing, packet_id = channel.session, self._publishing, packet.packet_id or 0
         ack = (b"\x50\x02" if packet.qos == 2 else b"\x40\x02") + PACKET_ID[packet_id]
@@ -280,7 +280,7 @@ class Handlers:
         channel.finish("disconnected by client")
 
 
-def _hold_up(channel: Channel, route: Any, peers: tuple[ForwarderLike, ...]) -> None:
+def _hold_up(channel: Channel, route: Route, peers: tuple[ForwarderLike, ...]) -> None:
     """Stop reading from ``channel`` if who gets its message is behind."""
     pressure = channel.hub.pressure
     if pressure and route is not UNROUTED:

@@ -71,6 +71,13 @@ class Taker(Protocol):
     delivered: int
 
 
+class Peer(Protocol):
+    """What a link goes to."""
+
+    @property
+    def peer(self) -> str: ...
+
+
 class Hold:
     """A batch of a peer has been taken, but the peer shall hear it later: give ``then`` what to do."""
 
@@ -164,7 +171,7 @@ class Pressure:
         if session.channel is channel and channel is not None:
             channel.disconnect(ReasonCode.QUOTA_EXCEEDED)
 
-    def hold_up(self, channel: Publisher, sessions: tuple[Taker, ...], peers: tuple[Any, ...]) -> None:
+    def hold_up(self, channel: Publisher, sessions: tuple[Taker, ...], peers: tuple[Peer, ...]) -> None:
         """Stop reading from ``channel``, which just published to these, if any of them is behind."""
         for session in sessions:
             # A client that is behind on its own messages must be read from: only its acknowledgements help.

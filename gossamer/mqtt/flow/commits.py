@@ -13,7 +13,6 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 import msgspec
 import structlog
@@ -55,7 +54,7 @@ class JournalWriter:
         """Tickets up to this are on disc."""
         return self._journal.committed
 
-    def write(self, key: Any, value: object) -> int:
+    def write(self, key: object, value: object) -> int:
         """Write a row, or (None) delete it; the ticket of the commit that will hold it."""
         return self._journal.put(_encode(key), None if value is None else _encode(value))
 

@@ -9,6 +9,9 @@ from typing import Protocol
 class ForwarderLike(Protocol):
     """What must have a message: the batch for a remote node (``gossamer.routes.Forwarder``), or the disc."""
 
+    @property
+    def peer(self) -> str: ...
+
     def append(self, record: bytes, /) -> None: ...
 
     @property

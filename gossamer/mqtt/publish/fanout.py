@@ -23,7 +23,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import repeat
-from typing import Any
 
 from gossamer.mqtt.codec.encoder import publish_parts
 from gossamer.mqtt.codec.framing import frame, topic_in
@@ -37,7 +36,7 @@ from gossamer.mqtt.messages.message_ids import NO_IDENT, is_recorded
 from gossamer.mqtt.messages.ports import TrailLike
 from gossamer.mqtt.publish.plan import Plan
 from gossamer.mqtt.session.session import Session
-from gossamer.routes import Route
+from gossamer.routes import Delivery, Route
 
 FLUSHED = 1024
 """Sockets written to in one turn: a write costs the loop about 10 µs, and others want to be read."""
@@ -233,14 +232,14 @@ class Fanout:
         self.sent += len(plan.special)
         self._deliver(plan.special, message)
 
-    def _deliver(self, deliveries: Sequence[Any], message: Message) -> None:
+    def _deliver(self, deliveries: Sequence[Delivery], message: Message) -> None:
         if len(deliveries) > SLICE and not is_recorded(message.ident):
             self.wide.spread(deliveries, partial(self.give, message))
             return
         for delivery in deliveries:
             self.give(message, delivery)
 
-    def give(self, message: Message, delivery: Any) -> None:
+    def give(self, message: Message, delivery: Delivery) -> None:
         """To one subscriber, counted by QoS."""
         if message.qos and delivery.qos:
             if message.qos == 1 or delivery.qos == 1:
@@ -261,7 +260,7 @@ class Fanout:
             if is_recorded(message.ident) and self.trail is not None:
                 self.trail.lost(message.ident, None, "no_subscribers")
 
-    def member(self, delivery: Any, message: Message, group: str) -> None:
+    def member(self, delivery: Delivery, message: Message, group: str) -> None:
         """To the one member of a share group whose turn it is; nobody else will get it."""
         self.sent += 1
         if self.wide.jobs:

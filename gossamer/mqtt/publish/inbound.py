@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import structlog
 
@@ -30,7 +29,7 @@ from gossamer.mqtt.publish.publishing import Publishing
 from gossamer.mqtt.publish.recording import Recording
 from gossamer.mqtt.publish.runs import QOS0, runs
 from gossamer.mqtt.session.sessions import SessionTable
-from gossamer.routes import Delivery, Router
+from gossamer.routes import Delivery, Group, Router
 
 log = structlog.get_logger(__name__)
 
@@ -120,7 +119,7 @@ class Ingest:
             hold.then(wait)
         return kept
 
-    def group(self, peer: str, group: Any, data: bytes) -> Hold | None:
+    def group(self, peer: str, group: Group, data: bytes) -> Hold | None:
         """Dispatch a batch that fell to this node: each record goes to one member of ``group``."""
         hub = self._hub
         before = self._publishing.notes
@@ -148,7 +147,7 @@ class Ingest:
             hub.origin = ""
         return self.held(peer, before)
 
-    def _pass_on(self, group: Any, peer: str, message: Message) -> bool:
+    def _pass_on(self, group: Group, peer: str, message: Message) -> bool:
         """The members that a message was meant for have left this node, or gone offline, while it was on its
         way: give it to a node that has one that is there; False where none does.
 
@@ -170,7 +169,7 @@ class Ingest:
             chosen.append(record)
         return True
 
-    def _nobody(self, group: Any, message: Message) -> None:
+    def _nobody(self, group: Group, message: Message) -> None:
         """No member here, and none that is connected but where it came from: it waits for one, there too."""
         hub = self._hub
         if message.qos:

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
 import structlog
 
@@ -126,7 +125,7 @@ class Owed:
 
     # -- handed out
 
-    def hand_out(self, session: Any, message: Message, qos: int, group: str) -> None:
+    def hand_out(self, session: object, message: Message, qos: int, group: str) -> None:
         """A member here was given a message."""
         if qos != 1 or not isinstance(session, Session) or session.store is not None:
             return

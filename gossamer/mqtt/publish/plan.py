@@ -6,8 +6,6 @@ replaced when anything about it changes, and its plan with it.
 
 from __future__ import annotations
 
-from typing import Any
-
 from gossamer.mqtt.codec.packets import V4, V5
 from gossamer.mqtt.flow.wide_fanout import SLICE
 from gossamer.mqtt.messages.ports import ForwarderLike
@@ -47,7 +45,7 @@ class Plan:
     ) -> None:
         lists: dict[tuple[int, bool], list[Session]] = {(v, q): [] for v in (V4, V5) for q in (False, True)}
         special: list[Delivery] = []
-        stores: set[object] = set()
+        stores: set[ForwarderLike] = set()
         for delivery in deliveries:
             session = delivery.subscriber
             known = isinstance(session, Session)
@@ -70,7 +68,7 @@ class Plan:
         self.sessions = everyone + others
         self.breadth = len(everyone) + len(special)
         self.peers = peers
-        self.waits: tuple[Any, ...] = peers + tuple(stores)
+        self.waits: tuple[ForwarderLike, ...] = (*peers, *stores)
         """Who must have a message of QoS 1 before it is acknowledged: other nodes, and the disc."""
         # One that is out only after some turns is waited for as well.
         widest = max((self.v4.qos1, self.v5.qos1, everyone if len(special) > SLICE else ()), key=len)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from gossamer.errors import UsageError
 from gossamer.mqtt.codec.decoder import check_topic_name
@@ -44,7 +43,7 @@ class Publishing:
         owed: Owed,
         first: int,
     ) -> None:
-        self.cache_get: Callable[[bytes], Any] = router.cache.get
+        self.cache_get: Callable[[bytes], Route | None] = router.cache.get
         self._router = router
         self._hub = hub
         self._table = table
@@ -71,7 +70,7 @@ class Publishing:
         """Whether one delayed message more would be one too many."""
         return self._delayed.full
 
-    def resolve(self, topic: bytes) -> Any:
+    def resolve(self, topic: bytes) -> Route:
         """The route of a topic that is not in the cache.
 
         Raises:

@@ -13,7 +13,6 @@ many a turn of the loop.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import structlog
 
@@ -24,7 +23,7 @@ from gossamer.mqtt.messages.records import read_record, record_of
 from gossamer.mqtt.publish.fanout import Fanout
 from gossamer.mqtt.publish.owed import Owed
 from gossamer.mqtt.session.orphans import Orphan
-from gossamer.routes import Router
+from gossamer.routes import Delivery, Forwarder, Router
 
 log = structlog.get_logger(__name__)
 
@@ -94,11 +93,17 @@ class Redispatch:
                 self._hub.trail.lost(message.ident, None, "no_group_member")
             (on_safe or _ignore)(True)
 
-    def _to(self, chosen: Any, name: str, message: Message, on_safe: Callable[[bool], None] | None) -> None:
+    def _to(
+        self,
+        chosen: Delivery | Forwarder,
+        name: str,
+        message: Message,
+        on_safe: Callable[[bool], None] | None,
+    ) -> None:
         self.count += 1
         if is_recorded(message.ident) and self._hub.trail is not None:
-            self._hub.trail.chosen(message, name, getattr(chosen, "peer", None))
-        if hasattr(chosen, "append_acked"):
+            self._hub.trail.chosen(message, name, None if isinstance(chosen, Delivery) else chosen.peer)
+        if not isinstance(chosen, Delivery):
             record = record_of(message, self._hub.now())
             if on_safe is None:
                 # Nobody waits for it: its publisher was told that it is safe.

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol
 
 from gossamer.mqtt.codec.errors import MqttProtocolError
 from gossamer.mqtt.codec.framing import frame
 from gossamer.mqtt.codec.packets import V5
 from gossamer.mqtt.publish.plan import Plan
+from gossamer.routes import Route
 
 QOS0, QOS1, PUBACK = 0x30, 0x32, 0x40
 
@@ -38,7 +39,7 @@ class Source(Protocol):
 
     version: int
     max_packet: int
-    cache_get: Callable[[bytes], Any]
+    cache_get: Callable[[bytes], Route | None]
     """The route of a topic, if it is known."""
     plan_of: Callable[[bytes], Plan | None]
     """The plan of one without."""
