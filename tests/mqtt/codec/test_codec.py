@@ -58,23 +58,6 @@ def test_arbitrary_bytes_raise_only_the_protocol_error(first, body, version):
     assert error is None or (error.statement.startswith("MQTT") and error.reason >= 0x80)
 
 
-@settings(max_examples=60, deadline=None)
-@given(versioned, st.data())
-def test_a_damaged_packet_raises_only_the_protocol_error(case, data):
-    version, packet = case
-    raw = bytearray(encode(packet, version))
-    [(first, body)] = Framer().feed(bytes(raw))
-    damaged = bytearray(body)
-    if damaged:
-        at = data.draw(st.integers(0, len(damaged) - 1))
-        damaged[at] = data.draw(st.integers(0, 255))
-    cut = data.draw(st.integers(0, len(damaged)))
-    try:
-        decode(first, bytes(damaged[:cut]), version)
-    except MqttProtocolError:
-        pass
-
-
 def connect(level: int, flags: int, rest: bytes = b"\0\0\0\1x", name: bytes = b"\0\4MQTT") -> bytes:
     return name + bytes((level, flags)) + rest
 

@@ -1,6 +1,7 @@
 """Every way in, over real sockets."""
 
 import asyncio
+import contextlib
 import socket
 import ssl
 
@@ -11,7 +12,7 @@ from pydantic import ValidationError
 from gossamer.config import ListenerConfig
 from gossamer.mqtt.codec import packets as p
 from gossamer.supervisor import StartFailed
-from mqtt.listening import broker_with, mqtt, shown, tls_section, with_paho
+from mqtt.listening import accepted, broker_with, mqtt, shown, tls_section, with_paho
 
 pytestmark = pytest.mark.real
 
@@ -166,6 +167,26 @@ async def test_nodes_share_a_port_where_told(tmp_path):
     shared = {"port": port, "reuse_port": True}
     async with broker_with(shared), broker_with(shared):
         pass
+
+
+async def test_a_killed_listener_comes_back_on_its_real_port():
+    async with broker_with({}) as broker, asyncio.timeout(20):
+        port, runtime = broker.ports["tcp:0"], broker.runtime
+
+        def acceptors():
+            return [pid for pid in runtime.processes() if runtime.find(pid).label == "mqtt_listener"]
+
+        reader, writer = await accepted(port, "stays")
+        [acceptor] = acceptors()
+        runtime.exit(acceptor, "kill")
+        new = None
+        while acceptors() in ([], [acceptor]) or new is None:  # noqa: ASYNC110 - by design
+            await asyncio.sleep(0.005)
+            with contextlib.suppress(ConnectionError):
+                _, new = await accepted(port, "new")
+        assert isinstance(await mqtt(reader, writer, p.Pingreq()), p.Pingresp)
+        for one in (writer, new):
+            one.close()
 
 
 def test_a_listener_that_makes_no_sense_is_refused():

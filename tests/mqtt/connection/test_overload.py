@@ -5,7 +5,6 @@ import pytest
 from gossamer.mqtt import ReasonCode
 from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.codec.encoder import encode
-from gossamer.mqtt.codec.properties import Properties
 from gossamer.mqtt.connection.limits import Shedding
 
 
@@ -42,27 +41,6 @@ async def test_other_topics_with_a_dollar_are_clients_own(world):
     client.publish("$app/x", b"1")
     client.publish("$app/x", b"2")
     assert [m.payload for m in await client.got()] == [b"1", b"2"]
-
-
-async def test_a_session_that_resumes_keeps_only_what_its_client_may_have_now(make_world, tmp_path):
-    file = tmp_path / "acl"
-    file.write_text("allow all * open/#\nallow all * shut/#\n")
-    world = await make_world(auth={"acl_file": file})
-    keep = Properties(session_expiry=300)
-    client = await world.subscriber("c", "open/#", "shut/#", qos=1, version=p.V5, properties=keep)
-    await client.drop()
-    world.broker.publish("shut/1", b"secret", qos=1)
-    world.broker.publish("open/1", b"news", qos=1)
-    file.write_text("allow all * open/#\n")
-    world.broker.access.acl.load()
-    client = await world.client("c", version=p.V5, properties=keep, clean_start=False)
-    world.broker.publish("shut/2", b"secret", qos=1)
-    world.broker.publish("open/2", b"news", qos=1)
-    got = [*client.early, *await client.got()]
-    assert [(m.topic, m.payload) for m in got] == [(b"open/1", b"news"), (b"open/2", b"news")]
-    assert set(world.broker.sessions["c"].subscriptions) == {"open/#"}
-    assert world.broker.hub.drops["not_authorized"] == 1
-    assert world.broker.access.decisions["subscribe", "acl", "deny"] == 1
 
 
 async def test_the_connections_to_the_authentication_service_end_with_the_server(make_world):
