@@ -180,7 +180,7 @@ async def test_a_killed_listener_comes_back_on_its_real_port():
         [acceptor] = acceptors()
         runtime.exit(acceptor, "kill")
         new = None
-        while acceptors() in ([], [acceptor]) or new is None:  # noqa: ASYNC110 - by design
+        while acceptors() in ([], [acceptor]) or new is None:
             await asyncio.sleep(0.005)
             with contextlib.suppress(ConnectionError):
                 _, new = await accepted(port, "new")
