@@ -31,9 +31,9 @@ from gossamer.mqtt.publish.fanout import Fanout
 from gossamer.mqtt.publish.inbound import Ingest
 from gossamer.mqtt.publish.owed import Owed
 from gossamer.mqtt.publish.publishing import Publishing
+from gossamer.mqtt.publish.recording import tell_undelivered
 from gossamer.mqtt.publish.redispatch import Redispatch
 from gossamer.mqtt.publish.retained import LocalRetained, Retained
-from gossamer.mqtt.publish.undelivered import tell_undelivered
 from gossamer.mqtt.session.session import Session
 from gossamer.mqtt.session.sessions import SessionTable
 from gossamer.mqtt.session.wills import Wills

@@ -86,11 +86,7 @@ class Handlers:
     def _publish(self, channel: Channel, packet: Publish) -> None:
         topic = self._resolve_alias(channel, packet) if channel.version == V5 else packet.topic
         session, hub = channel.session, channel.hub
-        hub.received += 1
-        if packet.qos == 1:
-            hub.received1 += 1
-        elif packet.qos:
-            hub.received2 += 1
+        hub.take(packet.qos)
         missing = refusal_of(self._limits.capabilities, packet)
         if missing is not None:
             statement = "MQTT-3.2.2-14" if missing == ReasonCode.RETAIN_NOT_SUPPORTED else "MQTT-3.2.2-11"

@@ -84,6 +84,25 @@ class Fanout:
     def dropped(self, reason: str, count: int = 1) -> None:
         self.drops[reason] += count
 
+    def lose(self, message: Message, reason: str) -> None:
+        """``message`` comes to nobody."""
+        self.drops[reason] += 1
+        if self.trail is not None and is_recorded(message.ident):
+            self.trail.lost(message.ident, None, reason)
+
+    def chosen(self, message: Message, group: str, node: str | None) -> None:
+        """``message`` goes to a member of a share group at ``node``; None: here."""
+        if self.trail is not None and is_recorded(message.ident):
+            self.trail.chosen(message, group, node)
+
+    def take(self, qos: int) -> None:
+        """Count a message that a client of this node, or a program here, has published."""
+        self.received += 1
+        if qos == 1:
+            self.received1 += 1
+        elif qos:
+            self.received2 += 1
+
     def where(self) -> str | None:
         return self.origin
 
@@ -256,9 +275,7 @@ class Fanout:
             self.wide.mind(delivery.subscriber for delivery in deliveries)
         self._deliver(deliveries, message)
         if not (deliveries or route.peers or route.groups):
-            self.drops["no_subscribers"] += 1
-            if is_recorded(message.ident) and self.trail is not None:
-                self.trail.lost(message.ident, None, "no_subscribers")
+            self.lose(message, "no_subscribers")
 
     def member(self, delivery: Delivery, message: Message, group: str) -> None:
         """To the one member of a share group whose turn it is; nobody else will get it."""

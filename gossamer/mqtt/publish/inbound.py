@@ -160,8 +160,7 @@ class Ingest:
         chosen = self._router.pick(group, peer, message.topic.decode(), online=True, besides=peer)
         if chosen is None or isinstance(chosen, Delivery):
             return False
-        if hub.trail is not None and is_recorded(message.ident):
-            hub.trail.chosen(message, group.name, chosen.peer)
+        hub.chosen(message, group.name, chosen.peer)
         record = record_of(message, hub.now())
         if message.qos:
             chosen.append_acked(record, self._owed.hand_on(group.name, record))
@@ -171,13 +170,10 @@ class Ingest:
 
     def _nobody(self, group: Group, message: Message) -> None:
         """No member here, and none that is connected but where it came from: it waits for one, there too."""
-        hub = self._hub
         if message.qos:
-            self._owed.wait(group.name, record_of(message, hub.now()))
-            return
-        hub.dropped("no_group_member")
-        if hub.trail is not None and is_recorded(message.ident):
-            hub.trail.lost(message.ident, None, "no_group_member")
+            self._owed.wait(group.name, record_of(message, self._hub.now()))
+        else:
+            self._hub.lose(message, "no_group_member")
 
     def _other(self, data: bytes, pos: int, end: int) -> int:
         """A record with properties, RETAIN or QoS 2; where the next one starts."""

@@ -143,11 +143,7 @@ class Publishing:
         if message.publisher is None:
             message.publisher = self._sessions.get(publisher or client_id or "")
         route = self.cache_get(message.topic) or self.resolve(message.topic)
-        self._hub.received += 1
-        if message.qos == 1:
-            self._hub.received1 += 1
-        elif message.qos:
-            self._hub.received2 += 1
+        self._hub.take(message.qos)
         if self._hub.trail is not None and route is not UNROUTED:
             self._hub.trail.take(message, publisher or client_id, self._hub.trail.chance())
         self.identify(message, ident)
@@ -217,27 +213,23 @@ class Publishing:
 
         Of every share group one member gets it, here or there; the choice is the router's.
         """
-        trail = self._hub.trail if is_recorded(message.ident) else None
+        hub = self._hub
         peers: tuple[ForwarderLike, ...] = route.peers
-        if trail is not None:
-            trail.routed(message, route, peers)
-        self._hub.message(route, message)
-        if self._hub.wide.jobs:
-            peers += (self._hub.wide,)
+        if hub.trail is not None and is_recorded(message.ident):
+            hub.trail.routed(message, route, peers)
+        hub.message(route, message)
+        if hub.wide.jobs:
+            peers += (hub.wide,)
         for group in route.groups:
             chosen = self._router.pick(group, publisher, message.topic.decode())
             if chosen is None and message.qos and self._router.expects(group.name):
                 peers += (Until(group.name, partial(self._owed.wait, group.name)),)
             elif chosen is None:
-                self._hub.dropped("no_group_member")
-                if trail is not None:
-                    trail.lost(message.ident, None, "no_group_member")
+                hub.lose(message, "no_group_member")
             elif isinstance(chosen, Delivery):
-                if trail is not None:
-                    trail.chosen(message, group.name, None)
-                self._hub.member(chosen, message, group.name)
+                hub.chosen(message, group.name, None)
+                hub.member(chosen, message, group.name)
             else:
                 peers += (chosen,)
-                if trail is not None:
-                    trail.chosen(message, group.name, chosen.peer)
+                hub.chosen(message, group.name, chosen.peer)
         return peers

@@ -1,18 +1,27 @@
-"""The second sink of the read loop: a read that is recorded goes by here to the fan-out.
+"""What the publish path tells whoever records messages: what is handed out, and what will not arrive.
 
+:class:`Recording` is the second sink of the read loop: a read that is recorded goes by there to the fan-out.
 Which sink takes a read is decided once, before its first packet; the fan-out itself knows nothing of records.
+
+A forward does not arrive where a link does not take it because the peer is too far behind (``congested``),
+gave up frames of it (``gap``), or refused the frame (``refused``); or the peer is declared down
+(``peer_down``). And what was kept for a peer that was away: there was no room (``away_overflow``), the peer
+came back without its sessions (``away_sessions_lost``) or is permanently removed (``away_removed``), or the
+message was too old by then (``expired``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from gossamer.mqtt.codec.packets import V4
-from gossamer.mqtt.messages.message_ids import NO_IDENT
+from gossamer.mqtt.messages.message_ids import MARK, NO_IDENT, is_recorded, read_mark
 from gossamer.mqtt.messages.ports import TrailLike
+from gossamer.mqtt.messages.records import walk
 from gossamer.mqtt.publish.fanout import Fanout, forms, message_of
 from gossamer.mqtt.publish.plan import Plan
 from gossamer.mqtt.session.session import Session
+from gossamer.routes import Router
 
 
 class Recording:
@@ -89,3 +98,43 @@ class Recording:
         elif not (plan.sessions or plan.peers):
             hub.drops["no_subscribers"] += 1
         return ident
+
+
+def tell_undelivered(router: Router, hub: Fanout) -> None:
+    """Have ``hub.trail`` told from now on."""
+
+    def dropped(peer: str, records: bytes, reason: str, kept: bool) -> None:
+        trail = hub.trail
+        if trail is None or MARK not in records:
+            return
+        idents = [
+            ident
+            for qos, topic, record in walk(records)
+            # What lasting sessions there want is kept for them (``keeping``).
+            if record[:1] == MARK
+            and is_recorded(ident := read_mark(record, 0)[0].ident)
+            and not (kept and qos and router.awaits(peer, topic))
+        ]
+        if idents:
+            trail.refused_by(peer, idents, reason)
+
+    router.on_dropped(dropped)
+
+
+def tell_lost(hub: Fanout, peer: str, records: Iterable[bytes], reason: str, left: bytes = b"") -> None:
+    """What was kept for ``peer`` in ``records``, but for what is ``left``, goes."""
+    trail = hub.trail
+    if trail is None:
+        return
+    still = set(_idents(left))
+    idents = [ident for each in records for ident in _idents(each) if ident not in still]
+    if idents:
+        trail.refused_by(peer, idents, reason if reason == "expired" else f"away_{reason}")
+
+
+def _idents(records: bytes) -> Iterator[int]:
+    """Of the messages that are recorded, and are kept."""
+    if MARK in records:
+        for qos, _, record in walk(records):
+            if qos and record[:1] == MARK and is_recorded(ident := read_mark(record, 0)[0].ident):
+                yield ident

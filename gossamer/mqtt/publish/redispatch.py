@@ -18,7 +18,6 @@ import structlog
 
 from gossamer.errors import GossamerError
 from gossamer.mqtt.messages.message import Message
-from gossamer.mqtt.messages.message_ids import is_recorded
 from gossamer.mqtt.messages.records import read_record, record_of
 from gossamer.mqtt.publish.fanout import Fanout
 from gossamer.mqtt.publish.owed import Owed
@@ -88,9 +87,7 @@ class Redispatch:
         elif message.qos and self._router.expects(name):
             self._owed.wait(name, record_of(message, self._hub.now()), on_safe)
         else:
-            self._hub.dropped("no_group_member")
-            if is_recorded(message.ident) and self._hub.trail is not None:
-                self._hub.trail.lost(message.ident, None, "no_group_member")
+            self._hub.lose(message, "no_group_member")
             (on_safe or _ignore)(True)
 
     def _to(
@@ -101,8 +98,7 @@ class Redispatch:
         on_safe: Callable[[bool], None] | None,
     ) -> None:
         self.count += 1
-        if is_recorded(message.ident) and self._hub.trail is not None:
-            self._hub.trail.chosen(message, name, None if isinstance(chosen, Delivery) else chosen.peer)
+        self._hub.chosen(message, name, None if isinstance(chosen, Delivery) else chosen.peer)
         if not isinstance(chosen, Delivery):
             record = record_of(message, self._hub.now())
             if on_safe is None:

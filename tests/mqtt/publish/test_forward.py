@@ -1,5 +1,7 @@
 """Between nodes: what is forwarded, when it is acknowledged, what a peer's batch does here."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from gossamer.mqtt import ReasonCode
@@ -193,7 +195,7 @@ async def test_a_record_for_a_share_group_goes_to_one_member(make_world):
 async def test_what_falls_to_another_node_in_a_share_group_is_acknowledged_by_it(two, monkeypatch):
     here, _, forwarder, _ = two
     route = here.router.resolve(b"g")
-    route.groups = ("group",)
+    route.groups = (SimpleNamespace(name="group"),)
     monkeypatch.setattr(here.router, "pick", lambda group, publisher, topic: forwarder, raising=False)
     pub = await here.client("p")
     pub.publish("g", b"1", qos=1, packet_id=1)
