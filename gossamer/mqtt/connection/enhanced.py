@@ -10,7 +10,6 @@ everything else goes on. If it fails the connection ends ([MQTT-4.12.1-2]).  4. 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import TypeAlias
 
 import structlog
 
@@ -24,8 +23,6 @@ from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.connection.channel import Channel
 
 log = structlog.get_logger(__name__)
-
-Then: TypeAlias = Callable[["Channel", "Conversation", Step], None]
 
 
 class Conversation:
@@ -41,6 +38,13 @@ class Conversation:
         self.busy = False
         """A step is being taken."""
         self._waiting: Awaitable[Step] | None = None
+
+    def say(self, channel: Channel, packet: Auth) -> None:
+        """AUTH, to a client that waits to be let in or is in service."""
+        if self.connect is not None:
+            channel.ask(packet)
+        else:
+            channel.session.push(explained(packet, "", channel.asked))
 
     def wait_for(self, step: Awaitable[Step]) -> None:
         self.busy = True
@@ -88,7 +92,7 @@ class Enhanced:
             )
             return
         channel.exchange = Conversation(name, method.begin(login), login, packet)
-        self._step(channel, packet.properties.authentication_data, self._connecting)
+        self._step(channel, packet.properties.authentication_data)
 
     def answered(self, channel: Channel, packet: Packet) -> None:
         """What a client that is not let in yet answers.
@@ -102,17 +106,7 @@ class Enhanced:
         if not isinstance(packet, Auth):
             raise violation("MQTT-3.1.2-30", f"{type(packet).__name__.upper()} comes before CONNACK")
         self._check(channel, packet, ReasonCode.CONTINUE_AUTHENTICATION, "MQTT-4.12.0-3")
-        self._step(channel, packet.properties.authentication_data, self._connecting)
-
-    def _connecting(self, channel: Channel, conversation: Conversation, step: Step) -> None:
-        if isinstance(step, Challenge):
-            channel.ask(self._auth(conversation, ReasonCode.CONTINUE_AUTHENTICATION, step.data))
-            return
-        channel.exchange = None
-        assert conversation.connect is not None  # noqa: S101 - it is not let in
-        told = Properties(authentication_method=conversation.method, authentication_data=step.data)
-        verdict = named(step.verdict, conversation.login)
-        self._decided(channel, conversation.connect, conversation.login, verdict, told)
+        self._step(channel, packet.properties.authentication_data)
 
     # In service.
 
@@ -140,19 +134,7 @@ class Enhanced:
             if conversation.busy:
                 raise violation("MQTT 4.12.1", "AUTH comes while the one before it is being looked at")
             self._check(channel, packet, ReasonCode.CONTINUE_AUTHENTICATION, "MQTT-4.12.0-3")
-        self._step(channel, packet.properties.authentication_data, self._serving)
-
-    def _serving(self, channel: Channel, conversation: Conversation, step: Step) -> None:
-        if isinstance(step, Challenge):
-            packet = self._auth(conversation, ReasonCode.CONTINUE_AUTHENTICATION, step.data)
-            channel.session.push(explained(packet, "", channel.asked))
-            return
-        channel.exchange = None
-        verdict = named(step.verdict, conversation.login)
-        if verdict.reason == ReasonCode.SUCCESS:
-            packet = self._auth(conversation, ReasonCode.SUCCESS, step.data)
-            channel.session.push(explained(packet, "", channel.asked))
-        self._again(channel, conversation.login, verdict)
+        self._step(channel, packet.properties.authentication_data)
 
     # Both.
 
@@ -168,32 +150,44 @@ class Enhanced:
                 "AUTH does not name the authentication method of CONNECT",
             )
 
-    def _auth(self, conversation: Conversation, reason: ReasonCode, data: bytes | None) -> Auth:
-        told = Properties(authentication_method=conversation.method, authentication_data=data)
-        return Auth(reason=reason, properties=told)
-
-    def _step(self, channel: Channel, data: bytes | None, then: Then) -> None:
+    def _step(self, channel: Channel, data: bytes | None) -> None:
+        """Take what the client said."""
         conversation: Conversation = channel.exchange
         try:
             step = conversation.exchange.step(data)
         except GossamerError as error:
             step = _failed(conversation, error)
         if isinstance(step, Challenge | Done):
-            then(channel, conversation, step)
+            self._taken(channel, conversation, step)
             return
         conversation.wait_for(step)
         channel.runtime.spawn(
-            self._wait, channel, conversation, then, label="mqtt_authenticate", link_to=channel.pid
+            self._wait, channel, conversation, label="mqtt_authenticate", link_to=channel.pid
         )
 
-    async def _wait(self, channel: Channel, conversation: Conversation, then: Then) -> None:
+    async def _wait(self, channel: Channel, conversation: Conversation) -> None:
         try:
             step = await conversation.begun()
         except (GossamerError, OSError) as error:
             step = _failed(conversation, error)
         conversation.busy = False
         if channel.exchange is conversation and not channel.is_closed:
-            then(channel, conversation, step)
+            self._taken(channel, conversation, step)
+
+    def _taken(self, channel: Channel, conversation: Conversation, step: Step) -> None:
+        """Ask on, or let the verdict have its effect."""
+        told = Properties(authentication_method=conversation.method, authentication_data=step.data)
+        if isinstance(step, Challenge):
+            conversation.say(channel, Auth(reason=ReasonCode.CONTINUE_AUTHENTICATION, properties=told))
+            return
+        channel.exchange = None
+        verdict = named(step.verdict, conversation.login)
+        if conversation.connect is not None:
+            self._decided(channel, conversation.connect, conversation.login, verdict, told)
+            return
+        if verdict.reason == ReasonCode.SUCCESS:
+            conversation.say(channel, Auth(reason=verdict.reason, properties=told))
+        self._again(channel, conversation.login, verdict)
 
 
 def _failed(conversation: Conversation, error: Exception) -> Done:
