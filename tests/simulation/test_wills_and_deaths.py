@@ -1,6 +1,7 @@
 """Wills in a cluster: published once, whoever dies, is cut off or comes back."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,7 +10,7 @@ from gossamer.mqtt.codec.properties import Properties
 from gossamer.supervisor import Runtime
 
 from .clusters import heal, nodes
-from .flows import SESSION, resumed, session
+from .flows import SESSION, fill_disc, resumed, session
 
 
 async def wills(cluster, number, delay=None):
@@ -159,6 +160,80 @@ async def test_a_will_without_session_survives_the_death_of_all_nodes(sim, clust
     await asyncio.sleep(120)
     watcher = await watching(cluster, 1)
     await asyncio.sleep(5)
+    assert watcher.payloads() == [b"gone"]
+
+
+@nodes(3, seeds=2, discs=True)
+@pytest.mark.parametrize("pause", [0.05, 20])
+async def test_a_will_comes_to_all_though_its_node_dies_before_its_disc_knows(sim, cluster, pause):
+    """What it had told the others is that the will is over, and so its next life does not publish it."""
+    watchers = [await session(cluster, n, f"watcher{n}", "will/#", qos=2) for n in (1, 2, 3)]
+    client = await mortal(cluster, 2, qos=2)
+    await asyncio.sleep(1)
+    slow = cluster.nodes[2].runtime
+    sim.loop.executor_delay = lambda: 5.0 if Runtime.current() is slow else 0.001
+    client.drop()
+    await asyncio.sleep(1)
+    assert [watcher.payloads() for watcher in watchers] == [[b"gone"], [], [b"gone"]]
+    cluster.crash(2, "kill")
+    sim.loop.executor_delay = None
+    await asyncio.sleep(pause)
+    await cluster.restart(2)
+    watchers[1] = await resumed(cluster, 2, "watcher2")
+    await asyncio.sleep(100)
+    assert [watcher.payloads() for watcher in watchers] == [[b"gone"]] * 3
+
+
+@nodes(3, seeds=[14, 16, 27], discs=True)
+async def test_a_will_comes_to_all_once_though_its_node_dies_as_a_cut_ends(sim, cluster):
+    """It had kept it for those that it could not see yet, and its disc did not know."""
+    rng = sim.rng("plan")
+    home, got = rng.choice([1, 2, 3]), {number: [] for number in (1, 2, 3)}
+    # One that has not answered takes it for a repetition.
+    half = {number: set() for number in got}
+    watchers = {
+        number: SimpleNamespace(resume=lambda c, *, present, n=number: c.adopt(half[n], got[n].append))
+        for number in got
+    }
+    for number, watcher in watchers.items():
+        await session(cluster, number, f"watcher{number}", "will/#", qos=2, session=watcher)
+    lone = rng.choice([1, 2, 3])
+    client = await mortal(cluster, home, qos=2) if (early := rng.random() < 0.5) else None
+    await asyncio.sleep(early)
+    commits = sim.rng("commits")
+    sim.loop.executor_delay = lambda: min(commits.expovariate(1 / 0.05), 1)
+    cluster.partition([lone], [number for number in got if number != lone])
+    await asyncio.sleep(rng.choice([2, 5, 10, 15]))
+    if client is None:
+        client = await mortal(cluster, home, qos=2, timeout=30)
+        await asyncio.sleep(1)
+    falls = rng.uniform(-2, 2)
+    dies = falls + rng.expovariate(3)
+    loop = asyncio.get_running_loop()
+    heals = loop.time() + 2
+    loop.call_at(heals, cluster.heal)
+    loop.call_at(heals + falls, client.drop)
+    await asyncio.sleep(heals + dies - loop.time())
+    cluster.crash(home, "kill")
+    await asyncio.sleep(rng.uniform(0.5, 5))
+    await cluster.restart(home)
+    await resumed(cluster, home, f"watcher{home}", session=watchers[home])
+    await asyncio.sleep(200)
+    assert [len(messages) for messages in got.values()] == [1, 1, 1]
+
+
+@nodes(3, seeds=2, discs=True)
+@pytest.mark.parametrize("home", [1, 2])
+async def test_a_will_comes_to_a_session_whose_node_dies_with_a_full_disc(sim, cluster, home):
+    await session(cluster, 2, "watcher", "will/#", qos=2)
+    client = await mortal(cluster, home, qos=2)
+    await fill_disc(cluster, 2)
+    client.drop()
+    await asyncio.sleep(5)
+    cluster.crash(2, "kill")
+    await asyncio.sleep(5)
+    await cluster.restart(2)
+    watcher = await resumed(cluster, 2, "watcher", pause=60)
     assert watcher.payloads() == [b"gone"]
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -173,13 +174,23 @@ class ClusterWills:
         )
         answers = [one.value if isinstance(one, remote.Returned) else None for one in results.values()]
         records = self._wills.settle(keys, answers, self._now())  # type: ignore[arg-type]
-        for client_id, record, ident in records:
+        for key, record, ident in records:
             message, _ = read_record(record, 0, len(record), self._now())
+            published = partial(self._is_published, key)
             try:
-                self._publishing.route(message, client_id=client_id, ident=ident)
+                # Nobody waits for one of QoS 0.
+                on_safe = published if message.qos else None
+                self._publishing.route(message, client_id=key[1], ident=ident, on_safe=on_safe)
             except GossamerError as error:
-                log.warning("will_not_published", client_id=client_id, error=str(error))
+                log.warning("will_not_published", client_id=key[1], error=str(error))
+                published(True)
+            else:
+                if not message.qos:
+                    published(True)
         return bool(records)
+
+    def _is_published(self, key: Key, _safe: bool) -> None:
+        self._wills.published(key, self._now())
 
     def _asked(
         self, claimant: str, keys: list[object], ends: dict[str, int], former: dict[str, list[str]]

@@ -44,6 +44,8 @@ class WillAgreement(WillRows):
     """When those have been met that may have published wills of a former life of this node."""
     granted: dict[Key, tuple[str, float]] = field(default_factory=dict)
     """To whom, and when."""
+    publishing: dict[Key, list[Key]] = field(default_factory=dict)
+    """Wills that are published and not safe yet, each with all that it was before."""
     returned_at: dict[str, float] = field(default_factory=dict)
     """Clients that have connected somewhere, and when."""
     _swept: float = 0.0
@@ -62,7 +64,8 @@ class WillAgreement(WillRows):
                 if now >= orphan.since + 2 * self.grace * rank:
                     del self.orphans[key]
                     self.hold_for(key, orphan.row, orphan.since, orphan.ready)
-        keys = [key for key, one in self.held.items() if one.ready <= now and self._may_publish(key, now)]
+        ready = (key for key, one in self.held.items() if one.ready <= now and key not in self.publishing)
+        keys = [key for key in ready if self._may_publish(key, now)]
         del keys[BATCH:]
         ends = self.nodes.ends
         return keys, {life: ends[life].position for key in keys if (life := life_of(key)) in ends}
@@ -96,6 +99,7 @@ class WillAgreement(WillRows):
                 void.append(key)
             elif (
                 life == self.life
+                or key in self.publishing
                 or (self.nodes.known.get(name) == int(creation) and name != claimant)
                 or (key in self.held and comes_first(self.node, claimant, key))
                 or (granted in self.nodes.known and comes_first(granted, claimant, key))
@@ -116,9 +120,9 @@ class WillAgreement(WillRows):
 
     def settle(
         self, keys: Iterable[Key], answers: Iterable[tuple[list[object], list[object]] | None], now: float
-    ) -> list[tuple[str, bytes, int]]:
-        """What all have said to :meth:`due`, None where one has not answered: what to publish now. Client,
-        record, identifier."""
+    ) -> list[tuple[Key, bytes, int]]:
+        """What all have said to :meth:`due`, None where one has not answered: what to publish now, with the
+        identifier of its message. Then say :meth:`published`."""
         void: set[Key] = set()
         wait: set[Key] = set()
         for answer in answers:
@@ -138,10 +142,14 @@ class WillAgreement(WillRows):
             if key in void or (one.delayed and self.connected(key[1])):
                 self.drop(key)
             elif self._may_publish(key, now):
-                records.append((key[1], one.row[0], ident_of(one.row, key[1])))
-                for each in (key, *before):
-                    self.finish(each, now)
+                records.append((key, one.row[0], ident_of(one.row, key[1])))
+                self.publishing[key] = before
         return records
+
+    def published(self, key: Key, now: float) -> None:
+        """Whoever is to have a will has it by now, or can be waited for no longer."""
+        for each in (key, *self.publishing.pop(key)):
+            self.finish(each, now)
 
     def told(self, keys: Iterable[Key]) -> None:
         """A node knows which of its wills are published."""

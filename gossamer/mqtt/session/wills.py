@@ -21,8 +21,9 @@ without asking.  7. A node that has itself left its cluster adopts nothing: thos
 and publish their own, and what it held for others.  8. A will that counts down goes with its session. Until
 the node that the session left is known to have let go of it, both may have the will: the copy carries the
 stamps that it had before, its holder asks for these too, and however it ends at either node, it has ended at
-both. That node comes first.  9. A will is published before the disc and the others know
-that it is; where its node dies in between it is published again, under the same identifier (``ident_of``).
+both. That node comes first.  9. A will is over once its message is as safe as one that a client had
+acknowledged: at each node that is to have it, on disc where there is one, or kept for a node that is away.
+Should whoever publishes it die before, it is published again, under the same identifier (``ident_of``).
 
 Rejected: taking silence for death. A node that is cut off or paused serves its clients, and publishes their
 wills as well. Leases, by which it would send them away: it would lose them at every pause.
@@ -207,8 +208,9 @@ class Wills(WillAgreement):
         self.nodes.up(name, creation)
         life = origin(name, creation)
         for key in [key for key in (*self.orphans, *self.held) if life_of(key) == life]:
-            self.drop(key)
-        return [key for key in self.done if life_of(key) == life]
+            if key not in self.publishing:
+                self.drop(key)
+        return [key for key in (*self.done, *self.publishing) if life_of(key) == life]
 
     def node_down(self, name: str, creation: int, now: float, *, left: bool) -> list[str]:
         """A node is gone. Returns who is connected here, so that a delayed will is void: tell the others."""

@@ -164,18 +164,11 @@ def _will(
             yield Violation("will twice", f"{told}; came to {watcher}: {times}", got[1].at)
         elif len(got) > most:
             yield Violation("will for nothing", f"{told}; came: {times}", got[0].at)
-        elif len(got) < least and not _forgot(story, watcher, end + will.code):
+        elif len(got) < least:
             yield Violation("will never came", f"{told}; not to {watcher}", end)
         early = bool(got) and got[0].at < end + will.code - EARLY
         if early and least and not _broken(story, will.node, will.at, end + will.code):
             yield Violation("will too early", f"{told}; came: {times}", got[0].at)
-
-
-def _forgot(story: Story, watcher: str, due: float) -> bool:
-    """May its session have had the will on a node that died with a full disc? Nobody waits for a will's
-    acknowledgement, so nobody publishes it again."""
-    before = [e.node for e in story.clients[watcher] if e.kind == "connected" and e.at <= due]
-    return bool(before) and story.forgot(before[-1], due)
 
 
 def _fate(story: Story, client: str, will: Event, own: list[Event]) -> tuple[int, int, float]:

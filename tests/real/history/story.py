@@ -18,14 +18,12 @@ from itertools import combinations
 from math import inf
 from operator import itemgetter
 
-from .history import FULL, ROOM, Event
+from .history import Event
 
 GRACE = 10.0
 """Seconds after a fault in which the nodes may still act on it."""
 MOVE_END = 1.0
 """Seconds after CONNACK in which a move comes to its end between the nodes."""
-COMMIT = 2.0
-"""Seconds after its disc has room again in which a node has all there that waited."""
 NEW_SESSION = 3.0
 """Seconds after CONNACK in which a new session subscribes, and other nodes come to know what it has had."""
 PASSED_ON = 2.5
@@ -33,8 +31,8 @@ PASSED_ON = 2.5
 STALE = 1.5
 """Seconds by which the operator's view of the members may lag."""
 
-_BEGINS = {"down": "down", "paused": "paused", "cut": "cut", FULL: "full"}
-_ENDS = {"up": "down", "resumed": "paused", "joined": "cut", ROOM: "full"}
+_BEGINS = {"down": "down", "paused": "paused", "cut": "cut"}
+_ENDS = {"up": "down", "resumed": "paused", "joined": "cut"}
 """Kinds of events, or notes of a fault, between which something is wrong."""
 
 
@@ -119,7 +117,6 @@ class Story:
         self._down: dict[int, list[Span]] = defaultdict(list)
         self._paused: dict[int, list[Span]] = defaultdict(list)
         self._apart: dict[frozenset[int], list[Span]] = defaultdict(list)
-        self._full: dict[int, list[Span]] = defaultdict(list)
         self._views: dict[int, list[tuple[float, frozenset[int]]]] = defaultdict(list)
         began: dict[tuple[str, int, int], float] = {}
 
@@ -129,7 +126,7 @@ class Story:
             if what == "cut":
                 self._apart[frozenset((node, other))].append(span)
             else:
-                {"down": self._down, "paused": self._paused, "full": self._full}[what][node].append(span)
+                {"down": self._down, "paused": self._paused}[what][node].append(span)
 
         for event in self.events:
             kind = event.note if event.kind == "fault" else event.kind
@@ -150,13 +147,6 @@ class Story:
         """Was it down or paused at any time from start to end, or shortly before?"""
         spans = [*self._down[node], *self._paused[node]]
         return any(_touch(span, start, start if end is None else end) for span in spans)
-
-    def forgot(self, node: int, at: float) -> bool:
-        """Was its disc full then, and was it down before there was room for what it took?"""
-        return any(
-            full.has(at) and any(at <= down.start <= full.end + COMMIT for down in self._down[node])
-            for full in self._full[node]
-        )
 
     def apart(self, one: int, other: int, start: float, end: float | None = None) -> bool:
         """Could two nodes not talk at any time from start to end, or shortly before?"""
