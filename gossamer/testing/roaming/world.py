@@ -174,19 +174,21 @@ class RoamingWorld(World):
 
     @asynccontextmanager
     async def cut_off(self, number: int, *, one_way: bool = False) -> AsyncIterator[None]:
-        """A node without a link to the others, while clients reach all; ``one_way``: it hears the others."""
+        """A node without a link to the others, while clients reach all; ``one_way``: it hears the others, or
+        they hear it."""
         self.cut(number, one_way=one_way)
         yield
         self.heal()
 
     def cut(self, number: int, *, one_way: bool = False) -> None:
         """Cut a node off until the next heal."""
-        self.note("cut", number, "one way" if one_way else "")
+        deaf = one_way and self.rng.random() < 0.5
+        self.note("cut", number, "deaf" if deaf else "one way" if one_way else "")
         self.broken = True
         self._cuts.append((number, self.sim.loop.time(), inf))
         for other in range(1, SIZE + 2):
             if other != number:
-                self.cluster.cut(number, other, one_way=one_way)
+                self.cluster.cut(*((other, number) if deaf else (number, other)), one_way=one_way)
 
     @asynccontextmanager
     async def full(self, number: int) -> AsyncIterator[None]:
