@@ -13,7 +13,7 @@ from gossamer.testing.links import LinkQuality
 from gossamer.testing.traffic import Flow
 
 from .clusters import nodes, restart, until
-from .flows import SESSION, gone, resumed, session, stop, subscriber
+from .flows import SESSION, gone, numbered, resumed, session, stop, subscriber
 from .recording import Recording
 
 
@@ -42,6 +42,29 @@ async def test_a_session_follows_its_client_and_nothing_is_lost_or_doubled(sim, 
         first = [m.payload for m in got if m.topic == flow.topic.encode() and not m.dup]
         assert len(first) == len(set(first))
     assert sum("mover" in node.broker.sessions for node in cluster.nodes.values()) == 1
+
+
+@nodes(4, seeds=2)
+@pytest.mark.parametrize("qos", [1, 2])
+async def test_a_publisher_that_moves_between_two_marks_is_heard_in_order(sim, cluster, qos):
+    """It had published at the node that marked first, and goes on at the one that marks last."""
+    await gone(cluster, 3, "mover", "t", qos=qos)
+    fast, slow = [await cluster.client(number, f"speaker{number}") for number in (2, 4)]
+    await cluster.settled()
+    sim.shape(cluster.address(1), cluster.address(4), LinkQuality(latency=0.3))
+    moving = asyncio.create_task(cluster.client(1, "mover", **SESSION, timeout=30))
+    targets = cluster.nodes[1].broker.takeovers._targets
+    await until(
+        lambda: targets.get("mover") and cluster.nodes[2].name in targets.get("mover")._machine.marked
+    )
+    sent = await numbered(fast, "t", 5, qos=qos)
+    assert cluster.nodes[4].name not in targets.get("mover")._machine.marked
+    sent += await numbered(slow, "t", 1, qos=qos, first=5)
+    sent += await numbered(fast, "t", 1, qos=qos, first=6)
+    client = await moving
+    await asyncio.sleep(2)
+    assert client.session_present
+    assert client.payloads() == sent
 
 
 @nodes(3, seeds=2)

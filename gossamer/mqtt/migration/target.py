@@ -144,8 +144,9 @@ class Taking:
         """It stays there since it is another user's."""
         self._asked: list[str] = []
         """Who was to send marks."""
-        self._aside: list[tuple[str | None, Item]] = []
-        """Messages that are the giver's to queue, and whence they came; ours if it does not make it."""
+        self._aside: list[tuple[str | None, Item, int]] = []
+        """Messages that are the giver's to queue, whence they came, and how many were queued here by then;
+        ours if it does not make it."""
 
     def marked(self, origin: str, token: str) -> None:
         """Everything that ``origin`` sent before the move ``token`` is here."""
@@ -320,7 +321,8 @@ class Taking:
             # Sent before the session went from here, and late: nobody else has it.
             self._older.append(item)
             return False
-        self._aside.append((origin, item))
+        assert self._session is not None  # noqa: S101 - it is of its gate
+        self._aside.append((origin, item, len(self._session.queue)))
         return False
 
     async def _send_marks(self) -> Event:
@@ -353,9 +355,11 @@ class Taking:
         # mark has not come here may be for nobody else, if it has come there. So may what was sent while one
         # that was left behind here was all that there was.
         told = self._machine.marked if rest is not None and not self._listened else ()
-        doubtful = [item for origin, item in self._aside if origin not in told or self._is_ours(item)]
-        between = [*(rest or ()), *doubtful]
-        queued = [*self._older, *self._before, *between, *session.queue]
+        aside = [
+            (item, place, origin not in told or self._is_ours(item)) for origin, item, place in self._aside
+        ]
+        since = transfer.in_order(rest or [], session.queue, aside)
+        queued = [*self._older, *self._before, *since]
         session.refill(transfer.distinct(queued, transfer.idents_in_flight(session)))
         if self.known:
             transfer.forget(session, self.known)

@@ -10,6 +10,7 @@ another version and have other subscriptions.
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from itertools import islice
@@ -333,6 +334,40 @@ def distinct(items: Iterable[Item], known: Once | Collection[int] = ()) -> Itera
         elif ident not in seen and ident not in known:
             seen.add(ident)
             yield item
+
+
+def in_order(
+    rest: list[Item], queued: Collection[Item], aside: Iterable[tuple[Item, int, bool]]
+) -> Iterator[Item]:
+    """What the giver of a session has queued since, and what is ``queued`` by its taker, as it came to the
+    taker.
+
+    The marks of two nodes may be far apart, and a publisher may go from the one to the other between them.
+    ``aside`` are messages that came as well, the giver's: how many were queued by then, and whether it may
+    not have them. What never came is older.
+    """
+    given = Counter(map(_content, rest))
+    here: deque[tuple[int, Item]] = deque()
+    for item, place, doubtful in aside:
+        if not doubtful and not given[_content(item)]:
+            continue
+        given[_content(item)] -= not doubtful
+        here.append((place, item))
+    for item in rest:
+        if given[_content(item)]:
+            given[_content(item)] -= 1
+            yield item
+    for place, item in enumerate(queued):
+        while here and here[0][0] <= place:
+            yield here.popleft()[1]
+        yield item
+    yield from (item for _, item in here)
+
+
+def _content(item: Item) -> tuple[bytes, bytes]:
+    """What is the same of a message at both."""
+    head, tail, _ = item
+    return head, bytes(tail)
 
 
 def forget(session: Session, known: Once) -> None:
