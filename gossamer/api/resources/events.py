@@ -70,21 +70,12 @@ class EventsInfo(Value):
     items: tuple[EventInfo, ...]
 
 
-class TimelineEvent(Value):
-    """One event, as one node saw it."""
+class TimelineEvent(EventInfo):
+    """One event, as one node saw it; ``/events`` of that node has the same ``serial``."""
 
     position: str
     """Sorts as the list does."""
     node: str
-    serial: int
-    """As ``/events`` of that node numbers it."""
-    at: float
-    """By the node's wall clock."""
-    age: float
-    """Seconds ago, by a clock that does not jump."""
-    kind: str
-    peer: str
-    text: str
 
 
 class History(Value):
