@@ -97,17 +97,24 @@ class Launcher:
     async def _first_end(self) -> tuple[NodePlan, Reason] | None:
         """Wait until the cluster is ready, or return the node that ended before."""
         getting_ready = asyncio.create_task(self._come_up(), name="come up")
-        first_end = asyncio.create_task(self._ended.get(), name="first end")
         try:
-            await asyncio.wait({getting_ready, first_end}, return_when=asyncio.FIRST_COMPLETED)
+            ended = await self._end_before(getting_ready)
         finally:
             getting_ready.cancel()
-            first_end.cancel()
-            await asyncio.wait({getting_ready, first_end})
+            await asyncio.wait({getting_ready})
         if not getting_ready.cancelled():
             # Not in a task group, which would wrap what it has to say.
             getting_ready.result()
-        return None if first_end.cancelled() else first_end.result()
+        return ended
+
+    async def _end_before(self, other: asyncio.Future[Any]) -> tuple[NodePlan, Reason] | None:
+        """Wait for the next end of a node, or until ``other`` is done: None."""
+        ended = asyncio.create_task(self._ended.get(), name="node end")
+        try:
+            await asyncio.wait({other, ended}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ended.cancel()
+        return ended.result() if ended.done() else None
 
     async def _come_up(self) -> None:
         await wait_until_ready(self._plan, seconds=self._timeout, progress=self._screen.progress)
@@ -122,20 +129,14 @@ class Launcher:
     async def _watch(self, over: asyncio.Future[Any]) -> ExitCode:
         back: asyncio.Task[None] | None = None
         try:
-            while True:
-                ended = asyncio.create_task(self._ended.get(), name="node end")
-                try:
-                    await asyncio.wait({over, ended}, return_when=asyncio.FIRST_COMPLETED)
-                finally:
-                    ended.cancel()
-                if not ended.done():
-                    note(f"gave up: {describe(over.result())}; see node.log of each node")
-                    return ExitCode.NODE_ENDED
-                node, reason = ended.result()
+            while ended := await self._end_before(over):
+                node, reason = ended
                 note(f"{node.name} ended ({describe_end(reason)}); restarting it")
                 if back is not None:
                     back.cancel()
                 back = asyncio.create_task(self._tell_when_back(), name="back")
+            note(f"gave up: {describe(over.result())}; see node.log of each node")
+            return ExitCode.NODE_ENDED
         finally:
             if back is not None:
                 back.cancel()
