@@ -106,6 +106,19 @@ size = checked(bytes_of)
 absolute = checked(_absolute, "an absolute path on the node's machine")
 
 
+def changes(model: type[Value], settings: Row, **options: str) -> Row:
+    """What of ``settings`` is given, by options of their names or these; checked as :func:`order` does.
+
+    Raises:
+        WrongValueError: nothing is given, or it cannot be right.
+    """
+    options = {name: f"--{name.replace('_', '-')}" for name in settings} | options
+    body = {name: value for name, value in settings.items() if value is not None}
+    if not body:
+        raise WrongValueError(f"nothing to set: give {', '.join(options.values())}")
+    return order(model, body, options)
+
+
 def order(model: type[Value], body: Row, options: Mapping[str, str] | None = None) -> Row:
     """``body``, once it is known that the API takes it for a ``model``; fields may be named by ``options``.
 

@@ -20,7 +20,6 @@ from gossamer.cli.commands.runs import ON_NODE, RUN_TIMEOUT, Wait, add_runs, sta
 from gossamer.cli.render.show import Columns, Listing, Report
 from gossamer.cli.root import example
 from gossamer.config import format_size
-from gossamer.errors import WrongValueError
 
 JOBS: tuple[Job, ...] = get_args(Job)
 _RECORDER, _HERE = "The recorder of the nodes", "On this machine, over recorded files"
@@ -68,18 +67,10 @@ def change(
     """Switch or set the recorder of all nodes that are up, or of one, until their next restart."""
     from gossamer.api.model.node import RecordingSettings
 
-    options = {
-        "enable": on,
-        "sample": sample,
-        "buffer": buffer,
-        "rotate_after": rotate_after,
-        "keep_for": keep_for,
-        "keep_size": None if keep_size is None else values.bytes_of(keep_size),
-    }
-    body = {name: value for name, value in options.items() if value is not None}
-    if not body:
-        raise WrongValueError("nothing to set: give --on, --off, --sample, --keep-for or another option")
-    values.order(RecordingSettings, body, {name: f"--{name.replace('_', '-')}" for name in options})
+    size = None if keep_size is None else values.bytes_of(keep_size)
+    kept = {"rotate_after": rotate_after, "keep_for": keep_for, "keep_size": size}
+    given = {"enable": on, "sample": sample, "buffer": buffer, **kept}
+    body = values.changes(RecordingSettings, given, enable="--on, --off")
     answers = client.each(lambda peer: peer.post("audit", body), node=node)
     remark = "until their next restart; their configuration files stay as they are"
     return Listing(answers, _COLUMNS, empty="no node answered", remark=remark)

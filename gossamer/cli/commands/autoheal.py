@@ -18,7 +18,6 @@ from gossamer.cli.render.output import Grid, clock
 from gossamer.cli.render.show import Listing, Note, Part, Report
 from gossamer.cli.root import noun
 from gossamer.config import format_duration
-from gossamer.errors import WrongValueError
 
 autoheal = typer.Typer(no_args_is_help=True)
 _quarantine = noun(help="Rows that lost in a heal; replay one.")
@@ -41,14 +40,10 @@ def change(
     autoclean: str | None = option(None, "--autoclean", "off, or how long a member may be down, such as 5m."),
 ) -> Report:
     """Change autoheal or autoclean, on all nodes and over restarts."""
-    wanted = {"autoheal": autoheal, "autoclean": autoclean}
-    given = {name: value for name, value in wanted.items() if value is not None}
-    if not given:
-        raise WrongValueError("nothing to set: give --autoheal, --autoclean, or both")
     from gossamer.api.model.cluster import HealSettings
 
-    options = {"autoheal": "--autoheal", "autoclean": "--autoclean"}
-    answer = client.post("autoheal", values.order(HealSettings, given, options))
+    given = values.changes(HealSettings, {"autoheal": autoheal, "autoclean": autoclean})
+    answer = client.post("autoheal", given)
     remark = Note("all nodes that are up follow; their configuration files stay as they are")
     return Report(answer, lambda: [_status(answer), remark])
 
