@@ -203,7 +203,7 @@ class ApiClient:
         rows = self.rows("nodes")
         if node is not None and node not in [row["name"] for row in rows]:
             raise _no_such_node(node, rows)
-        for row in sorted(rows, key=lambda row: str(row["name"])):
+        for row in by_name(rows):
             name = row["name"]
             if node not in (None, name) or row["status"] == "left":
                 continue
@@ -291,6 +291,11 @@ class ApiClient:
             f"{self.url}{self._path(path)}: got {type(found).__name__}, expected {expected} of a gossamer "
             "node; check --api"
         )
+
+
+def by_name(rows: Iterable[Row]) -> list[Row]:
+    """``rows`` of nodes in the order of their names."""
+    return sorted(rows, key=lambda row: str(row["name"]))
 
 
 def _check_up(row: Row) -> None:

@@ -16,7 +16,7 @@ from gossamer.cli.client import ApiClient, Row
 from gossamer.cli.command import CLIENT_ID, FILTER, Limit, asks, option
 from gossamer.cli.errors import RefusedError, UnknownNameError
 from gossamer.cli.render.output import Grid, ago, clock
-from gossamer.cli.render.show import Columns, Listing, Part, Report
+from gossamer.cli.render.show import Columns, Listing, Part, Report, table
 from gossamer.cli.root import noun
 from gossamer.config import format_duration
 
@@ -125,11 +125,8 @@ def show_client(client: ApiClient, id: str = CLIENT_ID) -> Report:
         for row in items:
             yield Grid([id, ""], _facts(row))
             yield ""
-        yield Grid(
-            ["FILTER", "QOS", "NODE", "OPTIONS"],
-            [[row["filter"], row["qos"], row["node"], _options(row)] for row in filters],
-            "no subscriptions",
-        )
+        columns: Columns = {"FILTER": "filter", "QOS": "qos", "NODE": "node", "OPTIONS": _options}
+        yield table(filters, columns, "no subscriptions")
 
     missing = {**found.missing, **subscribed.missing}
     return Report({"items": items, "subscriptions": filters, "missing": missing}, parts, missing)

@@ -157,7 +157,6 @@ def list_alarms(client: ApiClient) -> Listing:
         },
         empty="no alarms",
         key=3,
-        restless=frozenset({"FOR"}),
     )
 
 

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 import typer
 
 from gossamer.cli import completion, values
-from gossamer.cli.client import ApiClient, Row
+from gossamer.cli.client import ApiClient, Gathered, Row, by_name
 from gossamer.cli.command import NODE_NAME, argument, asks, option
 from gossamer.cli.commands.keys import app as keys
 from gossamer.cli.errors import Answer, NotNowError, UnknownNameError
 from gossamer.cli.render.output import Grid, ago, ports_text, size_text
-from gossamer.cli.render.show import Listing, Part, Report
+from gossamer.cli.render.show import Columns, Listing, Part, Report, table
 from gossamer.cli.root import noun
 from gossamer.config import format_duration
 
@@ -48,13 +48,12 @@ def status_parts(answer: Row) -> Iterable[Part]:
         yield Grid(
             ["AGO", "TIMES", "KIND", "WHAT IT MEANS"],
             [[ago(seen[0]), len(seen), kind, text] for (kind, text), seen in folded.items()],
-            restless=frozenset({"AGO"}),
         )
 
 
 @cluster.command()
 @asks(node=True, watch=True)
-def members(client: ApiClient) -> Report:
+def members(client: ApiClient) -> Listing:
     """List the members with the evidence: who sees them how, by gossip and by link, and signs of faults."""
     pulses = client.each(lambda peer: peer.document("pulse"))
     sights = {pulse["node"]: pulse["sees"] for pulse in pulses}
@@ -62,25 +61,18 @@ def members(client: ApiClient) -> Report:
     def seen_by(name: str) -> Row:
         return {other: seen[name] for other, seen in sights.items() if other != name and name in seen}
 
-    items = [
-        Answer(row, seen_by=seen_by(row["name"]))
-        for row in sorted(client.rows("members"), key=lambda row: str(row["name"]))
-    ]
-
-    def cells(row: Row) -> list[object]:
-        return [
-            row["name"],
-            row["status"],
-            row["incarnation"],
-            _evidence(row["seen_by"]),
-            " ".join(row["hints"]),
-        ]
-
-    def parts() -> Iterable[Part]:
-        columns = ["MEMBER", "STATUS", "INCARNATION", "SEEN BY", "SIGNS OF FAULTS"]
-        yield Grid(columns, [cells(row) for row in items], "no members")
-
-    return Report({"items": items, "missing": pulses.missing}, parts, pulses.missing)
+    items = [Answer(row, seen_by=seen_by(row["name"])) for row in by_name(client.rows("members"))]
+    return Listing(
+        Gathered(items, pulses.missing),
+        {
+            "MEMBER": "name",
+            "STATUS": "status",
+            "INCARNATION": "incarnation",
+            "SEEN BY": lambda row: _evidence(row["seen_by"]),
+            "SIGNS OF FAULTS": lambda row: " ".join(row["hints"]),
+        },
+        empty="no members",
+    )
 
 
 def _evidence(seen_by: Mapping[str, Row]) -> str:
@@ -123,23 +115,21 @@ def _changed(answer: Row, *before: str) -> Report:
 
 
 def _members(members: Sequence[Row]) -> Grid:
-    return Grid(
-        ["MEMBER", "STATUS", "ADDRESS", "INCARNATION", "UP", "PID", "PORTS"],
-        [
-            [
-                f"{row['name']}{' (asked)' if row['local'] else ''}",
-                row["status"],
-                f"{row['address']}:{row['port']}",
-                row["incarnation"],
-                ago(row["started_at"]),
-                row["pid"] or "",
-                ports_text(row["ports"]),
-            ]
-            for row in sorted(members, key=lambda row: str(row["name"]))
-        ],
-        "no members",
-        restless=frozenset({"UP"}),
-    )
+    columns: Columns = {
+        "MEMBER": lambda row: f"{row['name']}{' (asked)' if row['local'] else ''}",
+        "STATUS": "status",
+        "ADDRESS": lambda row: f"{row['address']}:{row['port']}",
+        "INCARNATION": "incarnation",
+        **_PROCESS,
+    }
+    return table(by_name(members), columns, "no members")
+
+
+_PROCESS: Columns = {
+    "UP": lambda row: ago(row["started_at"]),
+    "PID": lambda row: row["pid"] or "",
+    "PORTS": lambda row: ports_text(row["ports"]),
+}
 
 
 nodes = noun()
@@ -153,18 +143,9 @@ _LIVE_TIMEOUT = 15.0
 def list_nodes(client: ApiClient) -> Listing:
     """List the nodes of the cluster, and the links of the node that is asked."""
     return Listing(
-        sorted(client.rows("nodes"), key=lambda row: str(row["name"])),
-        {
-            "NAME": "name",
-            "STATUS": "status",
-            "LINK": "link",
-            "ROUTES": "routes",
-            "UP": lambda row: ago(row["started_at"]),
-            "PID": lambda row: row["pid"] or "",
-            "PORTS": lambda row: ports_text(row["ports"]),
-        },
+        by_name(client.rows("nodes")),
+        {"NAME": "name", "STATUS": "status", "LINK": "link", "ROUTES": "routes", **_PROCESS},
         empty="no nodes",
-        restless=frozenset({"UP"}),
     )
 
 
@@ -209,21 +190,16 @@ def live(client: ApiClient) -> Report:
     sample = next(client.events("live", silence=_LIVE_TIMEOUT), None)
     if sample is None:
         raise NotNowError(f"{client.url} ended the stream before it began; try again")
-    counted = ("connections", "sessions", "filters", "received", "sent", "dropped")
-
-    def cells(row: Row) -> list[object]:
-        up = format_duration(float(int(row["uptime"])))
-        return [row["node"], row["state"], *(row[key] for key in counted), size_text(row["memory"]), up]
-
-    def parts() -> Iterable[Part]:
-        yield Grid(
-            ["NODE", "STATE", "CLIENTS", *(key.upper() for key in counted[1:]), "MEMORY", "UP"],
-            [cells(row) for row in sorted(sample["nodes"], key=lambda row: str(row["node"]))],
-            "no node answered",
-            restless=frozenset({"UP"}),
-        )
-
-    return Report(sample, parts, sample["missing"])
+    columns: Columns = {
+        "NODE": "node",
+        "STATE": "state",
+        "CLIENTS": "connections",
+        **{key.upper(): key for key in ("sessions", "filters", "received", "sent", "dropped")},
+        "MEMORY": lambda row: size_text(row["memory"]),
+        "UP": lambda row: format_duration(float(int(row["uptime"]))),
+    }
+    rows = sorted(sample["nodes"], key=lambda row: str(row["node"]))
+    return Report(sample, lambda: [table(rows, columns, "no node answered")], sample["missing"])
 
 
 @tables.command("list")

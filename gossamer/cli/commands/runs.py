@@ -48,7 +48,7 @@ def add_runs(
     @asks(node=True, watch=True)
     def list_runs(client: ApiClient) -> Listing:
         found = client.document(path)["items"]
-        return Listing(found, _COLUMNS, empty="none yet", restless=frozenset({"BEGAN"}))
+        return Listing(found, _COLUMNS, empty="none yet")
 
     @app.command("show", help=f"Show one {what}: its progress, or its result.", rich_help_panel=ON_NODE)
     @asks(_EXAMPLE, node=True, watch=True)

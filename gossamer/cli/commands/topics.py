@@ -10,8 +10,7 @@ from gossamer.cli import completion, values
 from gossamer.cli.client import ApiClient, Row
 from gossamer.cli.command import FILTER, Limit, OnNode, argument, asks, option
 from gossamer.cli.errors import ExitCode
-from gossamer.cli.render.output import Grid
-from gossamer.cli.render.show import Columns, Listing, Note, Part, Rendered, Report
+from gossamer.cli.render.show import Columns, Listing, Note, Part, Rendered, Report, table
 from gossamer.cli.root import noun
 
 topics = noun()
@@ -36,7 +35,7 @@ def list_topics(
     """List the filters that have subscribers, or show where a message to TOPIC would go, and why."""
     if topic is not None:
         return _match(client, topic)
-    columns: Columns = {"FILTER": "filter", "NODES": lambda row: " ".join(row["nodes"])}
+    columns: Columns = {"FILTER": "filter", "NODES": _nodes}
     return Listing(client.pages("topics", limit=limit), columns, empty="no topics: nobody subscribes")
 
 
@@ -49,12 +48,14 @@ def match(client: ApiClient, topic: str = _TOPIC) -> Report:
 
 def _match(client: ApiClient, topic: str) -> Report:
     found = client.document("topics/match", {"topic": topic})
-    grid = Grid(
-        ["MATCHING FILTER", "NODES"],
-        [[row["filter"], " ".join(row["nodes"])] for row in found["matches"]],
-        f"no filter matches {topic}: a message to it is dropped",
+    empty = f"no filter matches {topic}: a message to it is dropped"
+    return Report(
+        found, lambda: [table(found["matches"], {"MATCHING FILTER": "filter", "NODES": _nodes}, empty)]
     )
-    return Report(found, lambda: [grid])
+
+
+def _nodes(row: Row) -> str:
+    return " ".join(row["nodes"])
 
 
 @routes.command("list")
@@ -76,26 +77,20 @@ def verify(
     client: ApiClient,
     node: OnNode = None,
     check: bool = option(False, "--check", "Only report; repair nothing."),
-) -> Report:
+) -> Listing:
     """Compare each node's routes with its tables and with its peers, and repair them.
 
     Ends with code 6 if a node did not answer, or if --check found something wrong.
     """
     found = client.each(lambda peer: peer.post("routes/verify", {"repair": not check}), node=node)
-    rows = list(found)
-    wrong = sum(row["wrong"] for row in rows)
-
-    def parts() -> Iterable[Part]:
-        yield Grid(
-            ["NODE", "CHECKED", "PEERS", "WRONG", "WHAT"],
-            [[row["node"], row["checked"], _peers(row), row["wrong"], _what(row)] for row in rows],
-            "no node answered",
-        )
-        if wrong:
-            yield Note(f"{wrong} differences, {'not repaired' if check else 'repaired'}")
-
-    code = ExitCode.UNAVAILABLE if check and wrong else ExitCode.DONE
-    return Report({"items": rows, "missing": found.missing}, parts, found.missing, code)
+    wrong = sum(row["wrong"] for row in found)
+    return Listing(
+        found,
+        {"NODE": "node", "CHECKED": "checked", "PEERS": _peers, "WRONG": "wrong", "WHAT": _what},
+        empty="no node answered",
+        remark=f"{wrong} differences, {'not repaired' if check else 'repaired'}" if wrong else "",
+        code=ExitCode.UNAVAILABLE if check and wrong else ExitCode.DONE,
+    )
 
 
 def _peers(row: Row) -> str:

@@ -29,6 +29,8 @@ SAMPLE = 1000
 """Rows that decide how wide columns are."""
 CHANGED = "bold yellow"
 NEW = "green"
+RESTLESS = frozenset({"AGO", "BEGAN", "FOR", "UP"})
+"""Columns that always change, which is not worth a mark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +42,6 @@ class Grid:
     empty: str = ""
     key: int = 1
     """So many first columns tell which row it is, where it is watched."""
-    restless: frozenset[str] = frozenset()
-    """Columns that always change, which is not worth a mark."""
     title: str = ""
     numbers: frozenset[str] = frozenset()
     """Columns to stand at the right."""
@@ -149,7 +149,7 @@ def marked(
             marks |= {(at, column): NEW for column in range(len(row))}
             continue
         for column, (was, cell) in enumerate(zip(old, row, strict=True)):
-            if str(was) != str(cell) and grid.columns[column] not in grid.restless:
+            if str(was) != str(cell) and grid.columns[column] not in RESTLESS:
                 marks[at, column] = CHANGED
     return marks
 

@@ -35,6 +35,15 @@ Columns = Mapping[str, str | Callable[[Row], Cell]]
 """By title, the key of the value in a row, or what makes a cell of a row."""
 
 
+def table(rows: Iterable[Row], columns: Columns, empty: str = "", key: int = 1) -> Grid:
+    """The grid of ``rows``, which are read as it is printed."""
+    cells = [
+        (lambda row, key=column: row[key]) if isinstance(column, str) else column
+        for column in columns.values()
+    ]
+    return Grid(list(columns), ([cell(row) for cell in cells] for row in rows), empty, key)
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """An answer of bounded size; ``parts`` is called only to print for people."""
@@ -53,7 +62,6 @@ class Listing:
     columns: Columns
     empty: str
     key: int = 1
-    restless: frozenset[str] = frozenset()
     remark: str = ""
     """Said to people below the table."""
     code: ExitCode = ExitCode.DONE
@@ -65,12 +73,7 @@ class Listing:
 
     def parts(self) -> Iterable[Part]:
         """The table for people."""
-        cells = [
-            (lambda row, key=column: row[key]) if isinstance(column, str) else column
-            for column in self.columns.values()
-        ]
-        rows = ([cell(row) for cell in cells] for row in self.items)
-        yield Grid(list(self.columns), rows, self.empty, self.key, self.restless)
+        yield table(self.items, self.columns, self.empty, self.key)
         if self.remark:
             yield Note(self.remark)
 

@@ -127,7 +127,7 @@ def test_what_has_no_room_is_counted():
 
 
 def test_cells_that_changed_and_rows_that_came_are_marked():
-    grid = Grid(["NAME", "STATE", "UP"], [], restless=frozenset({"UP"}))
+    grid = Grid(["NAME", "STATE", "UP"], [])
     before = [["a", "up", "1s"], ["b", "up", "1s"]]
     now = [["b", "down", "2s"], ["c", "up", "0s"]]
     assert marked(grid, before, now) == {(0, 1): CHANGED, (1, 0): NEW, (1, 1): NEW, (1, 2): NEW}
