@@ -1,6 +1,7 @@
 """A node that is not there: answers the API from what a test puts into it."""
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -11,47 +12,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from pydantic import BaseModel
 
 from gossamer.api import Alarms, Metric, PeerRequests, PeerSilentError, Runs, TopicRow, is_audit
-from gossamer.api.model.cluster import (
-    AlarmInfo,
-    AlarmRequest,
-    ClusterInfo,
-    ClusterNode,
-    HealEpisode,
-    HealPlanInfo,
-    HealSettings,
-    HealStatusInfo,
-    HintInfo,
-    KeyRequest,
-    KeysInfo,
-    MemberInfo,
-    NodeHistory,
-    NodeInfo,
-    NodeStatus,
-    PartitionInfo,
-    Pulse,
-    QuarantinedRow,
-    Readiness,
-    Seen,
-)
-from gossamer.api.model.node import (
-    BackupInfo,
-    ClientInfo,
-    FoldedInfo,
-    ProcessInfo,
-    RecordingInfo,
-    RetainedInfo,
-    RouteFindings,
-    SubscriptionInfo,
-    TableDigest,
-    TableInfo,
-    TopicInfo,
-    TopicMatch,
-)
-from gossamer.config import Endpoint
+from gossamer.api.model import cluster, node
 from gossamer.errors import UnavailableError, UsageError, WrongValueError, mismatch
 from gossamer.faults import FaultTable
 from gossamer.routes.topics import InvalidTopicName, parse_filter
 from gossamer.supervisor import NoSuchProcess, TraceLine
+
+ANSWERS = json.loads(Path(__file__).with_name("answers.json").read_text())
 
 
 def filled(model, **given):
@@ -69,8 +36,13 @@ def _zero(kind):
     return {} if origin is Mapping else filled(kind) if issubclass(origin, BaseModel) else origin()
 
 
-def member(number: int, status: str = "online", api_port: int = 8091) -> MemberInfo:
-    return MemberInfo(
+def said(name, kind):
+    """What faked nodes say of ``name``, as ``answers.json`` has it: values of that ``kind``."""
+    return [kind.model_validate(value) for value in ANSWERS[name]]
+
+
+def member(number: int, status: str = "online", api_port: int = 8091):
+    return cluster.MemberInfo(
         id=f"id{number}",
         name=f"node{number}@127.0.0.1",
         address="127.0.0.1",
@@ -114,7 +86,8 @@ class FakeRecording:
 
     async def status(self):
         counts = {"recorded": 7, "dropped": 2, "gaps": 1, "files": 3, "bytes": 4096}
-        return filled(RecordingInfo, node="node1@127.0.0.1", dir="/data/audit", **counts, **self.settings)
+        counts |= {"node": "node1@127.0.0.1", "dir": "/data/audit"}
+        return filled(node.RecordingInfo, **counts, **self.settings)
 
     async def configure(self, settings):
         for key, value in settings.model_dump(exclude_none=True).items():
@@ -139,83 +112,49 @@ class FakeEventLog:
 class FakeHealing:
     """A node that healed one split, and has one row in quarantine."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.settings = {"autoheal": 15.0, "autoclean": 300.0}
         self.replayed: list[str] = []
         self.of_others = Alarms()
         self.split = False
         self.name = "node1@127.0.0.1"
-        self.row = filled(
-            QuarantinedRow,
-            id="0123456789ab",
-            table="config",
-            key="limit",
-            value="7",
-            author="node2@127.0.0.1",
-            written_at=1000.0,
-            lost_to="node1@127.0.0.1",
-            policy="lww",
-        )
+        [self.row] = said("quarantine", cluster.QuarantinedRow)
 
-    def status(self) -> HealStatusInfo:
+    def status(self):
         return filled(
-            HealStatusInfo,
+            cluster.HealStatusInfo,
             name=self.name,
             leader=self.name,
             heals=1,
             quarantined=1,
-            open=(filled(PartitionInfo, peer="node2@127.0.0.1", down_at=990.0, met_at=1010.0),),
+            open=(filled(cluster.PartitionInfo, peer="node2@127.0.0.1", down_at=990.0, met_at=1010.0),),
             down={"node3@127.0.0.1": 90.0},
             **self.settings,
         )
 
-    def history(self) -> list[HealEpisode]:
-        return [
-            filled(
-                HealEpisode,
-                coordinator="node1@127.0.0.1",
-                survivors=("node1@127.0.0.1",),
-                reloaded=("node2@127.0.0.1",),
-                saw_down={"node1@127.0.0.1": ("node2@127.0.0.1",)},
-                split_at=990.0,
-                healed_at=1030.0,
-                text="apart and healed within 40.0 s",
-            )
-        ]
+    def history(self):
+        return said("episodes", cluster.HealEpisode)
 
-    def alarms(self) -> list[AlarmInfo]:
-        return [
-            AlarmInfo(name="partition", active=True, since=990.0, until=0.0, text="apart"),
-            AlarmInfo(name="healed", active=False, since=990.0, until=1030.0, text="healed", plan="p1"),
-            *self.of_others.alarms(),
-        ]
+    def alarms(self):
+        return [*said("alarms", cluster.AlarmInfo), *self.of_others.alarms()]
 
-    def order_alarm(self, order: AlarmRequest) -> AlarmInfo:
+    def order_alarm(self, order):
         return self.of_others.order(order, 1000.0)
 
-    def quarantine(self) -> list[QuarantinedRow]:
+    def quarantine(self):
         return [self.row]
 
-    async def rehearse(self) -> HealPlanInfo:
-        if not self.split:
-            return HealPlanInfo(id="dry run", split=False)
-        return HealPlanInfo(
-            id="dry run",
-            split=True,
-            leader="node1@127.0.0.1",
-            coordinator="node1@127.0.0.1",
-            groups=(("node1@127.0.0.1",), ("node2@127.0.0.1",)),
-            survivors=("node1@127.0.0.1",),
-            victims=("node2@127.0.0.1",),
-        )
+    async def rehearse(self):
+        [plan] = said("plans", cluster.HealPlanInfo)
+        return plan if self.split else cluster.HealPlanInfo(id=plan.id, split=False)
 
-    async def replay(self, id: str) -> QuarantinedRow:  # noqa: A002
+    async def replay(self, id):  # noqa: A002
         if id != self.row.id:
             raise UsageError(f"{id}: no such row")
         self.replayed.append(id)
         return self.row
 
-    async def configure(self, settings: HealSettings) -> HealStatusInfo:
+    async def configure(self, settings):
         self.settings |= settings.model_dump(exclude_unset=True)
         return self.status()
 
@@ -259,7 +198,7 @@ class FakeView:
         name: str = "node1@127.0.0.1",
         filters: Sequence[str] = ("a/+", "b", "c/#"),
         directory: Path | None = None,
-    ) -> None:
+    ):
         self.name = name
         self.programs = FakePrograms()
         kept = {"now": lambda: 1_700_000_000.0, "programs": self.programs}
@@ -279,27 +218,22 @@ class FakeView:
         self.orders: list[tuple[str, object]] = []
         self.known = [member(1), member(2), member(3, "suspect"), member(4, "left")]
         self.filters = list(filters)
-        self.hints: tuple[HintInfo, ...] = ()
+        self.hints: tuple[cluster.HintInfo, ...] = ()
         self.key_names = ["0a0a0a0a"]
-        self.sessions = [
-            ClientInfo(client="sensor-1", connected=True, node=name, address="127.0.0.1:5", version="5.0"),
-            ClientInfo(client="board", connected=False, node=name, queued=3),
-        ]
+        self.sessions = [row.model_copy(update={"node": name}) for row in said("sessions", node.ClientInfo)]
 
-    def cluster(self) -> ClusterInfo:
-        nodes = tuple(
-            ClusterNode(id=row.id, address=row.address, port=row.port, pid=row.pid) for row in self.known[:3]
-        )
-        return ClusterInfo(env="Test", nodes=nodes, local="id1")
+    def cluster(self):
+        nodes = tuple(map(cluster.ClusterNode.model_validate, self.known[:3]))
+        return cluster.ClusterInfo(env="Test", nodes=nodes, local="id1")
 
-    def readiness(self) -> Readiness:
+    def readiness(self):
         if self.ready:
-            return Readiness(ready=True, name=self.name, members=(self.name, "node2@127.0.0.1"))
-        return Readiness(ready=False, name=self.name, waiting=("table routes",))
+            return cluster.Readiness(ready=True, name=self.name, members=(self.name, "node2@127.0.0.1"))
+        return cluster.Readiness(ready=False, name=self.name, waiting=("table routes",))
 
-    def status(self) -> NodeStatus:
+    def status(self):
         return filled(
-            NodeStatus,
+            cluster.NodeStatus,
             name=self.name,
             env="Test",
             uptime=62.0,
@@ -315,7 +249,7 @@ class FakeView:
 
     def nodes(self):
         return [
-            NodeInfo(
+            cluster.NodeInfo(
                 name=row.name,
                 status=row.status,
                 link="self" if row.local else "up",
@@ -334,12 +268,12 @@ class FakeView:
             if filter in (None, name)
         ]
 
-    def match(self, topic: str) -> TopicMatch:
+    def match(self, topic):
         if "+" in topic or "#" in topic:
             raise InvalidTopicName(topic, "no wildcards")
-        return TopicMatch(
+        return node.TopicMatch(
             topic=topic,
-            matches=(TopicInfo(filter="a/+", nodes=("node2@127.0.0.1",)),),
+            matches=(node.TopicInfo(filter="a/+", nodes=("node2@127.0.0.1",)),),
             nodes=("node2@127.0.0.1",),
             subscribers=0,
         )
@@ -348,12 +282,12 @@ class FakeView:
         self.orders.append(("verify_routes", repair))
         wrong = {"unheard": 2, "stale_cache": 1} if self.routes_wrong else {}
         counts = {"checked": 7, "peers": 2, "wrong": sum(wrong.values()), "differences": wrong}
-        return filled(RouteFindings, node=self.name, repaired=repair, **counts)
+        return filled(node.RouteFindings, node=self.name, repaired=repair, **counts)
 
     def subscriptions(self, *, client=None, filter=None, search=""):  # noqa: A002
         for name in self.filters:
             if client in (None, "sensor-1") and filter in (None, name) and search in f"sensor-1 {name}":
-                row = SubscriptionInfo(client="sensor-1", filter=name, node=self.name, qos=1)
+                row = node.SubscriptionInfo(client="sensor-1", filter=name, node=self.name, qos=1)
                 yield (row.client, row.filter, row.node), partial(_itself, row)
 
     def clients(self, search):
@@ -364,18 +298,18 @@ class FakeView:
 
     def pulse(self):
         return filled(
-            Pulse,
+            cluster.Pulse,
             node=self.name,
             state="running",
             connections=1,
             sessions=2,
             received=10,
             sent=20,
-            sees={row.name: Seen(status=row.status, link=row.link) for row in self.nodes()},
+            sees={row.name: cluster.Seen(status=row.status, link=row.link) for row in self.nodes()},
         )
 
     def history(self, *, seconds, step):
-        return NodeHistory(
+        return cluster.NodeHistory(
             node=self.name, step=step, at=(60.0,), received=(2.5,), sent=(5.0,), connections=(1,)
         )
 
@@ -388,7 +322,7 @@ class FakeView:
     def retained(self, topic_filter):
         parse_filter(topic_filter)
         topics = ["a/1", "b"] if topic_filter == "#" else ["b"]
-        return [((topic,), partial(RetainedInfo, topic=topic, qos=1, bytes=2)) for topic in topics]
+        return [((topic,), partial(node.RetainedInfo, topic=topic, qos=1, bytes=2)) for topic in topics]
 
     def config(self, *, changed_only=False):
         return {"node": {"cookie": "**********"}} if changed_only else {"node": {"name": self.name}}
@@ -401,53 +335,27 @@ class FakeView:
         if path and not path.startswith("/"):
             raise mismatch(WrongValueError, "path", repr(path), "an absolute path on the node's machine")
         self.orders.append(("backup", path))
-        return BackupInfo(node=self.name, path=path or "/data/backups/a.db", bytes=5120, seconds=0.25)
+        return node.BackupInfo(node=self.name, path=path or "/data/backups/a.db", bytes=5120, seconds=0.25)
 
     def log_level(self, level=None):
         self.level = level or self.level
         return self.level
 
-    async def ask_peer(self, node, ask, timeout):
-        if node not in self.peers:
-            raise PeerSilentError(node=node, reason=f"no answer within {timeout} s")
-        return await self.peers[node].answer(ask)
+    async def ask_peer(self, name, ask, timeout):
+        if name not in self.peers:
+            raise PeerSilentError(node=name, reason=f"no answer within {timeout} s")
+        return await self.peers[name].answer(ask)
 
     async def digests(self):
-        return [TableDigest(name="routes", owner="node1@127.0.0.1", rows=2, checksum="1a2b")]
+        return said("digests", node.TableDigest)
 
     def tables(self):
-        return [
-            TableInfo(
-                name="routes",
-                type="set",
-                storage="ram_copies",
-                replication="owned",
-                rows=3,
-                loaded=True,
-                owners={"node1@127.0.0.1": 2, "node2@127.0.0.1": 1},
-            )
-        ]
+        return said("tables", node.TableInfo)
 
     async def processes(self, *, fold=20, root=None):
         if root not in (None, "<n.1>"):
             raise NoSuchProcess(root, self.name)
-        leaf = ProcessInfo(
-            pid="<n.3>", label="GossipServer", type="worker", status="waiting", name="gossip", restarts=2
-        )
-        root = ProcessInfo(
-            pid="<n.1>",
-            label="Supervisor",
-            type="supervisor",
-            status="waiting",
-            name="node",
-            children=(leaf,),
-            more=980,
-            folded=(
-                FoldedInfo(label="mqtt_channel", number=979, memory=979 * 600),
-                FoldedInfo(label="pool", number=1, restarts=2, mailbox=5),
-            ),
-        )
-        return [root]
+        return said("processes", node.ProcessInfo)
 
     async def trace(self, pid, *, seconds, limit):
         if pid not in ("gossip", "<n.3>"):
@@ -479,32 +387,32 @@ class FakeView:
         connections = GaugeMetricFamily("gossamer_connections", "Open connections.", 1)
         yield Metric("gossamer_connections", "gauge", (), connections)
 
-    async def join(self, endpoints: Sequence[Endpoint]) -> None:
+    async def join(self, endpoints):
         self.orders.append(("join", tuple(endpoints)))
         if endpoints[0].port == 1:
             raise UnavailableError("nobody answers at 127.0.0.1:1; start a seed or name another endpoint")
 
-    async def keys(self, order: KeyRequest | None = None) -> KeysInfo:
+    async def keys(self, order=None):
         if order is not None:
             self.orders.append((f"keys {order.action}", order.key.get_secret_value()))
             if order.action == "install":
                 self.key_names.append("0b0b0b0b")
             elif order.key.get_secret_value() not in self.key_names:
                 raise UsageError(f"keys {order.action}: not installed")
-        return KeysInfo(name=self.name, keys=tuple(self.key_names))
+        return cluster.KeysInfo(name=self.name, keys=tuple(self.key_names))
 
-    async def leave(self) -> None:
+    async def leave(self):
         self.orders.append(("leave", None))
 
-    async def drain(self) -> str:
+    async def drain(self):
         self.orders.append(("drain", None))
         return f"{self.name} drained"
 
-    async def kick(self, client: str) -> bool:
+    async def kick(self, client):
         self.orders.append(("kick", client))
         return client != "nobody"
 
-    async def force_leave(self, name: str) -> None:
+    async def force_leave(self, name):
         if name not in {row.name for row in self.known}:
             raise UsageError(f"unknown member {name}; expected one of gossamer nodes")
         self.orders.append(("force_leave", name))

@@ -56,3 +56,21 @@ async def pages(http, path, **params):
         params["after"], number = page["next"], number + 1
         if page["next"] is None:
             return rows, page["missing"], number
+
+
+def meters(cluster):
+    """Three nodes, each with four clients that differ in all that clients are searched and sorted by."""
+    views = cluster([])
+    for number, view in enumerate(views):
+        view.sessions = [
+            ClientInfo(
+                client=f"Meter-{number}{at}",
+                connected=at != 3,
+                node=view.name,
+                username="Anna" if at == 1 else "",
+                address=f"10.0.{number}.{at}:500",
+                queued=at * 3 + number,
+            )
+            for at in range(4)
+        ]
+    return views

@@ -1,13 +1,18 @@
-"""A node's API on a real socket, and callers who speak HTTP by hand."""
+"""A node's API on a real socket, also in a thread of its own, and callers who speak HTTP by hand."""
 
 import asyncio
 import contextlib
 import functools
 import json
+import queue
+import threading
 from dataclasses import dataclass, field
 
-from api.fakes import FakeView
-from gossamer.api import ApiServer, Limits, make_app
+import structlog
+
+from api.fakes import FakeTable, FakeView
+from gossamer.api import ApiServer, Limits, PeerRequests, Tokens, make_app
+from gossamer.clock import SystemClock
 from gossamer.config import ApiConfig
 from gossamer.network import SystemNetwork
 from gossamer.supervisor import Runtime
@@ -24,6 +29,17 @@ class Served:
     limits: Limits
     port: int
     callers: list = field(default_factory=list)
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.port}"
+
+    def answers(self, name):
+        """From now on this node of the cluster answers the one that is asked."""
+        view = self.view if name == self.view.name else FakeView(name=name)
+        view.known = [row.model_copy(update={"local": row.name == name}) for row in view.known]
+        self.view.peers[name] = PeerRequests(lambda: make_app(view), self.runtime)
+        return view
 
     async def connect(self):
         caller = Caller(*await asyncio.open_connection("127.0.0.1", self.port))
@@ -97,12 +113,14 @@ class Caller:
 
 
 @contextlib.asynccontextmanager
-async def served(**config):
-    """Serve a faked node."""
-    runtime = Runtime(node="node1@127.0.0.1", creation=1)
+async def served(view=None, **config):
+    """Serve ``view``, or a faked node."""
+    view = view or FakeView()
+    runtime = Runtime(node=view.name, creation=1)
     settings = ApiConfig(port=0, **{"rate": 100_000, **config})
-    limits, view = Limits(settings), FakeView()
-    make = functools.partial(make_app, view, config=settings, limits=limits)
+    limits, tokens = Limits(settings), Tokens(now=SystemClock().wall)
+    tokens.attach(FakeTable())
+    make = functools.partial(make_app, view, config=settings, limits=limits, tokens=tokens)
     pid = await runtime.start(ApiServer, make, config=settings, network=SystemNetwork())
     _, port = await runtime.call(pid, "address")
     try:
@@ -110,3 +128,24 @@ async def served(**config):
     finally:
         await node.close()
         await runtime.stop()
+
+
+@contextlib.contextmanager
+def in_thread(serve):
+    """What ``async with serve()`` gives, in a loop and thread of its own; and what has a call made there."""
+    begun = queue.Queue()
+
+    async def live():
+        stop = asyncio.Event()
+        async with serve() as found:
+            begun.put((found, asyncio.get_running_loop(), stop))
+            await stop.wait()
+
+    # A node says on standard output what it does, which is a process of its own elsewhere.
+    with structlog.testing.capture_logs():
+        thread = threading.Thread(target=lambda: asyncio.run(live()), daemon=True)
+        thread.start()
+        found, loop, stop = begun.get(timeout=60)
+        yield found, loop.call_soon_threadsafe
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(30)

@@ -12,7 +12,7 @@
     put FILE TEXT                 a program writes it; ``{id}`` is that of what was made last
     end JSON                      the program ends, for this reason
     started JSON                  the programs that were started
-    ordered JSON                  what the node was ordered since the scenario began
+    ordered [by N] JSON           what the node, or the one of that number, was ordered so far
 """
 
 import json
@@ -22,41 +22,73 @@ import httpx
 import pytest
 
 from api.fakes import FakeTable, FakeView
+from api.linked import NAMES, meters
 from api.scenario import check_at, scenarios, squeezed
 from gossamer.api import Role, Tokens, make_app
 from gossamer.clock import SystemClock
 from gossamer.faults import FaultTable
 
-
-def tables_that_are_not_loaded(view):
-    view.ready = False
+CLIENTS = [(client, number % 3) for number, client in enumerate("abcdef")]
 
 
-def a_gate(view):
-    view.faults = FaultTable(lambda address: None)
+def tables_that_are_not_loaded(scenario):
+    scenario.view.ready = False
 
 
-def no_gate(view):
-    view.faults = None
+def a_gate(scenario):
+    scenario.view.faults = FaultTable(lambda address: None)
 
 
-def no_disc(view):
-    view.drills = FakeView().drills
+def no_gate(scenario):
+    scenario.view.faults = None
 
 
-def a_split(view):
-    view.healing.split = True
+def no_disc(scenario):
+    scenario.view.drills = FakeView().drills
+
+
+def a_split(scenario):
+    scenario.view.healing.split = True
+
+
+def three_nodes(scenario, **options):
+    scenario.views = scenario.cluster(CLIENTS, **options)
+    for view in scenario.views:
+        view.healing.name = view.name
+
+
+def a_silent_node_of_three(scenario):
+    three_nodes(scenario, silent={NAMES[2]})
+
+
+def a_node_of_three_that_is_down(scenario):
+    three_nodes(scenario)
+    scenario.view.known[1] = scenario.view.known[1].model_copy(update={"status": "offline"})
+
+
+def another_row_at_node3(scenario):
+    three_nodes(scenario)
+    healing = scenario.views[2].healing
+    healing.row = healing.row.model_copy(update={"id": "ba9876543210"})
+
+
+def meters_at_three_nodes(scenario):
+    scenario.views = meters(scenario.cluster)
 
 
 class Scenario:
-    """A node with all that its callers have said and heard so far."""
+    """A node, or three of which the first is asked, with all that callers have said and heard so far."""
 
-    def __init__(self, directory):
-        self.directory = directory
-        self.view = FakeView(directory=directory)
+    def __init__(self, directory, cluster):
+        self.directory, self.cluster = directory, cluster
+        self.views = [FakeView(directory=directory)]
         self.tokens = Tokens(now=SystemClock().wall)
         self.tokens.attach(FakeTable())
         self.role, self.made, self.answer, self.app = "", "", None, None
+
+    @property
+    def view(self):
+        return self.views[0]
 
     async def request(self, line):
         words, _, status = line.partition(" -> ")
@@ -79,7 +111,7 @@ class Scenario:
         mark, _, rest = line.replace("{id}", self.made).partition(" ")
         match mark:
             case "with":
-                globals()[rest.replace(" ", "_")](self.view)
+                globals()[rest.replace(" ", "_")](self)
             case "as":
                 self.role = rest
             case ">":
@@ -101,13 +133,14 @@ class Scenario:
                 told = [arguments for arguments, _, _ in self.view.programs.told]
                 check_at(told, f". == {rest.replace('{dir}', str(self.directory))}")
             case "ordered":
-                check_at(self.view.orders, f". == {rest}")
+                number, orders = rest[3:].split(" ", 1) if rest.startswith("by ") else (1, rest)
+                check_at(self.views[int(number) - 1].orders, f". == {orders}")
             case _:
                 await self.request(line.replace("{id}", self.made))
 
 
 @pytest.mark.parametrize("lines", scenarios(Path(__file__).parent))
-async def test_scenario(lines, tmp_path):
-    scenario = Scenario(tmp_path)
+async def test_scenario(lines, tmp_path, cluster):
+    scenario = Scenario(tmp_path, cluster)
     for line in lines:
         await scenario.take(line)

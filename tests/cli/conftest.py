@@ -1,21 +1,15 @@
 """The command line, run in this process against an API that is really there."""
 
-import asyncio
-import functools
 import json
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pytest
-import structlog
-from api.fakes import FakeTable, FakeView
+from api.fakes import FakeView
+from api.served import in_thread
+from api.served import served as api_served
 
-from gossamer.api import ApiServer, PeerRequests, Tokens, make_app
 from gossamer.cli import main
-from gossamer.clock import SystemClock
-from gossamer.config import ApiConfig
-from gossamer.network import SystemNetwork
-from gossamer.supervisor import Runtime
 
 
 @dataclass
@@ -45,27 +39,6 @@ def run(monkeypatch, capsys):
     return run
 
 
-@dataclass
-class Served:
-    view: FakeView
-    url: str = ""
-    stop: asyncio.Event = field(default_factory=asyncio.Event)
-    runtime: Runtime | None = None
-
-    def answers(self, name):
-        """From now on this node of the cluster answers the one that is asked."""
-        view = self.view if name == self.view.name else FakeView(name=name)
-        view.known = [row.model_copy(update={"local": row.name == name}) for row in view.known]
-        self.view.peers[name] = PeerRequests(lambda: make_app(view), self.runtime)
-        return view
-
-    def end(self, reason):
-        """The program that runs at the node ends."""
-        over = threading.Event()
-        self.loop.call_soon_threadsafe(lambda: (self.view.programs.end(reason), over.set()))
-        assert over.wait(10)
-
-
 @pytest.fixture
 def ask(run, served):
     """As ``run``, of the served node."""
@@ -82,34 +55,14 @@ def whole(served):
 
 @pytest.fixture
 def served(tmp_path):
-    """A faked node whose API listens on a port of this machine, in a thread of its own."""
-    served = Served(FakeView(directory=tmp_path))
-    started = threading.Event()
+    """A faked node, its API on a port of this machine; ``end(reason)`` ends the program that it runs."""
+    with in_thread(lambda: api_served(FakeView(directory=tmp_path))) as (node, soon):
 
-    async def serve():
-        runtime = served.runtime = Runtime(node=served.view.name)
-        served.answers(served.view.name)
-        tokens = Tokens(now=SystemClock().wall)
-        tokens.attach(FakeTable())
-        pid = await runtime.start(
-            ApiServer,
-            functools.partial(make_app, served.view, tokens=tokens),
-            config=ApiConfig(port=0),
-            network=SystemNetwork(),
-            name="api",
-        )
-        host, port = await runtime.call(pid, "address")
-        served.url = f"http://{host}:{port}"
-        served.loop = asyncio.get_running_loop()
-        started.set()
-        await served.stop.wait()
-        await runtime.stop()
+        def end(reason):
+            over = threading.Event()
+            soon(lambda: (node.view.programs.end(reason), over.set()))
+            assert over.wait(10)
 
-    # A node says on standard output what it does, which is a process of its own elsewhere.
-    with structlog.testing.capture_logs():
-        thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
-        thread.start()
-        assert started.wait(10)
-        yield served
-        served.loop.call_soon_threadsafe(served.stop.set)
-        thread.join(10)
+        node.end = end
+        node.answers(node.view.name)
+        yield node

@@ -29,9 +29,13 @@ def bundle(served, run, tmp_path):
 def test_it_holds_what_nodes_tell_and_what_they_do_not(served, bundle):
     found = bundle()
     assert "gossamer" in found["version.txt"]
+    assert "# HELP" in found[f"{served.view.name}/metrics.txt"]
     # The faked nodes give no answer; that is told, and nothing stops.
     assert "no answer within" in found[f"{NAMES[1]}/config.error"]
     assert not any("clients" in name for name in found)
+    listed = found["manifest.txt"].partition("\nLogs:")[0]
+    assert {line.split()[-1] for line in listed.splitlines()} == set(found) - {"manifest.txt"}
+    assert f"{NAMES[1]}: none: " in found["manifest.txt"]
 
 
 def test_a_node_that_is_silent_is_waited_for_once(served, bundle):
@@ -54,41 +58,34 @@ def test_names_of_clients_are_in_it_when_they_are_wanted(bundle):
     assert any(name.startswith(f"{NAMES[1]}/clients") for name in bundle("--clients"))
 
 
-def test_the_end_of_a_log_is_taken(bundle, tmp_path):
-    log = tmp_path / "node.log"
-    log.write_text("old\n" * 2_000_000 + "the end")
-    taken = bundle("--log", log)["logs/node.log"]
+@pytest.fixture
+def with_log(bundle, tmp_path):
+    """The bundle with a log that holds ``text``."""
+
+    def with_log(text):
+        (tmp_path / "node.log").write_text(text)
+        return bundle("--log", tmp_path / "node.log")
+
+    return with_log
+
+
+def test_the_end_of_a_log_is_taken(with_log):
+    taken = with_log("old\n" * 2_000_000 + "the end")["logs/node.log"]
     assert taken.endswith("the end")
     assert len(taken) == 4 * 1024 * 1024
 
 
-def test_it_holds_the_metrics_of_the_nodes_that_answer(served, bundle):
-    found = bundle()
-    mine = [name for name in found if name.endswith(("metrics.txt", "metrics.error"))]
-    assert f"{served.view.name}/metrics.txt" in mine
-    assert "# HELP" in found[f"{served.view.name}/metrics.txt"]
-
-
-def test_crash_reports_stand_beside_the_log_that_they_are_from(bundle, tmp_path):
-    log = tmp_path / "node.log"
-    log.write_text(
+def test_crash_reports_stand_beside_the_log_that_they_are_from(with_log):
+    found = with_log(
         '{"event": "node_running", "level": "info"}\n'
         '{"event": "crash", "label": "Meter", "reason": "ValueError: 3", "traceback": "Traceback …"}\n'
         "2026-01-01 [error    ] crash   label=Other reason=KeyError\n"
         "    Traceback (most recent call last):\n"
         "2026-01-01 [info     ] node_stopping\n"
     )
-    crashes = bundle("--log", log)["crashes/node.log"].splitlines()
-    assert len(crashes) == 3
-    assert "Meter" in crashes[0]
-    assert "Other" in crashes[1]
-    assert "Traceback" in crashes[2]
-
-
-def test_a_log_without_crashes_has_no_file_of_them(bundle, tmp_path):
-    log = tmp_path / "node.log"
-    log.write_text('{"event": "node_running"}\n')
-    assert not [name for name in bundle("--log", log) if name.startswith("crashes/")]
+    meter, other, traceback = found["crashes/node.log"].splitlines()
+    assert ("Meter" in meter, "Other" in other, "Traceback" in traceback) == (True, True, True)
+    assert not any(name.startswith("crashes/") for name in with_log('{"event": "node_running"}\n'))
 
 
 @pytest.mark.parametrize(
@@ -101,10 +98,8 @@ def test_a_log_without_crashes_has_no_file_of_them(bundle, tmp_path):
         "2026-01-01 [info] x   {'secret': 'hunter2', 'topic': 'a/b'}",
     ],
 )
-def test_a_field_that_is_called_as_a_secret_is_hidden(bundle, tmp_path, line):
-    log = tmp_path / "node.log"
-    log.write_text(f"{line}\n")
-    taken = bundle("--log", log)["logs/node.log"]
+def test_a_field_that_is_called_as_a_secret_is_hidden(with_log, line):
+    taken = with_log(f"{line}\n")["logs/node.log"]
     assert "hunter2" not in taken
     assert "***" in taken
     assert "a/b" in taken
@@ -162,13 +157,6 @@ def test_the_manifest_says_why_there_is_no_log(served, bundle, logs_to, destinat
     assert f"{served.view.name}: {said}" in found["manifest.txt"]
     assert "--log FILE adds a copy" in found["manifest.txt"]
     assert not [name for name in found if name.startswith("logs/")]
-
-
-def test_the_manifest_lists_the_rest_and_names_who_did_not_answer(bundle):
-    found = bundle()
-    listed = found["manifest.txt"].partition("\nLogs:")[0]
-    assert {line.split()[-1] for line in listed.splitlines()} == set(found) - {"manifest.txt"}
-    assert f"{NAMES[1]}: none: " in found["manifest.txt"]
 
 
 def test_where_the_log_goes_is_asked_of_the_system(tmp_path, monkeypatch):

@@ -69,19 +69,13 @@ def test_arrows_sort_by_another_column_and_most_comes_first():
     assert press(ViewState(), "left").sort == len(COLUMNS) - 1
 
 
-def test_the_cursor_takes_its_page_along():
+def test_the_cursor_takes_its_page_along_and_pages_end_where_the_nodes_end():
+    ways = {"down down": "c", "down down up up up": "a", "down " * 9: "e", "n n n n": "e", "n": "c", "p": "a"}
+    for keys, chosen in ways.items():
+        assert press(ViewState(), *keys.split()).chosen == chosen, keys
     now = sample(*(pulse(name) for name in "abcde"))
-    assert press(ViewState(), "down", "down").chosen == "c"
-    assert press(ViewState(), "down", "down", "up", "up", "up").chosen == "a"
-    assert press(ViewState(), *["down"] * 9).chosen == "e"
     shown = "\n".join(drawn(press(ViewState(), "down", "down"), now, height=9))
     assert "page 2 of 3" in shown
-
-
-def test_pages_end_where_the_nodes_end():
-    assert press(ViewState(), "n", "n", "n", "n").chosen == "e"
-    assert press(ViewState(), "n").chosen == "c"
-    assert press(ViewState(), "p").chosen == "a"
 
 
 def test_a_filter_is_typed_kept_and_dropped():

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import math
-import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Self
 
-import structlog
-from api.fakes import FakeTable, FakeView, member
+from api.fakes import FakeView, member
+from api.served import in_thread, served
 
-from gossamer.api import ApiServer, PeerRequests, Tokens, make_app
-from gossamer.api.model.cluster import NodeHistory, NodeInfo, Seen
+from gossamer.api import PeerRequests, make_app
+from gossamer.api.model.cluster import NodeHistory
 from gossamer.api.model.node import ClientInfo
-from gossamer.clock import SystemClock
-from gossamer.config import ApiConfig
-from gossamer.network import SystemNetwork
-from gossamer.supervisor import Runtime, TraceLine
+from gossamer.supervisor import TraceLine
 
 KINDS = ("up", "link_up", "suspected", "refuted", "link_down", "down", "healed")
 
@@ -27,10 +23,9 @@ KINDS = ("up", "link_up", "suspected", "refuted", "link_down", "down", "healed")
 class BusyView(FakeView):
     """One of many nodes: clients, traffic, an hour of history, and a process that can be traced at a rate."""
 
-    def __init__(self, number: int, names: list[str], *, rate: int, apart: frozenset[str]) -> None:
+    def __init__(self, number: int, names: list[str], *, rate: int) -> None:
         super().__init__(name=names[number])
         self.number, self.names, self.rate = number, names, rate
-        self.apart = apart
         self.begun = time.time() - 5000 - number
         self.known = [
             member(at + 1).model_copy(
@@ -67,21 +62,6 @@ class BusyView(FakeView):
         ]
         self.event_log.after = lambda serial: [one for one in events if one.serial > serial]
 
-    def nodes(self):
-        return [
-            NodeInfo(
-                name=row.name,
-                status="offline" if self.is_apart(row.name) else row.status,
-                link="self" if row.local else "down" if self.is_apart(row.name) else "up",
-                address=f"{row.address}:{row.port}",
-                ports=row.ports,
-            )
-            for row in self.known
-        ]
-
-    def is_apart(self, name: str) -> bool:
-        return (name in self.apart) != (self.name in self.apart)
-
     def pulse(self):
         now = time.time()
         seconds = now - self.begun
@@ -104,7 +84,6 @@ class BusyView(FakeView):
                         for at, name in enumerate(self.names)
                         if name != self.name
                     },
-                    "sees": {row.name: Seen(status=row.status, link=row.link) for row in self.nodes()},
                     "version": "0.1.0",
                 }
             )
@@ -145,43 +124,14 @@ class BusyView(FakeView):
             await asyncio.sleep(0.01)
 
 
-class FakeCluster:
-    """``number`` nodes; ``url`` is the API of the first. ``apart``: nodes on a side of their own."""
-
-    def __init__(self, number: int, *, rate: int = 300, apart: tuple[int, ...] = (), form: str = "") -> None:
-        names = [(form or "node{}@127.0.0.1").format(at + 1) for at in range(number)]
-        split = frozenset(names[at] for at in apart)
-        self.views = [BusyView(at, names, rate=rate, apart=split) for at in range(number)]
-        self.url = ""
-        self._started = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
-
-    def __enter__(self) -> Self:
-        self._quiet = structlog.testing.capture_logs()
-        self._quiet.__enter__()
-        self._thread.start()
-        assert self._started.wait(60)
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(20)
-        self._quiet.__exit__(*failure)
-
-    async def _serve(self) -> None:
-        self._stop, self._loop = asyncio.Event(), asyncio.get_running_loop()
-        first = self.views[0]
-        runtime = Runtime(node=first.name)
-        for view in self.views:
-            first.peers[view.name] = PeerRequests(lambda view=view: make_app(view), runtime)
-        first.peers = {name: relay for name, relay in first.peers.items() if not first.is_apart(name)}
-        tokens = Tokens(now=SystemClock().wall)
-        tokens.attach(FakeTable())
-        config = ApiConfig(port=0, rate=100_000)
-        make = functools.partial(make_app, first, config=config, tokens=tokens)
-        pid = await runtime.start(ApiServer, make, config=config, network=SystemNetwork())
-        host, port = await runtime.call(pid, "address")
-        self.url = f"http://{host}:{port}"
-        self._started.set()
-        await self._stop.wait()
-        await runtime.stop()
+@contextmanager
+def fake_cluster(number: int, *, rate: int = 300) -> Iterator[str]:
+    """Serve ``number`` nodes; the URL of the API of the first."""
+    names = [f"node{at + 1}@127.0.0.1" for at in range(number)]
+    first, *others = (BusyView(at, names, rate=rate) for at in range(number))
+    with in_thread(lambda: served(first)) as (node, _):
+        first.peers = {
+            view.name: PeerRequests(lambda view=view: make_app(view), node.runtime)
+            for view in (first, *others)
+        }
+        yield node.url

@@ -6,12 +6,13 @@ import re
 import shutil
 import signal
 import subprocess
+from contextlib import ExitStack
 
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
 from real.console_checks import FAINT, MOVING, NAMELESS, NOTE_SILENCE, OVERLAPS, PAINTINGS
-from real.console_cluster import FakeCluster
+from real.console_cluster import fake_cluster
 from real.harness import Cluster, eventually, run
 
 PATIENCE = 30_000
@@ -175,19 +176,16 @@ def test_messages_go_and_come_over_websocket(page):
 @pytest.fixture
 def many(browser):
     """A page of a cluster of faked nodes: ``many(20)``."""
-    opened = []
+    with ExitStack() as opened:
 
-    def show(number, **options):
-        faked = FakeCluster(number, **options).__enter__()
-        page = browser.new_page(base_url=faked.url)
-        page.set_default_timeout(PATIENCE)
-        opened.append((faked, page))
-        return page
+        def show(number, **options):
+            url = opened.enter_context(fake_cluster(number, **options))
+            page = browser.new_page(base_url=url)
+            opened.callback(page.close)
+            page.set_default_timeout(PATIENCE)
+            return page
 
-    yield show
-    for faked, page in opened:
-        page.close()
-        faked.__exit__(None, None, None)
+        yield show
 
 
 @pytest.mark.parametrize("number", [7, 20])

@@ -1,129 +1,28 @@
-"""Lists of all nodes, asked of one: merged, in pages or streamed, whole or honestly not."""
+"""Lists of all nodes, in pages or as one stream: in order, whole or honestly not, in bounded memory."""
 
 import asyncio
 import json
-from urllib.parse import quote
+from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from api.fakes import FakeView
 from api.linked import NAMES, client_of, pages
 from api.reader import Reader
-from gossamer.api import make_app
+from gossamer.api import Answer, More, make_app
+from gossamer.api.peers.paging import cursor_of
+from gossamer.api.peers.requests import PIECES
 
-CLIENTS = [(f"c{number:03}", number % 3) for number in range(50)]
-
-
-async def test_a_silent_node_leaves_a_list_that_says_so(cluster):
-    async with client_of(cluster(CLIENTS, silent={NAMES[2]})[0]) as client:
-        rows, missing, _ = await pages(client, "/api/v1/clients", limit=10)
-        streamed = (await client.get("/api/v1/clients", params={"format": "ndjson"})).text.split("\n")[:-1]
-    assert [row["client"] for row in rows] == [name for name, at in CLIENTS if at != 2]
-    assert "no answer within 2.0 s" in missing[NAMES[2]]
-    assert json.loads(streamed[-1])["missing"] == missing
+MANY = [(f"c{number:05}", number % 3) for number in range(3000)]
 
 
-async def test_rows_that_vanish_between_pages_do_not_make_others_be_skipped(client, view):
-    view.filters = [f"t/{number}" for number in range(25)]
-    first = (await client.get("/api/v1/routes", params={"limit": 4})).json()
-    view.filters.remove("t/24")
-    rest, _, _ = await pages(client, "/api/v1/routes", limit=4, after=first["next"])
-    seen = [(row["filter"], row["node"]) for row in [*first["items"], *rest]]
-    assert len(seen) == len(set(seen)) == 48
-
-
-async def test_a_node_that_is_down_is_not_asked(cluster):
-    view = cluster(CLIENTS)[0]
-    view.known[1] = view.known[1].model_copy(update={"status": "offline"})
+async def streamed(view, path="/api/v1/clients", **params):
     async with client_of(view) as client:
-        _, missing, _ = await pages(client, "/api/v1/clients")
-    assert missing == {NAMES[1]: "it is offline"}
-
-
-async def test_one_node_can_be_named(cluster):
-    async with client_of(cluster(CLIENTS)[0]) as client:
-        rows, _, _ = await pages(client, "/api/v1/clients", node=NAMES[2])
-        assert {row["node"] for row in rows} == {NAMES[2]}
-        rows, missing, _ = await pages(client, "/api/v1/clients", node="who@nowhere")
-        assert (rows, missing) == ([], {"who@nowhere": "no node of this cluster has this name"})
-
-
-async def test_filters_reach_the_other_nodes(cluster):
-    async with client_of(cluster(CLIENTS)[0]) as client:
-        rows, _, _ = await pages(client, "/api/v1/clients", client="c001")
-        assert [(row["client"], row["node"]) for row in rows] == [("c001", NAMES[1])]
-        assert (await pages(client, "/api/v1/clients", connected=False))[0] == []
-        rows, _, _ = await pages(client, "/api/v1/subscriptions", filter="b")
-        assert [row["node"] for row in rows] == NAMES
-
-
-class TestElsewhere:
-    async def test_any_route_of_any_node_is_asked_through_any_other(self, cluster):
-        views = cluster(CLIENTS)
-        async with client_of(views[0]) as client:
-            for name in NAMES:
-                answer = await client.get(f"/api/v1/nodes/{name}/whoami")
-                assert answer.json() == {"name": "loopback", "role": "admin", "node": name}
-            assert (await client.post(f"/api/v1/nodes/{NAMES[2]}/cluster/leave")).status_code == 200
-            body = {"endpoints": ["10.0.0.2:7946"]}
-            assert (await client.post(f"/api/v1/nodes/{NAMES[1]}/cluster/join", json=body)).status_code == 200
-        assert views[2].orders == [("leave", None)]
-        assert [order for order, _ in views[1].orders] == ["join"]
-        assert views[0].orders == []
-
-    async def test_who_asks_has_no_more_rights_there(self, cluster):
-        views = cluster(CLIENTS)
-        async with client_of(views[0], loopback_role="viewer") as client:
-            assert (await client.get(f"/api/v1/nodes/{NAMES[1]}/nodes")).status_code == 200
-            assert (await client.get(f"/api/v1/nodes/{NAMES[1]}/cluster/keys")).status_code == 403
-            assert (await client.post(f"/api/v1/nodes/{NAMES[1]}/cluster/leave")).status_code == 403
-        assert views[1].orders == []
-
-    async def test_a_silent_node_is_named(self, cluster):
-        async with client_of(cluster(CLIENTS, silent={NAMES[1]})[0]) as client:
-            answer = await client.get(f"/api/v1/nodes/{NAMES[1]}/status")
-        assert answer.status_code == 503
-        assert NAMES[1] in answer.json()["detail"]
-
-    async def test_a_trace_of_another_node_is_passed_on_piece_by_piece(self, cluster):
-        views = cluster(CLIENTS)
-        async with client_of(views[0]) as client:
-            answer = await client.get(f"/api/v1/nodes/{NAMES[1]}/trace", params={"pid": "gossip"})
-        assert answer.headers["content-type"].startswith("application/x-ndjson")
-        lines = [json.loads(line)["event"] for line in answer.text.split("\n") if line]
-        assert lines == ["tracing", "call", "end"]
-        assert views[1].traces_over == 1
-
-    async def test_a_reader_who_goes_away_ends_the_trace_on_the_other_node(self, cluster):
-        views = cluster(CLIENTS)
-        views[1].hangs = True
-        reader = Reader(make_app(views[0]), f"/api/v1/nodes/{NAMES[1]}/trace", b"pid=gossip&seconds=3600")
-        assert await reader.status == 200
-        assert b"tracing" in await reader.chunks.get()
-        await reader.close()
-        async with asyncio.timeout(20):
-            await views[1].trace_over.wait()
-
-    @pytest.mark.parametrize("client", ["a?b", "50%25", "a/b?c=d", "käse#1"])
-    async def test_a_client_of_any_name_is_found_on_another_node(self, cluster, client):
-        views = cluster(CLIENTS)
-        async with client_of(views[0]) as asker:
-            await asker.delete(f"/api/v1/nodes/{NAMES[1]}/clients/{quote(client, safe='')}")
-        assert views[1].orders == [("kick", client)]
-
-    async def test_problems_come_back_as_they_are(self, cluster):
-        async with client_of(cluster(CLIENTS)[0]) as client:
-            assert (await client.get(f"/api/v1/nodes/{NAMES[1]}/nonsense")).status_code == 404
-            answer = await client.get(f"/api/v1/nodes/{NAMES[1]}/clients", params={"limit": 0})
-            assert answer.status_code == 422
-
-    @pytest.mark.parametrize("path", ["../../health", "%2e%2e/whoami", "nodes/node1@127.0.0.1/whoami"])
-    async def test_tricks_with_paths_reach_nothing_else(self, cluster, path):
-        async with client_of(cluster(CLIENTS)[0]) as client:
-            answer = await client.get(f"/api/v1/nodes/{NAMES[1]}/{path}")
-        assert answer.status_code in (200, 400, 404)
-        assert "Traceback" not in answer.text
+        answer = await client.get(path, params={"format": "ndjson", **params})
+    *rows, last = map(json.loads, answer.text.removesuffix("\n").split("\n"))
+    return rows, last["missing"]
 
 
 @given(
@@ -135,40 +34,134 @@ class TestElsewhere:
     limit=st.integers(1, 12),
 )
 # Each example has a cluster of its own; what runs its requests may be shared.
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-async def test_merged_pages_are_the_sorted_whole(cluster, clients, limit):
-    async with client_of(cluster(clients)[0]) as client:
-        rows, _, _ = await pages(client, "/api/v1/clients", limit=limit)
-    assert [(row["client"], row["node"]) for row in rows] == sorted((name, NAMES[at]) for name, at in clients)
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+async def test_pages_and_a_stream_are_the_sorted_whole(cluster, clients, limit):
+    view = cluster(clients)[0]
+    whole = sorted((name, NAMES[at]) for name, at in clients)
+    async with client_of(view) as client:
+        paged, _, _ = await pages(client, "/api/v1/clients", limit=limit)
+    rows, missing = await streamed(view)
+    assert [(row["client"], row["node"]) for row in paged] == whole
+    assert [(row["client"], row["node"]) for row in rows] == whole
+    assert missing == {}
 
 
-async def test_alarms_and_quarantine_are_of_all_nodes_and_of_one_through_its_path(cluster):
-    views = cluster([])
+async def test_many_pieces_of_every_node_are_merged_in_order(cluster):
+    views = cluster(MANY)
+    for at, view in enumerate(views):
+        rows, missing = await streamed(view)
+        assert [row["client"] for row in rows] == [name for name, _ in MANY]
+        assert missing == {}
+        alone, _ = await streamed(view, scope="node")
+        assert {row["node"] for row in alone} == {NAMES[at]}
+        elsewhere, _ = await streamed(view, node=NAMES[at - 1])
+        assert {row["node"] for row in elsewhere} == {NAMES[at - 1]}
+
+
+async def test_a_stream_begins_after_a_cursor_and_refuses_what_is_none(cluster):
+    view = cluster(MANY)[0]
+    rows, _ = await streamed(view, after=cursor_of(("c02990", NAMES[2])))
+    assert [row["client"] for row in rows] == [f"c{number:05}" for number in range(2991, 3000)]
+    async with client_of(view) as client:
+        refused = await client.get("/api/v1/clients", params={"format": "ndjson", "after": "x"})
+    assert refused.status_code == 422
+
+
+@pytest.mark.parametrize("when", ["first", "later"])
+async def test_a_node_that_falls_silent_leaves_what_it_said_and_is_named(cluster, when):
+    view = cluster(MANY)[0]
+    whole, answers = view.ask_peer, 0
+
+    async def failing(node, ask, timeout):
+        nonlocal answers
+        if node == NAMES[1] and isinstance(ask, More if when == "later" else object):
+            return await FakeView.ask_peer(FakeView(), node, ask, timeout)
+        return await whole(node, ask, timeout)
+
+    view.ask_peer = failing
+    rows, missing = await streamed(view)
+    assert list(missing) == [NAMES[1]]
+    assert "no answer within 2.0 s" in missing[NAMES[1]]
+    there = {row["node"] for row in rows}
+    assert there == ({NAMES[0], NAMES[2]} if when == "first" else set(NAMES))
+    assert sum(row["node"] != NAMES[1] for row in rows) == 2000
+    assert [row["client"] for row in rows] == sorted(row["client"] for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (b'{"client":"a","node":"n"}\n', "broke off"),
+        (b'{"client":"a","nod', "broke off"),
+        (b'{"client":7,"node":"n"}\n', "makes no sense"),
+        (b"Traceback\n", "makes no sense"),
+    ],
+)
+async def test_an_answer_that_breaks_off_or_makes_no_sense_is_named(cluster, said, why):
+    view = cluster(MANY[:30])[0]
+    whole = view.ask_peer
+
+    async def failing(node, ask, timeout):
+        if node == NAMES[2]:
+            return Answer(200, "application/x-ndjson", said)
+        return await whole(node, ask, timeout)
+
+    view.ask_peer = failing
+    rows, missing = await streamed(view)
+    assert why in missing[NAMES[2]]
+    assert sum(row["node"] != "n" for row in rows) == 20
+
+
+async def test_a_reader_who_stops_reading_stops_the_nodes_and_who_goes_ends_them(cluster):
+    # Each piece has 250 rows: far more than may wait.
+    views = cluster([(f"c{number:06}", number % 2) for number in range(40_000)])
+    made = []
+
+    def made_of(show):
+        made.append(show)
+        return show()
+
     for view in views:
-        view.healing.name = view.name
-    async with client_of(views[0]) as client:
-        for path, number in (("/alarms", 2), ("/autoheal/quarantine", 1)):
-            rows, missing, _ = await pages(client, f"/api/v1{path}", limit=2)
-            assert sorted(row["node"] for row in rows) == sorted(NAMES * number), path
-            assert missing == {}
-            own = (await client.get(f"/api/v1/nodes/{NAMES[1]}{path}")).json()["items"]
-            assert {row["node"] for row in own} == {NAMES[1]}
+        clients = view.clients
+
+        def counted(wanted, clients=clients):
+            return [(key, partial(made_of, show)) for key, show in clients(wanted)]
+
+        view.clients = counted
+    slow = Reader(make_app(views[0]), "/api/v1/clients", b"format=ndjson", patient=False)
+    assert await slow.status == 200
+    relays = [relay for relay in views[0].peers.values() if relay._running]
+    for _ in range(500):
+        await asyncio.sleep(0)
+    waiting = len(made)
+    assert waiting <= 3 * (PIECES + 8) * 250
+    for _ in range(500):
+        await asyncio.sleep(0)
+    assert len(made) == waiting
+    await slow.close()
+    async with asyncio.timeout(20):
+        while any(relay._running for relay in relays):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
 
-async def test_a_silent_node_is_missing_among_the_alarms(cluster):
-    async with client_of(cluster([], silent={NAMES[2]})[0]) as client:
-        _, missing, _ = await pages(client, "/api/v1/alarms")
-    assert list(missing) == [NAMES[2]]
+async def test_rows_that_vanish_between_pages_do_not_make_others_be_skipped(client, view):
+    view.filters = [f"t/{number}" for number in range(25)]
+    first = (await client.get("/api/v1/routes", params={"limit": 4})).json()
+    view.filters.remove("t/24")
+    rest, _, _ = await pages(client, "/api/v1/routes", limit=4, after=first["next"])
+    seen = [(row["filter"], row["node"]) for row in [*first["items"], *rest]]
+    assert len(seen) == len(set(seen)) == 48
 
 
-async def test_a_row_is_replayed_at_the_node_that_keeps_it(cluster):
+async def test_a_reader_who_goes_away_ends_the_trace_on_the_other_node(cluster):
     views = cluster([])
-    views[2].healing.row = views[2].healing.row.model_copy(update={"id": "ba9876543210"})
-    async with client_of(views[0]) as client:
-        answer = await client.post("/api/v1/autoheal/quarantine/ba9876543210/replay")
-        assert (answer.status_code, answer.json()["node"]) == (200, NAMES[2])
-        assert (await client.post("/api/v1/autoheal/quarantine/ffffffffffff/replay")).status_code == 400
-    assert [view.healing.replayed for view in views] == [[], [], ["ba9876543210"]]
+    views[1].hangs = True
+    reader = Reader(make_app(views[0]), f"/api/v1/nodes/{NAMES[1]}/trace", b"pid=gossip&seconds=3600")
+    assert await reader.status == 200
+    assert b"tracing" in await reader.chunks.get()
+    await reader.close()
+    async with asyncio.timeout(20):
+        await views[1].trace_over.wait()
 
 
 @pytest.mark.parametrize(
@@ -176,7 +169,7 @@ async def test_a_row_is_replayed_at_the_node_that_keeps_it(cluster):
     [("GET", "nodes", 2.0), ("POST", "publish", 20.0), ("POST", "routes/verify", 130.0)],
 )
 async def test_an_order_to_another_node_has_the_time_that_it_takes(cluster, method, path, longest):
-    view = cluster(CLIENTS)[0]
+    view = cluster([])[0]
     waited = []
     ask_peer = view.ask_peer
 

@@ -7,7 +7,7 @@ from collections import Counter
 import httpx
 
 from api.fakes import FakeTable, FakeView
-from api.linked import NAMES, client_of
+from api.linked import NAMES
 from api.reader import Reader
 from api.served import HOST, served
 from gossamer.api import Role, Tokens, make_app
@@ -23,13 +23,6 @@ class StoppedClock:
         return 1.0
 
     wall = monotonic
-
-
-async def test_every_node_has_a_pulse(cluster):
-    async with client_of(cluster([])[0]) as client:
-        pulse = (await client.get("/api/v1/pulse")).json()
-    assert pulse["node"] == NAMES[0]
-    assert pulse["sees"][NAMES[1]] == {"status": "online", "link": "up"}
 
 
 async def test_the_stream_shows_all_nodes_and_names_the_silent(cluster):

@@ -1,11 +1,10 @@
 """``gossamer config reload``, of a node that is really there and a file that is really wrong."""
 
-import asyncio
-import threading
+from contextlib import asynccontextmanager
 
 import httpx
 import pytest
-import structlog
+from api.served import in_thread
 
 from gossamer.cli import ExitCode
 from gossamer.config import config_from
@@ -33,24 +32,16 @@ def node(acl):
             "mqtt": {"server": {"listeners": [HOME]}, "auth": {"acl_file": str(acl)}},
         }
     )
-    running, told = threading.Event(), {}
 
+    @asynccontextmanager
     async def live():
         node = Node(config, creation=1, cookie="of a node that is alone")
         await node.start()
-        told.update(port=node.ports["api"], loop=asyncio.get_running_loop(), stop=asyncio.Event())
-        running.set()
-        await told["stop"].wait()
+        yield node
         await node.stop()
 
-    # A node says on standard output what it does, which is a process of its own elsewhere.
-    with structlog.testing.capture_logs():
-        thread = threading.Thread(target=lambda: asyncio.run(live()), daemon=True)
-        thread.start()
-        assert running.wait(30)
-        yield f"http://127.0.0.1:{told['port']}"
-        told["loop"].call_soon_threadsafe(told["stop"].set)
-        thread.join(30)
+    with in_thread(live) as (node, _):
+        yield f"http://127.0.0.1:{node.ports['api']}"
 
 
 def test_a_file_with_a_mistake_is_refused_by_name_and_ends_the_command_with_a_code(node, acl, run):

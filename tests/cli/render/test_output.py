@@ -69,22 +69,12 @@ def test_a_pipe_has_no_colours_and_whole_names_however_narrow_it_says_it_is(serv
 
 # -- long lists
 
-ROW = {
-    "client": "sensor-{:06}",
-    "node": "n1",
-    "connected": True,
-    "address": "10.0.0.1:1",
-    "version": "5.0",
-    "keepalive": 60,
-    "subscriptions": 1,
-    "inflight": 0,
-    "queued": 0,
-}
-
 
 def endless(rows):
     """A node with so many clients."""
-    line = json.dumps(ROW) + "\n"
+    row = {"client": "sensor-{:06}", "node": "n1", "connected": True, "address": "10.0.0.1:1"}
+    counts = {"version": "5.0", "keepalive": 60, "subscriptions": 1, "inflight": 0, "queued": 0}
+    line = json.dumps(row | counts) + "\n"
 
     def answer(handler):
         say(handler, 200, content_type="application/x-ndjson")
@@ -96,12 +86,16 @@ def endless(rows):
     return serving(answer)
 
 
+def listing(url, *options, **how):
+    """The command as it lists the clients of the node at ``url``."""
+    argv = [*GOSSAMER, "clients", "--api", url, *options]
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, env=environment(), **how)
+
+
 def memory_of(rows, *options):
     """KiB that the command had at most, listing so many clients; it must list them all."""
     with endless(rows) as url:
-        child = subprocess.Popen(
-            [*GOSSAMER, "clients", "--api", url, *options], stdout=subprocess.PIPE, env=environment()
-        )
+        child = listing(url, *options)
         found = sum(piece.count(b"sensor-") for piece in child.stdout)
         child.stdout.close()
         _, status, usage = os.wait4(child.pid, 0)
@@ -118,12 +112,7 @@ def test_a_hundred_thousand_rows_need_no_more_memory_than_a_thousand(options):
 @pytest.mark.parametrize("options", [(), ("--json",)])
 def test_a_reader_who_has_enough_ends_it_without_a_word(options):
     with endless(100_000) as url:
-        child = subprocess.Popen(
-            [*GOSSAMER, "clients", "--api", url, *options],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment(),
-        )
+        child = listing(url, *options, stderr=subprocess.PIPE)
         child.stdout.readline()
         child.stdout.close()
         said = child.stderr.read()
@@ -133,12 +122,7 @@ def test_a_reader_who_has_enough_ends_it_without_a_word(options):
 
 def test_ctrl_c_has_a_code_of_its_own_and_no_traceback():
     with endless(50_000_000) as url:
-        child = subprocess.Popen(
-            [*GOSSAMER, "clients", "--api", url],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=environment(),
-        )
+        child = listing(url, stderr=subprocess.PIPE)
         child.stdout.readline()
         child.send_signal(signal.SIGINT)
         _, said = child.communicate(timeout=60)
