@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import Any
 
 import structlog
 
@@ -69,7 +68,7 @@ class Autocluster(GenServer):
         self._waiting: list[Caller] = []
         send(self_pid(), _TRY)
 
-    async def handle_call(self, request: Any, caller: Caller) -> Reply | NoReply:
+    async def handle_call(self, request: object, caller: Caller) -> Reply | NoReply:
         if request == "problems":
             return Reply(self._plan.problems)
         if request != "settled":

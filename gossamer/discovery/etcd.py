@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Any
 
 import msgspec
 import structlog
@@ -180,7 +179,7 @@ class _Lease(GenServer):
         self._strategy = strategy
         send_after(await strategy.keep(), self_pid(), "renew")
 
-    async def handle_info(self, message: Any) -> None:
+    async def handle_info(self, message: object) -> None:
         if message == "renew":
             send_after(await self._strategy.keep(), self_pid(), "renew")
 

@@ -148,18 +148,8 @@ class EtcdClient:
 
     async def revoke(self, lease: int) -> None:
         """End a lease and delete its keys, unless it is gone."""
-
-        def end(session: _Session) -> Callable[..., Awaitable[None]]:
-            async def ended(request: object, **options: object) -> None:
-                try:
-                    await session.leases.LeaseRevoke(request, **options)
-                except grpc.aio.AioRpcError as error:
-                    if error.code() is not grpc.StatusCode.NOT_FOUND:
-                        raise
-
-            return ended
-
-        await self._ask(end, rpc.LeaseRevokeRequest(ID=lease))
+        request = rpc.LeaseRevokeRequest(ID=lease)
+        await self._ask(lambda s: s.leases.LeaseRevoke, request, ignored=grpc.StatusCode.NOT_FOUND)
 
     async def keep_alive(self, lease: int) -> None:
         """Renew a lease, unless it is gone."""
@@ -185,8 +175,14 @@ class EtcdClient:
     def _where(self) -> str:
         return f"etcd {', '.join(map(str, self._endpoints))}"
 
-    async def _ask(self, method: Callable[[_Session], Callable[..., Awaitable[Any]]], request: object) -> Any:
-        """One call, at each endpoint until one answers."""
+    async def _ask(
+        self,
+        method: Callable[[_Session], Callable[..., Awaitable[Any]]],
+        request: object,
+        *,
+        ignored: grpc.StatusCode | None = None,
+    ) -> Any:
+        """One call, at each endpoint until one answers; None where the answer is the error ``ignored``."""
         problems: dict[str, str] = {}
         # Once more than there are endpoints: the token of the only one may have run out.
         for _ in range(len(self._endpoints) + bool(self._config.username)):
@@ -197,10 +193,13 @@ class EtcdClient:
                     call = method(session)
                     return await call(request, timeout=self._config.timeout, metadata=session.metadata)
             except (grpc.aio.AioRpcError, TimeoutError) as error:
+                code = error.code() if isinstance(error, grpc.aio.AioRpcError) else None
+                if code is not None and code is ignored:
+                    return None
                 self._current = (self._current + 1) % len(self._endpoints)
                 await self.close()
                 problems[endpoint] = self._problem(error)
-                if isinstance(error, grpc.aio.AioRpcError) and error.code() not in _NEXT_ENDPOINT:
+                if code is not None and code not in _NEXT_ENDPOINT:
                     raise DiscoveryFailedError(self._where, problems[endpoint]) from None
         if len(set(problems.values())) == 1:
             raise DiscoveryFailedError(self._where, next(iter(problems.values())))

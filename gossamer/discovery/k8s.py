@@ -267,21 +267,18 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}; is apiserver right?"
 
 
+_REFUSALS = {
+    401: "the service-account token is missing or not valid; is it mounted into this pod?",
+    403: "the service account may not list endpointslices in namespace {namespace}; "
+    "give it a Role with verb list on endpointslices of discovery.k8s.io",
+    404: "there is no discovery.k8s.io/v1 there; Kubernetes 1.21 or newer is needed",
+    410: "the list changed while it was read",
+    429: "the API server has too much to do",
+}
+
+
 def _refusal(status: int, namespace: str) -> str:
-    match status:
-        case 401:
-            return "401, the service-account token is missing or not valid; is it mounted into this pod?"
-        case 403:
-            return (
-                f"403, the service account may not list endpointslices in namespace {namespace}; "
-                "give it a Role with verb list on endpointslices of discovery.k8s.io"
-            )
-        case 404:
-            return "404, there is no discovery.k8s.io/v1 there; Kubernetes 1.21 or newer is needed"
-        case 410:
-            return "410, the list changed while it was read"
-        case 429:
-            return "429, the API server has too much to do"
-        case status if status >= 500:
-            return f"{status}, the API server is not well"
-    return f"{status}, expected 200; is apiserver the URL of Kubernetes?"
+    words = _REFUSALS.get(status, "expected 200; is apiserver the URL of Kubernetes?")
+    if status >= 500:
+        words = "the API server is not well"
+    return f"{status}, {words.format(namespace=namespace)}"
