@@ -96,28 +96,6 @@ def test_every_text_is_that_of_a_family_on_the_page(page):
     } == set()
 
 
-def test_operators_find_what_they_look_for(page):
-    _, metrics = page
-    names = {metric.name for metric in metrics}
-    assert names >= {
-        f"gossamer_{name}"
-        for name in (
-            *("mqtt_connections", "mqtt_sessions", "mqtt_subscriptions", "mqtt_retained_messages"),
-            *("mqtt_messages_received_total", "mqtt_messages_sent_total", "messages_dropped_total"),
-            *("mqtt_inflight_messages", "mqtt_queued_bytes", "mqtt_received_bytes_total"),
-            *("routes_filters", "routes_cache_misses_total", "forward_latency_seconds"),
-            *("mqtt_connections_refused_total", "mqtt_clients_disconnected_total", "loop_delay_seconds"),
-            *("gc_pause_seconds", "process_restarts_total", "mailbox_longest_messages"),
-            *("cluster_members", "gossip_suspicions_total", "gossip_refutations_total", "gossip_rtt_seconds"),
-            *("link_up", "table_rows", "table_log_bytes", "table_behind_changes", "disc_commit_seconds"),
-            *("autoheal_heals_total", "audit_events_total", "audit_events_lost_total", "node_ready"),
-        )
-    }
-    labels = {metric.name: metric.labels for metric in metrics}
-    assert labels["gossamer_mqtt_messages_received_total"] == ("qos",)
-    assert labels["gossamer_forward_latency_seconds"] == ("peer",)
-
-
 def test_a_histogram_is_written_with_its_buckets(page):
     text, _ = page
     families = {family.name: family for family in text_string_to_metric_families(text)}
