@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gossamer.audit.recorder import Recorder
     from gossamer.audit.sampler import Sampler
     from gossamer.audit.service import Auditor, key_of
-    from gossamer.audit.tape import KINDS, Tape
+    from gossamer.audit.tape import KINDS, Row, Tape
     from gossamer.audit.trail import Trail
     from gossamer.audit.watch import CLOCK, WATCH
     from gossamer.audit.writer import Limits
@@ -28,6 +28,7 @@ __all__ = [
     "EventFile",
     "Limits",
     "Recorder",
+    "Row",
     "Sampler",
     "Tape",
     "Trail",

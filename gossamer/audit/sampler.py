@@ -54,9 +54,6 @@ class Sampler:
                 return max(number, chosen * RUN), chosen * RUN + RUN - 1
             stratum += 1
 
-    def keeps(self, number: int) -> bool:
-        return self.next(number)[0] == number
-
     def _place(self, stratum: int) -> int:
         """The run that is kept of a stratum."""
         first = ceil(stratum / self.share)

@@ -28,6 +28,7 @@ _CLIENT = 8
 """Where a delivery's row has its client, or its clients."""
 
 Row = tuple[Any, ...]
+"""What is noted of one event."""
 
 
 class Tape:

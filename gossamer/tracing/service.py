@@ -33,12 +33,13 @@ class Tracing:
 
     def __init__(self, config: TracingConfig, *, auditor: Auditor, tape: TracedTape) -> None:
         self.config = config
-        self._tape = tape
+        self.tape = tape
         self._auditor = auditor
         self.connect: Callable[[], Send] = partial(_otlp, config, auditor.runtime.node)
         """Makes what sends spans, in the thread that does."""
         self.builder = SpanBuilder(auditor.runtime.node, deliveries=config.deliveries)
         self.counts: Counter[str] = Counter()
+        """Spans by what became of them: exported, failed, overflow."""
 
     def check(self) -> None:
         """Whether this node can trace.
@@ -70,7 +71,7 @@ class Tracing:
             "failed": 0,
             "overflow": 0,
             **self.counts,
-            "rows_lost": self._tape.rows_lost,
+            "rows_lost": self.tape.rows_lost,
             "crowded": self.builder.crowded,
             "forgotten": self.builder.forgotten,
         }
@@ -78,11 +79,11 @@ class Tracing:
     async def _start(self) -> Pid:
         child = ChildSpec(
             "tracing_shipper",
-            partial(_Server.start_link, self._shipper, name="tracing_shipper", label="tracing_shipper"),
+            partial(_Server.start_link, self, name="tracing_shipper", label="tracing_shipper"),
             shutdown=FAREWELL + 2.0,
         )
         pid = await Supervisor.start_link([child], intensity=5, period=60.0, name=TRACING, label=TRACING)
-        self._auditor.trace(self._tape, share=self.config.sample)
+        self._auditor.trace(self.tape, share=self.config.sample)
         self._auditor.runtime.join(pid).add_done_callback(self._ended)
         return pid
 
@@ -92,31 +93,20 @@ class Tracing:
         if reason != "shutdown":
             log.error("tracing_ended", reason=describe(reason), advice="restart the node to trace again")
 
-    def _shipper(self, failed: Callable[[BaseException], None]) -> Shipper:
-        return Shipper(
-            self._tape,
-            self.builder,
-            connect=self.connect,
-            share=self.share,
-            counts=self.counts,
-            failed=failed,
-            endpoint=self.config.endpoint,
-        )
-
 
 class _Server(GenServer):
     """Owns the thread: crashes when it does, ends it when the node stops."""
 
     kind = "tracing"
 
-    async def init(self, make: Callable[[Callable[[BaseException], None]], Shipper]) -> None:
+    async def init(self, tracing: Tracing) -> None:
         loop, runtime, me = self.process.loop, self.process.runtime, self.process.pid
 
         def failed(error: BaseException) -> None:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(runtime.exit, me, ("tracing", repr(error)))
 
-        self._shipper = make(failed)
+        self._shipper = Shipper(tracing, failed)
         self._shipper.thread.start()
 
     async def terminate(self, reason: Reason) -> None:

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
-from gossamer.tracing.spans import Span, SpanBuilder
-from gossamer.tracing.tape import TracedTape
+from gossamer.audit import Row
+from gossamer.tracing.spans import Span
+
+if TYPE_CHECKING:
+    from gossamer.tracing.service import Tracing
 
 log = structlog.get_logger(__name__)
 
@@ -44,33 +47,16 @@ class Send(Protocol):
 class Shipper:
     """Thread that makes spans of the tape's rows, and exports them in batches.
 
-    ``connect`` is called in the thread and returns the exporter; ``share`` returns the sampling ratio;
-    ``failed`` is called in the thread if it ends with an error.
+    ``tracing`` has the tape and the rest; ``failed`` is called in the thread if it ends with an error.
     """
 
-    def __init__(
-        self,
-        tape: TracedTape,
-        builder: SpanBuilder,
-        *,
-        connect: Callable[[], Send],
-        share: Callable[[], float],
-        counts: Counter[str],
-        failed: Callable[[BaseException], None],
-        endpoint: str,
-    ) -> None:
-        self._tape = tape
-        self._builder = builder
-        self._connect = connect
-        self._share = share
+    def __init__(self, tracing: Tracing, failed: Callable[[BaseException], None]) -> None:
+        self._tracing = tracing
         self._failed = failed
-        self._endpoint = endpoint
         self._waiting: deque[Span] = deque()
         self._send: Send | None = None
         self._over = threading.Event()
         self._silent = False
-        self.counts = counts
-        """Spans by what became of them: exported, failed, overflow."""
         self.thread = threading.Thread(target=self._run, name="tracing", daemon=True)
 
     def end(self) -> None:
@@ -82,7 +68,7 @@ class Shipper:
 
     def _run(self) -> None:
         try:
-            self._send = self._connect()
+            self._send = self._tracing.connect()
             while not self._over.wait(EVERY):
                 self.work()
             self.work(last=True)
@@ -92,37 +78,39 @@ class Shipper:
 
     def work(self, *, last: bool = False) -> None:
         """Make spans of what was noted and send those that are complete, or all of them."""
-        rows = self._tape.rows
-        self._builder.share = self._share()
+        tape, builder = self._tracing.tape, self._tracing.builder
+        rows = tape.rows
+        builder.share = self._tracing.share()
         while rows:
-            self._builder.feed(self._some(rows))
+            builder.feed(self._some(rows))
             # The loop first: mapping is work for the same interpreter.
             time.sleep(0)
-        for span in self._builder.flush(None if last else self._tape.now()):
+        for span in builder.flush(None if last else tape.now()):
             if len(self._waiting) >= WAITING:
-                self.counts["overflow"] += 1
+                self._tracing.counts["overflow"] += 1
             else:
                 self._waiting.append(span)
         while self._waiting and self._ship():
             pass
 
     @staticmethod
-    def _some(rows: deque[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    def _some(rows: deque[Row]) -> list[Row]:
         return [rows.popleft() for _ in range(min(SLICE, len(rows)))]
 
     def _ship(self) -> bool:
         assert self._send is not None  # noqa: S101
         batch = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
         done = self._send(batch)
-        self.counts["exported" if done else "failed"] += len(batch)
+        counts, endpoint = self._tracing.counts, self._tracing.config.endpoint
+        counts["exported" if done else "failed"] += len(batch)
         if done == self._silent:
             self._silent = not done
             if done:
-                log.info("tracing_resumed", endpoint=self._endpoint, lost=self.counts["failed"])
+                log.info("tracing_resumed", endpoint=endpoint, lost=counts["failed"])
             else:
                 log.warning(
                     "tracing_fails",
-                    endpoint=self._endpoint,
+                    endpoint=endpoint,
                     advice="spans are lost until the collector answers; messages are not",
                 )
         return done

@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import gossamer.audit.schema as schema
-from gossamer.audit import KINDS
+from gossamer.audit import KINDS, Row
 from gossamer.mqtt import ASIDE
 from gossamer.tracing.context import Name, Parent, picks, span_id, trace_id
 
@@ -113,7 +113,7 @@ class SpanBuilder:
         self.forgotten = 0
         """Rows about messages whose parents are not known any more."""
 
-    def feed(self, rows: Iterable[tuple[Any, ...]]) -> None:
+    def feed(self, rows: Iterable[Row]) -> None:
         """Take rows in the order in which they were noted."""
         for kind, wall, *values in rows:
             origin, creation, first, count, *rest = values

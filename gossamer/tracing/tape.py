@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import gossamer.audit.schema as schema
-from gossamer.audit import KINDS, Tape
+from gossamer.audit import KINDS, Row, Tape
 from gossamer.mqtt import ASIDE, Message, number_of, origin_of
 from gossamer.tracing.context import parent_in
 from gossamer.tracing.spans import PARENT
@@ -38,7 +38,7 @@ class TracedTape(Tape):
     def __init__(self, *, limit: int, wall: Callable[[], float], recording: Callable[[], bool]) -> None:
         super().__init__(limit=limit, wall=wall)
         self._ask = recording
-        self.rows: deque[tuple[Any, ...]] = deque()
+        self.rows: deque[Row] = deque()
         """What the thread takes."""
         self.rows_lost = 0
 
@@ -70,7 +70,7 @@ class TracedTape(Tape):
         if parent is not None:
             self._trace(PARENT, (*origin_of(ident), number_of(ident), parent))
 
-    def _trace(self, kind: int, values: tuple[Any, ...]) -> None:
+    def _trace(self, kind: int, values: Row) -> None:
         if len(self.rows) >= ROOM:
             self.rows_lost += 1
             return

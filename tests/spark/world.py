@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 from gossamer.audit import schema
-from gossamer.audit.files import EventFile
+from gossamer.audit.files import EventFile, table_of
 from gossamer.routes import matches
 
 START = 1_767_225_600_000_000
@@ -232,10 +232,16 @@ class World:
                     continue
                 first = chunk[0]["seq"] - (chunk[0]["count"] if chunk[0]["event"] == schema.GAP else 0)
                 file = EventFile(root, node=node, creation=1, first=first, wall=chunk[0]["at"] / 1e6)
-                names = {name for row in chunk for name in row}
-                file.add({name: [row.get(name) for row in chunk] for name in names})
+                file.add_table(columns_of(chunk))
                 file.finish(closed=chunk[-1]["event"] == schema.CLOSED)
         return root
+
+
+def columns_of(rows):
+    """Rows, each with the columns that it has, as a table."""
+    return table_of(
+        {name: [row.get(name) for row in rows] for name in {name for row in rows for name in row}}
+    )
 
 
 def write_rows(root, node, rows, *, creation=1, closed=True, first=None):
@@ -243,6 +249,5 @@ def write_rows(root, node, rows, *, creation=1, closed=True, first=None):
     file = EventFile(
         root, node=node, creation=creation, first=first or rows[0]["seq"], wall=rows[0]["at"] / 1e6
     )
-    names = {name for row in rows for name in row}
-    file.add({name: [row.get(name) for row in rows] for name in names})
+    file.add_table(columns_of(rows))
     return file.finish(closed=closed)

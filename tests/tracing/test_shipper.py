@@ -3,6 +3,7 @@
 import threading
 import time
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
@@ -36,18 +37,18 @@ class World:
         self.now = 100.0
         self.recording = False
         self.tape = TracedTape(limit=1000, wall=lambda: self.now, recording=lambda: self.recording)
-        self.builder = SpanBuilder("n1@h", deliveries=16)
         self.line = line or Line()
         self.errors = []
-        self.shipper = Shipper(
-            self.tape,
-            self.builder,
+        self.counts = Counter()
+        tracing = SimpleNamespace(
+            tape=self.tape,
+            builder=SpanBuilder("n1@h", deliveries=16),
             connect=connect or (lambda: self.line),
             share=lambda: 1.0,
-            counts=Counter(),
-            failed=self.errors.append,
-            endpoint="http://collector",
+            counts=self.counts,
+            config=TracingConfig(endpoint="http://collector"),
         )
+        self.shipper = Shipper(tracing, self.errors.append)
         self.shipper._send = self.line
 
     def publish(self, number, count=1):
@@ -65,7 +66,7 @@ def test_what_was_noted_is_sent_once_it_is_complete():
     assert world.line.got == []
     world.work()
     assert [span.name for span in world.line.got] == ["publish"]
-    assert world.shipper.counts == {"exported": 1}
+    assert world.counts == {"exported": 1}
 
 
 def test_a_collector_that_does_not_answer_costs_spans_and_says_so_once():
@@ -74,11 +75,11 @@ def test_a_collector_that_does_not_answer_costs_spans_and_says_so_once():
     for number in range(1, 6):
         world.publish(number)
         world.work()
-    assert world.shipper.counts == {"failed": 5}
+    assert world.counts == {"failed": 5}
     world.line.up = True
     world.publish(6)
     world.work()
-    assert world.shipper.counts == {"failed": 5, "exported": 1}
+    assert world.counts == {"failed": 5, "exported": 1}
 
 
 def test_a_failed_batch_is_the_only_try_of_a_round(monkeypatch):
@@ -91,7 +92,7 @@ def test_a_failed_batch_is_the_only_try_of_a_round(monkeypatch):
     assert world.line.tries == 1
     world.line.up = True
     world.work()
-    assert world.shipper.counts == {"failed": 10, "exported": 40}
+    assert world.counts == {"failed": 10, "exported": 40}
 
 
 def test_spans_that_wait_are_bounded(monkeypatch):
@@ -99,7 +100,7 @@ def test_spans_that_wait_are_bounded(monkeypatch):
     world = World()
     world.publish(1, count=150)
     world.work()
-    assert world.shipper.counts["overflow"] == 50
+    assert world.counts["overflow"] == 50
 
 
 def test_rows_that_nobody_takes_are_bounded(monkeypatch):
@@ -180,7 +181,7 @@ def test_spans_reach_a_collector_over_http_with_the_headers_it_wants():
         world.publish(1)
         world.work()
         send.close()
-        assert world.shipper.counts == {"exported": 1}
+        assert world.counts == {"exported": 1}
         (span,) = collector.spans
         assert (span["name"], span["node"], span["service"]) == ("publish", "n1@h", "gossamer")
         assert collector.headers[0]["authorization"] == "Bearer xyz"
@@ -201,4 +202,4 @@ def test_nobody_at_the_endpoint_is_a_loss_of_spans():
     world.publish(1)
     world.work()
     send.close()
-    assert world.shipper.counts == {"failed": 1}
+    assert world.counts == {"failed": 1}
