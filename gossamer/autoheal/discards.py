@@ -23,7 +23,7 @@ from typing import Any
 import structlog
 from msgspec.structs import replace
 
-from gossamer.autoheal.quarantine import Kept, Quarantine
+from gossamer.autoheal.quarantine import Kept, Quarantine, as_key
 from gossamer.autoheal.storage import Settings
 from gossamer.autoheal.values import DownRecord, HealPlan, Reconciled, Restart
 from gossamer.clock import Clock, HybridLogicalClock
@@ -161,21 +161,21 @@ class Discards:
         """Whether merge functions decide about the rows of a table."""
         return any(self._policy(table) in _MERGES for table in self._tables())
 
-    def lost_of(self, victims: Iterable[str]) -> list[list[Any]]:
-        """Rows by these that lost here and wait for a merge function, as :meth:`told` takes them."""
+    def lost_of(self, victims: Iterable[str]) -> list[Kept]:
+        """Rows by these that lost here and wait for a merge function."""
         authors = set(victims)
         return [
-            [row.table, row.key, row.value, row.version, row.winner, row.peer, row.policy]
+            row
             for row in self.quarantine
             if not row.plan and row.policy in _MERGES and row.real and row.version[1] in authors
         ]
 
-    def told(self, rows: Iterable[list[Any]]) -> None:
+    def told(self, rows: Iterable[Kept]) -> None:
         """Keep rows that lost at another node where this one has not seen them."""
-        for table, key, value, version, winner, peer, policy in rows:
-            kept = Kept(table, key, value, tuple(version), tuple(winner), peer, self._clock.wall(), policy)
-            if kept.id not in self.quarantine.rows:
-                self.quarantine.keep(kept)
+        for row in rows:
+            if row.id not in self.quarantine.rows:
+                key = as_key(row.key)
+                self.quarantine.keep(replace(row, key=key, at=self._clock.wall(), before=False))
 
     async def settle(self, plan: str) -> int:
         """A heal is done: what still differs from its table belongs to that heal; how many rows."""

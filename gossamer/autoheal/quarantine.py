@@ -115,7 +115,7 @@ class Quarantine:
         self._store = store
         self._journal, rows = await store.create_journal("heal_quarantine")
         for kept in sorted(msgspec.convert([*rows.values()], list[Kept]), key=lambda kept: kept.at):
-            self._add(msgspec.structs.replace(kept, key=_as_key(kept.key)))
+            self._add(msgspec.structs.replace(kept, key=as_key(kept.key)))
 
     async def synced(self) -> None:
         """Wait until the disc has all that was done; a disc that does not take it stops nobody."""
@@ -138,5 +138,6 @@ class Quarantine:
         return known
 
 
-def _as_key(key: Any) -> object:
-    return tuple(map(_as_key, key)) if isinstance(key, list) else key
+def as_key(key: Any) -> object:
+    """A row's key, whose tuples came as lists."""
+    return tuple(map(as_key, key)) if isinstance(key, list) else key

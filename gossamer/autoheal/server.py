@@ -17,6 +17,7 @@ from gossamer.autoheal.coordinator import Reconcile
 from gossamer.autoheal.discards import Discards
 from gossamer.autoheal.leader import make_plan
 from gossamer.autoheal.machine import Action, Event, Healer
+from gossamer.autoheal.quarantine import Kept
 from gossamer.autoheal.status import Cleaned, HealStatus
 from gossamer.autoheal.storage import Saved, Settings, Storage
 from gossamer.clock import Clock
@@ -42,7 +43,7 @@ log = structlog.get_logger(__name__)
 AUTOHEAL = "autoheal"
 """The registered name of the process on every node."""
 
-for _type in values.MESSAGES:
+for _type in (*values.MESSAGES, Kept):
     register_message(_type, f"autoheal.{_type.__name__}")
 
 _TICK = 0.5

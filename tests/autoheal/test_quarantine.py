@@ -3,7 +3,7 @@
 import pytest
 
 from gossamer.autoheal.quarantine import Kept, NotInQuarantineError, Quarantine
-from gossamer.mnesia_like import Disc
+from gossamer.mnesia_like import Disc, DiscError
 from tests.mnesia_like.hub import host
 
 
@@ -45,6 +45,18 @@ async def test_what_is_kept_is_there_in_the_next_life_in_its_order(tmp_path):
         assert again.get(row(1).id).key == ("k", 1)
         with pytest.raises(NotInQuarantineError, match="no such row"):
             again.get(row(2).id)
+
+
+async def test_a_disc_that_takes_no_writes_stops_nobody(tmp_path):
+    async with host("n1", disc=Disc(tmp_path / "tables.db")) as node:
+        quarantine = Quarantine()
+        await quarantine.load(node.store)
+        node.store.queue.failed = DiscError(
+            "tables.db", problem="No space left on device", advice="make room"
+        )
+        quarantine.keep(row(1))
+        await quarantine.synced()
+        assert list(quarantine) == [row(1)]
 
 
 def test_a_row_has_one_name_on_every_node():
