@@ -21,7 +21,15 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Any, Self
 
-from gossamer.client.keeper import LINK_WAIT, Keeper, RefusedError, Target, TargetError, targets_of
+from gossamer.client.keeper import (
+    LINK_TIMEOUT,
+    RETRY_INTERVAL,
+    Keeper,
+    RefusedError,
+    Target,
+    TargetError,
+    targets_of,
+)
 from gossamer.client.subscription import OnGap, Subscription
 from gossamer.distribution import (
     Distribution,
@@ -52,7 +60,6 @@ from gossamer.supervisor import (
     receive,
 )
 
-RETRY = 0.2
 QOS0_RUN = 128
 """QoS 0 publishes after which one waits for its answer, so that a fast publisher cannot outrun the link."""
 
@@ -250,7 +257,7 @@ class Client:
                     # The keeper subscribes it wherever it attaches.
                     await self._keeper.where(deadline)
                     return
-                await asyncio.sleep(RETRY)
+                await asyncio.sleep(RETRY_INTERVAL)
                 continue
             if isinstance(answer, Refused):
                 if isinstance(order, Subscribe) and "is there already" in answer.reason:
@@ -270,7 +277,7 @@ class Client:
             found = await self.runtime.call(here, Find(node))
             if isinstance(found, Whereabouts):
                 self.distribution.connect(node, found.creation, (found.host, found.port))
-                await self.runtime.run(connect_node, node, LINK_WAIT)
+                await self.runtime.run(connect_node, node, LINK_TIMEOUT)
         return destination
 
     def _taken(self, number: int, count: int) -> None:

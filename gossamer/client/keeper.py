@@ -26,8 +26,8 @@ log = structlog.get_logger(__name__)
 
 PING_INTERVAL = 2.0
 PING_TIMEOUT = 5.0
-RETRY = 0.2
-LINK_WAIT = 5.0
+RETRY_INTERVAL = 0.2
+LINK_TIMEOUT = 5.0
 
 
 class RefusedError(UsageError):
@@ -116,7 +116,7 @@ class Keeper:
                     if problem != self._problems.get(address):
                         log.info("attach_failed", address=f"{address[0]}:{address[1]}", error=problem)
                     self._problems[address] = problem
-                    await asyncio.sleep(RETRY)
+                    await asyncio.sleep(RETRY_INTERVAL)
                     continue
                 await self._serve(attachment)
                 self._lose()
@@ -132,10 +132,10 @@ class Keeper:
         hub = self._distribution
         name, creation = await identify(hub, address)
         hub.connect(name, creation, address)
-        if not await connect_node(name, LINK_WAIT):
+        if not await connect_node(name, LINK_TIMEOUT):
             hub.disconnect(name, "not up in time")
             raise NotAttachedError(
-                waited=LINK_WAIT, tried=name, last="the link did not open; see the node's log"
+                waited=LINK_TIMEOUT, tried=name, last="the link did not open; see the node's log"
             )
         me = self_pid()
         attachment = await self._runtime.call((GATEWAY, name), Attach(me))

@@ -37,7 +37,7 @@ _NOTED: dict[type, str] = {
     MemberDown: "down",
     MemberLeft: "left",
 }
-_HEARSAY = 1.0
+_REFUTE_TIMEOUT = 1.0
 """Seconds for a member that others declared dead to say that it lives."""
 
 
@@ -50,8 +50,8 @@ def name_taken(name: str, holder: str) -> UnavailableError:
 
 
 @dataclass(frozen=True, slots=True)
-class _Bury:
-    """It has had its time to say that it lives."""
+class _MarkDown:
+    """The member has had its time to refute what others reported."""
 
     member: Member
 
@@ -75,11 +75,11 @@ class Membership(GenServer):
                 self._connect(member)
             case MemberDown(member, "reported") if member.name in self._distribution.nodes():
                 self._reported[member.name] = member
-                send_after(_HEARSAY, self_pid(), _Bury(member))
+                send_after(_REFUTE_TIMEOUT, self_pid(), _MarkDown(member))
             case MemberDown(member, reason):
                 # Who said goodbye is not cut off: neither side has to remember a split.
                 self._disconnect(member, "stopped" if reason == "stopped" else "down")
-            case _Bury(member):
+            case _MarkDown(member):
                 if self._reported.get(member.name) is member:
                     del self._reported[member.name]
                     self._disconnect(member, "down")
