@@ -69,7 +69,7 @@ class RemoteSubscription:
         owner: Publisher | None,
         window: int,
         acknowledges: bool = True,
-        max_bytes: int = MAX_QUEUED_BYTES,
+        max_bytes: int | None = None,
     ) -> None:
         self.filter = topic_filter
         self.qos = bounded(qos)
@@ -80,7 +80,7 @@ class RemoteSubscription:
         self._acknowledges = acknowledges
         self._window = window
         self._max_queued = max(1, broker.config.limits.max_queued)
-        self._max_bytes = max_bytes
+        self._max_bytes = max_bytes or MAX_QUEUED_BYTES
         self._queue: deque[_Waiting] = deque()
         self._bytes = 0
         self._sent = 0
