@@ -189,7 +189,7 @@ class Client:
         self._subscriptions[number] = made
         try:
             order = Subscribe(number, topic_filter, qos, retain_handling)
-            await self._ask(f"subscribe to {topic_filter!r}", order)
+            await self._ask(f"subscribe to {topic_filter!r}", order, made)
         except BaseException:
             self._subscriptions.pop(number, None)
             raise
@@ -241,11 +241,13 @@ class Client:
 
     # -- inside
 
-    async def _ask(self, what: str, order: object) -> None:
-        """Call the attachment; when its node goes meanwhile, the next."""
+    async def _ask(self, what: str, order: object, made: Subscription | None = None) -> None:
+        """Call the attachment; when its node goes meanwhile, the next, which the keeper gave ``made``."""
         deadline = self.runtime.loop.time() + self._timeout
         while True:
             where = await self._keeper.where(deadline)
+            if made is not None and made.live:
+                return
             left = max(0.001, deadline - self.runtime.loop.time())
             try:
                 answer = await self.runtime.call(where, order, left)
@@ -253,15 +255,9 @@ class Client:
                 if failure.reason == "timeout":
                     raise
                 self._keeper.last = f"{what}: {failure.reason}"
-                if isinstance(order, Subscribe) and self._keeper.attachment != where:
-                    # The keeper subscribes it wherever it attaches.
-                    await self._keeper.where(deadline)
-                    return
                 await asyncio.sleep(RETRY_INTERVAL)
                 continue
             if isinstance(answer, Refused):
-                if isinstance(order, Subscribe) and "is there already" in answer.reason:
-                    return
                 raise RefusedError(what=what, reason=answer.reason)
             return
 
