@@ -5,7 +5,7 @@ from gossamer.autoheal.machine import Healer
 from gossamer.autoheal.quarantine import Kept, NotInQuarantineError, Quarantine
 from gossamer.autoheal.server import AUTOHEAL, Autoheal
 from gossamer.autoheal.splitview import SplitView, build_split_view
-from gossamer.autoheal.status import Alarm, Cleaned, HealStatus, describe
+from gossamer.autoheal.status import Cleaned, HealStatus, describe
 from gossamer.autoheal.storage import Saved, Settings, Storage
 from gossamer.autoheal.values import (
     ChangeSetting,
@@ -23,7 +23,6 @@ from gossamer.autoheal.values import (
 
 __all__ = [
     "AUTOHEAL",
-    "Alarm",
     "Autoheal",
     "ChangeSetting",
     "Cleaned",

@@ -1,14 +1,8 @@
-"""What a node knows of splits: events for processes that subscribed, and a status that anybody may read.
-
-The alarms are read off the status. ``partition`` is raised while a pair of this node is not healed;
-``healed`` says, for each heal of the history, who saw whom down, for how long, and what became of the rows.
-"""
+"""A node's knowledge of splits, readable by anybody, and a heal in words."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from typing import Literal
 
 from msgspec import Struct
 
@@ -18,8 +12,6 @@ from gossamer.autoheal.values import HealPlan, Incident, Partition
 
 _EVENTS = 64
 
-AlarmName = Literal["partition", "healed"]
-
 
 class Cleaned(Struct, frozen=True):
     """This node removed ``member``, down for ``down_for`` seconds, at wall-clock time ``at``."""
@@ -27,18 +19,6 @@ class Cleaned(Struct, frozen=True):
     member: str
     at: float
     down_for: float
-
-
-class Alarm(Struct, frozen=True):
-    """Something an operator has to know. ``until`` is 0 while it lasts; wall-clock seconds."""
-
-    name: AlarmName
-    active: bool
-    since: float
-    until: float
-    text: str
-    plan: str = ""
-    saw_down: dict[str, tuple[str, ...]] = {}
 
 
 class HealStatus:
@@ -65,30 +45,6 @@ class HealStatus:
         self.counts = {"partitions": 0, "heals": 0, "reloads": 0, "cleaned": 0}
         self.quarantine = Quarantine()
 
-    def alarms(self) -> Iterator[Alarm]:
-        """Those that last first, then what was healed, latest first."""
-        for pair in self.open:
-            yield Alarm(
-                "partition",
-                True,
-                pair.down_at,
-                0.0,
-                f"{self.node} and {pair.peer} held each other for dead for "
-                f"{_seconds(pair.met_at - pair.down_at)} and have met again; "
-                + ("autoheal is off" if self.autoheal is None else "autoheal will make them one"),
-                saw_down={self.node: (pair.peer,)},
-            )
-        for episode in reversed(self.history):
-            yield Alarm(
-                "healed",
-                False,
-                episode.split_at,
-                episode.healed_at,
-                describe(episode),
-                episode.plan,
-                episode.saw_down,
-            )
-
 
 def describe(episode: Incident) -> str:
     """A heal in words."""
@@ -111,7 +67,7 @@ def describe(episode: Incident) -> str:
 
 
 def _sight(saw_down: dict[str, tuple[str, ...]]) -> str:
-    """Who held whom for dead, those of one opinion together."""
+    """Say who held whom for dead, those of one opinion together."""
     alike: dict[tuple[str, ...], list[str]] = {}
     for name, peers in saw_down.items():
         alike.setdefault(peers, []).append(name)

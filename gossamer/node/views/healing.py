@@ -1,4 +1,4 @@
-"""What a node tells of its splits and heals, and what may be ordered of its healer."""
+"""The API's view of splits and heals, and commands to the healer."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from gossamer.autoheal import (
     ChangeSetting,
     DryRun,
     HealPlan,
+    HealStatus,
     Incident,
     Kept,
     Replay,
@@ -46,7 +47,7 @@ class Healing:
         self._of_others = Alarms()
 
     def status(self) -> HealStatusInfo:
-        """What this node knows of splits."""
+        """Return the state of autoheal, as this node knows it."""
         status = self._node.healing
         return HealStatusInfo(
             name=self._node.name,
@@ -78,7 +79,7 @@ class Healing:
             ),
             *self._readiness.alarms(),
             *self._of_others.alarms(),
-            *map(AlarmInfo.model_validate, self._node.healing.alarms()),
+            *_alarms(self._node.healing),
         ]
 
     def order_alarm(self, order: AlarmRequest) -> AlarmInfo:
@@ -90,7 +91,7 @@ class Healing:
         return (_row(kept) for kept in list(self._node.healing.quarantine) if kept.real)
 
     async def rehearse(self) -> HealPlanInfo:
-        """What would be healed now."""
+        """Return the plan of a heal now, as a dry run."""
         plan: HealPlan | None = await self._ask(DryRun())
         return HealPlanInfo(id="dry run", split=False) if plan is None else _plan(plan)
 
@@ -111,6 +112,31 @@ class Healing:
         if isinstance(answer, GossamerError):
             raise answer
         return answer
+
+
+def _alarms(status: HealStatus) -> Iterator[AlarmInfo]:
+    """``partition`` for each pair of this node that is not healed; ``healed`` for each heal that was."""
+    healer = "autoheal is off" if status.autoheal is None else "autoheal will make them one"
+    for pair in status.open:
+        yield AlarmInfo(
+            name="partition",
+            active=True,
+            since=pair.down_at,
+            until=0.0,
+            text=f"{status.node} and {pair.peer} held each other for dead for "
+            f"{pair.met_at - pair.down_at:.1f} s and have met again; {healer}",
+            saw_down={status.node: (pair.peer,)},
+        )
+    for incident in reversed(status.history):
+        yield AlarmInfo(
+            name="healed",
+            active=False,
+            since=incident.split_at,
+            until=incident.healed_at,
+            text=describe(incident),
+            plan=incident.plan,
+            saw_down=incident.saw_down,
+        )
 
 
 def _plan(plan: HealPlan) -> HealPlanInfo:
