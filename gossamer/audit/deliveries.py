@@ -1,4 +1,4 @@
-"""What became of messages at this node: sent to clients, acknowledged, lost; gathered until the turn ends.
+"""Deliveries of this node: sent to clients, acknowledged, lost; gathered until the turn ends.
 
 Rules: 1. What happened first is noted first: whatever is open is closed before anything else is noted.  2.
 QoS 0 is delivered when it has come to the socket, at the end of the turn (``settle``); a client that is too
@@ -38,7 +38,7 @@ class HubLike(Protocol):
 
 
 class Parents(Protocol):
-    """Who traces messages besides: those off the fast path may belong to a trace of their publisher's."""
+    """Tape of traces: messages off the fast path may belong to a trace of their publisher's."""
 
     def wanted(self, message: Message, /) -> bool:
         """Whether a message that is not of the sample is kept all the same."""
@@ -51,7 +51,7 @@ class Parents(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Facts:
-    """What all rows of one plan have in common, and the filters of topics it was seen with."""
+    """Values common to all rows of one plan, and the filters of topics it was seen with."""
 
     sessions: tuple[Client, ...]
     names: tuple[str, ...]
@@ -59,7 +59,7 @@ class Facts:
     local: bool
     filters: dict[bytes, tuple[str, ...]] = field(default_factory=dict)
     as_of: int = 0
-    """How often subscriptions had changed when the filters were looked up."""
+    """The count of changed subscriptions when the filters were looked up."""
 
 
 class Deliveries(Lives):

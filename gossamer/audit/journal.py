@@ -47,7 +47,7 @@ class _Header(msgspec.Struct, frozen=True):
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True):
-    """What is handed over at once."""
+    """Rows that are handed over at once."""
 
     offset_us: int | None
     rows: list[Any]

@@ -77,10 +77,10 @@ class Lives:
         self._pseudonyms = pseudonyms
         self._names: dict[str, str] = {}
         self.changes = 0
-        """How often it was told of subscriptions that came or went."""
+        """Changes of subscriptions that it was told of."""
 
     def alias(self, client_id: str) -> str:
-        """What a client is called in rows."""
+        """Return the name of a client in rows."""
         if not self._pseudonyms:
             return client_id
         name = self._names.get(client_id)

@@ -1,4 +1,4 @@
-"""Which messages are recorded: whole reads, at places that a hash decides.
+"""Sampling of messages: whole reads, at places that a hash decides.
 
 The node that takes a message from its publisher decides, and the decision travels with the message as its
 identifier (``mqtt.idents``), so that all nodes keep the same ones. What is decided on is an *arrival*:
@@ -32,7 +32,7 @@ _MASK = 2**64 - 1
 
 
 class Sampler:
-    """Which arrivals are recorded, by their number; ``share`` of 1 keeps all, of 0 none."""
+    """Choice of arrivals by their number; ``share`` of 1 keeps all, of 0 none."""
 
     __slots__ = ("share",)
 

@@ -1,4 +1,4 @@
-"""What a flow recorder writes and the audit jobs read: events, columns, versions. Nothing but plain values.
+"""Schema of recordings, from the flow recorder to the audit jobs: events, columns, versions. Plain values.
 
 One row is one event at one node. A message has an identifier from the moment a node takes it from a client
 to its last acknowledgement, on every node: the origin (a node's name), the origin's creation and a number.

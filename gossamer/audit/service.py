@@ -49,7 +49,7 @@ _STOP = 40.0
 
 
 def key_of(config: AuditConfig, cookie: str) -> bytes:
-    """What payloads and client identifiers are hashed under: the same on all nodes of a cluster."""
+    """Return the key for hashes of payloads and client identifiers, the same on all nodes of a cluster."""
     secret = cookie if config.key is None else config.key.get_secret_value()
     return blake2b(secret.encode(), digest_size=32, person=b"gossamer-audit").digest()
 
@@ -124,7 +124,7 @@ class Auditor:
             raise UnavailableError(f"audit: audit.dir {self.root} {wrong}; {advice}")
 
     def spec(self) -> ChildSpec:
-        """What records, for the node's supervisor."""
+        """The recorder's subtree, for the node's supervisor."""
         return ChildSpec(AUDIT, self._start, restart="temporary", shutdown=_STOP + 5.0, type="supervisor")
 
     async def switch(self, *, on: bool) -> None:
@@ -156,7 +156,7 @@ class Auditor:
         await self.switch(on=config.enable)
 
     def status(self) -> dict[str, Any]:
-        """What it did in this life of the node. Looks at the disc: not for the loop."""
+        """Counters since the node started. Looks at the disc: not for the loop."""
         files, size, oldest = self._files()
         return {
             "enabled": self.config.enable,

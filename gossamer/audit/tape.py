@@ -1,4 +1,4 @@
-"""What is being recorded right now: a bounded list of rows in memory, numbered as they come.
+"""Buffer of what is being recorded: a bounded list of rows in memory, numbered as they come.
 
 A row is ``(number, kind, hlc, wall, …)`` with the values of the kind's own columns, in the order of
 ``schema.EVENTS``; what all rows of a node have in common (its name, its creation, how far its clock is off)
@@ -25,10 +25,10 @@ KINDS = {event.name: number for number, event in enumerate(schema.EVENTS)}
 _GAP = KINDS[schema.GAP]
 _DELIVERED = KINDS[schema.DELIVERED]
 _CLIENT = 8
-"""Where a delivery's row has its client, or its clients."""
+"""Place of the client, or the clients, in a delivery's row."""
 
 Row = tuple[Any, ...]
-"""What is noted of one event."""
+"""A note of one event."""
 
 
 class Tape:
@@ -47,7 +47,7 @@ class Tape:
         self.lost = 0
         """Rows that found no place, ever."""
         self.gaps = 0
-        """How often rows were lost, and something was recorded again."""
+        """Times that rows were lost, and something was recorded again."""
         self.offset_us: int | None = None
         """How far the wall clock is believed to be ahead of the others'; None: not measured."""
 

@@ -1,4 +1,4 @@
-"""What a broker tells of messages and clients, made rows of: where each message came from and went.
+"""The path of messages, as rows: where each came from and where it went.
 
 Messages of reads that the sampler keeps get an identifier when they are taken, and keep it (``mqtt.idents``);
 about all others a whole read costs one step of an iterator. The number of a message is its place among all
@@ -93,7 +93,7 @@ class Trail(Deliveries):
         self.live = False
         self.marks: list[list[int]] = []
         self.parents: Parents | None = None
-        """Who traces messages besides."""
+        """The tape of traces, where messages are traced."""
 
     @property
     def sample(self) -> float:
@@ -109,7 +109,7 @@ class Trail(Deliveries):
     # Which messages.
 
     def begin(self) -> None:
-        """What comes now is kept, until ``live`` is taken back; say what is next."""
+        """Keep what comes now, until ``live`` is taken back; decide what is next."""
         self.live = True
         place = self._place
         if place < self._until:
@@ -258,7 +258,7 @@ class Trail(Deliveries):
     # They go.
 
     def marks_for(self, spans: Sequence[Span]) -> bytes:
-        """What to send before a run, so that the other side knows what of it is kept."""
+        """Return the marks to send before a run, which tell the other side what of it is kept."""
         hlc = self._tape.stamp()
         return b"".join([mark_of(ident, many, skip=skip, hlc=hlc) for skip, ident, many in spans])
 
@@ -285,7 +285,7 @@ class Trail(Deliveries):
         return found
 
     def routed(self, message: Message, route: Any, peers: Iterable[Any]) -> None:
-        """Where a message off the fast path goes."""
+        """Note where a message off the fast path goes."""
         topic = message.topic.decode()
         nodes = tuple(peer.peer for peer in peers)
         filters = tuple(self._filters_of(topic)) if route.deliveries else ()
@@ -296,14 +296,14 @@ class Trail(Deliveries):
             self._note(_FORWARDED, *name, 1, node)
 
     def chosen(self, message: Message, group: str, node: str | None) -> None:
-        """Which node's member of a share group gets a message; None: this one's."""
+        """Note which node's member of a share group gets a message; None: this one's."""
         topic_filter, share = split_filter(group)
         self._begin()
         name = name_of(message.ident)
         self._note(_ROUTED, *name, 1, message.topic.decode(), (topic_filter,), (), share, node)
 
     def refused_by(self, peer: str, idents: Iterable[int], reason: str) -> None:
-        """What was forwarded to a peer will not arrive there."""
+        """Note that messages for a peer will not arrive there."""
         self._begin()
         for ident, many in runs_of(idents):
             self._note(_DROPPED, *name_of(ident), many, None, peer, reason)
@@ -378,7 +378,7 @@ class Trail(Deliveries):
         return int.from_bytes(digest, signed=True)
 
     def _arrived(self, count: int) -> list[Span]:
-        """What is known of the next ``count`` messages of a peer."""
+        """Return what is known of the next ``count`` messages of a peer."""
         spans = []
         left = []
         for skip, ident, many in self.marks:

@@ -1,4 +1,4 @@
-"""What happens to the cluster, as one node sees it: members, splits, heals, and how far its clock is off.
+"""Events of the cluster, as one node sees them: members, splits, heals, and how far its clock is off.
 
 And, once at its start, what has been going on already: clients that are connected, subscriptions that stand.
 
@@ -33,7 +33,7 @@ STEP = 200
 _AGAIN = 1.0
 _OF_HEALS = ("plan", "coordinator", "survivors", "reloaded", "skipped", "split_at", "healed_at")
 CLOCK = "audit.clock"
-"""What other nodes call: the wall clock here."""
+"""Function that other nodes call: the wall clock here."""
 MEASURE_INTERVAL = 10.0
 FIRST = 0.5
 ASKS = 3
@@ -86,7 +86,7 @@ class Watch(GenServer):
 
 
 def ahead(answers: list[tuple[float, float, float]]) -> float:
-    """By how much the clock that was read before and after is ahead of the one that answered.
+    """Return by how much the clock read before and after is ahead of the one that answered.
 
     Of (before, answer, after), the one with the shortest way.
     """

@@ -41,7 +41,7 @@ LAST = 5.0
 
 
 class Limits(NamedTuple):
-    """When a file is finished, and when it goes; bytes and seconds, 0: never."""
+    """Limits at which a file is finished, and at which it goes; bytes and seconds, 0: never."""
 
     rotate_size: int
     rotate_after: float

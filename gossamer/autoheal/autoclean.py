@@ -27,7 +27,7 @@ KEPT = 86_400.0
 
 
 class Downtime(Struct, frozen=True):
-    """How long members have been down, in seconds, as of ``wall``."""
+    """Seconds for which members have been down, as of ``wall``."""
 
     wall: float = 0.0
     seconds: dict[str, float] = {}
@@ -52,7 +52,7 @@ class Autoclean:
     def tick(
         self, cluster: Cluster, down: Mapping[str, object], now: float, *, unresolved: bool
     ) -> list[str]:
-        """Whom to remove now; ``down`` names the members that are down."""
+        """Return the members to remove now; ``down`` names the members that are down."""
         passed, self._last = max(0.0, now - self._last), now
         gone = [
             name
@@ -85,6 +85,6 @@ class Autoclean:
         return due
 
     def downtime(self, wall: float) -> Downtime:
-        """What is to be on disc now."""
+        """Return what is to be on disc now."""
         self.changed = False
         return Downtime(wall, dict(self.down))

@@ -30,7 +30,7 @@ class Reconcile:
 
 
 class Work(Struct, frozen=True):
-    """How far a plan has come. ``episode`` is there once only the telling is left."""
+    """Progress of a plan. ``episode`` is there once only the telling is left."""
 
     plan: HealPlan
     reloaded: tuple[str, ...] = ()
@@ -146,7 +146,7 @@ class Coordinator:
 
 
 def settled_marks(plan: HealPlan, skipped: Collection[str]) -> dict[str, dict[str, int]]:
-    """Which marks a heal settles: not those of a skipped node, nor those on it."""
+    """Return the records that a heal settles: not those of a skipped node, nor those on it."""
     return {
         node: {peer: serial for peer, serial in marks.items() if peer not in skipped}
         for node, marks in plan.marks.items()

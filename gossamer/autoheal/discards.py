@@ -232,7 +232,7 @@ class Discards:
         return SURVIVORS if "node" in (restart, self._restart) else table.definition.heal
 
     def _rows(self, victims: set[str]) -> list[tuple[str, Any, list[Kept]]]:
-        """What the quarantine holds of this split, by row."""
+        """Return what the quarantine holds of this split, by row."""
         rows: dict[tuple[str, object], list[Kept]] = {}
         for kept in self.quarantine:
             if not kept.plan and victims & {kept.version[1], kept.winner[1], kept.peer}:

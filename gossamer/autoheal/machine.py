@@ -27,14 +27,14 @@ HISTORY = 50
 
 
 Event = values.Partition | values.Confirmed | values.Incident
-"""What those who listen on this node are to be told."""
+"""Events for those who listen on this node."""
 
 Action = values.Tell | Event | values.Reload | Reconcile
 """``Reload``: restart the store, then call ``store_reloaded``, or ``reload_failed``."""
 
 
 class State(Struct, frozen=True):
-    """What has to survive the process."""
+    """State that has to survive the process."""
 
     marks: tuple[values.DownRecord, ...] = ()
     leading: values.HealPlan | None = None
@@ -162,7 +162,7 @@ class Healer:
         return self._dirty or self.marks.changed or self.leader.changed or self.coordinator.changed
 
     def state(self) -> State:
-        """What is to be on disc now."""
+        """Return what is to be on disc now."""
         self._dirty = self.marks.changed = self.leader.changed = self.coordinator.changed = False
         return State(tuple(self.marks.marks.values()), self.leader.plan, self.coordinator.work, self.history)
 
@@ -172,7 +172,7 @@ class Healer:
         return bool(self.marks.open or self.leader.phase != "idle" or self.coordinator.busy)
 
     def view(self, cluster: values.Cluster) -> values.NodeView:
-        """Whom this node held for running, for who makes a plan."""
+        """Return whom this node held for running, for a plan."""
         marks = self.marks.marks
         return values.NodeView(
             node=self.node,

@@ -24,7 +24,7 @@ ONE_SIDED_KEPT = 60.0
 
 
 class Marks:
-    """What one life of one node remembers of the deaths of others."""
+    """Records that one life of one node has of the deaths of others."""
 
     def __init__(self, *, node: str, creation: int, marks: Iterable[DownRecord] = ()) -> None:
         self.node = node
@@ -42,7 +42,7 @@ class Marks:
             self.changed = True
 
     def question(self, peer: str) -> DownQuery | None:
-        """What to ask ``peer``, whose session is up."""
+        """Return the query to ``peer``, whose session is up, if there is one."""
         mark = self.marks.get(peer)
         return None if mark is None or mark.met else DownQuery(self.node, self.creation, mark, ask=True)
 

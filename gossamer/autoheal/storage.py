@@ -1,4 +1,4 @@
-"""Where a healer's state outlives it: one small file, replaced whole; and what operators set, in a table.
+"""State that outlives a healer: one small file, replaced whole; and what operators set, in a table.
 
 Rules of the file: 1. What was saved is read back or is refused; half a file is never believed. A damaged one
 is moved aside, said, and the healer begins with nothing: the cluster reports what is open anyway.  2. Writing
@@ -38,7 +38,7 @@ class Storage:
         self._saved = Saved()
 
     async def load(self) -> Saved:
-        """What was saved last, or the empty value."""
+        """Return what was saved last, or the empty value."""
         if self.path is None:
             return self._saved
         return await asyncio.get_running_loop().run_in_executor(None, self._load, self.path)
@@ -72,7 +72,7 @@ class Storage:
 
 
 class Settings:
-    """What counts in the whole cluster: what an operator set at any node, or else what is configured here.
+    """Settings of the whole cluster: what an operator set at any node, or else what is configured here.
 
     A row of ``table`` is a list of one, seconds or None, under ``autoheal`` or ``autoclean``.
     """

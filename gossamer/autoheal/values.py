@@ -18,7 +18,7 @@ Context = Literal["running_partitioned_network", "starting_partitioned_network"]
 
 
 Restart = Literal["store", "node"]
-"""What a heal restarts at a node of the minority: its tables, or all that clients see of it, as EMQX does."""
+"""Scope of a restart at a node of the minority: its tables, or, as with EMQX, all that clients see of it."""
 
 
 class Peer(Struct, frozen=True):
@@ -54,7 +54,7 @@ class Pair(Struct, frozen=True):
 
 
 class NodeView(Struct, frozen=True):
-    """Whom a node held for running during the split, and the serials of its marks on the others.
+    """Nodes that one held for running during the split, and the serials of its records of the others.
 
     ``split_at``: the wall-clock time of its earliest mark, 0 without one.
     """
@@ -72,7 +72,7 @@ class NodeView(Struct, frozen=True):
 
 
 class HealPlan(Struct, frozen=True):
-    """Who keeps running and who reloads. ``marks`` are those that the heal settles, of each node."""
+    """Nodes that keep running, and nodes that reload. ``marks`` are what the heal settles, of each node."""
 
     id: str
     leader: str
@@ -101,7 +101,7 @@ class HealPlan(Struct, frozen=True):
 
     @property
     def saw_down(self) -> dict[str, tuple[str, ...]]:
-        """Whom each node held for dead."""
+        """The nodes that each held for dead."""
         return {name: tuple(sorted(marks)) for name, marks in sorted(self.marks.items()) if marks}
 
 
@@ -134,7 +134,7 @@ class Incident(Struct, frozen=True):
 
 
 class DownQuery(Struct, frozen=True):
-    """How ``source`` remembers the receiver; ``ask``: tell me how you remember me."""
+    """The record that ``source`` has of the receiver; ``ask``: send me yours of me."""
 
     source: str
     creation: int
@@ -227,7 +227,7 @@ class Replayed(Struct, frozen=True):
 
 
 MESSAGES = (AskLost, DownRecord, Pair, NodeView, HealPlan, Reconciled, Incident, Replayed, *get_args(Message))
-"""What has to be registered for travelling."""
+"""Types to register for travelling."""
 
 
 # -- what happens at this node
@@ -261,7 +261,7 @@ class Subscribe(Struct, frozen=True):
 
 
 Setting = Literal["autoheal", "autoclean"]
-"""How long the leader waits before it heals; for how long a member may be down. Off where it is None."""
+"""The leader's wait before it heals; the time that a member may be down. Off where it is None."""
 
 
 class ChangeSetting(Struct, frozen=True):

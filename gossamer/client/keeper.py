@@ -1,4 +1,4 @@
-"""Who keeps a client attached: one supervised process that tries the given nodes in turn, for ever.
+"""Keeper of a client's attachment: one supervised process that tries the given nodes in turn, for ever.
 
 Rules: 1. When an attachment ends, the next node is tried; subscriptions move with it, and are told.  2. A
 node whose port refuses, or that answers no ping, is dead to this client at once: it takes part in no failure
@@ -73,9 +73,9 @@ class Keeper:
         self._next_target = 0
         self._problems: dict[Address, str] = {}
         self.attachment: Pid | None = None
-        """Where everything goes; None while there is no node."""
+        """The process that everything goes to; None while there is no node."""
         self.last = ""
-        """What went wrong last."""
+        """The latest problem."""
         distribution.evidence = self._evidence
 
     def child_spec(self) -> ChildSpec:
@@ -194,7 +194,7 @@ _EXPECTED = "host:port of a node's distribution, or the path of a cluster.json"
 
 
 class TargetError(UsageError):
-    """What to attach to cannot be understood."""
+    """A target that cannot be understood."""
 
     def __init__(self, *, got: str, expected: str) -> None:
         self.got = got

@@ -63,7 +63,7 @@ class Subscription:
         self.qos = qos
         self.retain = retain
         self.gaps = 0
-        """How often something of QoS 1 or 2 was, or may have been, lost."""
+        """Times that something of QoS 1 or 2 was, or may have been, lost."""
         self._on_gap = on_gap
         self._gap: Gap | None = None
         self.live = False

@@ -1,4 +1,4 @@
-"""How a node finds the cluster it belongs to."""
+"""Strategies by which a node finds its cluster."""
 
 from gossamer.discovery.autocluster import Autocluster
 from gossamer.discovery.choose import discovery_spec, strategy_of

@@ -1,4 +1,4 @@
-"""What an operator does by hand: join, leave, force-leave, with exact errors.
+"""Commands of an operator: join, leave, force-leave, with exact errors.
 
 Joining oneself is ignored, as EMQX does. Leaving is final: the node does not join back by itself, nor is it
 brought back by others, also not after a restart: discovery would otherwise bring it back. Stopping a node is

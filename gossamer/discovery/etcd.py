@@ -49,7 +49,7 @@ class _Entry(msgspec.Struct, frozen=True):
 
 
 def addresses_of(items: Iterable[Item]) -> tuple[Address, ...]:
-    """Where registered nodes gossip, the oldest first; what is none of ours is passed over."""
+    """Return where registered nodes gossip, the oldest first; keys of others are passed over."""
     entries = [(item.created, _address(item.value)) for item in items]
     return tuple(dict.fromkeys(address for _, address in sorted(entries) if address is not None))
 

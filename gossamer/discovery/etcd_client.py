@@ -1,4 +1,4 @@
-"""What the etcd strategy asks of etcd: few calls, each with a time limit, at whichever endpoint answers.
+"""The etcd strategy's calls of etcd: few, each with a time limit, at whichever endpoint answers.
 
 Rules: 1. No call is without a deadline, since a frozen server keeps its connections open for ever.  2. An
 endpoint that does not answer is left for the next one; the channel to it is closed, which also renews an
@@ -43,7 +43,7 @@ _TLS_PROBLEMS = {
     "key belong to the certificate?",
     "handshake failed": "fails at TLS; does etcd speak it there?",
 }
-"""What gRPC's words for a lost connection mean, the more telling first."""
+"""Meanings of gRPC's words for a lost connection, the more telling first."""
 _NEXT_ENDPOINT = {
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.DEADLINE_EXCEEDED,
@@ -240,7 +240,7 @@ class EtcdClient:
         return grpc.aio.secure_channel(self.endpoint, credentials, options=options)
 
     def _problem(self, error: grpc.aio.AioRpcError | TimeoutError) -> str:
-        """What is wrong with an endpoint, for people."""
+        """Say what is wrong with an endpoint, for people."""
         if isinstance(error, TimeoutError):
             return _SILENT.format(self._config.timeout)
         details = error.details() or ""

@@ -36,7 +36,7 @@ _ANY = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 
 
 def dialled(bound: Endpoint) -> Endpoint:
-    """Where this machine itself reaches what is bound."""
+    """Return where this machine itself reaches what is bound."""
     return Endpoint(_ANY.get(bound.host, bound.host), bound.port)
 
 

@@ -232,7 +232,7 @@ def _own_apiserver(environ: Mapping[str, str]) -> str:
 
 
 def _read(directory: Path) -> _Credentials:
-    """What Kubernetes mounts into a pod; blocking. A missing file is blank: a proxy may need none of them."""
+    """Read what Kubernetes mounts into a pod. Blocks. A missing file is blank: a proxy may need none."""
 
     def text(name: str) -> str:
         try:

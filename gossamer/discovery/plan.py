@@ -31,7 +31,7 @@ _ADVICE = {
 
 
 def advice(reason: str) -> str:
-    """What an operator can do about a join that failed for ``reason``."""
+    """Return what an operator can do about a join that failed for ``reason``."""
     return _ADVICE.get(reason, "check cluster.env, node.cookie and the clocks of both nodes")
 
 
@@ -44,7 +44,7 @@ class Notice:
 
 
 class Plan:
-    """What the loop knows between two tries."""
+    """The loop's knowledge between two tries."""
 
     def __init__(self, *, rng: random.Random, first: float = 0.25, longest: float = 5.0) -> None:
         self._rng = rng
@@ -57,11 +57,11 @@ class Plan:
 
     @property
     def problems(self) -> dict[str, str]:
-        """What was looked for and not joined, and why, as of the latest try."""
+        """Targets that were looked for and not joined, and why, as of the latest try."""
         return {target: news for target, news in self._told.items() if news != "joined"}
 
     def targets(self, found: Discovered, *, local: Address, live: Collection[Address]) -> tuple[Address, ...]:
-        """Whom to join now."""
+        """Return the addresses to join now."""
         others = [address for address in found.addresses if address != local]
         wanted = {str(Endpoint(*address)): address for address in others}
         self._told = {

@@ -26,7 +26,7 @@ from gossamer.supervisor import ChildSpec
 
 @dataclass(frozen=True, slots=True)
 class Discovered:
-    """What one look found. ``problems``: what could not be looked up, and why."""
+    """Findings of one look. ``problems``: what could not be looked up, and why."""
 
     addresses: tuple[Address, ...] = ()
     problems: Mapping[str, str] = field(default_factory=dict)

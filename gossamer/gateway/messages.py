@@ -1,4 +1,4 @@
-"""What a client and the node that it is attached to say to each other.
+"""Messages between a client and the node that it is attached to.
 
 A client calls :data:`GATEWAY` with :class:`Attach` and gets the pid of its attachment, to which everything
 else goes. Deliveries come as messages, at most :data:`WINDOW` beyond what the client said it has
@@ -79,7 +79,7 @@ class Find(Struct, frozen=True):
 
 
 class Whereabouts(Struct, frozen=True):
-    """Where a node of the cluster listens for others."""
+    """Address at which a node of the cluster listens for others."""
 
     creation: int
     host: str

@@ -94,7 +94,7 @@ class RemoteClient:
 
 
 def bounded(qos: int) -> int:
-    """What a client asks for, as QoS."""
+    """Return what a client asks for, as QoS."""
     return min(max(qos, 0), 2)
 
 
@@ -126,7 +126,7 @@ def publish(
 
 
 class Publisher:
-    """What the broker's back-pressure sees of one client, as publisher and as owner of its subscriptions."""
+    """One client to the broker's back-pressure, as publisher and as owner of its subscriptions."""
 
     unwritten = 0
     """Nothing waits in a socket."""

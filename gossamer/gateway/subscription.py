@@ -29,7 +29,7 @@ STEP = 200
 """Retained topics a turn of the loop."""
 FETCHES = 16
 FAR = 4
-"""How many times its bound the queue of a client may hold before QoS 1 and 2 are lost."""
+"""Times its bound that the queue of a client may hold before QoS 1 and 2 are lost."""
 
 Emit = Callable[[list[list[object]], int, int], None]
 """Sends ``(messages, dropped, lost)``; ``lost`` messages of QoS 1 and 2 are missing before the first."""

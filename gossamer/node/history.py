@@ -1,4 +1,4 @@
-"""What a node remembers: its last hour as a reading every few seconds, told as rates, and its last events.
+"""Memory of a node: its last hour as a reading every few seconds, told as rates, and its last events.
 
 Logs say the same of events for people; here they are for programs, such as drills, that want to know when.
 
@@ -41,7 +41,7 @@ HAPPENINGS: Final[Mapping[str, str]] = {
     "healed": "the plan ``text``, coordinated by ``peer``, is done",
     "removed": "autoclean removed ``peer``, which had been down for too long",
 }
-"""What each kind means; the fields are those of :class:`Happening`."""
+"""Meaning of each kind; the fields are those of :class:`Happening`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class EventLog:
         self._kept.append(Happening(self._serial, clock.wall(), clock.monotonic(), kind, peer, text))
 
     def after(self, serial: int) -> list[Happening]:
-        """What came after that one, oldest first; 0 for all that is kept."""
+        """Return the events after that one, oldest first; 0 for all that is kept."""
         return [happening for happening in self._kept if happening.serial > serial]
 
     def age(self, happening: Happening) -> float:
@@ -126,7 +126,7 @@ class Ring:
         self._kept.append(reading)
 
     def history(self, node: str, *, now: float, seconds: int, step: int) -> NodeHistory:
-        """What was in the ``seconds`` before ``now``, a point for each ``step`` that has readings."""
+        """Return the ``seconds`` before ``now``, a point for each ``step`` that has readings."""
         points = [
             (end, list(pairs))
             for end, pairs in groupby(self._pairs(now - seconds, now), key=lambda pair: _end(pair[1], step))

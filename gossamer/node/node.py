@@ -62,7 +62,7 @@ class Node(NodeParts):
 
     @cached_property
     def view(self) -> View:
-        """What the API reads."""
+        """The view that the API reads."""
         return View(self)
 
     @classmethod

@@ -92,7 +92,7 @@ class NodeParts:
             self._add_faults()
         self.started_at = self.clock.wall()
         self.begun_at = 0.0
-        """When it began to start, by the clock that does not jump."""
+        """The moment when it began to start, by the clock that does not jump."""
         self.runtime = Runtime(node=self.name, creation=creation)
         self.functions: dict[str, Callable[..., Any]] = {CLOCK: self.clock.wall}
         """Functions that other nodes may call here by ``rpc``, by name."""
@@ -222,7 +222,7 @@ class NodeParts:
         return None
 
     def metadata(self) -> MemberMetadata:
-        """What this node tells the cluster of itself."""
+        """Return what this node tells the cluster of itself."""
         services = ["mqtt"] if self.broker.ports else []
         if self.api_port:
             services.append("api")
@@ -237,7 +237,7 @@ class NodeParts:
         )
 
     def _carrier(self, gate: Network | None) -> LinkTransport:
-        """What links run on, through ``gate`` where faults may be ordered."""
+        """Return the transport of links, through ``gate`` where faults may be ordered."""
         links = self.config.distribution
         if links.transport == "tcp":
             return StreamTransport(gate or self.network)

@@ -102,7 +102,7 @@ def children_of(node: NodeParts, *, view: View, fatal: Callable[[UnavailableErro
 
 
 def _applications_spec(node: NodeParts) -> ChildSpec:
-    """What users run here, below one supervisor. Raises UsageError.
+    """The users' own children, below one supervisor. Raises UsageError.
 
     ``node.applications`` names functions as ``package.module:function``. Each is given the node and returns
     child specs; it may also offer functions to the other nodes (``node.functions["name"] = ...``), since what

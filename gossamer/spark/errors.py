@@ -1,4 +1,4 @@
-"""What can keep an audit job from running, each with what to do about it."""
+"""Errors that keep an audit job from running, each with what to do about it."""
 
 from __future__ import annotations
 

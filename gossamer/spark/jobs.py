@@ -36,7 +36,7 @@ class Sheet:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a job found."""
+    """Findings of a job."""
 
     numbers: Mapping[str, int | float]
     sentences: tuple[str, ...]
@@ -123,7 +123,7 @@ def _tell_completeness(engine: Engine, tables: Tables) -> Told:
 
 
 def _worst(engine: Engine, table: str, subject: str) -> tuple[Row, ...]:
-    """Who was hit: the most lost first; lateness as the longest time from when it could be delivered."""
+    """Return who was hit, the most lost first; lateness is the longest since it could be delivered."""
     kinds = ", ".join(
         f"count(CASE WHEN verdict = '{kind}' THEN 1 END) AS {kind}" for kind in ("lost", "doubled", "late")
     )
@@ -140,7 +140,7 @@ _STEPS = (1, 10, 60, 600, 3600, 6 * 3600, 86_400)
 
 
 def _over_time(engine: Engine, table: str) -> tuple[Chart, ...]:
-    """What went wrong when; nothing, where nothing did."""
+    """Chart what went wrong when; nothing, where nothing did."""
     bad = f"{table} WHERE verdict IN ('lost', 'doubled', 'late') AND published_at IS NOT NULL"
     (span,) = engine.rows(f"SELECT min(published_at) AS first, max(published_at) AS last FROM {bad}")
     first, last = span["first"], span["last"]

@@ -31,7 +31,7 @@ from gossamer.spark.source.source import Recording
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What all jobs of a run found."""
+    """Findings of all jobs of a run."""
 
     recording: Recording
     told: Mapping[str, Told]

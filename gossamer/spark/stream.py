@@ -46,7 +46,7 @@ _ALARM_TIMEOUT = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one batch found."""
+    """Findings of one batch."""
 
     number: int
     begin: int

@@ -1,4 +1,4 @@
-"""What a stream of recorded files knows, and how far it may judge: plain values, a batch after the other.
+"""The state of a stream of recorded files, and how far it may judge: plain values, a batch after the other.
 
 Files come as recorders finish them, those of one node in order, those of different nodes some time apart. A
 message may be judged when every node has told of the time until it had to be delivered.

@@ -1,4 +1,4 @@
-"""Who a message is in traces: identifiers that every node works out for itself.
+"""Identity of messages in traces: identifiers that every node works out for itself.
 
 A message that is recorded has a name that travels with it (``mqtt.idents``): its origin, a life of that, a
 number. Its trace and its spans are hashes of that name, so nodes agree on them, parents and children are
@@ -43,7 +43,7 @@ class Parent(NamedTuple):
 
 
 def parse_traceparent(text: str) -> Parent | None:
-    """What ``text`` says, or None where it says nothing."""
+    """Parse a ``traceparent``; None where it is not one."""
     found = _FORM.fullmatch(text)
     if found is None:
         return None

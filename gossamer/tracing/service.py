@@ -54,13 +54,13 @@ class Tracing:
             )
 
     def spec(self) -> ChildSpec:
-        """What traces, for the node's supervisor."""
+        """The subtree that traces, for the node's supervisor."""
         return ChildSpec(
             TRACING, self._start, restart="temporary", shutdown=FAREWELL + 5.0, type="supervisor"
         )
 
     def share(self) -> float:
-        """Which share of the messages that are noted is traced."""
+        """Return the share of the noted messages that is traced."""
         recorded = self._auditor.config.sample if self._auditor.recording else self.config.sample
         return min(1.0, self.config.sample / recorded) if recorded else 0.0
 

@@ -79,7 +79,7 @@ _Route = tuple[int, Sequence[str], Sequence[str], str | None, str | None]
 
 @dataclass(slots=True, eq=False)
 class _MessageTrace:
-    """What is known of one message on this node."""
+    """Facts of one message on this node."""
 
     name: Name
     parent: Parent | None
@@ -107,7 +107,7 @@ class SpanBuilder:
         self._open: OrderedDict[Name, _MessageTrace] = OrderedDict()
         self._parents: OrderedDict[Name, Parent] = OrderedDict()
         self.share = 1.0
-        """Which of the messages that are recorded are traced; not asked of those with a parent."""
+        """The share of the recorded messages that is traced; not asked of those with a parent."""
         self.crowded = 0
         """Messages that found no room."""
         self.forgotten = 0
@@ -300,7 +300,7 @@ def _span(
 
 
 def _where(story: _MessageTrace) -> dict[str, Attribute]:
-    """What the node decided, and how much became of it."""
+    """Return what the node decided, and how much became of it."""
     return _known(
         {
             "gossamer.filters": tuple(dict.fromkeys(f for _, found, *_ in story.routes for f in found)),

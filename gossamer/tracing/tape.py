@@ -39,7 +39,7 @@ class TracedTape(Tape):
         super().__init__(limit=limit, wall=wall)
         self._ask = recording
         self.rows: deque[Row] = deque()
-        """What the thread takes."""
+        """Rows for the thread."""
         self.rows_lost = 0
 
     def note(self, kind: int, *values: Any) -> None:

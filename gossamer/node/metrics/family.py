@@ -1,4 +1,4 @@
-"""How one family of numbers is written down: ``link_up{peer}`` is ``gossamer_link_up`` with a label ``peer``.
+"""Notation of one family of numbers: ``link_up{peer}`` is ``gossamer_link_up`` with a label ``peer``.
 
 With labels, there is a number for each value of the label, or for each tuple of values where it has several.
 Without, None says that there is nothing to count, and the name stands alone.
@@ -114,7 +114,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "autoheal_quarantine_rows": "Rows that lost in a heal and are kept.",
     "autoheal_quarantine_dropped_total": "Rows for which the quarantine had no room.",
 }
-"""What each family means; its labels stand behind its name."""
+"""Meaning of each family; its labels stand behind its name."""
 
 
 def family(spec: str, value: float | Mapping[Any, float] | None) -> Metric:
@@ -129,7 +129,7 @@ def family(spec: str, value: float | Mapping[Any, float] | None) -> Metric:
 
 
 def durations(spec: str, value: Histogram | Mapping[Any, Histogram]) -> Metric:
-    """How many took how long."""
+    """A histogram of durations."""
     name, labels = _parsed(spec)
     found = HistogramMetricFamily(name, TEXTS[spec], labels=labels)
     for key, row in ({(): value} if isinstance(value, Histogram) else value).items():

@@ -27,7 +27,7 @@ SLICE = 1_000
 
 
 class Census(msgspec.Struct, frozen=True):
-    """What a walk over sessions and processes found."""
+    """Counts of a walk over sessions and processes."""
 
     offline: int = 0
     """Sessions without a connection."""
@@ -165,7 +165,7 @@ def forwarding(node: NodeParts) -> Iterator[Metric]:
 
 
 def gossip(node: NodeParts) -> Iterator[Metric]:
-    """Who is there, as this node sees it, and what it takes to know."""
+    """Of members, as this node sees them, and what it takes to know."""
     members = node.members.members()
     yield family(
         "cluster_members{status}", {s.name.lower(): sum(m.status is s for m in members) for s in Status}
@@ -259,20 +259,20 @@ def healing(node: NodeParts, alarms: Sequence[AlarmInfo]) -> Iterator[Metric]:
 
 
 def software(node: NodeParts, *, ready: bool) -> Iterator[Metric]:
-    """What runs, and since when."""
+    """Of the release that runs, and since when."""
     yield family("build_info{version,python}", {(__version__, platform.python_version()): 1})
     yield family("node_start_time_seconds", node.started_at)
     yield family("node_ready", int(ready))
 
 
 def loop_watch(runtime: Runtime) -> LoopWatch | None:
-    """What watches the event loop; nothing does in simulations."""
+    """Return the watch of the event loop; there is none in simulations."""
     found = getattr(runtime.names.get(LOOP_WATCH), "behaviour", None)
     return found if isinstance(found, LoopWatch) else None
 
 
 def loop(runtime: Runtime) -> Iterator[Metric]:
-    """How late the event loop is, and what holds it."""
+    """Of the event loop: how late it is, and what holds it."""
     watch = loop_watch(runtime)
     # Where nobody watches, the numbers are missing and their names are not.
     lag, worst, stalls = (watch.lag, watch.worst, watch.stalls) if watch else (None, None, None)

@@ -1,4 +1,4 @@
-"""What a node tells of itself and lets be asked of it: the API's view, in parts.
+"""The API's view of a node, in parts: reads and commands.
 
 Everything is read from the objects that the processes publish into.
 """

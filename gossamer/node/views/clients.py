@@ -42,7 +42,7 @@ _SORTED: dict[str, Callable[[Any], str | float]] = {
     "queued": lambda session: len(session.queue),
     "dropped": lambda session: session.lost,
 }
-"""What a row shows in the fields that it may be sorted by; ``node`` is that of all."""
+"""Values of a row in the fields that it may be sorted by; ``node`` is that of all."""
 
 
 class ClientsView:
@@ -149,7 +149,7 @@ class ClientsView:
                 yield TopicRow(topic_filter, (self.name, *others) if here else tuple(others))
 
     def match(self, topic: str) -> TopicMatch:
-        """Where a message to ``topic`` would go from here."""
+        """Return where a message to ``topic`` would go from here."""
         route = self._node.router.resolve(topic.encode())
         found = tuple(
             TopicInfo(filter=row.filter, nodes=row.nodes)

@@ -125,7 +125,7 @@ class InsideView:
         return [ProcessInfo.model_validate(node) for node in await runtime.tree(fold=fold, root=pid)]
 
     def trace(self, pid: str, *, seconds: float, limit: int) -> AsyncGenerator[TraceLine | None, None]:
-        """What a process takes in and sends out, as it happens."""
+        """Trace what a process takes in and sends out."""
         runtime = self._node.runtime
         return follow(
             runtime,
@@ -155,12 +155,12 @@ class InsideView:
         return tuple(sorted({str(path) for item in items for path in item.files()}))
 
     def log_level(self, level: str | None = None) -> str:
-        """How much the process of this node logs, from now on."""
+        """Return the log level of this node's process, after setting it to ``level`` if given."""
         return log_level(level)
 
 
 def log_level(level: str | None = None) -> str:
-    """How much this process logs, after ``level`` was made it. Several nodes in one process share it."""
+    """Return the log level, after setting it to ``level`` if given. Nodes of one process share it."""
     root = logging.getLogger("gossamer")
     if level is not None:
         number = logging.getLevelNamesMapping()[level.upper()]
@@ -177,7 +177,7 @@ class Recording:
         self._node = node
 
     async def status(self) -> RecordingInfo:
-        """What it did."""
+        """Return the state and counters of the recorder."""
         # It lists directories.
         found = await asyncio.to_thread(self._node.auditor.status)
         return RecordingInfo(node=self._node.name, **found)

@@ -130,12 +130,12 @@ class MembersView:
         ]
 
     def _routes(self) -> dict[str, int]:
-        """How many filters have a subscriber, by node."""
+        """Count the filters that have a subscriber, by node."""
         store = self._node.store
         return store.table_info(ROUTES)["owners"] if ROUTES in store.tables() else {}
 
     def _hints(self) -> Iterator[HintInfo]:
-        """What looked like a partition lately, latest first."""
+        """Return the hints of partitions of late, latest first."""
         since = self._node.clock.wall() - HINTS_FOR
         for at, hint in reversed(self._node.members.hints):
             if at >= since:

@@ -84,7 +84,7 @@ class ReadinessCheck:
         self._judge = Judge(name=node.name, started_at=node.started_at)
         self._told: set[str] = set()
         self._since: dict[str, float] = {}
-        """When what is wrong now was first seen, by wall clock."""
+        """The wall-clock time at which what is wrong now was first seen."""
 
     def readiness(self) -> Readiness:
         """As ``/ready`` tells it."""
@@ -126,7 +126,7 @@ class ReadinessCheck:
         ]
 
     def _judged(self) -> tuple[list[Peer], Verdict]:
-        """Who is online, and the verdict about them; one that is apart for long is logged, once."""
+        """Return who is online, and the verdict; one that is apart for long is logged, once."""
         node, peers = self._node, list(self._peers())
         now = node.clock.monotonic()
         verdict = self._judge.judge(peers, running=not self._refuses(), begun=node.begun_at, now=now)
@@ -159,7 +159,7 @@ class ReadinessCheck:
             yield Peer(name, member.metadata.start_time, tuple(lacks))
 
     def _loading(self) -> dict[str, list[str]]:
-        """What tables wait for, by the peer."""
+        """Return what tables wait for, by the peer."""
         store = self._node.store
         found: dict[str, list[str]] = {}
         for table in store.tables():

@@ -1,4 +1,4 @@
-"""What a node tells of itself, as a whole: the API's view of it."""
+"""The API's view of a node as a whole."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class View(MembersView, ClientsView, InsideView):
         return metrics_of(self._node, self._census, ready=ready, alarms=self.healing.alarms())
 
     async def ask_peer(self, node: str, ask: Ask | More, timeout: float) -> Answer:
-        """What another node's API answers."""
+        """Return the answer of another node's API."""
         if node == self.name:
             return await self.peer_requests.answer(ask)
         result = await self._node.runtime.run(rpc.call, node, REQUEST, ask, timeout=timeout)

@@ -1,4 +1,4 @@
-"""What is computed of a recording: verdicts and the terms on which they are given, in SQL of both engines."""
+"""Computations over a recording: verdicts and the terms on which they are given, in SQL of both engines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DELIVERED, LATE, DOUBLED, LOST, QUEUED, MISROUTED, UNDECIDABLE = VERDICTS = (
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What counts as what; microseconds."""
+    """Bounds of the verdicts; microseconds."""
 
     settle: int = 1_000_000
     late_after: int = 5_000_000

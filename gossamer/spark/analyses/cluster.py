@@ -1,4 +1,4 @@
-"""What the cluster did to messages: routes that were wrong, splits and what they cost, sessions that moved.
+"""The cluster's effects on messages: routes that were wrong, splits and what they cost, sessions that moved.
 
 Rules: 1. A forward is judged by the subscriptions that were valid at the node that received it, with the
 same doubt around changes as in ``completeness``, and not where a hole may hide what made it right.  2. What a
@@ -136,7 +136,7 @@ def splits(recording: Recording) -> list[Split]:
 
 
 def partitions(recording: Recording, judged: str) -> str:
-    """What each split cost, a row per side, with deliveries by verdict.
+    """The cost of each split, a row per side, with deliveries by verdict.
 
     (split, sides, side, begin, end, minutes, met, healed, clients, messages, delivered, late, …, missed):
     ``messages`` were published at the side while the split stood, and the verdicts are of these; ``missed``

@@ -1,4 +1,4 @@
-"""Where a message was lost, and which verdicts a hole in the recording takes back.
+"""Places where messages were lost, and verdicts that a hole in the recording takes back.
 
 Only what seems lost or misrouted comes here, which is little: everything else was judged by what is there.
 """

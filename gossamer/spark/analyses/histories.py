@@ -1,4 +1,4 @@
-"""What was true when: messages, subscriptions and connections as rows with a beginning and an end.
+"""Histories: messages, subscriptions and connections as rows with a beginning and an end.
 
 Functions take the names of views and give questions (``engine``).
 
@@ -20,10 +20,10 @@ from gossamer.spark.source.source import Recording
 FOREVER = 2**62
 
 MESSAGE_KEY = "message, origin, origin_creation"
-"""What names a message. The number first: it tells most apart, and sorting looks at it first."""
+"""The name of a message. The number first: it tells most apart, and sorting looks at it first."""
 
 RECEIVER = "CASE WHEN share IS NOT NULL THEN '$share/' || share || '/' || filter ELSE client END"
-"""Who is to get a message once: a client, or a share group as a whole."""
+"""The receiver that is to get a message once: a client, or a share group as a whole."""
 
 _COLUMNS = "client, filter, share, qos, no_local, present, persistent, recorder, event, reason, peer, t, hlc"
 _OF_SESSIONS = one_of(

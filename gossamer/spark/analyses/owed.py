@@ -1,4 +1,4 @@
-"""Who was to get each message: certainly, or perhaps.
+"""Receivers of each message: certain ones, and possible ones.
 
 Every subscription is cut by what its client lived through (``histories.stretches``) and by the clock into
 slots, so that a message meets its takers by equality of topic and slot and keeps those whose span holds it.

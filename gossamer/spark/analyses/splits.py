@@ -30,7 +30,7 @@ _MOMENT = 5_000_000
 
 
 class Change(NamedTuple):
-    """What a node noted of a peer, or of a heal."""
+    """A node's note of a peer, or of a heal."""
 
     t: int
     event: str

@@ -1,4 +1,4 @@
-"""Which filters match which topics, as joins on equality.
+"""Matching of filters and topics, as joins on equality.
 
 A cross join of topics and filters is quadratic, and a Python function per pair slower still. Instead, as in
 the router's own index, filters are grouped by *shape*: how many levels they have, at which of them stands a

@@ -1,4 +1,4 @@
-"""How long messages take, who makes the most of them, and who leaves the usual rate.
+"""Delays of messages, their busiest sources, and those that leave their usual rate.
 
 Three jobs over messages alone; whether each arrived is ``completeness``.
 

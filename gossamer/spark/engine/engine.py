@@ -1,4 +1,4 @@
-"""Where the jobs' questions are asked: Spark, on one machine or many, or DuckDB, in this process.
+"""The engines that the jobs ask: Spark, on one machine or many, or DuckDB, in this process.
 
 Rules: 1. There is one text of each question: SQL as Spark speaks it, of which DuckDB learns by macros what it
 calls by another name (``onduck``). What the two do not share (how a file is read and written, a value from
@@ -16,7 +16,7 @@ Row = dict[str, Any]
 
 
 class Engine(Protocol):
-    """What a job needs of an engine; paths are what the engine's own file systems take."""
+    """Operations that a job needs; paths are what the engine's own file systems take."""
 
     name: str
 
@@ -31,7 +31,7 @@ class Engine(Protocol):
         """
 
     def ends(self, path: str) -> tuple[int, bytes, bytes]:
-        """How long a file is, and its first and last four bytes.
+        """Return the length of a file, and its first and last four bytes.
 
         Raises:
             UnreadableError: it cannot be read.

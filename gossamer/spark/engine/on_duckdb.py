@@ -40,7 +40,7 @@ MACROS = {
 
 
 _SAID = re.compile(r"'(?:[^']|'')*'|--.*|\b(?P<name>\w+) -> |\b(?P<call>transform)\(")
-"""What is said in other words; texts and comments before it, of which nothing is."""
+"""Words that are replaced; texts and comments come first, in which nothing is."""
 
 
 def taught(question: str) -> str:

@@ -44,7 +44,7 @@ _SCALE = {"ms": 1000, "s": 1_000_000}
 
 
 def missing_in_words(outcome: Outcome) -> list[str]:
-    """What has to be said before any verdict: nodes whose recordings are not here."""
+    """Name the nodes whose recordings are not here, which comes before any verdict."""
     return [
         f"Missing: no recording of {node} is here, though {' and '.join(seers[:3])} saw it. What only it "
         "knows cannot be judged: bring its files too."
@@ -127,7 +127,7 @@ def _cards(outcome: Outcome) -> list[tuple[str, Any, str]]:
 
 
 def heading(column: str) -> tuple[str, str]:
-    """What a column is called, and its unit; blank where it is text."""
+    """Return a column's title, and its unit; blank where it is text."""
     return _TITLES.get(column, column.removesuffix("_us").replace("_", " ")), UNITS.get(column, "")
 
 

@@ -1,4 +1,4 @@
-"""How far a node's clock was off that did not know it, told by what crossed its links.
+"""Offsets of clocks whose nodes did not know of them, told by what crossed their links.
 
 A message that leaves A at one time and is received by B at another took as long as the link takes, and the
 difference of their clocks. The quickest each way takes about the same, so that half the difference of the two

@@ -48,7 +48,7 @@ class FileProblem:
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """What a file says of itself."""
+    """A file's own account of itself."""
 
     path: str
     node: str
@@ -66,7 +66,7 @@ class Footer:
 
 
 def judge_file(engine: Engine, path: str) -> Footer | FileProblem:
-    """What the file at ``path`` says of itself, or why it cannot be used."""
+    """Return what the file at ``path`` says of itself, or why it cannot be used."""
     try:
         metadata = engine.metadata(path, _NAMES)
     except UnreadableError as error:
@@ -79,7 +79,7 @@ def judge_file(engine: Engine, path: str) -> Footer | FileProblem:
 
 
 def kind_of(size: int, first: bytes, last: bytes) -> tuple[str, str]:
-    """What is wrong with a file that is no whole Parquet file, by its ends: a kind, and why if they tell."""
+    """Name what is wrong with a file that is not whole, by its ends: a kind, and why if they tell."""
     if not size:
         return "empty", "there is nothing in it"
     if first != _MAGIC[: len(first)]:
@@ -97,7 +97,7 @@ def _without(path: str, why: str) -> str:
 
 
 def footer_of_metadata(path: str, metadata: dict[str, str]) -> Footer | FileProblem:
-    """What the key-value metadata of a footer says."""
+    """Read the key-value metadata of a footer."""
     version = metadata.get(schema.METADATA_KEY.decode())
     if version is None:
         return FileProblem(path, "foreign", "a Parquet file that no recorder wrote; left alone")

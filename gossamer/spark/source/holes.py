@@ -1,4 +1,4 @@
-"""Where a recording knows nothing: what is missing between files, after them, and of whole nodes.
+"""Holes in a recording: what is missing between files, after them, and of whole nodes.
 
 Rules: 1. What is missing between two files of one recorder is a hole: a span of time at one node in which
 nothing can be judged; events are numbered without a break, so that footers tell.  2. A recorder that did not
@@ -34,7 +34,7 @@ class Hole:
 
 
 def holes_between(footers: Iterable[Footer], low: int, high: int) -> list[Hole]:
-    """What is missing of each recorder before, between and after its files, where it meets [low, high)."""
+    """Return what is missing of each recorder before, between and after its files, within [low, high)."""
     lives: dict[str, dict[int, list[Footer]]] = {}
     for footer in footers:
         lives.setdefault(footer.node, {}).setdefault(footer.creation, []).append(footer)
@@ -67,7 +67,7 @@ def holes_between(footers: Iterable[Footer], low: int, high: int) -> list[Hole]:
 
 
 def holes_of_problems(problems: Iterable[FileProblem], footers: Sequence[Footer]) -> list[Hole]:
-    """Where a recorder's last file cannot be read, no later one tells by its numbers what is missing."""
+    """Return the holes of last files that cannot be read, of which no later numbers tell."""
     holes = []
     for problem in problems:
         place = partition_of(problem.path)

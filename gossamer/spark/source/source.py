@@ -39,7 +39,7 @@ MARGIN = 600_000_000
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What a job works on."""
+    """The input of a job."""
 
     engine: Engine
     events: str
@@ -48,7 +48,7 @@ class Recording:
     end: int
     """The span that is judged, microseconds since 1970, end excluded."""
     last: int
-    """When the recording ends."""
+    """The end of the recording."""
     earlier: str | None = None
     """A view of files from before it, or of what a stream kept of them: the columns of ``histories``."""
     earlier_until: int = 0
@@ -60,7 +60,7 @@ class Recording:
     missing: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Nodes of which there is no file, each with those that saw it."""
     shares: Mapping[str, float] = field(default_factory=dict)
-    """What share of the messages each node's recorder keeps, where it said so."""
+    """The share of the messages that each node's recorder keeps, where it said so."""
     size: int = 0
     """Events, about."""
 
@@ -185,7 +185,7 @@ def read(engine: Engine, footers: Iterable[Footer], wrong: Mapping[Life, int] | 
 
 
 def _unknown_offsets(engine: Engine, footers: Iterable[Footer], begin: int | None) -> dict[Life, int]:
-    """By how much clocks were off without their nodes knowing it, in microseconds."""
+    """Return by how many microseconds clocks were off without their nodes knowing it."""
     near = [f for f in footers if f.path and (begin is None or f.end >= begin - _DAY)]
     return offsets_of(delays_of_links(engine, read(engine, near), known=_events_in(near))) if near else {}
 
@@ -212,7 +212,7 @@ def spoken_of(engine: Engine, events: str) -> set[str]:
 
 
 def _survey(engine: Engine, events: str) -> tuple[dict[str, float], dict[str, set[str]]]:
-    """What share each node keeps, and the nodes that are spoken of, each with those that do."""
+    """Return the share that each node keeps, and the nodes that others speak of, with those that do."""
     speaks = one_of(schema.FORWARDED, schema.RECEIVED, schema.NODE_UP)
     shares: dict[str, float] = {}
     named: dict[str, set[str]] = {}
