@@ -14,7 +14,7 @@ from certs import Authority
 
 from discovery.apiserver import ApiServer, listing, pod, slice_of, status
 from gossamer.config.discovery import K8sConfig
-from gossamer.discovery import Discovered, K8s, strategy_of
+from gossamer.discovery import Discovered, K8s
 from gossamer.discovery.strategy import resolve_host
 
 ME = ("10.244.1.7", 7946)
@@ -334,10 +334,3 @@ def test_the_pods_own_api_server_is_asked_unless_another_is_named() -> None:
     assert url(KUBERNETES_SERVICE_HOST="10.96.0.1") == "https://10.96.0.1:443"
     assert url(KUBERNETES_SERVICE_HOST="fd00::1", KUBERNETES_SERVICE_PORT="6443") == "https://[fd00::1]:6443"
     assert url("https://api.example:6443/", KUBERNETES_SERVICE_HOST="x") == "https://api.example:6443"
-
-
-def test_the_configuration_makes_it() -> None:
-    from gossamer.config import config_from
-
-    config = config_from({"cluster": {"discovery": {"strategy": "k8s", "k8s": {"service_name": "mqtt"}}}})
-    assert isinstance(strategy_of(config.cluster, node="a@b"), K8s)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from structlog.testing import capture_logs
 
 from gossamer.config import Endpoint
-from gossamer.discovery import Static
 from gossamer.errors import UnavailableError, UsageError
 from gossamer.node import Node
 from gossamer.testing import SimNetwork
@@ -95,31 +92,3 @@ async def test_a_singleton_joins_nobody_and_says_why(sim: SimNetwork) -> None:
         with pytest.raises(UsageError, match="set another strategy, such as manual, and restart it"):
             await cluster.nodes[1].view.join([endpoint(cluster, 2)])
         assert online(cluster.nodes[1]) == {"node1"}
-
-
-async def test_a_resolver_that_does_not_answer_keeps_no_node_from_starting(sim: SimNetwork) -> None:
-    """Seeds that resolve to nothing, or never: told once, the node serves alone, and joins when they do."""
-    answers: list[str] = []
-    answered = asyncio.Event()
-
-    def strategy(number: int) -> Static:
-        async def resolve(host: str) -> Sequence[str]:
-            if number == 2:
-                await answered.wait()
-            return answers
-
-        return Static([], domain_name="seeds.example", resolve=resolve)
-
-    cluster = SimCluster(sim, 2, seeds=0, strategy=strategy)
-    with capture_logs() as logs:
-        async with cluster:
-            assert {node.state for node in cluster.nodes.values()} == {"running"}
-            await asyncio.sleep(900)
-            told = [entry for entry in logs if entry["event"] == "seed_not_resolved"]
-            assert sorted(entry["problem"] for entry in told) == [
-                "resolves to no address",
-                "the system's resolver did not answer within 5 s",
-            ]
-            answers += [cluster.address(1), cluster.address(2)]
-            answered.set()
-            await cluster.settled(timeout=120)

@@ -47,7 +47,7 @@ class Source(Protocol):
 
 
 class Names:
-    """A resolver of the system's kind, and a DNS server."""
+    """A resolver of the system's kind, which fails or does not answer, and a DNS server."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -55,15 +55,17 @@ class Names:
         self.tries = 0
 
     def strategy(self, number: int) -> Strategy:
-        if self.kind == "static":
+        if self.kind in ("static", "silent"):
             return Static([], domain_name="seeds.example", resolve=self._resolve)
         record_type: Any = self.kind
         return Dns(DnsConfig(name="seeds.example", record_type=record_type), lookup=self._look_up)
 
     async def _resolve(self, host: str) -> Sequence[str]:
         self.tries += 1
-        if self.problem:
-            raise OSError(-3, self.problem)
+        while self.problem:
+            if self.kind == "static":
+                raise OSError(-3, self.problem)
+            await asyncio.sleep(1)
         return [address_of(1), address_of(2)]
 
     async def _look_up(self, host: str, record_type: str) -> Answer:
@@ -219,7 +221,9 @@ async def test_an_hour_without_the_source_is_one_line(virtual_time: object, kind
     assert counted.total() == 2 + 2 * FLAPS + (kind is not EtcdSource)
 
 
-@pytest.mark.parametrize(("kind", "how"), [(Names, "a"), (EtcdSource, "etcd")], ids=["dns", "etcd"])
+@pytest.mark.parametrize(
+    ("kind", "how"), [(Names, "a"), (Names, "silent"), (EtcdSource, "etcd")], ids=["dns", "silent", "etcd"]
+)
 async def test_nodes_whose_source_is_down_serve_alone_and_join_when_it_is_up(
     sim: SimNetwork, kind: Any, how: str
 ) -> None:

@@ -11,6 +11,7 @@ from gossamer.config import ClusterConfig
 from gossamer.discovery import (
     ClusterCommands,
     Discovered,
+    K8s,
     Manual,
     Static,
     strategy_of,
@@ -92,9 +93,11 @@ def test_waits_double_to_the_longest_and_start_over_on_news() -> None:
         assert 0.8 * nominal <= wait <= 1.2 * nominal
 
 
-def test_the_configuration_names_the_strategy() -> None:
-    assert isinstance(strategy_of(ClusterConfig.model_validate({"discovery": "manual"}), node="a@b"), Manual)
-    assert isinstance(strategy_of(ClusterConfig.model_validate({}), node="a@b"), Static)
+@pytest.mark.parametrize(
+    ("tree", "made"), [({"discovery": "manual"}, Manual), ({}, Static), ({"discovery": "k8s"}, K8s)]
+)
+def test_the_configuration_names_the_strategy(tree: dict[str, str], made: type) -> None:
+    assert isinstance(strategy_of(ClusterConfig.model_validate(tree), node="a@b"), made)
 
 
 class FakeView:
