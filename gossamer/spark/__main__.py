@@ -9,7 +9,6 @@ What can be known before Spark starts is said before, since that takes seconds.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import sys
@@ -25,7 +24,7 @@ from gossamer.errors import GossamerError, UsageError, WrongValueError
 from gossamer.options import OptionGroup
 from gossamer.spark.analyses import VERDICTS, Terms
 from gossamer.spark.engine import AUTO, engine_for, open_engine
-from gossamer.spark.engine.session import check_files, is_little, open_session
+from gossamer.spark.engine.session import is_little, open_session
 from gossamer.spark.errors import SparkFailedError
 from gossamer.spark.jobs import JOBS, PROMISES
 from gossamer.spark.report.report import missing_in_words, render, verdict_in_words
@@ -98,9 +97,6 @@ def run(
         raise WrongValueError(f"no job {unknown[0]!r}; expected {REPORT} or any of {', '.join(JOBS)}")
     low, high = span_of(begin, end, now=datetime.now(tz=UTC))
     settings = settings_of(conf or [])
-    # Before Spark starts, which takes seconds; of another file system only Spark knows.
-    if "HADOOP_CONF_DIR" not in os.environ:
-        check_files(directory)
     chosen = engine_for(engine, directory, writes=out, master=master, settings=settings)
     if chosen == "spark" and sys.stderr.isatty() and not quiet:
         # Spark's own bars, a line that it draws again.
@@ -191,7 +187,7 @@ def _names(option: str, text: str, known: Collection[str]) -> list[str]:
 
 
 def settings_of(given: list[str]) -> dict[str, str]:
-    """What ``--conf`` says.
+    """Parse ``--conf``.
 
     Raises:
         WrongValueError: one has no value.
@@ -282,7 +278,7 @@ def _end(error: GossamerError) -> NoReturn:
 
 
 def _of_spark(error: Exception) -> SparkFailedError | None:
-    """What Spark, or Java below it, complains of, in one line; None: it is not theirs."""
+    """Return the complaint of Spark, or of Java below it, in one line; None: it is not theirs."""
     module = type(error).__module__
     if not module.startswith(("pyspark", "py4j")):
         return None

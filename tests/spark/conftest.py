@@ -12,7 +12,7 @@ ON_SPARK = pytest.mark.spark
 def spark():
     from gossamer.spark import SparkEngine, open_session
 
-    engine = SparkEngine(open_session(master="local[2]", memory="1g", name="tests", brief=True))
+    engine = SparkEngine(open_session(master="local[2]", memory="1g", brief=True))
     engine.fit(0)
     # Small histories: partitions cost more than what is in them.
     engine.session.conf.set("spark.sql.shuffle.partitions", "2")

@@ -136,7 +136,7 @@ def _drawn(nodes: list[_Node], depth: int, seen: set[str]) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    spark = SparkEngine(open_session(reads=sys.argv[1]))
+    spark = SparkEngine(open_session())
     found = load(spark, sys.argv[1])
     spark.fit(found.size)
     sys.stdout.write(page_of_plans(found))

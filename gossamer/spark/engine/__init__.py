@@ -1,4 +1,4 @@
-"""Which engine is asked, where nobody says: DuckDB for what one machine holds easily, Spark for all else."""
+"""Choice of an engine where nobody makes it: DuckDB for what one machine holds easily, else Spark."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from gossamer.errors import UsageError
 from gossamer.spark.engine.engine import Engine
 from gossamer.spark.engine.on_duckdb import DuckEngine, has_duckdb
 from gossamer.spark.engine.on_spark import SparkEngine
-from gossamer.spark.engine.session import cores_of, open_session, path_here, size_of, submitted
+from gossamer.spark.engine.session import (
+    check_files,
+    cores_of,
+    is_little,
+    open_session,
+    path_here,
+    size_of,
+    submitted,
+)
 
 AUTO = "auto"
 ENGINES = (AUTO, "duckdb", "spark")
@@ -57,9 +65,12 @@ def open_engine(
     local master has.
 
     Raises:
+        NoDataError: ``reads`` is a place on this machine where there is nothing to read.
         UsageError: an argument is none.
         UnavailableError: what the engine needs is not installed, or not free.
     """
+    check_files(reads)
     if engine_for(engine, reads, master=master, settings=settings) == "duckdb":
         return DuckEngine(memory=memory, threads=cores_of(master) if master else None)
-    return SparkEngine(open_session(master=master, memory=memory, reads=reads, settings=settings))
+    brief = is_little(reads)
+    return SparkEngine(open_session(master=master, memory=memory, brief=brief, settings=settings))

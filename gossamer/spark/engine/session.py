@@ -50,23 +50,18 @@ def open_session(
     *,
     master: str | None = None,
     memory: str | None = None,
-    name: str = "gossamer audit",
-    cores: int | None = None,
-    brief: bool | None = None,
-    reads: str | None = None,
+    brief: bool = False,
     settings: Mapping[str, str] | None = None,
 ) -> Any:
     """A session on ``master`` (default: what spark-submit says, else every core of this machine).
 
     ``memory`` is the heap of a local master, as Spark writes sizes (``2g``, ``800m``); default: half of what
-    the machine has free, between 1 and 8 GiB. ``reads``: the directory that will be read; something has to be
-    there. ``brief``: a local JVM need not get faster; default: if what it reads is little (``is_little``).
-    ``settings`` are Spark's own, and go before all others.
+    the machine has free, between 1 and 8 GiB. ``brief``: a local JVM need not get faster, since what it reads
+    is little (``is_little``). ``settings`` are Spark's own, and go before all others.
 
     Raises:
         UnavailableError: PySpark is not installed, there is no Java that is new enough, or ``memory`` does
             not fit into what is free.
-        NoDataError: ``reads`` is a place on this machine where there is nothing to read.
     """
     try:
         from pyspark import SparkConf
@@ -76,17 +71,13 @@ def open_session(
     below_submit = submitted()
     if master is None and not below_submit:
         master = "local[*]"
-    wanted = {"spark.app.name": name, "spark.sql.session.timeZone": "UTC"}
+    wanted = {"spark.app.name": "gossamer audit", "spark.sql.session.timeZone": "UTC"}
     if master is not None:
         wanted["spark.master"] = master
     if master is not None and master.startswith("local") and not below_submit:
         check_java()
         memory = check_memory(memory)
-        if reads is not None and "HADOOP_CONF_DIR" not in os.environ:
-            check_files(reads)
-        if brief is None:
-            brief = reads is not None and is_little(reads)
-        wanted |= _local_settings(memory, cores or cores_of(master), brief=brief)
+        wanted |= _local_settings(memory, cores_of(master), brief=brief)
         # The workers must be the interpreter that runs this, not whatever python3 is first in PATH.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -149,7 +140,7 @@ def fit(session: Any, events: int) -> None:
 
 
 def cores_of(master: str) -> int:
-    """How many processors a local master takes."""
+    """Return the number of processors of a local master."""
     found = re.fullmatch(r"local\[(\d+)(,\d+)?\]", master)
     if found:
         return int(found.group(1))
@@ -185,13 +176,13 @@ def path_here(where: str) -> Path | None:
 
 
 def check_files(where: str) -> None:
-    """Whether there may be something to read, where that is a place on this machine.
+    """See that there is something to read, where that is a place on this machine; only Spark knows others.
 
     Raises:
         NoDataError: there is no such directory, or no file in it.
     """
     path = path_here(where)
-    if path is None:
+    if path is None or "HADOOP_CONF_DIR" in os.environ:
         return
     if not path.exists():
         raise NoDataError(where=where, found="no such directory")
