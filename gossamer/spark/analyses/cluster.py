@@ -16,6 +16,7 @@ from gossamer.spark.analyses.histories import (
     connections,
     each_message,
     of_sessions,
+    same,
     subscriptions,
 )
 from gossamer.spark.analyses.splits import Change, Split, splits_of
@@ -37,7 +38,7 @@ def routes(recording: Recording, terms: Terms = Terms(), *, stale_within: int = 
     settle = terms.settle
     places = _places(of_sessions(recording, until=recording.end))
     pairs = match("SELECT DISTINCT topic FROM published", "SELECT DISTINCT filter FROM places")
-    same = "p.message = s.message AND p.origin = s.origin AND p.origin_creation = s.origin_creation"
+    one_message = same("p", "s")
     published = each_message(
         "topic, t", recording.events, f"event = '{schema.PUBLISHED}' AND {recording.within}"
     )
@@ -53,7 +54,7 @@ def routes(recording: Recording, terms: Terms = Terms(), *, stale_within: int = 
             FROM pairs p JOIN places l ON p.filter = l.filter
         ), sent AS (
             SELECT s.message, s.origin, s.origin_creation, s.peer, s.t, p.topic
-            FROM forwarded s JOIN published p ON {same}
+            FROM forwarded s JOIN published p ON {one_message}
         ), near AS (
             SELECT {MESSAGE_KEY}, peer, s.topic, t,
                 coalesce(max(t >= w.`begin` - {settle} AND t < w.`end` + {settle}), false) AS valid,
@@ -78,7 +79,7 @@ def routes(recording: Recording, terms: Terms = Terms(), *, stale_within: int = 
             FROM known WHERE gone OR NOT valid
             UNION ALL
             SELECT 'missing', p.origin, p.peer, p.topic, p.t, p.since
-            FROM owed p ANTI JOIN forwarded s ON {same} AND p.peer = s.peer
+            FROM owed p ANTI JOIN forwarded s ON {one_message} AND p.peer = s.peer
         ), judged AS (
             SELECT CASE WHEN {hidden} THEN 'undecidable' ELSE fault END AS fault, origin, peer, topic, moment
             FROM faults

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import gossamer.audit.schema as schema
 from gossamer.spark.analyses import LOST, MISROUTED, UNDECIDABLE, Terms
-from gossamer.spark.analyses.histories import MESSAGE_KEY, each_message, stretches
+from gossamer.spark.analyses.histories import MESSAGE_KEY, each_message, same, stretches
 from gossamer.spark.engine.engine import one_of
 from gossamer.spark.source.source import Recording
 
-_SAME = "d.message = w.message AND d.origin = w.origin AND d.origin_creation = w.origin_creation"
+_SAME = same("d", "w")
 
 
 def explain(

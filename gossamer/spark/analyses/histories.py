@@ -68,6 +68,11 @@ def standing(few: str) -> str:
         WHERE place = 1"""
 
 
+def same(a: str, b: str) -> str:
+    """A condition: rows ``a`` and ``b`` are of one message."""
+    return " AND ".join(f"{a}.{name} = {b}.{name}" for name in MESSAGE_KEY.split(", "))
+
+
 def each_message(columns: str, events: str, where: str) -> str:
     """One row per message of rows that may stand for runs: what names it, and ``columns``."""
     run = "explode(sequence(message, message + count - 1)) AS message"

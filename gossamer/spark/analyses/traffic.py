@@ -14,17 +14,12 @@ from __future__ import annotations
 
 import gossamer.audit.schema as schema
 from gossamer.spark.analyses.completeness import FROM_STORE
-from gossamer.spark.analyses.histories import MESSAGE_KEY, each_message
+from gossamer.spark.analyses.histories import MESSAGE_KEY, each_message, same
 from gossamer.spark.source.source import Recording
 
 _PERCENTILES = (50, 95, 99)
 _PRECISION = 1000
 """Of approximate percentiles: one part in so many."""
-
-
-def _same(a: str, b: str) -> str:
-    """The condition that rows ``a`` and ``b`` are of one message."""
-    return " AND ".join(f"{a}.{name} = {b}.{name}" for name in MESSAGE_KEY.split(", "))
 
 
 def latency(recording: Recording, *, levels: int = 2, waited: int = 60_000_000) -> str:
@@ -49,15 +44,15 @@ def latency(recording: Recording, *, levels: int = 2, waited: int = 60_000_000) 
         acknowledged AS ({of(schema.ACKNOWLEDGED, "client", "role = 'subscriber'")}), delays AS (
             SELECT 'deliver' AS hop, prefix, p.recorder AS from_node, d.recorder AS to_node, p.t AS began,
                 d.t - p.t AS delay
-            FROM published p JOIN delivered d ON {_same("p", "d")}
+            FROM published p JOIN delivered d ON {same("p", "d")}
             UNION ALL
             SELECT 'link', prefix, s.recorder, s.peer, s.t, r.t - s.t
-            FROM forwarded s JOIN received r ON {_same("s", "r")} AND s.peer = r.recorder
-            LEFT JOIN published p ON {_same("s", "p")}
+            FROM forwarded s JOIN received r ON {same("s", "r")} AND s.peer = r.recorder
+            LEFT JOIN published p ON {same("s", "p")}
             UNION ALL
             SELECT 'acknowledge', prefix, p.recorder, d.recorder, d.t, a.t - d.t
-            FROM delivered d JOIN acknowledged a ON {_same("d", "a")} AND d.client = a.client
-            LEFT JOIN published p ON {_same("d", "p")}
+            FROM delivered d JOIN acknowledged a ON {same("d", "a")} AND d.client = a.client
+            LEFT JOIN published p ON {same("d", "p")}
         )
         SELECT hop, prefix, from_node, to_node, date_trunc('hour', timestamp_micros(began)) AS hour,
             count(*) AS messages, {percentiles}, max(delay) AS worst_us,
@@ -94,7 +89,7 @@ def hotspots(recording: Recording, *, top: int = 100) -> dict[str, str]:
         FROM (
             SELECT p.topic, coalesce(d.copies, 0) AS copies FROM ({published}) p
             LEFT JOIN (SELECT {MESSAGE_KEY}, count(*) AS copies FROM ({delivered}) GROUP BY {MESSAGE_KEY}) d
-                ON {_same("p", "d")})
+                ON {same("p", "d")})
         GROUP BY topic ORDER BY deliveries DESC, topic LIMIT {top}"""
     return {
         "topics": ranked(schema.PUBLISHED, "topic"),
