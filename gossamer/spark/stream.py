@@ -25,7 +25,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -35,8 +35,13 @@ from gossamer.spark.analyses.histories import of_sessions, standing
 from gossamer.spark.engine.on_spark import SparkEngine
 from gossamer.spark.errors import NoDataError
 from gossamer.spark.source.files import FileProblem, Footer, judge_file, text_of
+from gossamer.spark.source.holes import Hole
 from gossamer.spark.source.source import MARGIN, read, recording_of, spoken_of
 from gossamer.spark.watch import Known
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 _FILES = "path string, modificationTime timestamp, length bigint, content binary"
 _KEPT = 3
@@ -82,7 +87,7 @@ class Auditor:
     alarm_on: Sequence[str] = ("lost", "doubled", "misrouted")
     on_batch: Callable[[Batch], None] | None = None
 
-    def take(self, files: Any, number: int) -> None:
+    def take(self, files: DataFrame, number: int) -> None:
         """For ``foreachBatch``."""
         engine = SparkEngine(files.sparkSession)
         known = self._known(engine, number - 1)
@@ -120,7 +125,7 @@ class Auditor:
         begin: int,
         end: int,
         told_until: int,
-        silent: Any,
+        silent: Sequence[Hole],
     ) -> tuple[Batch, Known]:
         sessions = None
         if known.compacted_until:
@@ -206,7 +211,9 @@ class Auditor:
             engine.remove(f"{self.checkpoint}/{name}")
 
 
-def start(session: Any, where: str, auditor: Auditor, *, every: float | None, at_once: int = 500) -> Any:
+def start(
+    session: SparkSession, where: str, auditor: Auditor, *, every: float | None, at_once: int = 500
+) -> StreamingQuery:
     """A query that judges what is recorded in ``where``, every so many seconds; None: what is there, once."""
     files = (
         session.readStream.format("binaryFile")

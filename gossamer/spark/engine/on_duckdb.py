@@ -16,7 +16,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import gossamer.audit.schema as schema
 from gossamer.spark.engine.engine import Row
@@ -75,7 +74,9 @@ class DuckEngine:
 
         self._errors: type[Exception] = duckdb.Error
         # Where memory ends, and not in whatever directory this is started.
-        config: dict[str, Any] = {"temp_directory": f"{tempfile.gettempdir()}/gossamer-audit-{os.getpid()}"}
+        config: dict[str, str | bool | int | float | list[str]] = {
+            "temp_directory": f"{tempfile.gettempdir()}/gossamer-audit-{os.getpid()}"
+        }
         if threads:
             config["threads"] = threads
         if memory is not None:
@@ -143,7 +144,7 @@ class DuckEngine:
         self._kept.append(name)
         return name
 
-    def table(self, columns: str, rows: Sequence[Sequence[Any]]) -> str:
+    def table(self, columns: str, rows: Sequence[Sequence[object]]) -> str:
         name = f"audit_{next(self._numbers)}"
         self._connection.execute(f"CREATE TEMP TABLE {name} ({columns})")
         if rows:
@@ -205,5 +206,5 @@ def _type(spark: str) -> str:
     return "VARCHAR[]" if spark == "array<string>" else spark
 
 
-def _known(value: Any) -> Any:
+def _known(value: object) -> object:
     return value.replace(tzinfo=UTC) if isinstance(value, datetime) else value

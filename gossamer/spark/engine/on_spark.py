@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gossamer.audit.schema as schema
 from gossamer.spark.engine.engine import Row
 from gossamer.spark.engine.session import fit
 from gossamer.spark.errors import UnreadableError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 _NUMBERS = count(1)
 """Views are the session's, of which there may be several engines."""
@@ -21,8 +24,9 @@ class SparkEngine:
 
     name = "spark"
 
-    def __init__(self, session: Any) -> None:
+    def __init__(self, session: SparkSession) -> None:
         self.session = session
+        self._jvm: Any = session._jvm
         self._names: list[str] = []
 
     def list_files(self, where: str) -> list[str]:
@@ -41,7 +45,7 @@ class SparkEngine:
     def metadata(self, path: str, names: Iterable[str]) -> dict[str, str]:
         from py4j.protocol import Py4JJavaError
 
-        jvm, conf = self.session._jvm, self.session._jsc.hadoopConfiguration()
+        jvm, conf = self._jvm, self.session._jsc.hadoopConfiguration()
         try:
             file = jvm.org.apache.parquet.hadoop.util.HadoopInputFile.fromPath(
                 jvm.org.apache.hadoop.fs.Path(path), conf
@@ -100,7 +104,7 @@ class SparkEngine:
         level = StorageLevel.DISK_ONLY if large else StorageLevel.MEMORY_AND_DISK_DESER
         return self._named(self.session.sql(question).persist(level))
 
-    def table(self, columns: str, rows: Sequence[Sequence[Any]]) -> str:
+    def table(self, columns: str, rows: Sequence[Sequence[object]]) -> str:
         return self._named(self.session.createDataFrame([tuple(row) for row in rows], columns))
 
     def rows(self, question: str) -> list[Row]:
@@ -132,7 +136,7 @@ class SparkEngine:
         stream = system.open(source)
         try:
             # As a string: bytes would come over the bridge as signed numbers.
-            return str(self.session._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
         finally:
             stream.close()
 
@@ -157,14 +161,14 @@ class SparkEngine:
         place, system = self._place(path)
         system.delete(place, True)
 
-    def _named(self, frame: Any) -> str:
+    def _named(self, frame: DataFrame) -> str:
         name = f"audit_{next(_NUMBERS)}"
         frame.createOrReplaceTempView(name)
         self._names.append(name)
         return name
 
     def _place(self, where: str) -> tuple[object, Any]:
-        path = self.session._jvm.org.apache.hadoop.fs.Path(where)
+        path = self._jvm.org.apache.hadoop.fs.Path(where)
         return path, path.getFileSystem(self.session._jsc.hadoopConfiguration())
 
 

@@ -16,11 +16,15 @@ import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from gossamer.errors import UnavailableError, UsageError
 from gossamer.spark.errors import NoDataError, missing_package
+
+if TYPE_CHECKING:
+    from pyspark import SparkConf
+    from pyspark.sql import SparkSession
 
 JAVA = 17
 _LEAST, _MOST = 2**30, 8 * 2**30
@@ -52,7 +56,7 @@ def open_session(
     memory: str | None = None,
     brief: bool = False,
     settings: Mapping[str, str] | None = None,
-) -> Any:
+) -> SparkSession:
     """A session on ``master`` (default: what spark-submit says, else every core of this machine).
 
     ``memory`` is the heap of a local master, as Spark writes sizes (``2g``, ``800m``); default: half of what
@@ -122,13 +126,13 @@ def size_of(where: str, *, most: int) -> int | None:
     return size
 
 
-def fit(session: Any, events: int) -> None:
+def fit(session: SparkSession, events: int) -> None:
     """Set a local Spark to the size of what it works on; a cluster is its operator's.
 
     Large: shuffles in so many parts that each fits into a task's share of the heap. Small: what Spark does to
     be fast later (compiling each stage, planning anew after each) takes longer than the work.
     """
-    if not session.sparkContext.master.startswith("local"):
+    if not (session.sparkContext.master or "").startswith("local"):
         return
     small = events < _SMALL
     parallel = session.sparkContext.defaultParallelism
@@ -254,7 +258,7 @@ def means_nothing(line: str) -> bool:
     return line.startswith(_NOTHING)
 
 
-def _launch(conf: Any) -> None:
+def _launch(conf: SparkConf) -> None:
     """Start the JVM that Spark's next session of this process is in; nothing where there is one already.
 
     Java tells of a module that Spark asks for, and Spark's launcher of log levels of a shell that this is

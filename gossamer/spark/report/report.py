@@ -118,7 +118,7 @@ def _worth_it(chart: Chart) -> bool:
     return len(chart.labels) > (1 if chart.kind == "lines" else 0)
 
 
-def _cards(outcome: Outcome) -> list[tuple[str, Any, str]]:
+def _cards(outcome: Outcome) -> list[tuple[str, int | float, str]]:
     if "completeness" not in outcome.told:
         return []
     numbers = outcome.told["completeness"].numbers

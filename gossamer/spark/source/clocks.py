@@ -14,7 +14,6 @@ delays below zero.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import gossamer.audit.schema as schema
 from gossamer.spark.engine.engine import Engine
@@ -63,7 +62,7 @@ def offsets_of(delays: Mapping[tuple[Life, Life], int]) -> dict[Life, int]:
         ahead.setdefault(b, {})[a] = -offset
     if not any(offset for peers in ahead.values() for offset in peers.values()):
         return {}
-    groups = _reached(ahead, lambda offset: offset == 0)
+    groups = _agreeing(ahead)
     right = min(groups, key=lambda group: (-len(group), min(group)))
     found = dict.fromkeys(right, 0)
     # From those that are right outwards, so that a node no right one ever met is judged by one that was.
@@ -77,7 +76,7 @@ def offsets_of(delays: Mapping[tuple[Life, Life], int]) -> dict[Life, int]:
     return {life: offset for life, offset in found.items() if abs(offset) > MAX_OFFSET}
 
 
-def _reached(ahead: Mapping[Life, Mapping[Life, int]], same: Any) -> list[set[Life]]:
+def _agreeing(ahead: Mapping[Life, Mapping[Life, int]]) -> list[set[Life]]:
     """The nodes in groups of those that agree, directly or by way of others."""
     groups: list[set[Life]] = []
     left = set(ahead)
@@ -88,7 +87,7 @@ def _reached(ahead: Mapping[Life, Mapping[Life, int]], same: Any) -> list[set[Li
             if a in group:
                 continue
             group.add(a)
-            edge += [b for b, offset in ahead[a].items() if same(offset)]
+            edge += [b for b, offset in ahead[a].items() if offset == 0]
         groups.append(group)
         left -= group
     return groups
