@@ -76,7 +76,7 @@ async def _only(node: Node, key: str) -> bool:
 
 async def test_who_was_frozen_beyond_its_lock_is_fenced_off(server: Server) -> None:
     slow, quick = Node(server, 1), Node(server, 2)
-    await eventually(lambda: _reached(slow))
+    await keys(slow.client)
     await slow.strategy.lock()
     await slow.client.revoke(slow.strategy._lock_lease)  # what time does to it while it is frozen
     await quick.strategy.lock()
@@ -89,20 +89,12 @@ async def test_who_was_frozen_beyond_its_lock_is_fenced_off(server: Server) -> N
         await node.strategy.release()
 
 
-async def _reached(node: Node) -> bool:
-    try:
-        await node.client.range("g/")
-    except DiscoveryFailedError:
-        return False
-    return True
-
-
 async def test_a_lock_that_another_holds_is_told_by_its_name(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gossamer.discovery.etcd.LOCK_WAIT", 0.3)
     holder, waiter = Node(server, 1), Node(server, 2)
-    await eventually(lambda: _reached(holder))
+    await keys(holder.client)
     await holder.strategy.lock()
     with pytest.raises(DiscoveryFailedError, match="held by node1"):
         await waiter.strategy.lock()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -29,12 +28,6 @@ async def problem(client: EtcdClient) -> str:
     return told[0]
 
 
-async def up(server: Server, client: EtcdClient) -> None:
-    """The server answers."""
-    async with asyncio.timeout(60):
-        await keys(client)
-
-
 async def test_tls_with_an_authority_and_certificates_of_both_sides(tmp_path: Path) -> None:
     ours, theirs = Authority(tmp_path, "ours"), Authority(tmp_path, "theirs")
     with Server(tmp_path / "etcd", ours, certificates_of_clients=True) as server:
@@ -47,7 +40,7 @@ async def test_tls_with_an_authority_and_certificates_of_both_sides(tmp_path: Pa
             return server.client(tls=EtcdTlsConfig(ca=ca, cert=cert, key=key, server_name=name))
 
         good = Node(server, 1, client=asking(ca, cert, key))
-        await up(server, good.client)
+        await keys(good.client)
         await (await good.start()).enter()
         assert await keys(good.client) == ["g/test/nodes/node1"]
         await good.stop()
@@ -67,7 +60,7 @@ async def test_without_ca_the_authorities_of_the_system_count(
 ) -> None:
     authority = Authority(tmp_path)
     with Server(tmp_path / "etcd", authority) as server:
-        await up(server, server.client(tls=EtcdTlsConfig(ca=authority.file)))
+        await keys(server.client(tls=EtcdTlsConfig(ca=authority.file)))
         named = {"servers": f"localhost:{server.port}", "tls": {"server_name": "localhost"}}
         tree = {"cluster": {"discovery": {"strategy": "etcd", "etcd": named}}}
         strategy = strategy_of(config_from(tree).cluster, node="a@b")
@@ -82,7 +75,7 @@ async def test_a_user_with_a_role_for_the_prefix_is_enough_and_goes_on_when_toke
     tmp_path: Path,
 ) -> None:
     with Server(tmp_path / "etcd") as server:
-        await up(server, server.client())
+        await keys(server.client())
         for command in (
             "user add root:hunter2",
             "user grant-role root root",
