@@ -92,10 +92,7 @@ class Subscribing:
         channel.held += 1
         if channel.held >= HELD:
             channel.pause_reading(UNCONFIRMED)
-        if self._router.is_visible(outcome.seq):
-            self._seen(channel, packet, outcome, True)
-        else:
-            self._router.when_visible(outcome.seq, partial(self._seen, channel, packet, outcome))
+        self._router.when_visible(outcome.seq, partial(self._seen, channel, packet, outcome))
 
     def _subscribed(self, session: Session, packet: Subscribe) -> Outcome:
         """Change routes and session."""

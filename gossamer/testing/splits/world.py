@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from itertools import combinations
 from pathlib import Path
 
-from gossamer.autoheal import Episode, register_merge
+from gossamer.autoheal import Incident, register_merge
 from gossamer.errors import GossamerError
 from gossamer.mnesia_like import SharedTable
 from gossamer.mqtt.client import MqttClient
@@ -249,7 +249,7 @@ class SplitWorld(World):
     def _store(self, number: int) -> object:
         return self.cluster.nodes[number].runtime.whereis("mnesia_like")
 
-    def episodes(self) -> Iterator[tuple[int, Episode]]:
+    def episodes(self) -> Iterator[tuple[int, Incident]]:
         """Every heal that every node knows of."""
         for number, node in sorted(self.cluster.nodes.items()):
             for episode in node.healing.history:
