@@ -79,7 +79,7 @@ def partition_of(root: Path, *, wall: float, node: str) -> Path:
 
 
 class EventFile:
-    """One file under way. ``add_table``, then ``finish``; blocks on the disc."""
+    """One file under way. ``add`` columns or ``add_table``, then ``finish``; blocks on the disc."""
 
     def __init__(self, root: Path, *, node: str, creation: int, first: int, wall: float) -> None:
         import pyarrow.parquet as pq
@@ -110,6 +110,11 @@ class EventFile:
             write_statistics=["seq", "event", "hlc", "at"],
             version="2.6",
         )
+
+    def add(self, columns: Mapping[str, Sequence[Any]]) -> None:
+        """Append rows, given as columns of one length; a column that is left out is null."""
+        if columns["seq"]:
+            self.add_table(table_of(columns))
 
     def add_table(self, table: Any) -> None:
         """Append rows that come after those that are there already, in any order among themselves."""
