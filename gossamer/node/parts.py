@@ -168,9 +168,9 @@ class NodeParts:
     def _build_recorder(self, cookie: str) -> None:
         config = self.config
         buffer, wall = config.audit.buffer, self.clock.wall
-        tape = None
+        traced = None
         if config.tracing.enable:
-            tape = TracedTape(limit=buffer, wall=wall, recording=lambda: self.auditor.recording)
+            traced = TracedTape(limit=buffer, wall=wall, recording=lambda: self.auditor.recording)
         self.auditor = Auditor(
             config.audit,
             runtime=self.runtime,
@@ -181,9 +181,10 @@ class NodeParts:
             clock=self.clock,
             key=key_of(config.audit, cookie),
             data_dir=self.data_dir,
-            tape=tape or Tape(limit=buffer, wall=wall),
+            # An empty tape is false.
+            tape=Tape(limit=buffer, wall=wall) if traced is None else traced,
         )
-        self.tracing = None if tape is None else Tracing(config.tracing, auditor=self.auditor, tape=tape)
+        self.tracing = None if traced is None else Tracing(config.tracing, auditor=self.auditor, tape=traced)
 
     def _build_api(self, nonce: Callable[[int], bytes]) -> None:
         data_dir, wall = self.data_dir, self.clock.wall
