@@ -372,3 +372,23 @@ async def test_what_is_published_as_a_cut_ends_follows_a_session_that_began_behi
     sent = await numbered(speaker, "r", 20, qos=1)
     await asyncio.sleep(15)
     assert {b"before", *sent} <= set(anew.payloads())
+
+
+@three(seeds=3)
+async def test_what_is_published_before_the_node_that_a_session_went_to_is_back_is_for_it(sim, cluster):
+    """The one that it left is back from behind the cut at once, and wants it no more."""
+    await roamer(cluster)
+    speaker = await cluster.client(1, "speaker")
+    cluster.partition([1], [2, 3])
+    await asyncio.sleep(10)
+    (await resumed(cluster, 2, "roams")).drop()
+    sim.shape(cluster.address(1), cluster.address(2), LinkQuality(latency=0.1))
+    cluster.heal()
+    there = cluster.nodes[1].distribution.nodes
+    await until(lambda: "node3@10.0.0.3" in there())
+    # Nothing is kept by then, which would have to be handed on.
+    await asyncio.sleep(0.3)
+    assert "node2@10.0.0.2" not in there()
+    sent = await numbered(speaker, "r", 20, qos=2, pause=0.05)
+    back = await resumed(cluster, 2, "roams", pause=30)
+    assert back.payloads() == sent

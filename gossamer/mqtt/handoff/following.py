@@ -2,11 +2,14 @@
 
 Two nodes on one side of a cut move a session, and a node on the other side does not know: it keeps for the
 node that had the session, which has it no more when the cut heals. So before it gives that node what it kept,
-it asks which of its sessions have left it, and hands to the nodes that have these now what is for them.
+it asks which of its sessions have left it, and hands to the nodes that have these now what is for them. It
+asks even where nothing is kept yet: until the nodes that have them are back, it is all that keeps for them.
 
 Rules: 1. Who has something of a session still offers that itself (``remains``).  2. A message of QoS 2 is
 taken once, whichever way it comes (``once``); one of QoS 1 may come twice.  3. A node that has such sessions
 and is away itself is waited for, for it may be about to come back; then it is kept for that node.
+
+Known limit: what comes after that, before that node is back, is kept for filters that it wanted before.
 """
 
 from __future__ import annotations
@@ -71,7 +74,8 @@ class Following:
         """What other nodes call."""
 
     async def hand_on(self, peer: str, moved: Moved, taken: int, frames: Mapping[int, int]) -> bool:
-        """Hand on what is kept for sessions that ``peer`` had and has no more; False: not all of it yet.
+        """Hand on what is kept for sessions that ``peer`` had and has no more; False: not all of it yet, or
+        more has to be kept, since a node that has them is on its way back.
 
         ``moved``: what of it is not for a client; ``taken`` and ``frames``: what the node has had.
         """
@@ -81,8 +85,6 @@ class Following:
         return done
 
     async def _hand_on(self, peer: str, moved: Moved, taken: int, frames: Mapping[int, int]) -> bool:
-        if not self._keeping.spools.kept(peer, taken, frames):
-            return True
         if not all(map(self._loaded, self._distribution.nodes())):
             # Whoever has them now may not be known, nor where to send what comes from now on.
             return False
