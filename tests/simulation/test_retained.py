@@ -304,3 +304,32 @@ async def test_what_a_node_that_is_gone_told_one_of_the_others_is_soon_shown_by_
         await heal(cluster, pause=5.0)
         for number in (1, 2, 3):
             assert await retained(cluster, number) == shown | {b"changed": b"beyond"}
+
+
+@nodes(3, seeds=4, discs=True)
+async def test_what_was_written_behind_a_cut_is_soon_shown_by_all_and_goes_back_at_none(sim, cluster):
+    """It comes to one node before the other, so whoever goes from the one to the other may see it go back."""
+    writer = await cluster.client(3)
+    shown = {1: [0], 2: [0]}
+
+    async def write():
+        for number in range(1, 10_000):
+            await writer.publish("t", b"%d" % number, qos=1, retain=True, timeout=60)
+            await asyncio.sleep(0.1)
+
+    writing = asyncio.create_task(write())
+    await asyncio.sleep(1)
+    for _ in range(3):
+        cluster.partition([1, 2], [3])
+        await asyncio.sleep(sim.rng("cut").uniform(0.5, 8))
+        cluster.heal()
+        for _ in range(2500):
+            await asyncio.sleep(0.001)
+            for number, values in shown.items():
+                values.append(int(cluster.nodes[number].retained.get("t").payload))
+    writing.cancel()
+    assert all(values == sorted(values) for values in shown.values())
+    one, other = (values[-1] for values in shown.values())
+    # The last is on its way.
+    assert abs(one - other) <= 1
+    assert min(one, other) > 20

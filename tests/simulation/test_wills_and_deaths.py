@@ -286,10 +286,11 @@ async def test_a_cut_publishes_a_will_once_and_none_after_a_goodbye(sim, cluster
 
 
 @nodes(3)
-async def test_a_will_is_published_whichever_way_its_node_ends_the_client(sim, cluster):
+@pytest.mark.parametrize("qos", [0, 1])
+async def test_a_will_is_published_whichever_way_its_node_ends_the_client(sim, cluster, qos):
     watcher = await watching(cluster, 1)
     for count, end in enumerate(("keep alive", "protocol", "takeover", "kick", "stop"), 1):
-        client = await mortal(cluster, 3)
+        client = await mortal(cluster, 3, qos)
         await asyncio.sleep(0.1)
         match end:
             case "keep alive":
@@ -305,6 +306,7 @@ async def test_a_will_is_published_whichever_way_its_node_ends_the_client(sim, c
                 await cluster.stop(3)
         await asyncio.sleep(100 if end == "keep alive" else 10)
         assert watcher.payloads() == [b"gone"] * count, end
+        assert not cluster.nodes[1].broker.wills.publishing
 
 
 @nodes(3, seeds=4, discs=[False, True])

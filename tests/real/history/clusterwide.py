@@ -6,6 +6,8 @@ What is legal, and so no violation:
   were so since; what is read last of all, by clients named ``…/final…``, has no excuse.
 - A write that one node was told of and another was not, when its own was killed, paused or cut off before it
   was acknowledged: until the other has held that node for down for 2.5 s.
+- A write that was sent at a node from which the reader's was cut off, and read at one that was told first,
+  until 2.5 s after the two have met.
 - A write that was sent again elsewhere may take effect a second time when the node that had the first copy of
   it is back; what it overwrites is read older then.
 - The will of a client that said goodbye may come where its node was down, paused or cut off in its life or
@@ -94,6 +96,7 @@ def _behind(story: Story, topic: str, seen: _Seen, read: _Seen) -> bool:
     done = inf if message.acknowledged is None else message.acknowledged.at
     return any(
         story.told_some(sent.node, read.node, sent.at, done, read.since, read.at)
+        or story.sent_apart(sent.node, read.node, sent.at, read.since, read.at)
         for sent in message.sent
         if sent.node != read.node
     )

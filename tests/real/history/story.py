@@ -196,6 +196,17 @@ class Story:
             for span in spans
         )
 
+    def sent_apart(self, node: int, other: int, sent: float, start: float, end: float) -> bool:
+        """Was it sent at a node that could not tell another, which may lack it from start to end, though the
+        cut is over?"""
+        spans = [*self._apart[frozenset((node, other))], *self._paused[other]]
+        return any(
+            span.start <= sent <= (met := self._met(node, other, span.end))
+            and span.end <= end
+            and start <= met + PASSED_ON
+            for span in spans
+        )
+
     def _lost(self, node: int, peer: int, since: float) -> float:
         """When a node said that it does not see another, not before that time."""
         views = self._views[node]
