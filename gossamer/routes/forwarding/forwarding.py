@@ -38,7 +38,7 @@ Fresh = Callable[[bytes, float], tuple[bytes, int]]
 GROUP_MARK = 0xFF
 KEPT_MARK = 0xFE
 _IDLE_LIMIT = 1024
-_SESSIONS = 4
+_SESSIONS = 5
 """Sessions with a node that are remembered."""
 
 
@@ -70,10 +70,8 @@ class Forwarding:
     nodes: NodeTable = field(init=False)
     links: Distribution | None = None
     keeper: Keeper | None = None
-    arriving: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Session and number of the frame that each node sent last."""
     arrived: dict[str, dict[int, int]] = field(default_factory=dict)
-    """The same of sessions that are over, the latest few."""
+    """The number of the last frame of each node, by session: the current one and the latest few."""
     _everybody: Callable[[str, bytes], Held | None] | None = None
     _group: Callable[[str, str, bytes], Held | None] | None = None
     _group_lost: Callable[[str, bytes, OnSafe], object] | None = None
@@ -155,11 +153,7 @@ class Forwarding:
 
     def last_frames(self, peer: str) -> dict[int, int]:
         """By session the number of the last frame that ``peer`` sent, this and the latest few."""
-        found = dict(self.arrived.get(peer, ()))
-        last = self.arriving.get(peer)
-        if last is not None:
-            found[last[0]] = last[1]
-        return found
+        return dict(self.arrived.get(peer, ()))
 
     def live(self, peer: str) -> NodeSlot:
         """A node that was away has all that was kept for it: it gets what comes itself again."""
@@ -292,12 +286,6 @@ class Forwarding:
         if isinstance(event, NodeUp):
             self.node_up(event.name)
         else:
-            last = self.arriving.pop(event.name, None)
-            if last is not None:
-                over = self.arrived.setdefault(event.name, {})
-                over[last[0]] = last[1]
-                if len(over) > _SESSIONS:
-                    del over[next(iter(over))]
             self.node_down(event.name, left=event.reason == "left", life=event.creation)
 
     def _acked(self, peer: str, number: int) -> None:
@@ -311,7 +299,10 @@ class Forwarding:
         self.counts["frames_in"] += 1
         self.counts["bytes_in"] += len(payload)
         if frame.number:
-            self.arriving[frame.peer] = frame.session, frame.number
+            sessions = self.arrived.setdefault(frame.peer, {})
+            sessions[frame.session] = frame.number
+            if len(sessions) > _SESSIONS:
+                del sessions[next(iter(sessions))]
         hold: Held | None = None
         if payload and payload[0] == KEPT_MARK:
             if self._kept is not None:
