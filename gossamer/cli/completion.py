@@ -18,6 +18,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from importlib import import_module
+from importlib.resources import files
 from typing import Any
 from urllib.parse import quote, urlencode
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Request, build_opener
@@ -37,7 +38,7 @@ Values = Iterable[tuple[str, str]]
 """Each with its help."""
 Get = Callable[[str], Any]
 """The answer to a GET of a path below ``/api/v1/``."""
-Complete = Callable[..., Any]
+Complete = Callable[..., object]
 """Called by Typer with the context and what is typed, whichever of them it names."""
 
 
@@ -146,26 +147,6 @@ processes = _from_api(lambda get, _: _processes(get("processes?fold=20")), of_no
 _TYPER = "typer.completion"
 SHELLS = ("bash", "zsh", "fish")
 
-_BASH = r"""# Completion of gossamer for bash 4.4 and later; made by `gossamer completion bash`.
-_gossamer_completion() {
-    local line=${COMP_LINE:0:COMP_POINT} value
-    local typed=${line##*[[:space:]]}
-    # --option=value is asked as two words; bash replaces only what follows its last word break.
-    if [[ $typed == --*=* ]]; then
-        line="${line%"$typed"}${typed%%=*} ${typed#--*=}"
-        typed=${typed#--*=}
-    fi
-    local kept=${typed%"${typed##*[@:=]}"}
-    # "@" belongs to what bash replaces, the other breaks do not.
-    [[ $kept == *@ ]] && kept=${kept%@}
-    COMPREPLY=()
-    while IFS=$'\t' read -r value _; do
-        [[ $value ]] && COMPREPLY+=("$(printf %q "${value#"$kept"}")")
-    done < <(_GOSSAMER_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args \
-        _TYPER_COMPLETE_ARGS="$line" "$1" 2>/dev/null)
-}
-complete -o default -F _gossamer_completion gossamer
-"""
 _ZSH_AUTOLOADED = '\n[[ $zsh_eval_context[-1] == loadautofunc ]] && _gossamer_completion "$@"\n'
 
 
@@ -195,7 +176,7 @@ def completion(
 
 def _script(shell: str) -> str:
     if shell == "bash":
-        return _BASH
+        return (files("gossamer.cli") / "completion.bash").read_text(encoding="utf-8")
     make: Callable[..., str] = import_module(_TYPER).get_completion_script
     script = make(prog_name="gossamer", complete_var="_GOSSAMER_COMPLETE", shell=shell)
     return script + (_ZSH_AUTOLOADED if shell == "zsh" else "\n")
