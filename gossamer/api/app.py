@@ -248,15 +248,9 @@ def _corrected(document: dict[str, Any], roles: dict[tuple[str, str], str]) -> d
 
 def _allowed_methods(document: dict[str, Any], path: str) -> list[str]:
     """The methods that a path has, most specific route first."""
-    if path in document["paths"]:
-        return _methods(document["paths"][path])
     # A parameter is a part of the path; only where no such route is, it is all that follows.
     for part in ("[^/]+", ".+"):
         for template, methods in document["paths"].items():
             if re.fullmatch(re.sub(r"\\{[^}]*\\}", part, re.escape(template)), path):
-                return _methods(methods)
+                return sorted(map(str.upper, methods))
     return []
-
-
-def _methods(methods: dict[str, Any]) -> list[str]:
-    return sorted(method.upper() for method in methods)

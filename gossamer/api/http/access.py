@@ -205,9 +205,14 @@ def caller_of(scope: Scope) -> tuple[str, bool]:
     client = scope.get("client")
     if client is None:
         return "", False
-    if any(name in _FORWARDED for name, _ in scope["headers"]):
-        return client[0], False
+    passed_on = any(name in _FORWARDED for name, _ in scope["headers"])
+    address = ip_of(client[0])
+    return client[0], not passed_on and address is not None and address.is_loopback
+
+
+def ip_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """``text`` as an address, None if it is none."""
     try:
-        return client[0], ipaddress.ip_address(client[0]).is_loopback
+        return ipaddress.ip_address(text)
     except ValueError:
-        return client[0], False
+        return None

@@ -12,12 +12,11 @@ there.
 
 from __future__ import annotations
 
-import ipaddress
 from urllib.parse import unquote, urlsplit
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gossamer.api.http.access import is_public
+from gossamer.api.http.access import ip_of, is_public
 from gossamer.api.http.answers import refuse
 from gossamer.api.http.limits import MAX_BODY, Refusal, too_large
 
@@ -42,11 +41,8 @@ class GuardMiddleware:
 
     def _refusal(self, scope: Scope, headers: dict[bytes, str]) -> Refusal | None:
         host = _host_name(headers.get(b"host", ""))
-        if host is None or not (host in self._hosts or _is_address(host)):
-            return (
-                421,
-                "the Host header must be localhost, an IP address or the bound host",
-            )
+        if host is None or not (host in self._hosts or ip_of(host)):
+            return 421, "the Host header must be localhost, an IP address or the bound host"
         if _is_foreign(scope, headers):
             return 403, "requests from pages of another origin are refused"
         if not scope.get("gossamer.relayed") and _is_tricky(scope["raw_path"]):
@@ -101,11 +97,3 @@ def _host_name(host: str) -> str | None:
         return urlsplit(f"//{host}").hostname
     except ValueError:
         return None
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
