@@ -11,7 +11,6 @@ import pytest
 
 from cli.servers import say, serving
 from cli.terminal import Terminal
-from cli.test_command_list import LOOKS
 
 GOSSAMER = (sys.executable, "-m", "gossamer.cli")
 ESCAPE = "\x1b["
@@ -22,15 +21,6 @@ def environment(**more):
         name: what for name, what in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS")
     }
     return {**kept, "TERM": "xterm-256color", **more}
-
-
-@pytest.mark.parametrize("command", [*LOOKS, "tokens list", "config show"])
-def test_json_is_one_document_of_every_command_that_looks(ask, command):
-    outcome = ask(*command.split(), "--json")
-    # Some faked nodes do not answer, which is a code of its own.
-    assert outcome.code in (0, 6), outcome.err
-    assert isinstance(outcome.json, dict)
-    assert ESCAPE not in outcome.out
 
 
 def on_terminal(served, *words, size=(24, 100), **more):

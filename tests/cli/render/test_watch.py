@@ -148,7 +148,7 @@ def test_watch_may_stand_alone_or_with_its_seconds(typed, meant):
 
 
 @pytest.mark.parametrize("command", LOOKS)
-def test_every_command_that_looks_can_be_watched(ask, whole, monkeypatch, command):
+def test_every_command_that_looks_prints_one_document_and_can_be_watched(ask, whole, monkeypatch, command):
     left = [2]
 
     def goes_on():
@@ -161,5 +161,6 @@ def test_every_command_that_looks_can_be_watched(ask, whole, monkeypatch, comman
     assert outcome.code == ExitCode.DONE
     lines = [json.loads(line) for line in outcome.out.splitlines()]
     assert len(lines) == 2
-    once = ask(*command.split(), "--json").json
-    assert set(lines[0]) == {"at", *once}
+    once = ask(*command.split(), "--json")
+    assert set(lines[0]) == {"at", *once.json}
+    assert "\x1b[" not in once.out
