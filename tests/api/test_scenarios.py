@@ -9,10 +9,12 @@
     > TEXT                        the answer has it, however far apart its words stand
     < HEADER: TEXT                its header begins with that
     : PATH == JSON                it is JSON and has this at PATH
-    put FILE TEXT                 a program writes it; ``{id}`` is that of what was made last
+    put FILE TEXT                 a program writes it, with ends of lines where ``\\n`` stands
     end JSON                      the program ends, for this reason
     started JSON                  the programs that were started
     ordered [by N] JSON           what the node, or the one of that number, was ordered so far
+
+``{id}`` in a line is that of what was made last.
 """
 
 import json
@@ -125,7 +127,7 @@ class Scenario:
                 name, _, text = rest.partition(" ")
                 file = self.directory / name
                 file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_text(text)
+                file.write_text(text.replace(r"\n", "\n"))
             case "end":
                 reason = json.loads(rest)
                 self.view.programs.end(tuple(reason) if isinstance(reason, list) else reason)

@@ -1,5 +1,6 @@
 """Drills and audits over HTTP, as far as ``scenarios/runs.txt`` does not say it."""
 
+import json
 from itertools import pairwise
 from typing import get_args
 
@@ -7,7 +8,7 @@ import pytest
 
 from api.fakes import FakeView
 from api.linked import NAMES, client_of
-from gossamer.api import DrillRequest, make_app, plan_of, spark_lacks
+from gossamer.api import make_app, spark_lacks
 from gossamer.api.resources.audits import Job, Promise
 from gossamer.errors import UnavailableError
 from gossamer.spark.jobs import JOBS, PROMISES
@@ -25,8 +26,10 @@ def test_jobs_and_promises_are_those_there_are():
     assert get_args(Promise) == PROMISES
 
 
-def test_a_drill_is_planned_as_it_is_ordered():
-    plan = plan_of(DrillRequest(kind="partition", nodes=5, seconds=8, autoheal=3))
+async def test_a_drill_is_planned_as_it_is_ordered(client, view):
+    order = {"kind": "partition", "nodes": 5, "seconds": 8, "autoheal": 3}
+    made = (await client.post(DRILLS, json=order)).json()
+    plan = json.loads((view.drills.directory(made["id"]) / "plan.json").read_text())
     assert (plan["shape"], len(plan["nodes"]), plan["seconds"]) == ("3/2", 5, 8)
     assert plan["settings"] == {"GOSSAMER_CLUSTER__AUTOHEAL": "3s"}
 
