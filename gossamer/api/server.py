@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
 
 import structlog
 import uvicorn
@@ -77,7 +76,7 @@ class ApiServer(GenServer):
     def _make_protocol(self) -> asyncio.BaseProtocol:
         return Connection(self._connections, config=self._settings, server_state=self._state, app_state={})
 
-    async def handle_call(self, request: Any, caller: Any) -> Reply:
+    async def handle_call(self, request: object, caller: object) -> Reply:
         return Reply(self._listener.address)
 
     async def terminate(self, reason: object) -> None:

@@ -190,7 +190,7 @@ class NodeView(Protocol):
     def retained(self, topic_filter: str) -> Iterable[Listed[RetainedInfo]]:
         """The topics that match and have a retained message. Raises UsageError if it is no filter."""
 
-    def config(self, *, changed_only: bool = False) -> dict[str, Any]:
+    def config(self, *, changed_only: bool = False) -> dict[str, object]:
         """The configuration that the node runs with, secrets hidden."""
 
     async def reload(self) -> tuple[str, ...]:

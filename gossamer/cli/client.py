@@ -113,11 +113,11 @@ class ApiClient:
             raise self._odd(path, found, "a list of objects")
         return found
 
-    def post(self, path: str, body: Mapping[str, Any] | None = None) -> Row:
+    def post(self, path: str, body: Mapping[str, object] | None = None) -> Row:
         """The answer to a POST, which is one object."""
         return self._object(path, self._request("POST", path, json=dict(body or {})))
 
-    def put(self, path: str, body: Mapping[str, Any]) -> Row:
+    def put(self, path: str, body: Mapping[str, object]) -> Row:
         """The answer to a PUT, which is one object."""
         return self._object(path, self._request("PUT", path, json=dict(body)))
 

@@ -16,14 +16,14 @@ from gossamer.cli.render.show import Rendered, show
 from gossamer.cli.root import example
 
 
-def argument(default: Any, name: str, says: str, complete: Complete | None = None, **how: Any) -> Any:
+def argument(default: object, name: str, says: str, complete: Complete | None = None, **how: Any) -> Any:
     """Declare what stands behind the name of a command, ``name`` in its help; ``...`` if it must be there."""
     if default is ...:
         how.setdefault("callback", values.given)
     return typer.Argument(default, metavar=name, help=says, autocompletion=complete, **how)
 
 
-def option(default: Any, name: str, says: str, complete: Complete | None = None, **how: Any) -> Any:
+def option(default: object, name: str, says: str, complete: Complete | None = None, **how: Any) -> Any:
     """Declare an option of a command, such as ``--limit``."""
     return typer.Option(default, name, help=says, autocompletion=complete, **how)
 
@@ -70,8 +70,8 @@ ConfigFile = Annotated[
         "-c", "--config", metavar="FILE", dir_okay=False, help="YAML file; without it all defaults."
     ),
 ]
-F = TypeVar("F", bound=Callable[..., Any])
-Parameters = Mapping[str, tuple[Any, Any]]
+F = TypeVar("F", bound=Callable[..., object])
+Parameters = Mapping[str, tuple[object, object]]
 """Annotation and default by name."""
 
 

@@ -23,7 +23,7 @@ from typer.core import TyperCommand, TyperGroup
 from gossamer.cli.errors import ExitCode
 from gossamer.options import OptionGroup
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 PERIOD = "2"
 """Seconds of a ``--watch`` without a value."""
 PANELS: dict[str, dict[str, tuple[str, str]]] = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gossamer.api.model.base import Value
     from gossamer.cli.client import Row
 
-Check = Callable[..., Any]
+Check = Callable[[typer.CallbackParam, object], object]
 """The callback of an argument or option; it returns what was typed."""
 
 _SECRET = frozenset({"key"})
@@ -31,11 +31,12 @@ _SECRET = frozenset({"key"})
 def checked(parse: Callable[[str], object], expected: str = "") -> Check:
     """A check by what reads the value, and raises ValueError; ``expected`` unless that says what is right."""
 
-    def check(param: typer.CallbackParam, given: Any) -> Any:
+    def check(param: typer.CallbackParam, given: object) -> object:
         for text in given if isinstance(given, list | tuple) else [given]:
+            if not isinstance(text, str):
+                continue
             try:
-                if text is not None:
-                    parse(text)
+                parse(text)
             except ValueError as error:
                 right = expected or str(error)
                 raise OptionError(_name_of(param), got=text, expected=right) from None

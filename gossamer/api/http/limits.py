@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping
-from typing import Any
 
 from fastapi.responses import StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -189,7 +188,7 @@ async def _whole(receive: Receive) -> bytes | None:
 
 def _with(body: bytes, receive: Receive) -> Receive:
     """``receive`` that gives ``body`` first."""
-    first: dict[str, Any] | None = {"type": "http.request", "body": body, "more_body": False}
+    first: Message | None = {"type": "http.request", "body": body, "more_body": False}
 
     async def given() -> Message:
         nonlocal first

@@ -51,9 +51,9 @@ _FAULTS = "/api/v1/drill/faults"
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-def orders_of(names: Sequence[str], cuts: Iterable[tuple[int, int]]) -> dict[str, list[dict[str, Any]]]:
+def orders_of(names: Sequence[str], cuts: Iterable[tuple[int, int]]) -> dict[str, list[dict[str, object]]]:
     """Return the faults of each node, by its name, that keep messages of the first from the second."""
-    orders: dict[str, list[dict[str, Any]]] = {name: [] for name in names}
+    orders: dict[str, list[dict[str, object]]] = {name: [] for name in names}
     for one, other in sorted(cuts):
         source, target = names[one - 1], names[other - 1]
         orders[source].append({"peer": target, "direction": "out", "cut": True})
@@ -137,7 +137,7 @@ class ClusterDrill:
 
     # -- inside
 
-    async def _tell(self, name: str, body: Mapping[str, Any]) -> str:
+    async def _tell(self, name: str, body: Mapping[str, object]) -> str:
         """Send a node its faults; return why it refused, empty if it accepted."""
         try:
             answer = await self._peers.ask(

@@ -200,14 +200,14 @@ _OWN = {info.kind: {parameter.name: parameter.default for parameter in info.para
 _EVERY_OWN = {name for parameters in _OWN.values() for name in parameters}
 
 
-def plan_of(order: DrillRequest) -> dict[str, Any]:
+def plan_of(order: DrillRequest) -> dict[str, object]:
     """The plan of a drill on a cluster of its own, as ``gossamer drill`` has it.
 
     Raises:
         WrongValueError: it gives what its kind does not take, or a node that there is not.
         ShapeError: the split is none of so many nodes.
     """
-    settings: dict[str, Any] = {**_OWN[order.kind]}
+    settings: dict[str, object] = {**_OWN[order.kind]}
     for name, got in order.model_dump(include=_EVERY_OWN, exclude_none=True).items():
         if name not in settings:
             taken = ", ".join(settings) or "no such key"

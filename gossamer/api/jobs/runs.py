@@ -22,7 +22,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import structlog
 from pydantic import ConfigDict, ValidationError
@@ -63,7 +63,7 @@ class Run(Value):
     state: State
     """kept and broken: the promises; stopped: on request; interrupted: the node ended; elsewhere: the
     directory was put there by another program."""
-    order: Mapping[str, Any]
+    order: Mapping[str, object]
     by: str
     """Name of the caller that requested it."""
     began_at: float
@@ -117,7 +117,7 @@ class Runs:
         """The ID of the active run, empty without one."""
         return "" if self._run is None else self._run.id
 
-    async def start(self, order: dict[str, Any], *, by: str, program: Program) -> Run:
+    async def start(self, order: dict[str, object], *, by: str, program: Program) -> Run:
         """Start a run.
 
         Raises:
@@ -239,7 +239,7 @@ class Runs:
             if not at:
                 return None
             return Run(id=id, state="elsewhere", order={}, by="", began_at=at, ended_at=at, says="")
-        changed: dict[str, Any] = {"id": id}
+        changed: dict[str, object] = {"id": id}
         if run.state == "running" and run.id != self.running:
             changed |= {"state": "interrupted", "says": "the node ended while it ran"}
         return run.model_copy(update=changed)

@@ -9,7 +9,7 @@ each word for off.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Strict, WithJsonSchema
 
@@ -61,8 +61,8 @@ def _any_case(*words: str) -> str:
 
 _UNIT = r"([mM][sS]|[sSmMhHdD])"
 _NUMBER = r"[0-9]+(\.[0-9]+)?"
-_WRITTEN: dict[str, Any] = {"type": "string", "pattern": rf"^\s*(({_NUMBER}\s*{_UNIT}\s*)+|{_NUMBER}\s*)$"}
-_OFF: list[dict[str, Any]] = [
+_WRITTEN: dict[str, object] = {"type": "string", "pattern": rf"^\s*(({_NUMBER}\s*{_UNIT}\s*)+|{_NUMBER}\s*)$"}
+_OFF: list[dict[str, object]] = [
     {"enum": ["off", False, None]},
     {"type": "string", "pattern": _any_case("off", "no", "never", "false")},
 ]

@@ -28,6 +28,8 @@ from gossamer.errors import WrongValueError, mismatch
 T = TypeVar("T")
 
 Key = tuple[str, ...]
+Row = dict[str, Any]
+"""An item as its node shows it."""
 Listed = tuple[Key, Callable[[], T]]
 """An item of a long list: where it stands, and what makes it."""
 
@@ -178,7 +180,7 @@ class ClientSearch:
             and self.address in address.casefold()
         )
 
-    def key(self, row: dict[str, Any]) -> Key:
+    def key(self, row: Row) -> Key:
         """Return the sort key of a row of the answer."""
         client, node = row["client"], row["node"]
         if self.sort is None:

@@ -21,20 +21,19 @@ from bisect import bisect_right
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from operator import itemgetter
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import urlencode
 
 import msgspec
 
 from gossamer.api.http.tokens import Principal
 from gossamer.api.model.base import Value
-from gossamer.api.peers.paging import Key, Walked, cursor_of, walk_in_order
+from gossamer.api.peers.paging import Key, Row, Walked, cursor_of, walk_in_order
 from gossamer.api.peers.requests import Answer, More, PeerSilentError, ask_of
 from gossamer.api.view import NodeView
 from gossamer.errors import GossamerError, UsageError, mismatch
 
 T = TypeVar("T")
-Row = dict[str, Any]
 
 TIMEOUT = 2.0
 """Seconds that a node has for each page."""
@@ -271,9 +270,7 @@ async def _merged(
 
 
 def _json(row: Value) -> bytes:
-    written: Any = row.__pydantic_serializer__
-    text: bytes = written.to_json(row)
-    return text
+    return row.__pydantic_serializer__.to_json(row)
 
 
 def _query(params: Mapping[str, str], **more: str | int | None) -> str:

@@ -222,10 +222,10 @@ def _findings_in(directory: Path) -> Mapping[str, Any]:
     told = _read(directory / "out")
     if "jobs" in told:
         return told
-    merged: dict[str, Any] = {}
+    merged: dict[str, object] = {}
     for file in sorted(directory.glob("*/summary.json")):
         one = _read(file)
-        jobs = {**merged.get("jobs", {}), **_mapping(one.get("jobs"))}
+        jobs = {**_mapping(merged.get("jobs")), **_mapping(one.get("jobs"))}
         merged = {**one, **merged, "jobs": jobs}
     return merged or _of_stream(directory)
 
@@ -240,7 +240,7 @@ def _steps_in(directory: Path) -> list[tuple[str, float | None]]:
     return list(found.items())
 
 
-def _of_stream(directory: Path) -> dict[str, Any]:
+def _of_stream(directory: Path) -> dict[str, object]:
     batches = [_read(file) for file in _batches(directory)[-BATCHES:]]
     if not batches:
         return {}
@@ -279,13 +279,13 @@ def _read(file: Path) -> Mapping[str, Any]:
         return {}
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
 def _info(run: Run, directory: Path, node: str) -> AuditInfo:
     found = _findings_in(directory)
-    own: dict[str, Any] = {
+    own: dict[str, object] = {
         **dict(run),
         "node": node,
         "steps": tuple(JobStep(job=job, seconds=seconds) for job, seconds in _steps_in(directory)),

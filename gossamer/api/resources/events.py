@@ -32,7 +32,7 @@ from gossamer.api.model.cluster import NodeHistory, Pulse
 from gossamer.api.peers.paging import Walked, sort_key
 from gossamer.api.peers.scatter_gather import Peers
 from gossamer.api.resources.listing import STREAMED, ListingQuery, OnNode, Scope
-from gossamer.api.view import NodeView
+from gossamer.api.view import EventLogView, NodeView
 from gossamer.clock import Clock
 
 LONGEST = 3600
@@ -140,7 +140,7 @@ def events_router(view: NodeView) -> APIRouter:
     return router
 
 
-def _fields(log: Any, one: Any) -> dict[str, Any]:
+def _fields(log: EventLogView, one: Any) -> dict[str, Any]:
     told = {name: getattr(one, name) for name in ("serial", "at", "kind", "peer", "text")}
     return {**told, "age": round(log.age(one), 6)}
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from fastapi import Depends, Query, Request
@@ -19,13 +19,15 @@ from fastapi.responses import Response
 
 from gossamer.api.http.access import principal_of
 from gossamer.api.http.limits import NDJSON, StreamAnswer
-from gossamer.api.model.base import Page
-from gossamer.api.peers.paging import Key, Walked, decode_cursor, page_of
-from gossamer.api.peers.scatter_gather import Peers, Row, Rows, own_lines
+from gossamer.api.model.base import Page, Value
+from gossamer.api.peers.paging import Key, Row, Walked, decode_cursor, page_of
+from gossamer.api.peers.scatter_gather import Peers, Rows, own_lines
 from gossamer.api.view import NodeView
 
+T = TypeVar("T")
+
 MAX_PAGE = 10_000
-STREAMED: dict[int | str, dict[str, Any]] = {200: {"content": {NDJSON: {}}}}
+STREAMED: dict[int | str, dict[str, object]] = {200: {"content": {NDJSON: {}}}}
 
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="How many at most.")]
 After = Annotated[str | None, Query(max_length=200_000, description="`next` of the page before.")]
@@ -48,7 +50,7 @@ class Listing:
         self,
         view: NodeView,
         *,
-        own: Callable[[], Iterable[Walked[Any]]],
+        own: Callable[[], Iterable[Walked[Value]]],
         fields: tuple[str, ...],
         scope: str,
         key: Callable[[Row], Key] | None = None,
@@ -90,7 +92,7 @@ def _listing(
 ListingQuery = Annotated[Listing, Depends(_listing)]
 
 
-async def local_page(found: Iterable[Walked[Any]], limit: int, after: str | None) -> Page[Any]:
+async def local_page(found: Iterable[Walked[T]], limit: int, after: str | None) -> Page[T]:
     """A page of a list that every node knows whole."""
     items, following = await page_of(found, limit=limit, after=after)
     return Page(items=items, next=following)

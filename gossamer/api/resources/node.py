@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncGenerator
 from dataclasses import asdict
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 
@@ -49,8 +49,8 @@ class ConfigInfo(Value):
     """The configuration that a node runs with; secrets are stars."""
 
     node: str
-    config: dict[str, Any]
-    changed: dict[str, Any]
+    config: dict[str, object]
+    changed: dict[str, object]
     """Only what differs from the defaults."""
 
 

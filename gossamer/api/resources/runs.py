@@ -14,7 +14,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from fastapi import APIRouter, Path, Query, Request
 from fastapi.responses import Response
@@ -43,7 +43,7 @@ _PATHS: dict[Kind, str] = {
 }
 
 
-HTML: dict[int | str, dict[str, Any]] = {200: {"content": {"text/html": {}}}}
+HTML: dict[int | str, dict[str, object]] = {200: {"content": {"text/html": {}}}}
 RunId = Annotated[str, Path(pattern=RUN_ID, description="`id` of a run.")]
 OnlyRunning = Annotated[bool, Query(description="Only stop it: one that has just ended stays.")]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Request
 from msgspec import structs
@@ -60,7 +60,7 @@ def tokens_router(tokens: Tokens, *, node: str) -> APIRouter:
     router = APIRouter(tags=["access"])
     admin = [needs(Role.ADMIN)]
 
-    def info(token: Token) -> dict[str, Any]:
+    def info(token: Token) -> dict[str, object]:
         known = {**structs.asdict(token), "expired": tokens.expired(token)}
         del known["digest"]
         return known
@@ -75,18 +75,18 @@ def tokens_router(tokens: Tokens, *, node: str) -> APIRouter:
     async def listed() -> tuple[TokenInfo, ...]:
         """All tokens, the newest first."""
         found = sorted(tokens, key=lambda token: -token.created_at)
-        return tuple(TokenInfo(**info(token)) for token in found)
+        return tuple(TokenInfo.model_validate(info(token)) for token in found)
 
     @router.post("/tokens", dependencies=admin, status_code=201)
     async def create(order: TokenRequest, request: Request) -> NewToken:
         """Make a token; the answer is the only place where it ever stands."""
         by = principal_of(request).name
         text, token = tokens.create(name=order.name, role=order.role, lifetime=order.expires, by=by)
-        return NewToken(**info(token), token=text)
+        return NewToken.model_validate({**info(token), "token": text})
 
     @router.delete("/tokens/{id}", dependencies=admin)
     async def revoke(id: TokenId) -> TokenInfo:  # noqa: A002
         """Take a token back, on every node."""
-        return TokenInfo(**info(tokens.revoke(id)))
+        return TokenInfo.model_validate(info(tokens.revoke(id)))
 
     return router

@@ -58,11 +58,13 @@ def _share(text: str) -> float:
     return value
 
 
-def _time(default: str, name: str, says: str, parser: Callable[[str], float] = duration) -> tuple[Any, Any]:
+def _time(
+    default: str, name: str, says: str, parser: Callable[[str], float] = duration
+) -> tuple[object, object]:
     return float, option(default, name, says, parser=parser, metavar="DURATION")
 
 
-def _setting(one: DrillSetting) -> tuple[Any, Any]:
+def _setting(one: DrillSetting) -> tuple[object, object]:
     """The option for what only some kinds take."""
     name, says = f"--{one.name}", f"{one.says}."
     if one.unit == "share":

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import Any
 
 import typer
 
@@ -125,7 +124,7 @@ alarms = noun()
 
 def merged(rows: Iterable[Row], *key: str) -> list[Row]:
     """Merge rows that agree in ``key`` into one with the ``nodes`` that have it."""
-    found: dict[tuple[Any, ...], Row] = {}
+    found: dict[tuple[object, ...], Row] = {}
     for row in rows:
         about = Answer({name: value for name, value in row.items() if name != "node"}, nodes=[])
         found.setdefault(tuple(row[part] for part in key), about)["nodes"].append(row["node"])

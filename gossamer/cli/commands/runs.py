@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -157,17 +157,17 @@ def _follow(client: ApiClient, path: str, *, json: bool) -> NoReturn:
     raise typer.Exit(ExitCode.PROMISE_BROKEN if state == "broken" else ExitCode.DONE)
 
 
-def _what(row: Mapping[str, Any]) -> str:
+def _what(row: Row) -> str:
     order = row["order"]
     words = [order.get("kind") or order.get("job") or "report", order.get("split")]
     return " ".join([*filter(None, words), *(["here"] if order.get("on") == "this-cluster" else [])])
 
 
-def _began(row: Mapping[str, Any]) -> str:
+def _began(row: Row) -> str:
     return ago(row["began_at"]) or clock(row["began_at"])
 
 
-def _found(row: Mapping[str, Any]) -> str:
+def _found(row: Row) -> str:
     return str(
         row.get("words")
         or row["says"]
@@ -175,7 +175,7 @@ def _found(row: Mapping[str, Any]) -> str:
     )
 
 
-def _mark(mark: Mapping[str, Any]) -> list[str]:
+def _mark(mark: Row) -> list[str]:
     return [f"{mark['at']:.2f} s", mark["node"] or "drill", mark["kind"], mark["peer"], mark["detail"]]
 
 

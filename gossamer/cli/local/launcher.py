@@ -120,13 +120,13 @@ class Launcher:
         await wait_until_ready(self._plan, seconds=self._timeout, progress=self._screen.progress)
         self._screen.ready(await self._publish())
 
-    async def _publish(self) -> dict[str, Any]:
+    async def _publish(self) -> dict[str, object]:
         pids = {node.name: await self._runtime.call(node.name, "pid") for node in self._plan.nodes}
         facts = cluster_facts(self._plan, pids)
         self._workspace.write_facts(facts)
         return facts
 
-    async def _watch(self, over: asyncio.Future[Any]) -> ExitCode:
+    async def _watch(self, over: asyncio.Future[Reason]) -> ExitCode:
         back: asyncio.Task[None] | None = None
         try:
             while ended := await self._end_before(over):

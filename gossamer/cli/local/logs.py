@@ -14,16 +14,15 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, TextIO
 
 import structlog
 from pydantic import BaseModel, SecretStr
+from structlog.typing import EventDict, Processor, WrappedLogger
 
 from gossamer.config import LogConfig
 from gossamer.supervisor import is_secret, log_process
-
-Processor = Callable[[Any, str, dict[str, Any]], dict[str, Any]]
 
 HIDDEN = "***"
 _SHORTEST = 8
@@ -41,7 +40,7 @@ _LOOKS_SECRET = re.compile(
 )
 
 
-def add_trace(_logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:
+def add_trace(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     """Adds the trace in which the running code is, where OpenTelemetry knows one."""
     # Whoever has spans has imported it; nobody else has to.
     api = sys.modules.get("opentelemetry.trace")
@@ -70,7 +69,7 @@ def redact(secrets: Iterable[str] = ()) -> Processor:
     known = sorted({secret for secret in secrets if len(secret) >= _SHORTEST}, key=len, reverse=True)
     pattern = re.compile("|".join(map(re.escape, known))) if known else None
 
-    def clean(value: Any, depth: int) -> Any:
+    def clean(value: object, depth: int) -> object:
         match value:
             case str():
                 text = _LOOKS_SECRET.sub(HIDDEN, value)
@@ -89,10 +88,10 @@ def redact(secrets: Iterable[str] = ()) -> Processor:
             case _:
                 return clean(str(value), 0)
 
-    def hides(key: Any, value: Any) -> bool:
+    def hides(key: object, value: object) -> bool:
         return isinstance(value, (str, bytes, SecretStr)) and is_secret(str(key))
 
-    def processor(_logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:
+    def processor(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
         return {
             key: value
             if key.startswith("_")
@@ -147,12 +146,12 @@ def set_up_logging(config: LogConfig, *, node: str | None = None, secrets: Itera
         log_process,
         add_trace,
     ]
-    renderer: Any = (
+    renderer: Processor = (
         structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), sort_keys=False)
         if for_people
         else structlog.processors.JSONRenderer()
     )
-    last: list[Any] = [structlog.processors.format_exc_info, redact(secrets)]
+    last: list[Processor] = [structlog.processors.format_exc_info, redact(secrets)]
     if for_people:
         last.append(_lay_out)
     structlog.configure(
@@ -176,7 +175,7 @@ def set_up_logging(config: LogConfig, *, node: str | None = None, secrets: Itera
     root.setLevel(max(level, logging.WARNING))
 
 
-def _lay_out(_logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:
+def _lay_out(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     """For people: without fields that say nothing, and tracebacks as lines below the others."""
     shown = {key: value for key, value in event.items() if value not in (None, "")}
     if "traceback" in shown:

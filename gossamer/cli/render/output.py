@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain, islice
-from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -182,12 +181,12 @@ def speaks_utf8() -> bool:
     return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
 
 
-def json_text(data: Any) -> str:
+def json_text(data: object) -> str:
     """JSON in one line, in characters that standard output can hold."""
     return json.dumps(data, ensure_ascii=not speaks_utf8())
 
 
-def emit_json(data: Any) -> None:
+def emit_json(data: object) -> None:
     """One JSON document on standard output."""
     sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=not speaks_utf8()) + "\n")
 

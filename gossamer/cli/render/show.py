@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import Any
 
 import typer
 from rich.text import Text
@@ -48,7 +47,7 @@ def table(rows: Iterable[Row], columns: Columns, empty: str = "", key: int = 1) 
 class Report:
     """An answer of bounded size; ``parts`` is called only to print for people."""
 
-    document: Mapping[str, Any]
+    document: Mapping[str, object]
     parts: Callable[[], Iterable[Part]]
     missing: Mapping[str, str] = field(default_factory=dict)
     code: ExitCode = ExitCode.DONE
@@ -117,7 +116,7 @@ def show_part(part: Part) -> None:
         note(part.empty)
 
 
-def document_of(rendered: Rendered) -> dict[str, Any]:
+def document_of(rendered: Rendered) -> dict[str, object]:
     """All of it in memory, as ``--json`` prints it."""
     if isinstance(rendered, Report):
         return dict(rendered.document)
