@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from .clusters import nodes
-from .flows import SESSION
+from .flows import SESSION, gone, resumed
 
 
 async def hop(cluster, number, how, **options):
@@ -54,6 +54,22 @@ async def test_the_last_connection_is_served_and_no_other(sim, cluster, kept, ho
     assert holders == {last}, claims
     if kept and how != "gone":
         assert client.session_present
+
+
+@nodes(3, seeds=4)
+async def test_a_node_whose_client_has_given_up_does_not_take_its_session_when_a_cut_ends(sim, cluster):
+    """It asked for it behind the cut; since then the client has been served by another node."""
+    await gone(cluster, 1, "c", "t", qos=1)
+    await asyncio.sleep(1)
+    cluster.cut(1, 3)
+    cluster.cut(2, 3)
+    coming = asyncio.create_task(cluster.client(3, "c", **SESSION))
+    await asyncio.sleep(sim.rng("when").uniform(0.1, 0.3))
+    coming.cancel()
+    (await resumed(cluster, 2, "c")).drop()
+    cluster.heal()
+    await asyncio.sleep(10)
+    assert [n for n, node in cluster.nodes.items() if "c" in node.broker.sessions] == [2]
 
 
 class Ahead:

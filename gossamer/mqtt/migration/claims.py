@@ -7,8 +7,9 @@ so of two nodes that claim a client without knowing of each other the later has 
 Rules: 1. A connection is ended for a claim of another node only while there is a connection behind that
 claim, and a later one. The claim of a connection that has ended is outbid.  2. A node whose own client came
 later than the one that wants its session keeps it; one whose client came earlier asks back once (``served``),
-since the connection that wants it may have ended meanwhile.  3. Clocks are compared only between claims that
-crossed. Whoever fetches a session says how long ago its client came, which needs no clock of the day.
+since the connection that wants it may have ended meanwhile. Nobody asks for one that has ended.  3. Clocks
+are compared only between claims that crossed. Whoever fetches a session says how long ago its client came,
+which needs no clock of the day.
 
 A coordinator for each client, chosen by hashing, was rejected: a round trip more for nearly every CONNECT,
 and the order in which two questions reach it is no better than two clocks of one network.

@@ -229,6 +229,9 @@ class Taking:
     async def _ask(self, node: str) -> Event:
         ask = partial(self._call, node, "mqtt.freeze", self._ownership.node, self._stamp)
         claimant, contests = self.claimant, self._home.contests
+        if claimant is not None and claimant.is_closed:
+            # Its client may have been served elsewhere since, and be about to come back there.
+            return moves.Answered("kept")
         user = contests.user_of(claimant)
         answer = await ask(contests.age(claimant), claimant is None, user)
         if answer == "served" and claimant is not None and not claimant.is_closed:
