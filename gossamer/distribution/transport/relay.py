@@ -59,8 +59,12 @@ class Relay:
             loop.call_soon(close)
             return asyncio.StreamReaderProtocol(asyncio.StreamReader(), join)
 
+        try:
+            listener = await self._network.listen_unix(claimed, str(path))
+        except BaseException:
+            unclaimed()
+            raise
         give_up = loop.call_later(CLAIM, unclaimed)
-        listener = await self._network.listen_unix(claimed, str(path))
         return f"unix:{path}"
 
 
