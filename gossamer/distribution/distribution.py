@@ -41,8 +41,8 @@ from gossamer.supervisor import ChildSpec, Supervisor
 class Distribution(Hub):
     """Authenticated links from one node to its peers. Sizes in bytes, times in seconds.
 
-    ``nonce`` returns fresh random bytes for handshakes; the simulator passes a seeded one. At least two
-    of the largest frames are retained, whatever ``config`` says.
+    ``random_bytes`` returns fresh random bytes for the keys of channels; the simulator passes a seeded one.
+    At least two of the largest frames are retained, whatever ``config`` says.
     """
 
     def child_spec(self) -> ChildSpec:

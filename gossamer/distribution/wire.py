@@ -24,22 +24,25 @@ from gossamer.distribution.errors import WireError
 
 M = TypeVar("M")
 
-VERSION = 3
+VERSION = 4
 ANYBODY = "*"
 """Called by who knows an address and no name: the Challenge tells it, and the call ends there."""
-NONCE_SIZE = 32
+KEY_SIZE = 32
+"""Bytes of a public X25519 key."""
 HANDSHAKE_LIMIT = 4096
 Purpose = Literal["control", "replication", "data"]
 PURPOSES: tuple[Purpose, ...] = ("control", "replication", "data")
 """The streams of a link, in the order in which they are opened."""
 
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
-_Nonce = Annotated[bytes, msgspec.Meta(min_length=NONCE_SIZE, max_length=NONCE_SIZE)]
+_Key = Annotated[bytes, msgspec.Meta(min_length=KEY_SIZE, max_length=KEY_SIZE)]
 _Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """Opens a channel: who calls, whom, for what, in which session. ``yours`` is 0 while unknown.
+
+    ``key`` is a public key made for this channel.
 
     A ``hidden`` node is no member. With ``pull`` it asks for the called node's frames after that number on
     this channel; without, the caller sends.
@@ -53,7 +56,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
     to: _Name
     session: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
     yours: _Number
-    nonce: _Nonce
+    key: _Key
     hidden: bool = False
     pull: _Number | None = None
 
@@ -64,22 +67,19 @@ class Challenge(msgspec.Struct, frozen=True, array_like=True, tag=2):
     version: _Number
     name: _Name
     creation: _Number
-    nonce: _Nonce
+    key: _Key
 
 
 class Proof(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """The caller knows the cookie."""
-
-    mac: Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
+    """The caller knows the cookie: it could seal this."""
 
 
 class Accept(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """So does the called node; ``received`` is the last frame number it has of this session.
+    """So does the called node. ``received`` is the last frame number it has of this session.
 
     ``session`` is the called node's own, for a caller that is never called back.
     """
 
-    mac: Annotated[bytes, msgspec.Meta(min_length=32, max_length=32)]
     received: _Number
     session: _Number = 0
 

@@ -69,7 +69,7 @@ class NodeParts:
         rng: random.Random | None = None,
         transport: LinkTransport | None = None,
         strategy: Strategy | None = None,
-        nonce: Callable[[int], bytes] = secrets.token_bytes,
+        random_bytes: Callable[[int], bytes] = secrets.token_bytes,
         children: Iterable[ChildSpec] = (),
         pid: int | None = None,
     ) -> None:
@@ -97,10 +97,10 @@ class NodeParts:
         self.functions: dict[str, Callable[..., Any]] = {CLOCK: self.clock.wall}
         """Functions that other nodes may call here by ``rpc``, by name."""
         self._build_membership(cookie, strategy)
-        self._build_links(cookie, transport, nonce)
+        self._build_links(cookie, transport, random_bytes)
         self._build_broker()
         self._build_recorder(cookie)
-        self._build_api(nonce)
+        self._build_api(random_bytes)
 
     def _add_faults(self) -> None:
         clock = self.clock = FaultyClock(self.clock)
@@ -122,7 +122,7 @@ class NodeParts:
         self.keyring = Keyring([cluster_key(cookie)], env=config.cluster.env)
 
     def _build_links(
-        self, cookie: str, transport: LinkTransport | None, nonce: Callable[[int], bytes]
+        self, cookie: str, transport: LinkTransport | None, random_bytes: Callable[[int], bytes]
     ) -> None:
         self.distribution = Distribution(
             self.runtime,
@@ -131,7 +131,7 @@ class NodeParts:
             env=self.config.cluster.env,
             config=self.config.distribution,
             rng=self.rng,
-            nonce=nonce,
+            random_bytes=random_bytes,
             evidence=self._evidence,
         )
         self.links = TableLinks(self.distribution)
@@ -186,11 +186,11 @@ class NodeParts:
         )
         self.tracing = None if traced is None else Tracing(config.tracing, auditor=self.auditor, tape=traced)
 
-    def _build_api(self, nonce: Callable[[int], bytes]) -> None:
+    def _build_api(self, random_bytes: Callable[[int], bytes]) -> None:
         data_dir, wall = self.data_dir, self.clock.wall
         self.api_port = 0
         self.limits = Limits(self.config.api)
-        self.tokens = Tokens(now=wall, random_bytes=nonce)
+        self.tokens = Tokens(now=wall, random_bytes=random_bytes)
         runs = partial(Runs, now=wall, programs=Programs(self.runtime))
         self.drills = runs(data_dir and data_dir / "drills", what="drills", most=20)
         reports = data_dir and data_dir / "audit-reports"

@@ -167,7 +167,7 @@ class SimCluster:
             rng=rng,
             transport=StreamTransport(host),
             strategy=self._strategy(number) if self._strategy else None,
-            nonce=rng.randbytes,
+            random_bytes=rng.randbytes,
             # All share one real process.
             pid=1000 + number,
         )

@@ -29,7 +29,7 @@ class Net:
             host = self.sim.restart(name)
         runtime = Runtime(name, creation)
         rng = Random(f"{self.sim.seed} {name} {creation}")
-        options = {"cookie": "secret", "env": "Test", "rng": rng, "nonce": rng.randbytes} | options
+        options = {"cookie": "secret", "env": "Test", "rng": rng, "random_bytes": rng.randbytes} | options
         # Links come back sooner than those of a real cluster, which shares its machine.
         config = DistributionConfig(reconnect_min=0.05, **(config or {}))
         node = Distribution(runtime, StreamTransport(host), config=config, address=(name, 4370), **options)

@@ -18,7 +18,7 @@ def hello(*, session=11, yours=0, creation=3):
         to="b",
         session=session,
         yours=yours,
-        nonce=bytes(32),
+        key=bytes(32),
     )
 
 

@@ -1,11 +1,13 @@
 """The handshake, both sides in one process, and with hostile bytes."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gossamer.distribution.errors import HandshakeError, WireError
 from gossamer.distribution.links.handshake import Handshake, Local, called, calling, cookie_key
+from gossamer.distribution.links.seal import BrokenSeal, ChannelKey
 from gossamer.distribution.wire import (
     HANDSHAKE_LIMIT,
     VERSION,
@@ -13,6 +15,7 @@ from gossamer.distribution.wire import (
     Challenge,
     Hello,
     Proof,
+    Refuse,
     decode_ack,
     decode_batch,
     decode_handshake,
@@ -37,6 +40,7 @@ def pair(
 ):
     caller = caller or local("a@host", 3)
     name, creation = to
+    key = ChannelKey(b"a" * 32)
     hello = Hello(
         **{"version": VERSION} | options,
         env=caller.env,
@@ -46,12 +50,12 @@ def pair(
         to=name,
         session=11,
         yours=22,
-        nonce=bytes(32),
+        key=key.public,
     )
     other = other or local()
     return (
-        Handshake(caller, calling(caller, hello, creation=creation, binding=bindings[0])),
-        Handshake(other, called(other, nonce=bytes([1]) * 32, admit=admit, binding=bindings[1])),
+        Handshake(caller, calling(caller, hello, key, creation=creation, binding=bindings[0]), name),
+        Handshake(other, called(other, ChannelKey(b"b" * 32), admit=admit, binding=bindings[1])),
     )
 
 
@@ -113,19 +117,64 @@ def test_no_error_shows_the_cookie_or_its_key():
 
 def test_a_called_node_without_the_cookie_is_found_out():
     initiator, _ = pair()
-    challenge = Challenge(version=VERSION, name="b@host", creation=5, nonce=bytes(32))
+    challenge = Challenge(version=VERSION, name="b@host", creation=5, key=ChannelKey(b"m" * 32).public)
     assert initiator.receive(encode(challenge)).send
-    step = initiator.receive(encode(Accept(mac=bytes(32), received=0)))
+    step = initiator.receive(encode(Accept(received=0)))
     assert step.error.code == "cookie"
     assert step.error.refused_by == "a@host"
 
 
 def test_a_proof_cannot_be_reflected():
-    """The called node's proof is not the caller's, even over the same messages."""
+    """Each direction has a key of its own."""
     initiator, acceptor = pair()
     challenge = acceptor.receive(initiator.greeting).send
-    proof = decode_handshake(initiator.receive(challenge).send)
-    assert initiator.receive(encode(Accept(mac=proof.mac, received=0))).error.code == "cookie"
+    proof = initiator.receive(challenge).send
+    assert initiator.receive(proof).error.code == "cookie"
+
+
+def test_who_stands_between_cannot_share_the_channel():
+    """It knows all that was said, and has put a key of its own in the place of each."""
+    initiator, acceptor = pair()
+    between = ChannelKey(b"m" * 32)
+    hello = msgspec.structs.replace(decode_handshake(initiator.greeting), key=between.public)
+    challenge = decode_handshake(acceptor.receive(encode(hello)).send)
+    proof = initiator.receive(encode(msgspec.structs.replace(challenge, key=between.public))).send
+    assert acceptor.receive(proof).error.code == "cookie"
+
+
+def test_a_key_that_makes_no_secret_is_refused():
+    initiator, acceptor = pair()
+    hello = msgspec.structs.replace(decode_handshake(initiator.greeting), key=bytes(32))
+    assert acceptor.receive(encode(hello)).error.code == "protocol"
+
+
+def test_nobody_else_can_say_that_a_session_is_over():
+    initiator, acceptor = pair()
+    assert initiator.receive(acceptor.receive(initiator.greeting).send).send
+    refuse = Refuse(code="stale_session", expected="", got="", refused_by="b@host", advice="")
+    assert initiator.receive(encode(refuse)).error.code == "cookie"
+
+
+def test_messages_are_opened_once_in_order_and_unchanged():
+    here, there = run(*pair())
+    sender, receiver = here.opened.seal, there.opened.seal
+    first, second, third = sender.close(b"first"), sender.close(b"second"), sender.close(b"third")
+    assert b"first" not in first
+    assert receiver.open(first) == b"first"
+    with pytest.raises(BrokenSeal):
+        receiver.open(first)
+    assert receiver.open(third) == b"third"
+    with pytest.raises(BrokenSeal):
+        receiver.open(second)
+    with pytest.raises(BrokenSeal):
+        sender.open(sender.close(b"to myself"))
+
+
+def test_two_channels_have_nothing_in_common():
+    here, _ = run(*pair())
+    _, there = run(*pair(caller=local("a@host", 4)))
+    with pytest.raises(BrokenSeal):
+        there.opened.seal.open(here.opened.seal.close(b"frame"))
 
 
 def test_a_stranger_is_not_asked_about_membership():
@@ -146,8 +195,8 @@ def test_a_refused_member_hears_why():
 
 def test_messages_out_of_order_end_the_handshake():
     initiator, acceptor = pair()
-    assert acceptor.receive(encode(Proof(mac=bytes(32)))).error.code == "protocol"
-    assert initiator.receive(encode(Accept(mac=bytes(32), received=0))).error.code == "protocol"
+    assert acceptor.receive(encode(Proof())).error.code == "protocol"
+    assert initiator.receive(encode(Accept(received=0))).error.code == "protocol"
 
 
 def test_an_older_version_is_told_so():

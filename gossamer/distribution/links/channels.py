@@ -81,10 +81,13 @@ class _End:
 
     def _run(self, peer: Peer, purpose: Purpose, channel: Channel, opened: Opened, *, sends: bool) -> None:
         """Let frames flow. Raises WireError."""
+        if opened.seal is None:
+            # A call to anybody is over.
+            return
         if sends:
             peer.sends[purpose].resume(opened.received)
         kind = Sending if sends else Receiving
-        self._traffic = kind(self._hub.users, peer, purpose, channel, self._ended)
+        self._traffic = kind(self._hub.users, peer, purpose, channel, opened.seal, self._ended)
         self._hub.opened(self._traffic)
 
     def closed(self, error: LinkLostError | None) -> None:

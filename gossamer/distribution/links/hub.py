@@ -15,10 +15,11 @@ from gossamer.config import DistributionConfig
 from gossamer.distribution.events import Counts, Event, NodeDown, NodeUp, Subscriber
 from gossamer.distribution.links.admission import Door
 from gossamer.distribution.links.handshake import Admit, Handshake, Local, called, calling, cookie_key
+from gossamer.distribution.links.seal import ChannelKey
 from gossamer.distribution.links.stream import SendStream
 from gossamer.distribution.links.traffic import Peer, Traffic, Users
 from gossamer.distribution.transport.transport import LinkListener, LinkTransport
-from gossamer.distribution.wire import NONCE_SIZE, PURPOSES, VERSION, Hello, Purpose
+from gossamer.distribution.wire import KEY_SIZE, PURPOSES, VERSION, Hello, Purpose
 from gossamer.network import Address
 from gossamer.supervisor import Pid, Runtime
 
@@ -51,7 +52,7 @@ class Hub:
         config: DistributionConfig | None = None,
         address: Address | None = None,
         rng: random.Random | None = None,
-        nonce: Callable[[int], bytes] = secrets.token_bytes,
+        random_bytes: Callable[[int], bytes] = secrets.token_bytes,
         evidence: Evidence = lambda _name, _kind: None,
         queue: int = 16 * MIB,
         hidden: bool = False,
@@ -75,7 +76,7 @@ class Hub:
         self.listening: LinkListener | None = None
         self.local = Local(name=runtime.node, creation=runtime.creation, env=env, key=cookie_key(cookie))
         self.rng = rng or random.Random()
-        self._nonce = nonce
+        self._random_bytes = random_bytes
         self._retain = max(config.retention, 2 * config.max_frame)
         self._queue = queue
         self.backoff = (config.reconnect_min, config.reconnect_max)
@@ -108,7 +109,7 @@ class Hub:
 
     def calling(self, peer: Peer, purpose: Purpose, binding: bytes, *, pull: bool) -> Handshake:
         """The handshake of a channel that this node opens."""
-        local = self.local
+        local, key = self.local, self._key()
         hello = Hello(
             version=VERSION,
             env=local.env,
@@ -118,16 +119,19 @@ class Hub:
             to=peer.name,
             session=peer.session,
             yours=peer.theirs,
-            nonce=self._nonce(NONCE_SIZE),
+            key=key.public,
             hidden=self.hidden,
             pull=peer.receives[purpose].connected() if pull else None,
         )
-        return Handshake(local, calling(local, hello, creation=peer.creation, binding=binding))
+        side = calling(local, hello, key, creation=peer.creation, binding=binding)
+        return Handshake(local, side, peer.name)
 
     def answering(self, admit: Admit, binding: bytes) -> Handshake:
         """The handshake of a channel that was opened to this node."""
-        side = called(self.local, nonce=self._nonce(NONCE_SIZE), admit=admit, binding=binding)
-        return Handshake(self.local, side)
+        return Handshake(self.local, called(self.local, self._key(), admit=admit, binding=binding))
+
+    def _key(self) -> ChannelKey:
+        return ChannelKey(self._random_bytes(KEY_SIZE))
 
     def publish(self, event: Event, *, hidden: bool) -> None:
         """Something happened to a node, which is a ``hidden`` one or not."""

@@ -19,6 +19,7 @@ import structlog
 
 from gossamer.distribution.errors import Ending, LinkLostError, WireError
 from gossamer.distribution.events import Counts, Frame, OnAck, Receiver
+from gossamer.distribution.links.seal import BrokenSeal, Seal
 from gossamer.distribution.links.stream import ReceiveStream, Refresh, SendStream
 from gossamer.distribution.transport.transport import Channel
 from gossamer.distribution.wire import PURPOSES, Ack, Purpose, decode_ack, decode_batch, encode
@@ -28,6 +29,7 @@ log = structlog.get_logger(__name__)
 
 _ACK_DELAYS: dict[Purpose, float] = {"control": 0.02}
 """Seconds: whoever waits for control traffic waits for an answer, not for an ack."""
+_BROKEN = WireError(where="channel", expected="a message sealed by the peer", got="one that is not")
 _ACKS_HELD = 64
 """Frames done after which a held-back ack goes at once."""
 
@@ -89,6 +91,7 @@ class Traffic:
     peer: Peer
     purpose: Purpose
     channel: Channel
+    seal: Seal
     ended: Callable[[Ending], None]
     ending: Ending = None
     open: bool = True
@@ -136,19 +139,21 @@ class Sending(Traffic):
         batch = stream.next_batch(users.batch_size, now, users.refreshers.get(self.purpose))
         if stream.pending:
             self.channel.wake()
-        return encode(batch)
+        return self.seal.encrypt(next(self.seal.sent), encode(batch), None)
 
     def received(self, messages: Sequence[bytes] = ()) -> None:
         """Take acks, of which the last one counts."""
         stream, on_ack = self.peer.sends[self.purpose], self.users.on_acks.get(self.purpose)
         try:
-            number = 0
+            number, seal = 0, self.seal
             for data in messages:
-                number = decode_ack(data).number
+                number = decode_ack(seal.decrypt(next(seal.received), data, None)).number
             if self.open and stream.ack(number, asyncio.get_running_loop().time()) and on_ack is not None:
                 on_ack(self.peer.name, number)
         except WireError as error:
             self.abort(error)
+        except BrokenSeal:
+            self.abort(_BROKEN)
         except Exception:
             log.exception("ack_callback_failed", peer=self.peer.name, purpose=self.purpose)
 
@@ -172,7 +177,7 @@ class Receiving(Traffic):
         if not self.open or stream.done <= stream.acked:
             return None
         stream.acked = stream.done
-        return encode(Ack(number=stream.acked))
+        return self.seal.encrypt(next(self.seal.sent), encode(Ack(number=stream.acked)), None)
 
     def received(self, messages: Sequence[bytes] = ()) -> None:
         """Hand frames over; what may have changed that they can be calls this without any.
@@ -184,10 +189,12 @@ class Receiving(Traffic):
         if self._busy:
             return
         stream, counts, receivers = peer.receives[purpose], peer.counts.streams[purpose], self.users.receivers
+        seal = self.seal
         self._busy = True
         try:
             while waiting and peer.up and purpose in receivers:
-                for number, payload in stream.fresh(decode_batch(waiting.popleft())):
+                batch = decode_batch(seal.decrypt(next(seal.received), waiting.popleft(), None))
+                for number, payload in stream.fresh(batch):
                     if not self.open:
                         return
                     counts.frames_in += 1
@@ -204,6 +211,8 @@ class Receiving(Traffic):
                         stream.finish(number)
         except WireError as error:
             self.abort(error)
+        except BrokenSeal:
+            self.abort(_BROKEN)
         finally:
             self._busy = False
         if self._paused is not bool(waiting):
