@@ -222,12 +222,17 @@ class Story:
         """
         asked = {e.connection: e.at for e in self.clients.get(client, ()) if e.kind == "connecting"}
         return any(
-            one.at <= span.start <= max(one.at + MOVE_END, self._began(client, one.at) + NEW_SESSION)
+            self._sent(one) <= span.start <= max(one.at + MOVE_END, self._began(client, one.at) + NEW_SESSION)
             and span.start <= asked.get(other.connection, inf) <= span.end
             and sum(began <= one.at for began in self.lives[client]) > 1
             for one, other in combinations(events, 2)
             for span in [*self._down[one.node], *self._apart[frozenset((one.node, other.node))]]
         )
+
+    def _sent(self, event: Event) -> float:
+        """When a node sent this at the latest: what is read while it is dead was sent before it died."""
+        at = event.at
+        return next((span.start for span in self._down[event.node] if span.start <= at <= span.end), at)
 
     def _began(self, client: str, at: float) -> float:
         """When the session of a client began that it had at that time."""
