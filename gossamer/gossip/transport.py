@@ -29,17 +29,22 @@ from gossamer.gossip.keyring import Keyring, Opened, ReplayGuard
 from gossamer.gossip.view import Identity
 from gossamer.gossip.wire import PacketRejected
 from gossamer.network import Address, Listener, Network
+from gossamer.places import Places
 from gossamer.supervisor import Port, guarded, self_pid
 
 log = structlog.get_logger(__name__)
 
 _HEAD = 4
 MAX_FRAME = 8 * 1024 * 1024
-"""Largest stream frame."""
+"""Bytes of the largest answer on a stream."""
+MAX_QUESTION = 1024 * 1024
+"""Bytes of the largest question: it is held before it can be opened, so anybody may send one."""
 _BIND_TRIES = 10
 _BIND_PAUSE = 0.05
 _WILDCARDS = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound
 _MAX_STREAMS = 128
+_MAX_STREAMS_EACH = 64
+"""Streams that are open to this node at once, of all addresses and of one."""
 
 
 class GossipAddressError(UsageError):
@@ -185,7 +190,7 @@ class GossipTransport(Port):
         """Takes what comes. None: nobody does yet, and it is lost, as packets may be."""
         self._guard = ReplayGuard()
         self._complained: dict[str, float] = {}
-        self._streams: dict[_AnsweringStream, None] = {}
+        self._streams: Places[_AnsweringStream] = Places(_MAX_STREAMS, _MAX_STREAMS_EACH)
         # Guarded: a fault in here is the server's.
         self.read = guarded(self._read)
 
@@ -267,15 +272,15 @@ class GossipTransport(Port):
 
     def accept(self, stream: _AnsweringStream) -> bool:
         """Take a stream that was opened to this node; False when there are too many."""
-        if len(self._streams) >= _MAX_STREAMS:
+        full = self._streams.take(stream, stream.peer[0])
+        if full:
             self._counters["rejected.busy"] += 1
-            return False
-        self._streams[stream] = None
-        return True
+            self._complain("streams_turned_away", source=stream.peer, open=full)
+        return not full
 
     def ended(self, stream: _AnsweringStream) -> None:
         """A stream is closed."""
-        self._streams.pop(stream, None)
+        self._streams.free(stream)
 
     def _on_datagram(self, data: bytes, address: Address) -> None:
         counters = self._counters
@@ -329,7 +334,7 @@ class _AnsweringStream(asyncio.Protocol):
     """The side that accepted: waits for one frame, hands it on, sends what comes back."""
 
     def __init__(self, owner: GossipTransport) -> None:
-        self.frames = FrameBuffer(max_frame=MAX_FRAME)
+        self.frames = FrameBuffer(max_frame=MAX_QUESTION)
         self.asked = False
         """Its question came, or what was none; the rest is not read."""
         self.peer: Address = ("", 0)

@@ -242,7 +242,7 @@ class NodeParts:
         links = self.config.distribution
         if links.transport == "tcp":
             return StreamTransport(gate or self.network)
-        return GrpcTransport(max_message=2 * links.max_frame, network=gate)
+        return GrpcTransport(network=gate)
 
     # -- called by its processes
 

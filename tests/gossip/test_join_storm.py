@@ -22,7 +22,8 @@ class Joiner:
         self.tries = 0
         metadata = MemberMetadata(f"joiner{number}", creation=1, start_time=1.0, ports={"mqtt": 1883})
         # Nobody is there: the member is asked only, and nothing leaves this machine.
-        me = Alive(metadata.name, self.id, f"127.77.{number // 250}.{number % 250 + 1}", 7946, 1, metadata)
+        self.host = f"127.77.{number // 250}.{number % 250 + 1}"
+        me = Alive(metadata.name, self.id, self.host, 7946, 1, metadata)
         self.question = compound([encode(Sync("join", [Record(me, 0, 0.0)]))])
 
     async def join(self, address: tuple[str, int], wall: float) -> Sync:
@@ -32,7 +33,7 @@ class Joiner:
             loop = asyncio.get_running_loop()
             try:
                 transport, stream = await loop.create_connection(
-                    lambda: AskingStream(max_frame=1 << 20), *address
+                    lambda: AskingStream(max_frame=1 << 20), *address, local_addr=(self.host, 0)
                 )
             except ConnectionError:
                 continue

@@ -32,6 +32,7 @@ from gossamer.gossip import (
     UpdateMetadata,
     cluster_key,
 )
+from gossamer.gossip.transport import MAX_QUESTION
 from gossamer.network import Listener, SystemNetwork
 from gossamer.supervisor import Pid, Runtime, StartFailed, receive
 
@@ -224,6 +225,27 @@ async def test_garbage_on_both_sockets_changes_nothing(peers: Callable[..., Any]
     assert a.view.counters["rejected.version"] == 2
     assert a.view.counters["rejected.oversized"] == 1
     assert a.online() == {"a"}
+
+
+async def test_one_address_that_holds_streams_keeps_nobody_from_joining(peers: Callable[..., Any]) -> None:
+    a, b = await peers("a"), await peers("b")
+    held = [await asyncio.open_connection(*a.address, local_addr=("127.0.0.3", 0)) for _ in range(140)]
+    for _, writer in held:
+        # As much of a question as may be held, but for its last byte.
+        writer.write((MAX_QUESTION - 1).to_bytes(4, "big") + bytes(1000))
+    await eventually(lambda: a.view.counters["rejected.busy"] > 0)
+    assert await b.call(Join((a.address,))) == JoinResult(joined=(a.address,))
+    for _, writer in held:
+        writer.close()
+
+
+async def test_a_question_is_shorter_than_an_answer_may_be(peers: Callable[..., Any]) -> None:
+    a = await peers("a")
+    reader, writer = await asyncio.open_connection(*a.address)
+    writer.write((MAX_QUESTION + 1).to_bytes(4, "big"))
+    assert await reader.read() == b""
+    writer.close()
+    assert a.view.counters["rejected.oversized"] == 1
 
 
 async def test_a_server_without_its_sockets_ends_so_that_it_is_restarted(peers: Callable[..., Any]) -> None:

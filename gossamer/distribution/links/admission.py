@@ -37,6 +37,7 @@ import structlog
 from gossamer.distribution.errors import Ending, HandshakeError
 from gossamer.distribution.links.traffic import Peer
 from gossamer.distribution.wire import Hello
+from gossamer.places import Places
 
 if TYPE_CHECKING:
     from gossamer.distribution.links.hub import Hub
@@ -46,7 +47,10 @@ log = structlog.get_logger(__name__)
 MAX_HIDDEN = 1000
 """Hidden nodes that may be linked with one node."""
 STRANGERS = 512
-"""Accepted connections that may be in their handshake at once."""
+STRANGERS_EACH = 128
+"""Accepted connections that may be in their handshake at once, of all addresses and of one."""
+COMPLAINT_INTERVAL = 60.0
+"""Seconds between two lines in the log of callers that were not let in for want of a place."""
 REFUSED_KEPT = 1000
 
 
@@ -73,9 +77,19 @@ class Door:
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-        self.strangers: set[object] = set()
+        self.strangers: Places[object] = Places(STRANGERS, STRANGERS_EACH)
         """The accepted channels that are in their handshake."""
+        self._complained = -COMPLAINT_INTERVAL
         self._refused: dict[str, str] = {}
+
+    def enter(self, caller: object, address: str) -> bool:
+        """Give an accepted channel a place for its handshake; False: there is none."""
+        full = self.strangers.take(caller, address.rpartition(":")[0])
+        now = self._hub.runtime.loop.time()
+        if full and now - self._complained >= COMPLAINT_INTERVAL:
+            self._complained = now
+            log.warning("callers_turned_away", address=address, in_handshake=full)
+        return not full
 
     def admit(self, hello: Hello, address: str) -> Peer:
         """Let a proved caller in. Raises HandshakeError."""

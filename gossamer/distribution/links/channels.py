@@ -14,7 +14,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from gossamer.distribution.errors import Ending, LinkLostError, WireError
-from gossamer.distribution.links.admission import STRANGERS
 from gossamer.distribution.links.handshake import Handshake, Opened
 from gossamer.distribution.links.hub import Hub
 from gossamer.distribution.links.traffic import Peer, Receiving, Sending, Traffic
@@ -157,8 +156,7 @@ class Inbound(_End):
         self._channel = channel
         self._address = channel.address
         self._timer = asyncio.get_running_loop().call_later(self._hub.handshake_timeout, self._late)
-        self._door.strangers.add(self)
-        if len(self._door.strangers) > STRANGERS:
+        if not self._door.enter(self, channel.address):
             expected = "fewer callers that are not known yet"
             self.abort(WireError(where="listener", expected=expected, got="one more"))
             return
@@ -186,7 +184,7 @@ class Inbound(_End):
 
     def _known(self) -> None:
         """It is no stranger any more, or gone."""
-        self._door.strangers.discard(self)
+        self._door.strangers.free(self)
         if self._timer is not None:
             self._timer.cancel()
 

@@ -4,7 +4,9 @@ One generic method, ``/gossamer.Distribution/Channel``, with no serializer: the 
 (:mod:`~gossamer.distribution.wire`), and a protobuf envelope around opaque bytes would only copy them.
 
 A gRPC message costs about 60 µs of Python however long it is, so the writer pulls everything that gathered
-while the message before was being written.
+while the message before was being written. gRPC holds a message until it is whole, whoever sends it. So a
+long one travels in pieces, and a stranger can have one piece held. A connection carries one stream, and is
+closed where it opens none.
 
 Every channel has a connection of its own (a local subchannel pool), which also keeps gRPC's own reconnect
 back-off out of the way: the link above decides when to try again. Keepalive pings find a peer whose host is
@@ -33,23 +35,26 @@ from gossamer.network import Address, Network
 _SERVICE = "gossamer.Distribution"
 _METHOD = "Channel"
 _LINGER = 1.0
+PIECE = 64 * 1024
+"""Bytes of a piece: another one follows, unless it is shorter."""
 
-
-def _options(max_message: int) -> list[tuple[str, int]]:
-    return [
-        ("grpc.max_receive_message_length", max_message),
-        ("grpc.max_send_message_length", max_message),
-        ("grpc.keepalive_time_ms", 10_000),
-        ("grpc.keepalive_timeout_ms", 5_000),
-        ("grpc.keepalive_permit_without_calls", 1),
-        ("grpc.http2.max_pings_without_data", 0),
-        ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-        ("grpc.enable_http_proxy", 0),
-    ]
-
-
-_CLIENT_OPTIONS = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)]
-_SERVER_OPTIONS = [("grpc.so_reuseport", 0)]
+_OPTIONS = [
+    ("grpc.max_receive_message_length", PIECE),
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ("grpc.enable_http_proxy", 0),
+]
+_CLIENT_OPTIONS = [*_OPTIONS, ("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)]
+_SERVER_OPTIONS = [
+    *_OPTIONS,
+    ("grpc.so_reuseport", 0),
+    ("grpc.max_concurrent_streams", 1),
+    ("grpc.max_connection_idle_ms", 5_000),
+    ("grpc.server_handshake_timeout_ms", 5_000),
+]
 
 
 class _GrpcChannel:
@@ -121,24 +126,31 @@ class _GrpcChannel:
         self.handler.closed(error)
 
     async def _read(self, read: Callable[[], Awaitable[object]]) -> None:
+        pieces: list[bytes] = []
+        size = 0
         while True:
             await self._reading.wait()
-            data = await read()
-            if not isinstance(data, bytes):
+            piece = await read()
+            if not isinstance(piece, bytes):
                 # What gRPC reads at the end.
                 return
             self._heard = True
-            if len(data) > self.limit:
-                self._failure = f"a message of {len(data)} bytes, expected at most {self.limit}"
+            size += len(piece)
+            if size > self.limit:
+                self._failure = f"a message of {size} bytes, expected at most {self.limit}"
                 return
-            self.handler.received([data])
+            pieces.append(piece)
+            if len(piece) < PIECE:
+                self.handler.received([b"".join(pieces)])
+                pieces, size = [], 0
 
     async def _write(self, write: Callable[[bytes], Awaitable[None]]) -> None:
         while True:
             await self._work.wait()
             self._work.clear()
             while (message := self.handler.pull()) is not None:
-                await write(message)
+                for start in range(0, len(message) + 1, PIECE):
+                    await write(message[start : start + PIECE])
             if self._closing:
                 return
 
@@ -180,13 +192,11 @@ class GrpcTransport:
         server_credentials: grpc.ServerCredentials | None = None,
         channel_credentials: grpc.ChannelCredentials | None = None,
         binding: bytes = b"",
-        max_message: int = 32 * 1024 * 1024,
         network: Network | None = None,
     ) -> None:
         self._server_credentials = server_credentials
         self._channel_credentials = channel_credentials
         self._binding = binding
-        self._options = _options(max_message)
         self._relay = None if network is None else Relay(network)
         # Strong references: the loop holds tasks weakly.
         self._calls: set[asyncio.Task[None]] = set()
@@ -206,7 +216,7 @@ class GrpcTransport:
                 listener.live.discard(channel)
                 channel.ended()
 
-        server = grpc.aio.server(options=self._options + _SERVER_OPTIONS)
+        server = grpc.aio.server(options=_SERVER_OPTIONS)
         method = grpc.stream_stream_rpc_method_handler(serve)
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {_METHOD: method}),))
         shown = show(address)
@@ -244,7 +254,7 @@ class GrpcTransport:
             await asyncio.wait(set(self._calls))
 
     async def _dial(self, target: str, host: str, channel: _GrpcChannel) -> None:
-        options: list[tuple[str, str | int]] = [*self._options, *_CLIENT_OPTIONS]
+        options: list[tuple[str, str | int]] = list(_CLIENT_OPTIONS)
         if self._relay is not None and self._channel_credentials:
             # The certificate is that of the node behind the relay.
             options.append(("grpc.ssl_target_name_override", host))

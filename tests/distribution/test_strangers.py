@@ -1,0 +1,96 @@
+"""Callers that have not proved who they are: what they can hold, and for how long."""
+
+import asyncio
+from contextlib import suppress
+
+import grpc
+import grpc.aio
+import pytest
+from structlog.testing import capture_logs
+
+from gossamer.distribution import GrpcTransport
+from gossamer.distribution.links.admission import STRANGERS_EACH
+from gossamer.distribution.transport.grpc import PIECE
+from gossamer.distribution.wire import HANDSHAKE_LIMIT
+
+from .conftest import Node, linked
+
+
+class Silent(asyncio.Protocol):
+    """A connection that says nothing."""
+
+    def __init__(self):
+        self.lost = asyncio.Event()
+
+    def connection_lost(self, exc):
+        self.lost.set()
+
+
+async def test_one_address_keeps_no_other_out(net):
+    """More silent connections of one host than it has places; a member of another host comes in meanwhile."""
+    a = await net.start("a")
+    stranger = net.sim.host("stranger")
+    silent = [Silent() for _ in range(STRANGERS_EACH + 10)]
+    with capture_logs() as logs:
+        for protocol in silent:
+            await stranger.connect(lambda protocol=protocol: protocol, ("a", 4370))
+        await asyncio.sleep(1)
+    assert sum(protocol.lost.is_set() for protocol in silent) == 10
+    assert [line["event"] for line in logs].count("callers_turned_away") == 1
+    b = await net.start("b")
+    net.connect(a, b)
+    await asyncio.sleep(1)
+    assert a.nodes() == ["b"]
+    await asyncio.sleep(10)
+    assert all(protocol.lost.is_set() for protocol in silent)
+
+
+def dial(node):
+    """A gRPC connection of a stranger, and how a stream is opened on it."""
+    host, port = node.distribution.address
+    connection = grpc.aio.insecure_channel(
+        f"{host}:{port}",
+        options=[("grpc.use_local_subchannel_pool", 1), ("grpc.max_send_message_length", -1)],
+    )
+    return connection, connection.stream_stream("/gossamer.Distribution/Channel")
+
+
+@pytest.mark.parametrize("size", [HANDSHAKE_LIMIT + 1, PIECE + 1, 16 * 1024 * 1024])
+async def test_a_stranger_cannot_have_a_long_message_held(size):
+    a = await Node("a", GrpcTransport()).start()
+    connection, open_stream = dial(a)
+    call = open_stream()
+    async with asyncio.timeout(10):
+        with suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            await call.write(bytes(size))
+            assert await call.read() is grpc.aio.EOF
+        assert call.done()
+    assert not len(a.distribution.door.strangers)
+    await connection.close()
+    await a.runtime.stop()
+
+
+async def test_a_connection_carries_one_stream():
+    """Streams beside the first one wait, and take no place of another caller."""
+    a, b = [await Node(name, GrpcTransport()).start() for name in "ab"]
+    connection, open_stream = dial(a)
+    calls = [open_stream() for _ in range(50)]
+    await asyncio.sleep(0)
+    await linked(a, b)
+    assert len(a.distribution.door.strangers) <= 1
+    for call in calls:
+        call.cancel()
+    await connection.close()
+    await a.runtime.stop()
+    await b.runtime.stop()
+
+
+async def test_frames_of_many_pieces_arrive_whole():
+    a, b = await linked(*[await Node(name, GrpcTransport()).start() for name in "ab"])
+    sent = [bytes([size % 251]) * size for size in (1, PIECE - 100, PIECE, 3 * PIECE, 8 * PIECE + 5)]
+    for payload in sent:
+        a.distribution.send("b", "data", payload)
+    await b.until(lambda: len(b.frames) == len(sent))
+    assert [frame.payload for frame in b.frames] == sent
+    await a.runtime.stop()
+    await b.runtime.stop()
