@@ -14,7 +14,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import chain, count, islice
+from itertools import count, islice
 from typing import Any, TypeVar
 from zlib import crc32
 
@@ -49,15 +49,23 @@ class Candidates:
         self._others = others
         self.total = total
 
-    def at(self, place: int) -> Delivery | str | None:
-        """Return the candidate at ``place`` of ``total``: a member here, or the name of its node."""
-        if place < self._local:
-            # A member that does not fit is passed over for the next one.
-            here = self._here
-            for subscriber in chain(islice(here, place, None), here):
-                if self._fits(subscriber):
-                    return here[subscriber]
-        place -= self._local
+    def at(self, number: int) -> Delivery | str | None:
+        """Return the candidate at ``number`` modulo ``total``: a member here, or the name of its node.
+
+        The turns of a member here that does not fit go round those that do, here and elsewhere.
+        """
+        here, local = self._here, self._local
+        lap, place = divmod(number, self.total)
+        if place < local:
+            subscriber = next(islice(here, place, None))
+            if self._fits(subscriber):
+                return here[subscriber]
+            fitting = list(filter(self._fits, here))
+            place = lap % (len(fitting) + self.total - local)
+            if place < len(fitting):
+                return here[fitting[place]]
+            local = len(fitting)
+        place -= local
         for node, members in self._others:
             if place < members:
                 return node
@@ -89,7 +97,7 @@ class Strategy:
 
 
 def _random(rng: random.Random) -> Choose:
-    return lambda candidates, _publisher, _topic: candidates.at(rng.randrange(candidates.total))
+    return lambda candidates, _publisher, _topic: candidates.at(rng.getrandbits(32))
 
 
 def _round_robin(rng: random.Random) -> Choose:
@@ -99,16 +107,16 @@ def _round_robin(rng: random.Random) -> Choose:
         turn = turns.pop(publisher, None)
         if turn is None:
             # Publishers begin at different members, or many short ones would all use the first.
-            turn = rng.randrange(candidates.total)
+            turn = rng.getrandbits(32)
         _remember(turns, publisher, turn + 1)
-        return candidates.at(turn % candidates.total)
+        return candidates.at(turn)
 
     return choose
 
 
 def _round_robin_per_group(_rng: random.Random) -> Choose:
     turns = count()
-    return lambda candidates, _publisher, _topic: candidates.at(next(turns) % candidates.total)
+    return lambda candidates, _publisher, _topic: candidates.at(next(turns))
 
 
 def _sticky(rng: random.Random) -> Choose:
@@ -117,7 +125,7 @@ def _sticky(rng: random.Random) -> Choose:
     def choose(candidates: Candidates, publisher: str, _topic: str) -> Delivery | str | None:
         found = candidates.find(chosen.pop(publisher, None))
         if found is None:
-            found = candidates.at(rng.randrange(candidates.total))
+            found = candidates.at(rng.getrandbits(32))
         _remember(chosen, publisher, found.subscriber if isinstance(found, Delivery) else found)
         return found
 
@@ -125,11 +133,11 @@ def _sticky(rng: random.Random) -> Choose:
 
 
 def _hash_clientid(_rng: random.Random) -> Choose:
-    return lambda candidates, publisher, _topic: candidates.at(crc32(publisher.encode()) % candidates.total)
+    return lambda candidates, publisher, _topic: candidates.at(crc32(publisher.encode()))
 
 
 def _hash_topic(_rng: random.Random) -> Choose:
-    return lambda candidates, _publisher, topic: candidates.at(crc32(topic.encode()) % candidates.total)
+    return lambda candidates, _publisher, topic: candidates.at(crc32(topic.encode()))
 
 
 def _remember(of: dict[str, T], publisher: str, what: T) -> None:

@@ -229,6 +229,22 @@ def test_a_member_that_is_away_has_no_turn_while_another_is_connected(strategy):
     assert all(router.verify().wrong == 0 for router in cluster.routers.values())
 
 
+@pytest.mark.parametrize("strategy", ["random", "round_robin", "round_robin_per_group", "hash_topic"])
+def test_the_turns_of_members_that_are_away_go_to_all_others_alike(strategy):
+    cluster = Members("a", "b", strategy=strategy)
+    members = [Member(f"m{n}") for n in range(6)]
+    for node, member in zip("aaaaab", members, strict=True):
+        cluster.join(node, member)
+    for member in members[1:3]:
+        member.become(online=False, ready=False)
+    refresh(cluster)
+    for number in range(1200):
+        cluster.publish("a", f"p{number % 7}", f"t/{number}")
+    shares = Counter(name for name, _ in cluster.got)
+    assert set(shares) == {"m0", "m3", "m4", "m5"}
+    assert all(230 < share < 370 for share in shares.values()), shares
+
+
 @pytest.mark.parametrize("strategy", ["random", "round_robin", "round_robin_per_group", "local"])
 def test_a_member_without_room_is_passed_over_while_another_has_some(strategy):
     cluster = Members("a", "b", strategy=strategy)
