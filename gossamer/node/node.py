@@ -15,10 +15,11 @@ import structlog
 from gossamer import __version__
 from gossamer.clock import SystemClock
 from gossamer.config import Config, cookie_of
-from gossamer.errors import ConfigError, ConfigProblem, GossamerError, UnavailableError, UsageError
+from gossamer.errors import ConfigError, GossamerError, UnavailableError, UsageError
 from gossamer.gossip import Leave, Status, UpdateMetadata
 from gossamer.mnesia_like import TablesNotLoadedError
 from gossamer.mqtt import mqtt_spec
+from gossamer.node.configured_files import file_problems
 from gossamer.node.datadir import DataDir
 from gossamer.node.membership import name_taken
 from gossamer.node.parts import NodeParts
@@ -90,14 +91,9 @@ class Node(NodeParts):
         Raises:
             ConfigError: a file that the configuration names cannot be used.
         """
-        try:
-            return cls(config, creation=directory.creation, cookie=cookie, data_dir=directory.path)
-        except ConfigError:
-            raise
-        except UsageError as error:
-            # Passwords, access lists, keys of tokens: who names the file is the configuration.
-            problem = ConfigProblem("mqtt.auth", str(error), "files that can be read")
-            raise ConfigError("configuration", [problem]) from error
+        if problems := file_problems(config):
+            raise ConfigError("configuration", problems)
+        return cls(config, creation=directory.creation, cookie=cookie, data_dir=directory.path)
 
     # -- life
 

@@ -42,13 +42,14 @@ def test_a_database_that_was_open_to_others_is_closed_to_them(tmp_path):
     file.close()
 
 
-@pytest.mark.parametrize("key", ["password_file", "acl_file", "scram_file"])
-def test_a_file_that_is_not_there_is_a_mistake_of_the_configuration(tmp_path, key):
-    config = config_from(
-        {"node": {"data_dir": tmp_path / "data"}, "mqtt": {"auth": {key: tmp_path / "nowhere"}}}
-    )
-    with pytest.raises(ConfigError, match="nowhere"):
+def test_files_that_are_not_there_are_mistakes_of_the_configuration_all_said_at_once(tmp_path):
+    files = {key: tmp_path / f"no_{key}" for key in ("password_file", "acl_file", "scram_file")}
+    config = config_from({"node": {"data_dir": tmp_path / "data"}, "mqtt": {"auth": files}})
+    with pytest.raises(ConfigError) as raised:
         Node.open(config)
+    assert {problem.key: problem.got for problem in raised.value.problems} == {
+        f"mqtt.auth.{key}": f"{file}: No such file or directory" for key, file in files.items()
+    }
     # Nothing of it is held: mended, it starts.
     mended = Node.open(config_from({"node": {"data_dir": tmp_path / "data"}}))
     mended._directory.close()
