@@ -15,7 +15,7 @@ from gossamer.api.model.forms import ROW_ID, TOKEN_NAME
 from gossamer.cli import completion, values
 from gossamer.cli.client import ApiClient, Row
 from gossamer.cli.command import argument, asks, option
-from gossamer.cli.errors import OptionError
+from gossamer.cli.errors import ExitCode, OptionError
 from gossamer.cli.render.output import ago, note, until
 from gossamer.cli.render.show import Listing, Note, Part, Report
 from gossamer.cli.root import example
@@ -114,11 +114,7 @@ def passwd(
 
     password = None
     if not delete:
-        password = (
-            sys.stdin.readline().rstrip("\r\n")
-            if stdin
-            else typer.prompt(f"Password of {user}", hide_input=True, confirmation_prompt=True)
-        )
+        password = sys.stdin.readline().rstrip("\r\n") if stdin else _typed(user)
         if not password:
             raise typer.BadParameter("the password is empty")
     known = (set_scram_password if scram else set_password)(file, user, password)
@@ -126,3 +122,13 @@ def passwd(
         note(f"{user} deleted" if known else f"{user} was not there")
     else:
         note(f"{user} has a new password" if known else f"{user} added")
+
+
+def _typed(user: str) -> str:
+    try:
+        typed: str = typer.prompt(f"Password of {user}", hide_input=True, confirmation_prompt=True)
+    except typer.Abort:
+        if sys.stdin.isatty():
+            raise typer.Exit(ExitCode.INTERRUPTED) from None
+        raise typer.BadParameter("no password was typed; without a terminal, give --stdin") from None
+    return typed

@@ -29,6 +29,12 @@ def test_an_empty_password_is_refused(run, tmp_path):
     assert not (tmp_path / "users").exists()
 
 
+def test_without_a_terminal_it_says_how_to_give_the_password(run, tmp_path):
+    result = run(tmp_path / "users", "ann", input="once\n")
+    assert result.exit_code == 2
+    assert "--stdin" in result.output
+
+
 def test_credentials_for_scram_are_another_kind_of_file(run, tmp_path):
     file = tmp_path / "scram"
     result = run("--scram", file, "ann", "--stdin", input="secret\n")
