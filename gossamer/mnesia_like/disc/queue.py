@@ -24,6 +24,8 @@ class DiscQueue:
 
     def __init__(self, *, bound: int = 500_000) -> None:
         self.failed: DiscError | None = None
+        self.failed_at = 0.0
+        """The time of the loop at which it began to fail, while it does."""
         self.committed = 0
         self.waiting = 0
         self.latency = Histogram()
@@ -80,8 +82,10 @@ class DiscQueue:
         for listener in self.listeners:
             listener()
 
-    def fail(self, error: DiscError) -> None:
+    def fail(self, error: DiscError, now: float) -> None:
         """What was taken is not on disc; it will be taken again."""
+        if self.failed is None:
+            self.failed_at = now
         self.failed = error
         self._on_disc.fail(error)
 

@@ -126,7 +126,7 @@ class DiscServer(GenServer):
         except DiscError as error:
             if queue.failed is None:
                 log.error("disc_copy_failed", path=error.path, problem=error.problem, advice=error.advice)
-            queue.fail(error)
+            queue.fail(error, self.process.loop.time())
             self._retrying = True
             send_after(self._handle.retry, self_pid(), _RETRY)
             return

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import structlog
 
 from gossamer.api.model.cluster import AlarmInfo, Readiness
-from gossamer.gossip import Status
+from gossamer.gossip import Member, Status
 from gossamer.mnesia_like import OwnedTable
 from gossamer.node.parts import NodeParts
 
@@ -83,8 +83,6 @@ class ReadinessCheck:
         self._node = node
         self._judge = Judge(name=node.name, started_at=node.started_at)
         self._told: set[str] = set()
-        self._since: dict[str, float] = {}
-        """The wall-clock time at which what is wrong now was first seen."""
 
     def readiness(self) -> Readiness:
         """As ``/ready`` tells it."""
@@ -102,17 +100,16 @@ class ReadinessCheck:
         """A disc that fails; who is down; and who is apart, for so long that nobody is just starting."""
         node, (_, verdict) = self._node, self._judged()
         now, wall = node.clock.monotonic(), node.clock.wall()
-        texts = {
-            f"{member.name} is down, and sessions that only it has wait for it; start it, or "
-            f"`gossamer cluster force-leave {member.name}`": "node_down"
+        lasting = [
+            ("node_down", self._down_since(member.name), _down_text(member))
             for member in node.members.members()
             if member.status is Status.OFFLINE and not member.left and member.name != node.name
-        }
-        failed = node.store.queue.failed
-        if failed is not None:
-            texts[f"the disc of {node.name} takes no writes: {failed}"] = "disc_failing"
-        self._since = {text: self._since.get(text, wall) for text in texts}
-        lasting = [(name, self._since[text], text) for text, name in texts.items()]
+        ]
+        queue = node.store.queue
+        if queue.failed is not None:
+            since = wall - (node.runtime.loop.time() - queue.failed_at)
+            text = f"the disc of {node.name} takes no writes: {queue.failed}"
+            lasting.append(("disc_failing", since, text))
         for name, (since, lacks) in verdict.apart.items():
             if now - since >= ALARM_AFTER:
                 text = (
@@ -124,6 +121,11 @@ class ReadinessCheck:
             AlarmInfo(name=name, active=True, since=since, until=0.0, text=text)
             for name, since, text in lasting
         ]
+
+    def _down_since(self, member: str) -> float:
+        """Return the wall-clock time at which a member went down, or this node started and found it so."""
+        down = [one.at for one in self._node.event_log.after(0) if (one.kind, one.peer) == ("down", member)]
+        return down[-1] if down else self._node.started_at
 
     def _judged(self) -> tuple[list[Peer], Verdict]:
         """Return who is online, and the verdict; one that is apart for long is logged, once."""
@@ -167,3 +169,10 @@ class ReadinessCheck:
                 for name, words in store.replication.unloaded(table).items():
                     found.setdefault(name, []).append(words)
         return found
+
+
+def _down_text(member: Member) -> str:
+    return (
+        f"{member.name} {'was stopped' if member.stopped else 'is down'}, and sessions that only it has wait "
+        f"for it; start it, or `gossamer cluster force-leave {member.name}`"
+    )
