@@ -76,13 +76,18 @@ def main() -> None:
             # A character that the locale lacks is printed by its number.
             stream.reconfigure(errors="backslashreplace")
     try:
-        app(prog_name="gossamer")
+        try:
+            app(prog_name="gossamer")
+        finally:
+            sys.stdout.flush()
     except GossamerError as error:
         from gossamer.cli.render.output import print_error
 
         print_error(str(error), as_json="--json" in sys.argv)
         sys.exit(exit_code_of(error))
-    except BrokenPipeError:
-        # ``gossamer routes | head``: the reader has enough.
+    except (BrokenPipeError, SystemExit) as error:
+        # ``gossamer routes | head``: the reader has enough. Typer and rich make an exit of it.
+        if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
+            raise
         ignore_closed_output()
         sys.exit(ExitCode.DONE)

@@ -20,7 +20,6 @@ from typing import Any, ClassVar, TypeVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from gossamer.cli.errors import ExitCode
 from gossamer.options import OptionGroup
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -128,17 +127,6 @@ class Commands(OptionGroup):
     def whole(self) -> dict[str, Any]:
         """Import all commands; by name."""
         return {name: LazyCommand(name).load() for name in COMMANDS}
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run a command; a closed reader (``gossamer routes | head``) is no error."""
-        try:
-            try:
-                return super().invoke(ctx)
-            finally:
-                sys.stdout.flush()
-        except BrokenPipeError:
-            ignore_closed_output()
-            raise typer.Exit(ExitCode.DONE) from None
 
 
 class Noun(TyperGroup):

@@ -25,7 +25,7 @@ from gossamer.cli.command import duration, option
 from gossamer.cli.commands.runs import VERDICTS
 from gossamer.cli.errors import ExitCode, OptionError
 from gossamer.cli.local.interrupt import interruptible, loop_factory
-from gossamer.cli.render.output import Grid, PipedConsole, note
+from gossamer.cli.render.output import Grid, note
 from gossamer.cli.render.show import Part, show_part
 from gossamer.cli.root import example
 from gossamer.drill.record import BackEndName, DrillRecord, Plan
@@ -43,7 +43,7 @@ _WINDOW = 2.0
 @contextlib.contextmanager
 def open_screen(*, quiet: bool) -> Iterator[Screen]:
     """The screen for where the output goes; ``quiet``: standard output is taken."""
-    console = PipedConsole(stderr=quiet, highlight=False)
+    console = Console(stderr=quiet, highlight=False)
     screen = Screen(console)
     if console.is_terminal:
         with Live(screen, console=console, refresh_per_second=4, transient=True):

@@ -46,17 +46,10 @@ class Grid:
     """Columns to stand at the right."""
 
 
-class PipedConsole(Console):
-    """Raises where the reader has gone (``gossamer top | head``): rich itself ends the program with 1."""
-
-    def on_broken_pipe(self) -> None:
-        raise BrokenPipeError
-
-
 def make_console(*, stderr: bool = False) -> Console:
     """What draws on standard output or error; without a width of its own where that is no terminal."""
     stream = sys.stderr if stderr else sys.stdout
-    return PipedConsole(stderr=stderr, highlight=False, width=None if stream.isatty() else UNLIMITED)
+    return Console(stderr=stderr, highlight=False, width=None if stream.isatty() else UNLIMITED)
 
 
 def printable(cell: object) -> str:

@@ -119,7 +119,9 @@ def test_ctrl_c_has_a_code_of_its_own_and_no_traceback():
         assert (child.returncode, said) == (130, b"")
 
 
-@pytest.mark.parametrize("typed", ["config check", "top --samples 1", "top --samples 1 --json", "top"])
+@pytest.mark.parametrize(
+    "typed", ["config check", "top --samples 1", "top --samples 1 --json", "top", "--help"]
+)
 def test_a_reader_who_has_enough_ends_a_command_with_0(typed, served):
     """``gossamer top | head``: also what rich has drawn."""
     read, write = os.pipe()
