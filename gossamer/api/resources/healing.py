@@ -79,8 +79,8 @@ class Alarms:
         if known is None:
             if not order.active:
                 others = ", ".join(sorted(self._known))
-                raised = f"one that was raised here: {others}" if others else "none: none was raised here"
-                raise mismatch(NotFoundError, "alarms", repr(order.name), raised)
+                raised = f"one that was raised at this node: {others or 'none was'}"
+                raise mismatch(NotFoundError, "alarm", repr(order.name), raised)
             if len(self._known) >= MOST:
                 self._forget_one()
             known = AlarmInfo(name=order.name, active=False, since=now, until=0.0, text="")

@@ -46,6 +46,7 @@ def events(
         "Only these: up, down, link_down, healed …; repeat it.",
         completion.known(*KINDS),
         metavar="KIND",
+        callback=values.one_of(KINDS),
     ),
     peer: str | None = option(None, "--peer", "Only of this node.", completion.nodes, metavar="NAME"),
     follow: bool = typer.Option(False, "--follow", "-f", help="Go on with what happens next."),
@@ -185,4 +186,5 @@ def _set(client: ApiClient, **body: str | bool) -> Report:
 
     alarm = client.post("alarms", values.order(AlarmRequest, body, {"name": "NAME", "text": "TEXT"}))
     state = "active" if alarm["active"] else "over"
-    return Report(alarm, lambda: [Note(f"{alarm['name']} is {state}: {alarm['text']}")])
+    why = f": {alarm['text']}" if alarm["text"] else ""
+    return Report(alarm, lambda: [Note(f"{alarm['name']} is {state}{why}")])
