@@ -3,9 +3,10 @@
 And, once at its start, what has been going on already: clients that are connected, subscriptions that stand.
 
 A node asks each of the others for its time, :data:`ASKS` times, and believes the answer that came back
-soonest: that one was delayed least. Ahead by how much is said of the median of all clocks, its own included,
-so that one wrong clock makes only its own rows wrong. A node alone is right. Nothing is set by this; it
-stands in the rows (``offset_us``), for those who compare times.
+soonest: that one was delayed least. What the way there and back leaves in doubt is no offset: clocks that
+may agree do. Ahead by how much is said of the median of all clocks, its own included, so that one wrong clock
+makes only its own rows wrong. A node alone is right. Nothing is set by this; it stands in the rows
+(``offset_us``), for those who compare times.
 """
 
 from __future__ import annotations
@@ -88,10 +89,11 @@ class Watch(GenServer):
 def ahead(answers: list[tuple[float, float, float]]) -> float:
     """Return by how much the clock read before and after is ahead of the one that answered.
 
-    Of (before, answer, after), the one with the shortest way.
+    Of (before, answer, after), the one with the shortest way; 0 if the answer lies between the two readings,
+    as it may with clocks that agree.
     """
     before, answer, after = min(answers, key=lambda item: item[2] - item[0])
-    return (before + after) / 2 - answer
+    return 0.0 if before <= answer <= after else (before + after) / 2 - answer
 
 
 class ClockOffsets(GenServer):

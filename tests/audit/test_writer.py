@@ -59,3 +59,8 @@ def test_what_no_recorder_made_is_left_alone(tmp_path):
 
 def test_the_quickest_answer_says_how_far_a_clock_is_ahead():
     assert ahead([(10.0, 5.0, 14.0), (20.0, 17.5, 20.2), (30.0, 20.0, 39.0)]) == pytest.approx(2.6)
+
+
+def test_a_clock_that_may_agree_is_not_called_off_for_a_slow_way():
+    """The way there took longer than the way back: at one machine, that is all that half of it says."""
+    assert ahead([(10.0, 10.9, 11.0), (20.0, 20.001, 20.3)]) == 0
