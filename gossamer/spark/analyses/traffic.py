@@ -4,7 +4,8 @@ Three jobs over messages alone; whether each arrived is ``completeness``.
 
 Rules: 1. A delay is the difference of two recorded times, clocks corrected by what the nodes knew; one that
 is below zero tells of a clock, is counted as ``negative`` and kept in the percentiles as it is.  2. Messages
-out of the store, and those that waited for their client, are left out of delays.  3. A usual rate is the
+out of the store are left out of delays, and those that waited for their client, which connected meanwhile:
+how late these came is ``completeness``, which counts from when it was back.  3. A usual rate is the
 median of a subject's own windows, and how far it strays the median of the distances from it (MAD), since a
 burst must not hide itself by moving an average.  4. A run of deliveries may span topics, since it is told by
 messages' numbers: what was delivered is looked up message by message.
@@ -22,11 +23,11 @@ _PRECISION = 1000
 """Of approximate percentiles: one part in so many."""
 
 
-def latency(recording: Recording, *, levels: int = 2, waited: int = 60_000_000) -> str:
+def latency(recording: Recording, *, levels: int = 2) -> str:
     """Percentiles of delay, microseconds, by hop, topic prefix, pair of nodes and hour.
 
     Hops: ``deliver`` (published to sent), ``link`` (forwarded to received), ``acknowledge`` (sent to
-    acknowledged by the subscriber). Delays over ``waited`` are those of clients that were away.
+    acknowledged by the subscriber).
     """
 
     def of(kind: str, columns: str, where: str = "true") -> str:
@@ -35,29 +36,34 @@ def latency(recording: Recording, *, levels: int = 2, waited: int = 60_000_000) 
 
     published = of(schema.PUBLISHED, f"substring_index(topic, '/', {levels}) AS prefix")
     delivered = of(schema.DELIVERED, "client", f"coalesce(reason, '') <> '{FROM_STORE}'")
+    meanwhile = "array_contains(transform(came, c -> c > began AND c <= began + delay), true)"
     percentiles = ", ".join(
         f"percentile_approx(delay, {part / 100}, {_PRECISION}) AS p{part}_us" for part in _PERCENTILES
     )
     return f"""
         WITH published AS ({published}), delivered AS ({delivered}),
         forwarded AS ({of(schema.FORWARDED, "peer")}), received AS ({of(schema.RECEIVED, "peer")}),
-        acknowledged AS ({of(schema.ACKNOWLEDGED, "client", "role = 'subscriber'")}), delays AS (
+        acknowledged AS ({of(schema.ACKNOWLEDGED, "client", "role = 'subscriber'")}), comings AS (
+            SELECT client, collect_set(t) AS came FROM {recording.events}
+            WHERE event = '{schema.CONNECTED}' GROUP BY client
+        ), delays AS (
             SELECT 'deliver' AS hop, prefix, p.recorder AS from_node, d.recorder AS to_node, p.t AS began,
-                d.t - p.t AS delay
+                d.t - p.t AS delay, d.client
             FROM published p JOIN delivered d ON {same("p", "d")}
             UNION ALL
-            SELECT 'link', prefix, s.recorder, s.peer, s.t, r.t - s.t
+            SELECT 'link', prefix, s.recorder, s.peer, s.t, r.t - s.t, NULL
             FROM forwarded s JOIN received r ON {same("s", "r")} AND s.peer = r.recorder
             LEFT JOIN published p ON {same("s", "p")}
             UNION ALL
-            SELECT 'acknowledge', prefix, p.recorder, d.recorder, d.t, a.t - d.t
+            SELECT 'acknowledge', prefix, p.recorder, d.recorder, d.t, a.t - d.t, d.client
             FROM delivered d JOIN acknowledged a ON {same("d", "a")} AND d.client = a.client
             LEFT JOIN published p ON {same("d", "p")}
         )
         SELECT hop, prefix, from_node, to_node, date_trunc('hour', timestamp_micros(began)) AS hour,
             count(*) AS messages, {percentiles}, max(delay) AS worst_us,
             count(CASE WHEN delay < 0 THEN 1 END) AS negative
-        FROM delays WHERE delay <= {waited} GROUP BY 1, 2, 3, 4, 5"""
+        FROM delays LEFT JOIN comings ON delays.client = comings.client WHERE NOT coalesce({meanwhile}, false)
+        GROUP BY 1, 2, 3, 4, 5"""
 
 
 def hotspots(recording: Recording, *, top: int = 100) -> dict[str, str]:
