@@ -24,7 +24,7 @@ from gossamer.errors import GossamerError, UsageError, WrongValueError
 from gossamer.options import OptionGroup
 from gossamer.spark.analyses import VERDICTS, Terms
 from gossamer.spark.engine import AUTO, engine_for, open_engine
-from gossamer.spark.engine.session import is_little, open_session
+from gossamer.spark.engine.session import check_files, is_little, open_session
 from gossamer.spark.errors import SparkFailedError
 from gossamer.spark.jobs import JOBS, PROMISES
 from gossamer.spark.report.report import missing_in_words, render, verdict_in_words
@@ -101,6 +101,7 @@ def run(
     if chosen == "spark" and sys.stderr.isatty() and not quiet:
         # Spark's own bars, a line that it draws again.
         settings.setdefault("spark.ui.showConsoleProgress", "true")
+    check_files(directory)
     with step(chosen, quiet=quiet):
         asked = open_engine(directory, engine=chosen, master=master, memory=memory, settings=settings)
     try:
@@ -148,6 +149,7 @@ def stream(
 ) -> None:
     """Audit as it happens: judge what recorders finish, go on where it stopped, raise alarms."""
     kinds = _names("--alarm-on", alarm_on, VERDICTS)
+    check_files(directory, yet=not once)
     # One that goes on for days becomes fast; one that looks once at little is done before.
     brief = once and is_little(directory)
     session = open_session(master=master, memory=memory, brief=brief, settings=settings_of(conf or []))

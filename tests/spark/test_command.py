@@ -104,6 +104,10 @@ def test_a_directory_that_is_not_there_or_empty_is_refused_before_spark_is_start
         nowhere, 2, "found no such directory", "Expected what recorders write: day=", "Check --dir"
     )
     assert not nowhere.stdout
+    assert nowhere.stderr.startswith("error: "), "nothing was started"
+    streamed = audit("stream", "--dir", str(tmp_path / "nowhere"), JAVA_HOME="/nowhere")
+    assert refused(streamed, 2, "found no such directory")
+    check_files(str(tmp_path), yet=True)
     (tmp_path / "notes").touch()
     with pytest.raises(NoDataError, match="a file that is not Parquet"):
         check_files(str(tmp_path / "notes"))

@@ -91,6 +91,8 @@ def test_nothing_in_the_span_says_what_there_is(engine, recorded):
     root, _ = recorded
     with pytest.raises(NoDataError, match="files with events from 2026-01-01"):
         load(engine, str(root), begin=datetime(2027, 1, 1, tzinfo=UTC))
+    with pytest.raises(NoDataError, match=r"found \d+ files, the first of 2026-01-01 00:00 UTC"):
+        load(engine, str(root), end=datetime(2025, 1, 1, tzinfo=UTC))
     with pytest.raises(NoDataError, match="found no files"):
         load(engine, str(root / "nowhere"))
 

@@ -179,8 +179,10 @@ def path_here(where: str) -> Path | None:
     return Path(unquote(place.path) if place.scheme else where)
 
 
-def check_files(where: str) -> None:
+def check_files(where: str, *, yet: bool = False) -> None:
     """See that there is something to read, where that is a place on this machine; only Spark knows others.
+
+    ``yet``: the directory is there, and files may still come.
 
     Raises:
         NoDataError: there is no such directory, or no file in it.
@@ -192,7 +194,7 @@ def check_files(where: str) -> None:
         raise NoDataError(where=where, found="no such directory")
     if not path.is_dir() and path.suffix != ".parquet":
         raise NoDataError(where=where, found="a file that is not Parquet")
-    if path.is_dir() and next(path.rglob("*.parquet"), None) is None:
+    if path.is_dir() and not yet and next(path.rglob("*.parquet"), None) is None:
         raise NoDataError(where=where, found="no Parquet files")
 
 

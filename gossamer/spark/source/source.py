@@ -94,14 +94,20 @@ def load(
     Raises:
         NoDataError: there is nothing to read.
     """
-    files = [path for path in engine.list_files(where) if _near(path, end)]
+    listed = engine.list_files(where)
+    files = [path for path in listed if _near(path, end)]
+    span = f"from {begin.isoformat() if begin else 'the beginning'} to {end.isoformat() if end else 'now'}"
+    where = f"{where} {span}"
+    if listed and not files:
+        first = min(place[0] for path in listed if (place := partition_of(path)))
+        found = f"{counted(len(listed))}, the first of {first:%Y-%m-%d %H:%M} UTC"
+        raise NoDataError(where=where, found=found)
     # One after another: the bridge to the JVM mixes up answers to several threads.
     judged = [judge_file(engine, path) for path in files]
-    span = f"from {begin.isoformat() if begin else 'the beginning'} to {end.isoformat() if end else 'now'}"
     return recording_of(
         engine,
         judged,
-        where=f"{where} {span}",
+        where=where,
         begin=micros_of(begin) if begin else None,
         end=micros_of(end) if end else None,
     )
