@@ -2,6 +2,8 @@
 
 import xml.etree.ElementTree as ET
 
+import pytest
+
 from gossamer.spark.jobs import Told
 from gossamer.spark.report.charts import Chart
 from gossamer.spark.report.report import render
@@ -21,7 +23,8 @@ def test_bars_are_as_long_as_their_values():
     one, half, none = (float(bar.get("width")) for bar in parsed(chart).iter("rect"))
     assert one > 100
     assert (half, none) == (one / 2, 0)
-    parsed(Chart("bars", "t", "messages", ("a",), {"messages": (0.0,)}))
+    with pytest.raises(ValueError, match="substring not found"):
+        parsed(Chart("bars", "t", "messages", ("a",), {"messages": (0.0,)}))
 
 
 def test_lines_go_through_their_values():
@@ -39,4 +42,7 @@ def test_what_a_label_holds_stays_text_and_is_cut():
     root = parsed(Chart("bars", "t", "messages", (evil,), {"messages": (1.0,)}))
     (text,) = (node.text for node in root.iter("text") if "script" in (node.text or ""))
     assert text.endswith("…")
-    assert len(text) <= 30
+    pair = "node1@127.0.0.1 to node2@127.0.0.1"
+    assert len(text) == len(pair)
+    (text, _) = (node.text for node in parsed(Chart("bars", "t", "", (pair,), {"": (1.0,)})).iter("text"))
+    assert text == pair

@@ -11,13 +11,14 @@ from typing import Literal
 
 from gossamer.pages import Panel, Points, ticks
 
-WIDTH, NAMES = 560, 200
+WIDTH, NAMES = 560, 256
 """Of the picture, and of what stands left of the bars."""
 _BAR = 22
 """A bar and its gap."""
-_HEIGHT, _LEFT, _BELOW, _ABOVE = 210, 48, 26, 28
+_HEIGHT, _LEFT, _BELOW, _ABOVE = 210, 64, 26, 28
 """Of lines, and the room around them."""
-_LABEL = 30
+_LABEL = 34
+"""Characters of a label, as many as fit beside the bars: two short names of nodes, and what is between."""
 
 
 @dataclass(frozen=True, slots=True)

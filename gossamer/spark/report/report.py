@@ -114,8 +114,8 @@ def _counted(sheet: Sheet, column: str) -> bool:
 
 
 def _worth_it(chart: Chart) -> bool:
-    """A line through one point says nothing that a sentence does not."""
-    return len(chart.labels) > (1 if chart.kind == "lines" else 0)
+    """A line through one point says nothing that a sentence does not, nor do bars that are all nothing."""
+    return len(chart.labels) > 1 if chart.kind == "lines" else any(map(any, chart.series.values()))
 
 
 def _cards(outcome: Outcome) -> list[tuple[str, int | float, str]]:
