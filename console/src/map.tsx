@@ -12,6 +12,8 @@ const narrow = matchMedia("(max-width: 760px)");
 const FEW = 4;
 /** Nodes that have their rates below their names. */
 const SOME = 8;
+/** Where on its line a label may stand, the best first: towards the other node, where lines are apart. */
+const STANDS = [0.68, 0.6, 0.52, 0.76, 0.44, 0.36];
 
 interface Size {
   width: number;
@@ -31,6 +33,17 @@ function sizes(nodes: number): Size {
 }
 
 type Place = { x: number; y: number; angle: number };
+type Box = { left: number; right: number; top: number; bottom: number };
+
+const meet = (one: Box, other: Box) =>
+  one.left < other.right && other.left < one.right && one.top < other.bottom && other.top < one.bottom;
+
+/** About what a line of text takes, of `size` pixels, around x and above y; `side` is where it stands: left, middle, right. */
+function boxOf(text: string, x: number, y: number, size: number, side = 0): Box {
+  const width = text.length * size * 0.62 + 4;
+  const left = side > 0 ? x : side < 0 ? x - width : x - width / 2;
+  return { left, right: left + width, top: y - size, bottom: y + size * 0.3 };
+}
 
 function places(size: Size): Map<string, Place> {
   const groups = sides.value;
@@ -53,6 +66,20 @@ function places(size: Size): Map<string, Place> {
     });
   }
   return found;
+}
+
+/** Where a name stands, and its rate below it, from the middle of its node: away from the middle, where the lines are. */
+function titleOf({ y, angle }: Place, size: Size, few: boolean, rated: boolean) {
+  const [cos, sin] = [Math.cos(angle), Math.sin(angle)];
+  const away = size.radius + 9;
+  if (few) {
+    const upper = y < size.height / 2 - 10;
+    const at = { x: 0, y: upper ? -size.radius - (rated ? 25 : 10) : size.radius + 18 };
+    return { side: 0, at, below: upper ? -size.radius - 10 : size.radius + 33 };
+  }
+  const side = Math.abs(cos) < 0.15 ? 0 : Math.sign(cos);
+  const at = side ? { x: cos * away, y: sin * away + 4 } : { x: 0, y: sin < 0 ? -away : away + 9 };
+  return { side, at, below: 0 };
 }
 
 const kindOf = (seen: Pulse["sees"][string]) =>
@@ -78,6 +105,24 @@ export function ClusterMap(props: { onPick: (node: string) => void; picked: stri
     const room = all.length > SOME ? 14 : 22;
     return text.length > room ? `${text.slice(0, room - 1)}…` : text;
   };
+  const few = all.length <= SOME;
+  const titles = new Map(all.map((name) => [name, titleOf(where.get(name)!, size, few, !!latest(name))]));
+  const written = (name: string) => called(name) + (name === sample.value?.asked ? (few ? " · asked" : " •") : "");
+  const rated = (name: string) => {
+    const rate = latest(name);
+    return few && rate ? `${count(rate.received)} in · ${count(rate.sent)} out /s` : "";
+  };
+  // What no label may cover: circles, names, rates, and labels before it.
+  const full: Box[] = all.flatMap((name) => {
+    const { x, y } = where.get(name)!;
+    const { side, at, below } = titles.get(name)!;
+    const radius = size.radius + 2;
+    return [
+      { left: x - radius, right: x + radius, top: y - radius, bottom: y + radius },
+      boxOf(written(name), x + at.x, y + at.y, 13, side),
+      boxOf(rated(name), x, y + below, 11),
+    ];
+  });
   const edges = [];
   const labels: JSX.Element[] = [];
   for (const [number, one] of all.entries())
@@ -129,9 +174,18 @@ export function ClusterMap(props: { onPick: (node: string) => void; picked: stri
           const right = (at < 0.5 ? to.x - from.x : from.x - to.x) > 0;
           label(String(at), at, right ? `${bytes(flow)}/s →` : `← ${bytes(flow)}/s`);
         }
-      } else if (near && flows[0] + flows[1] >= 1 && length > 4.5 * size.radius) {
-        // Both ways together, towards the other node, where lines are apart.
-        label("", looked === one ? 0.68 : 0.32, `${bytes(flows[0] + flows[1])}/s`);
+      } else if (near && flows[0] + flows[1] >= 1) {
+        // Both ways together; not where nothing can be read between others. The node's table has them all.
+        const text = `${bytes(flows[0] + flows[1])}/s`;
+        for (const stand of STANDS) {
+          const at = looked === one ? stand : 1 - stand;
+          const [x, y] = point(length * at, 0);
+          const box = boxOf(text, x, y + 4, 12);
+          if (full.some((other) => meet(box, other))) continue;
+          full.push(box);
+          label("", at, text);
+          break;
+        }
       }
     }
   const heights = [...where.values()].map((place) => place.y);
@@ -148,21 +202,11 @@ export function ClusterMap(props: { onPick: (node: string) => void; picked: stri
       </defs>
       {edges}
       {all.map((name) => {
-        const { x, y, angle } = where.get(name)!;
+        const { x, y } = where.get(name)!;
+        const { side, at, below } = titles.get(name)!;
         const pulse = pulses.get(name);
         const rate = latest(name);
         const kind = !pulse ? "bad" : pulse.state === "running" ? "good" : "warn";
-        const few = all.length <= SOME;
-        // Names stand away from the middle, where the lines are.
-        const upper = y < size.height / 2 - 10;
-        const [cos, sin] = [Math.cos(angle), Math.sin(angle)];
-        const side = few || Math.abs(cos) < 0.15 ? 0 : Math.sign(cos);
-        const away = size.radius + 9;
-        const at = few
-          ? { x: 0, y: upper ? -size.radius - (rate ? 25 : 10) : size.radius + 18 }
-          : side
-            ? { x: cos * away, y: sin * away + 4 }
-            : { x: 0, y: sin < 0 ? -away : away + 9 };
         return (
           <g
             key={name}
@@ -190,12 +234,9 @@ export function ClusterMap(props: { onPick: (node: string) => void; picked: stri
             <text class="big" y={few ? -2 : 5}>{pulse ? count(pulse.connections) : "?"}</text>
             {few && <text y="12">{!pulse ? "silent" : pulse.connections === 1 ? "client" : "clients"}</text>}
             <text class={`name${side > 0 ? " right" : side < 0 ? " left" : ""}`} {...at}>
-              {called(name)}
-              {name === sample.value?.asked ? (few ? " · asked" : " •") : ""}
+              {written(name)}
             </text>
-            {few && rate && (
-              <text class="rate" y={upper ? -size.radius - 10 : size.radius + 33}>{`${count(rate.received)} in · ${count(rate.sent)} out /s`}</text>
-            )}
+            {rated(name) && <text class="rate" y={below}>{rated(name)}</text>}
           </g>
         );
       })}

@@ -1,8 +1,9 @@
 import { signal } from "@preact/signals";
 import type { MqttClient } from "mqtt";
 import { get } from "./api";
+import { Feed, Lines } from "./lines";
 import { sample } from "./live";
-import { Badge, Card, Table, say, usePoll } from "./ui";
+import { Badge, Card, say, tell, usePoll } from "./ui";
 import { instant } from "./words";
 
 interface Node {
@@ -10,17 +11,11 @@ interface Node {
   address: string;
   ports: Record<string, number>;
 }
-interface Message {
-  at: number;
-  topic: string;
-  payload: string;
-  qos: number;
-  retain: boolean;
-}
 
 const client = signal<MqttClient | null>(null);
 const state = signal<"off" | "connecting" | "connected">("off");
-const messages = signal<Message[]>([]);
+/** What came, also while another page was looked at. */
+const messages = new Feed();
 const filters = signal<string[]>([]);
 
 /** Where nodes listen for WebSockets; the one that this page is of comes first. */
@@ -56,9 +51,13 @@ async function connect(url: string, username: string, password: string) {
   });
   made.on("close", () => (state.value = client.value === made ? "connecting" : "off"));
   made.on("error", say);
+  made.on("disconnect", ({ reasonCode, properties }) => {
+    const why = properties?.reasonString ? `: ${properties.reasonString}` : "";
+    tell(`The node ended the connection, reason 0x${(reasonCode ?? 0).toString(16).padStart(2, "0")}${why}`, true);
+  });
   made.on("message", (topic, payload, packet) => {
-    const row = { at: Date.now() / 1000, topic, payload: new TextDecoder().decode(payload).slice(0, 2000), qos: packet.qos, retain: packet.retain };
-    messages.value = [row, ...messages.value].slice(0, 200);
+    const text = new TextDecoder().decode(payload).slice(0, 2000);
+    messages.add([instant(Date.now() / 1000), topic, String(packet.qos), packet.retain ? "retained" : "", text]);
   });
   client.value = made;
 }
@@ -68,6 +67,18 @@ function disconnect() {
   client.value = null;
   state.value = "off";
   old?.end(true);
+}
+
+function subscribe(filter: string) {
+  client.value?.subscribe(filter, { qos: 1 }, (error) => {
+    if (error) say(error);
+    else filters.value = [...new Set([...filters.value, filter])];
+  });
+}
+
+function unsubscribe(filter: string) {
+  filters.value = filters.value.filter((one) => one !== filter);
+  client.value?.unsubscribe(filter, (error) => error && say(error));
 }
 
 export function Mqtt() {
@@ -99,18 +110,21 @@ export function Mqtt() {
           <button disabled={!known.length && !client.value}>{client.value ? "disconnect" : "connect"}</button>
         </form>
       </Card>
-      <Card title="Subscribe and publish" aside={on ? filters.value.join("  ") : "connect first"}>
+      <Card title="Subscribe and publish" aside={on ? "" : "connect first"}>
         <form
           class="row"
           onSubmit={(event) => {
             event.preventDefault();
-            const filter = String(new FormData(event.currentTarget as HTMLFormElement).get("filter"));
-            filters.value = [...new Set([...filters.value, filter])];
-            client.value?.subscribe(filter, { qos: 1 }, (error) => error && say(error));
+            subscribe(String(new FormData(event.currentTarget as HTMLFormElement).get("filter")));
           }}
         >
           <label>Filter <input name="filter" required placeholder="plant/#" /></label>
           <button disabled={!on}>subscribe</button>
+          {filters.value.map((filter) => (
+            <button key={filter} type="button" disabled={!on} aria-label={`unsubscribe from ${filter}`} title="Unsubscribe" onClick={() => unsubscribe(filter)}>
+              <code>{filter}</code> ×
+            </button>
+          ))}
         </form>
         <form
           class="row"
@@ -127,11 +141,12 @@ export function Mqtt() {
           <label class="inline"><input type="checkbox" name="retain" /> retain</label>
           <button disabled={!on}>publish</button>
         </form>
-        <Table
+        <Lines
+          feed={messages}
           label="Messages"
+          kind="messages"
           head={["Time", "Topic", "QoS", "", "Payload"]}
           empty={on ? "No message came yet." : "Nothing is here before you connect and subscribe."}
-          rows={messages.value.map((row) => [instant(row.at), <code>{row.topic}</code>, row.qos, row.retain ? <Badge kind="dim">retained</Badge> : "", <code>{row.payload}</code>])}
         />
       </Card>
     </>

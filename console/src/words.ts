@@ -7,7 +7,7 @@ export const brief = (node: string) => node.split("@")[0]!;
 export function count(value: number): string {
   if (value >= 1e6) return `${(value / 1e6).toFixed(value >= 1e7 ? 0 : 1)} M`;
   if (value >= 1e4) return `${(value / 1e3).toFixed(value >= 1e5 ? 0 : 1)} k`;
-  return value >= 100 || Number.isInteger(value) ? Math.round(value).toLocaleString("en") : value.toFixed(1);
+  return value >= 99.95 || Number.isInteger(value) ? Math.round(value).toLocaleString("en") : value.toFixed(1);
 }
 
 export const many = (number: number, what: string) => `${count(number)} ${what}${number === 1 ? "" : "s"}`;

@@ -58,17 +58,23 @@ NOTE_SILENCE = """name => {
 
 OVERLAPS = """() => {
   const map = document.querySelector('svg.map').getBoundingClientRect();
-  const names = [...document.querySelectorAll('.map .name')];
-  const boxes = names.map(node => [node.textContent, node.getBoundingClientRect()]);
+  const texts = [...document.querySelectorAll('.map .name, .map .flow, .map .rate')];
+  const boxes = texts.map(node => [node.textContent, node.getBoundingClientRect()]);
   const meet = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
   const wrong = [];
   boxes.forEach(([name, a], at) => {
     if (a.left < map.left - 1 || a.right > map.right + 1) wrong.push(`${name} is cut off`);
     for (const [other, b] of boxes.slice(at + 1)) if (meet(a, b)) wrong.push(`${name} ${other}`);
+    for (const circle of document.querySelectorAll('.map .node circle')) {
+      const b = circle.getBoundingClientRect();
+      const [x, y] = [(b.left + b.right) / 2, (b.top + b.bottom) / 2];
+      const aside = [Math.max(a.left - x, x - a.right, 0), Math.max(a.top - y, y - a.bottom, 0)];
+      if (Math.hypot(...aside) < b.width / 2 - 1) wrong.push(`${name} on ${circle.nextSibling.textContent}`);
+    }
   });
   return wrong;
 }"""
-"""Names on the map that lie over each other, or beyond its edge."""
+"""Names, figures and nodes on the map that lie over each other, or beyond its edge."""
 
 PAINTINGS = """milliseconds => new Promise(done => {
   let paintings = 0;

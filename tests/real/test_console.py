@@ -6,6 +6,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 from contextlib import ExitStack
 
 import pytest
@@ -174,6 +175,51 @@ def test_messages_go_and_come_over_websocket(page):
 
 
 @pytest.fixture
+def chatter(cluster):
+    """A client of node 2 that publishes to chatter/1, two hundred times a second."""
+    talk = "import time\nwhile True: print(time.time(), flush=True); time.sleep(0.005)"
+    with subprocess.Popen([sys.executable, "-c", talk], stdout=subprocess.PIPE) as talker:
+        publish = ["mosquitto_pub", "-p", str(cluster.port(2)), "-t", "chatter/1", "-l"]
+        with subprocess.Popen(publish, stdin=talker.stdout) as publisher:
+            yield
+            talker.kill()
+            publisher.kill()
+
+
+def test_two_hundred_messages_a_second_leave_the_client_usable(page, chatter):
+    page.goto("/#/mqtt")
+    page.get_by_role("button", name="connect").click()
+    expect(page.get_by_text("connected", exact=True)).to_be_visible()
+    page.get_by_label("Filter").fill("chatter/#")
+    page.get_by_role("button", name="subscribe").click()
+    rows = page.get_by_role("region", name="Messages").get_by_role("row")
+    expect(rows).to_have_count(201)
+    # Before, each message made the page anew: three messages a second came, and no button could be pressed.
+    assert 0 < page.evaluate(PAINTINGS, 3000) < 50
+    page.get_by_role("button", name="pause").click()
+    first = rows.nth(1).inner_text()
+    page.wait_for_timeout(500)
+    assert rows.nth(1).inner_text() == first
+    page.get_by_role("button", name="go on").click()
+    expect(rows.nth(1)).not_to_have_text(first)
+    page.get_by_role("button", name="unsubscribe from chatter/#").click()
+    page.get_by_label("Filter").fill("console/#")
+    page.get_by_role("button", name="subscribe", exact=True).click()
+    page.get_by_label("Topic").fill("console/last")
+    page.get_by_role("button", name="publish").click()
+    expect(rows.nth(1)).to_contain_text("console/last")
+
+
+def test_why_the_node_ended_the_clients_connection_is_told(page):
+    page.goto("/#/mqtt")
+    page.get_by_role("button", name="connect").click()
+    expect(page.get_by_text("connected", exact=True)).to_be_visible()
+    page.get_by_label("Topic").fill("plant/+/limit")
+    page.get_by_role("button", name="publish").click()
+    expect(page.locator(".notes .bad")).to_contain_text("reason 0x81: topic name contains a wildcard")
+
+
+@pytest.fixture
 def many(browser):
     """A page of a cluster of faked nodes: ``many(20)``."""
     with ExitStack() as opened:
@@ -207,6 +253,10 @@ def test_a_map_can_be_read_pointed_at_and_gone_through_by_keyboard(many, number)
     expect(near).to_have_count(number - 1)
     # What flows to and from it; not where two stand so close that nothing can be read between them.
     expect(flows.first).to_have_text(re.compile(r"B/s$"))
+    assert flows.count() > (number - 1) // 2
+    for at in range(number):
+        nodes.nth(at).focus()
+        assert page.evaluate(OVERLAPS) == [], f"node{at + 1} is looked at"
     nodes.nth(2).locator("circle").click()
     expect(page.get_by_role("heading", name="node3@127.0.0.1")).to_be_visible()
     page.mouse.move(2, 2)

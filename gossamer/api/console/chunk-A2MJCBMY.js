@@ -1,1 +1,0 @@
-import{j as o}from"./chunk-CGJBM6YN.js";var n=["viewer","operator","admin"];function a(e,t){let r=o.value?.role;return!r||n.indexOf(r)>=n.indexOf(e)?"":`${t} takes the role ${e}, and you are ${r}.`}export{a};
