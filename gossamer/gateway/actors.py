@@ -94,7 +94,7 @@ class BrokerPort:
 
 
 class Mqtt:
-    """The broker of a node, for the actors that run on it: ``Mqtt(node)``; see the module.
+    """The broker of a node, for the actors that run on it; it takes no connection.
 
     One object serves any number of actors.
     """

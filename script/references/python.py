@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from collections.abc import Iterator
 from importlib import import_module
-from typing import Any
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 from script.references.markdown import prose
 
@@ -68,15 +70,26 @@ def signature_text(word: str, name: str, thing: Any) -> str:
     text = str(signature.replace(parameters=given))
     # A function as a default shows where in memory it was.
     text = re.sub(r"<function (\w+) at 0x\w+>", r"\1", text)
-    text = re.sub(r"<object object at 0x\w+>", "…", text)
+    text = re.sub(r"<object object at 0x\w+>|<factory>", "…", text)
     # Written annotations come as text in quotes, and some with the modules that they are from.
     text = re.sub(r"""(?<=: |> )(['"])(.*?)\1(?=[,)]| = |$)""", r"\2", text)
-    text = re.sub(r"\b(?:gossamer|collections|typing|pathlib)\.(?:\w+\.)*(?=[A-Z])", "", text)
+    text = _spelled_out(text, thing)
+    text = re.sub(r"\b(?:gossamer|collections|msgspec|typing|pathlib)\.(?:\w+\.)*(?=[A-Z])", "", text)
     if word == "class":
         text = text.removesuffix(" -> None")
     if len(f"{word} {name}{text}") > 100 and given:
         text = _in_lines(text)
     return f"```python\n{word} {name}{text}\n```\n"
+
+
+def _spelled_out(text: str, thing: Any) -> str:
+    """Write out the words that an annotation takes, where the module of ``thing`` has a name for them."""
+    for name, alias in vars(sys.modules[thing.__module__]).items():
+        forms = get_args(alias) if get_origin(alias) in (Union, UnionType) else (alias,)
+        if any(get_origin(form) is Literal for form in forms):
+            words = " | ".join(inspect.formatannotation(form) for form in forms)
+            text = re.sub(rf"(?<![\w.]){name}(?!\w)", words, text)
+    return text
 
 
 def _in_lines(text: str) -> str:

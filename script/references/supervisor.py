@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec import Struct
+
 import gossamer.supervisor as front
 from script.references.markdown import prose
 from script.references.python import function_text, members_of, signature_text
@@ -86,10 +88,11 @@ def _described(name: str) -> str:
         return function_text(name, thing, "###")
     if not (inspect.isclass(thing) and thing.__module__.startswith("gossamer.")):
         return f"### {name}\n\n{prose(_below_assignment(name))}\n"
-    # A kind of text, or of exception, may have no signature of its own.
+    parts = [f"### {name}\n", f"{prose(thing.__doc__)}\n"]
+    # A kind of text, of exception or of process is not made by the arguments of its base.
     inherited = thing.__init__ in (str.__init__, Exception.__init__, object.__init__)
-    signature = "" if inherited else signature_text("class", name, thing)
-    parts = [f"### {name}\n", signature, f"{prose(thing.__doc__)}\n"]
+    if issubclass(thing, Struct) or not inherited:
+        parts.insert(1, signature_text("class", name, thing))
     bases = [base for base in thing.__mro__[1:] if base.__name__ in front.__all__]
     if bases:
         parts.append(f"It is a [{bases[0].__name__}](#{bases[0].__name__.lower()}) with:\n")

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from msgspec import Struct
 
 from gossamer import supervisor
 from script.references import stale, write
@@ -113,6 +114,17 @@ def test_every_public_name_of_the_supervisor_is_on_its_page_once_and_says_what_i
         said = described(name)
         # A dataclass or a Struct without a docstring has its signature for one.
         assert not said.startswith(f"{name}("), name
+
+
+def test_a_value_of_the_supervisor_shows_what_it_takes():
+    page = supervisor_page()
+    assert "class Reply(value: object, timeout: float | None = None, then: Continue | None = None)" in page
+    values = [name for name in supervisor.__all__ if isinstance(getattr(supervisor, name), type(Struct))]
+    assert [name for name in values if f"```python\nclass {name}(" not in page] == []
+
+
+def test_a_signature_shows_the_words_that_it_takes():
+    assert "    restart: Literal['permanent', 'transient', 'temporary'] = 'permanent'," in supervisor_page()
 
 
 def test_no_docstring_of_the_supervisor_begins_as_a_relative_clause():

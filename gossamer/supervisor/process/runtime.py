@@ -20,6 +20,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, TypeVarTuple, overload
 import structlog
 from msgspec import Struct
 
+from gossamer.errors import UsageError
 from gossamer.supervisor.errors import CallFailed, NotAsync, NotInProcess
 from gossamer.supervisor.process import signals
 from gossamer.supervisor.process.calls import Caller
@@ -164,7 +165,10 @@ class Runtime(ProcessTable):
 
         Raises:
             StartFailed, Ignore, NameTaken: as ``Behaviour.start``.
+            UsageError: ``behaviour`` is no actor class.
         """
+        if not (isinstance(behaviour, type) and hasattr(behaviour, "_otp_launch")):
+            raise UsageError(f"got {behaviour!r}, expected an actor class and the arguments of its init")
         launched: Pid = await behaviour._otp_launch(self, None, args, options)
         return launched
 

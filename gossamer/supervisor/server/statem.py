@@ -79,11 +79,16 @@ class _Outcome(Struct, frozen=True, kw_only=True):
 
 
 class Keep(_Outcome, frozen=True):
-    """Stay in the state. ``postpone``: see this event again in the next state."""
+    """Stay in the state; options as of ``Next``."""
 
 
 class Next(_Outcome, frozen=True):
-    """Go to ``state``; if that is the state already, postponed events stay postponed."""
+    """Go to ``state``; if that is the state already, postponed events stay postponed.
+
+    ``reply`` answers a ``CallEvent``, ``postpone`` sees this event again in the next state, ``events`` come
+    before all others. Timeouts, in seconds: ``event_timeout`` ends with the next event, ``state_timeout``
+    with the state, those of ``timeouts`` when set again under their name; None cancels one.
+    """
 
     state: Hashable
 
@@ -100,10 +105,12 @@ _EVENT, _STATE, _NAMED = "event", "state", "named:"
 
 
 class StateMachine(GenServer):
-    """A server whose behaviour depends on a state; subclass it and define ``init`` and ``handle_event``."""
+    """A server whose behaviour depends on a state; subclass it and define ``init`` and ``handle_event``.
+
+    With ``state_enter = True`` in the class each change of state, and the start, brings an ``Enter`` first.
+    """
 
     state_enter = False
-    """Whether every change of state, and the start, brings an ``Enter`` event first."""
 
     state: Hashable
 

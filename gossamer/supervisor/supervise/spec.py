@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Literal, ParamSpec, get_args
 
 from msgspec import Struct
 
 from gossamer.supervisor.errors import BadChildSpec
+from gossamer.supervisor.server.behaviour import Behaviour, Named
 from gossamer.supervisor.values import Pid
 
 P = ParamSpec("P")
@@ -51,8 +52,8 @@ class Backoff:
     """Exponential back-off between restarts; times in seconds.
 
     The n-th wait in a row is ``initial * factor ** (n - 1)``, at most ``maximum``, less a random part of it
-    that is no larger than ``jitter`` (0 to 1), so that children of many nodes do not restart in step. A child
-    whose last restart is ``reset_after`` seconds ago starts at ``initial`` again.
+    that is at most ``jitter`` (below 1), so that children of many nodes do not restart in step. A child whose
+    last restart is ``reset_after`` seconds ago starts at ``initial`` again.
 
     Raises:
         BadChildSpec: a value makes no sense.
@@ -66,11 +67,13 @@ class Backoff:
 
     def __post_init__(self) -> None:
         where = "backoff"
+        for field in fields(self):
+            value = getattr(self, field.name)
+            check(_is_time(value), where, field.name, value, "a number, 0 or more")
         check(self.initial > 0, where, "initial", self.initial, "seconds, more than 0")
         check(self.maximum >= self.initial, where, "maximum", self.maximum, "seconds, not less than initial")
         check(self.factor >= 1, where, "factor", self.factor, "a number, 1 or more")
-        check(0 <= self.jitter < 1, where, "jitter", self.jitter, "a part from 0 to less than 1")
-        check(self.reset_after >= 0, where, "reset_after", self.reset_after, "seconds, 0 or more")
+        check(self.jitter < 1, where, "jitter", self.jitter, "a part from 0 to less than 1")
 
 
 def _check_backoff(where: str, backoff: object) -> None:
@@ -129,6 +132,8 @@ def _start_expected(start: object) -> str:
     if isinstance(function, type) and hasattr(function, "start_link"):
         name = f"{function.__qualname__}.start_link"
         return f"its start function: pass `{name}`, or `partial({name}, …)` with the arguments of init"
+    if getattr(function, "__func__", None) in (vars(Behaviour)["start"].__func__, Named.start):
+        return "one that links the child to its supervisor: pass `start_link` instead of `start`"
     if inspect.iscoroutine(start):
         start.close()
         return "the function and not its call: pass `partial(start, …)` instead of `start(…)`"

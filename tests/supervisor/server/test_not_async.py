@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 import gossamer.supervisor as otp
+from gossamer.errors import UsageError
 from tests.supervisor.harness import Worker, crashed, ended
 
 
@@ -127,6 +130,18 @@ async def test_an_actor_class_instead_of_a_child_specification_is_too(rt):
 def test_a_call_instead_of_the_function_is_told():
     with pytest.raises(otp.BadChildSpec, match=r"pass `partial\(start, …\)` instead of `start\(…\)`"):
         otp.ChildSpec("worker", Worker.start_link(1))
+
+
+@pytest.mark.parametrize("start", [Worker.start, partial(Worker.start, 1), Worker.named("worker").start])
+def test_a_start_function_that_links_nothing_is_refused_since_no_end_of_it_would_be_seen(start):
+    with pytest.raises(otp.BadChildSpec, match="pass `start_link` instead of `start`"):
+        otp.ChildSpec("worker", start)
+
+
+@pytest.mark.parametrize("given", [Worker.start_link, Worker()])
+async def test_a_runtime_starts_an_actor_class_and_nothing_else(given, rt):
+    with pytest.raises(UsageError, match="expected an actor class"):
+        await rt.start(given)
 
 
 async def test_a_start_function_that_is_no_async_def_is_named(rt):

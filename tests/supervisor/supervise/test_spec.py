@@ -63,6 +63,7 @@ def test_defaults_are_otps():
 WRONG = {
     Backoff: [
         {"initial": 0},
+        {"initial": "1s"},
         {"maximum": 0.01},
         {"factor": 0.5},
         {"jitter": 1},
