@@ -1,18 +1,21 @@
 """The Helm chart, rendered here: by default it is deploy/kubernetes/k8s.yaml, and each value has its effect.
 
 There is no helm in the tests, so the chart keeps to what a page of code can render: values, the release's
-name, ``if``, ``if eq``, ``else`` and ``end``. Anything else fails here.
+name, ``if``, ``if eq``, ``else``, ``end`` and ``toJson``. Anything else fails here.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
+import jsonschema_rs
 import pytest
 import yaml
 
 from discovery.deployments import DEPLOY, documents, of
+from gossamer.config import config_from
 
 CHART = DEPLOY / "helm"
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
@@ -48,6 +51,8 @@ def render(text: str, scope: dict[str, Any]) -> str:
                 open_ifs.append(bool(value(one, scope)))
             case ["else"]:
                 open_ifs[-1] = not open_ifs[-1]
+            case ["toJson", one] if all(open_ifs):
+                out.append(json.dumps(value(one, scope)))
             case ["end"]:
                 open_ifs.pop()
             case [one]:
@@ -115,6 +120,38 @@ def test_a_value_has_its_effect(values: dict[str, Any], path: str, expected: obj
     for part in path.split("."):
         found = found[int(part)] if part.isdigit() else found[part]
     assert found == expected
+
+
+def test_clients_can_be_let_in_by_a_file_of_a_secret() -> None:
+    auth = {"allow_anonymous": False, "password_file": "/etc/gossamer-auth/passwords"}
+    made = chart(config=DEFAULTS["config"] | {"auth": auth}, authSecret="mqtt-users")
+    pod = of(made, "StatefulSet")["spec"]["template"]["spec"]
+    assert {"name": "auth", "secret": {"secretName": "mqtt-users"}} in pod["volumes"]
+    mount = {"name": "auth", "mountPath": "/etc/gossamer-auth", "readOnly": True}
+    assert mount in pod["containers"][0]["volumeMounts"]
+    config = config_from(yaml.safe_load(of(made, "ConfigMap")["data"]["node.yaml"]), environ={})
+    assert config.mqtt.auth.allow_anonymous is False
+    assert str(config.mqtt.auth.password_file) == auth["password_file"]
+
+
+SCHEMA = jsonschema_rs.validator_for(json.loads((CHART / "values.schema.json").read_text()))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"antiAffinity": "require"},
+        {"replica": 5},
+        {"replicas": "five"},
+        {"serviceType": "Loadbalancer"},
+        {"storage": "8 Gi"},
+        {"config": {"allowAnonymous": True}},
+        {"serviceMonitor": {"enabled": "yes"}},
+    ],
+)
+def test_a_wrong_value_is_refused_by_the_schema(wrong: dict[str, Any]) -> None:
+    assert SCHEMA.is_valid(DEFAULTS)
+    assert not SCHEMA.is_valid(DEFAULTS | wrong)
 
 
 def test_every_value_is_used_and_no_other() -> None:
