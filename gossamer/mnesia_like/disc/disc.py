@@ -210,6 +210,9 @@ class DiscFile:
     def copy_to(self, path: Path) -> int:
         """Write what is committed to another file, which is there whole or not at all; its size in bytes.
 
+        The directory is made if it is ``backups`` beside this file. Any other has to be there: where a mount
+        is missing the copy would land on the disc that it is to be safe from.
+
         Raises:
             BackupExistsError: something stands under that name; it is as it was.
             DiscError: it cannot be written.
@@ -217,7 +220,10 @@ class DiscFile:
         try:
             if path.exists():
                 raise BackupExistsError(str(path))
-            path.parent.mkdir(mode=0o700, exist_ok=True)
+            if path.parent == self.path.parent.absolute() / "backups":
+                path.parent.mkdir(mode=0o700, exist_ok=True)
+            if not path.parent.is_dir():
+                raise FileNotFoundError(f"there is no directory {path.parent}")
             with replacing(path) as draft:
                 # By pages: a third of the time of VACUUM INTO, and commits wait for it.
                 with contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as copy:
