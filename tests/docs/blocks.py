@@ -141,6 +141,6 @@ def commands_in(block: Block) -> list[str]:
 
 
 def inline_commands(text: str) -> list[str]:
-    """What prose calls a command of gossamer."""
+    """What prose calls a command of gossamer, or of the one that installs it."""
     prose = re.sub(r"^( *)(`{3,}).*?^\1\2$", "", text, flags=re.MULTILINE | re.DOTALL)
-    return [" ".join(found.split()) for found in re.findall(r"`(gossamer\s[^`]+)`", prose)]
+    return [" ".join(found.split()) for found in re.findall(r"`((?:gossamer|pip)\s[^`]+)`", prose)]

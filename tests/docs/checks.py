@@ -32,6 +32,9 @@ _OTHERS = ("services", "scrape_configs", "groups")
 _OTHER_PROGRAMS = ("etcdctl", "journalctl", "kill", "pip", "sudo", "systemctl", "useradd")
 """They take ``gossamer`` for the name of something."""
 
+_INSTALLER = re.compile(r"(.*/)?(pip3?|pipx|uv)")
+_OF_AN_INDEX = re.compile(r"gossamer(\[[\w,]+\])?([=<>~!].*)?")
+
 
 def faults_of(text: str, page: Path) -> list[str]:
     """What is wrong with the blocks of a page and the commands in its prose, each with its line."""
@@ -92,6 +95,8 @@ def command_fault(line: str) -> str:
         words = shlex.split(line, comments=True)
     except ValueError:
         return ""
+    if any(map(_INSTALLER.fullmatch, words)) and any(map(_OF_AN_INDEX.fullmatch, words)):
+        return "no package index has gossamer"
     if not words or words[0] in _OTHER_PROGRAMS:
         return ""
     named = [at for at, word in enumerate(words) if word == "gossamer" or word.endswith("bin/gossamer")]

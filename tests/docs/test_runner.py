@@ -116,7 +116,8 @@ def test_everything_else_is_not(got, expected):
         "kill $(gossamer nodes --json)",
         "cp -a /var/lib/gossamer /backup",
         "useradd --system gossamer",
-        "pip install gossamer",
+        "pip install '.[audit]'",
+        "/opt/gossamer/bin/pip install dist/gossamer-*.whl",
         "gossamer cluster leave [--drain]",
         "GOSSAMER_LOG__LEVEL=debug gossamer start -c node.yaml",
     ],
@@ -128,6 +129,9 @@ def test_a_command_that_is_there_has_no_fault(line):
 @pytest.mark.parametrize(
     ("line", "fault"),
     [
+        ("pip install gossamer", "no package index has gossamer"),
+        ("/opt/gossamer/bin/pip install -U 'gossamer[dns]==0.2.0'", "no package index has gossamer"),
+        ("python -m pip install gossamer[audit]", "no package index has gossamer"),
         ("gossamer clusters status", "no command 'clusters'"),
         ("gossamer clients kik meter7", "no command 'kik'"),
         ("gossamer up --node 3", "no option --node"),
