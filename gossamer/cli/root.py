@@ -66,7 +66,7 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
         "completion": ("completion", "Print or install the completion script of a shell."),
         "support-bundle": (
             "commands.bundle",
-            "Collect what a bug report needs: no secrets, no payloads.",
+            "Collect what a bug report needs, without secrets.",
         ),
     },
 }

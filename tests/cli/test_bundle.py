@@ -69,6 +69,16 @@ def with_log(bundle, tmp_path):
     return with_log
 
 
+def test_a_log_may_quote_what_the_rest_does_not_hold_and_that_is_said(served, run, tmp_path):
+    (tmp_path / "node.log").write_text(
+        '{"event": "crash", "handling": "Delivered(topic=\'a\', payload=b\'1\')"}\n'
+    )
+    bundle = ("support-bundle", tmp_path / "out.tar.gz", "--api", served.url)
+    said = "logs may name clients and quote messages: look through it"
+    assert said in run(*bundle, "--log", tmp_path / "node.log").err
+    assert said not in run(*bundle).err
+
+
 def test_the_end_of_a_log_is_taken(with_log):
     taken = with_log("old\n" * 2_000_000 + "the end")["logs/node.log"]
     assert taken.endswith("the end")

@@ -1,8 +1,9 @@
 """``gossamer support-bundle``: what somebody who helps wants to see, in one file; and ``--version``.
 
 Rules: 1. It holds what the API tells of each node, as it tells it, and the logs that can be read from
-here: no secret, no payload.  2. What a node does not answer stands there as its error, and does not stop the
-rest.  3. Names of clients and topics are in it only with ``--clients``, as they may tell of people.  4. Its
+here: no secret.  2. What a node does not answer stands there as its error, and does not stop the
+rest.  3. Lists of clients and topics are in it only with ``--clients``, as they may tell of people; a log
+may name some, and a crash report quotes a message, so who sends it is told to look.  4. Its
 manifest says of each node whether its log is in it, and why not.  5. Each node says where its log goes; a
 file is read only if it is that very file, not one of the same path on another machine.  6. A field called as
 a secret shows as ``***``, although it was redacted when it was written.
@@ -74,9 +75,10 @@ def support_bundle(
         None, "--log", "The end of this log file as well, of a node whose log is not found."
     ),
 ) -> Report:
-    """Collect what a bug report needs: no secrets, no payloads.
+    """Collect what a bug report needs, without secrets.
 
-    What every node tells, and the logs that can be read from here.
+    What every node tells, and the logs that can be read from here. A log is as its node wrote it, less
+    what is named as a secret: it may name clients and topics, and a crash report quotes a message.
     """
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     path = out or Path(f"gossamer-{stamp}.tar.gz")
@@ -99,11 +101,14 @@ def support_bundle(
     except OSError as error:
         raise FileError(path, error, advice=_OTHER_FILE) from error
 
+    logs_in = any(name.startswith("logs/") for name in found)
+
     def parts() -> Iterable[Part]:
         yield str(path)
         for name, source in logs.items():
             yield Note(f"log of {name}: {source}")
-        yield Note(f"{len(found)} entries; look through it before you send it")
+        quoted = "; logs may name clients and quote messages" if logs_in else ""
+        yield Note(f"{len(found)} entries{quoted}: look through it before you send it")
 
     return Report({"file": str(path), "entries": sorted(found), "logs": logs}, parts)
 
