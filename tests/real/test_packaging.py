@@ -204,6 +204,12 @@ def test_nothing_heavy_comes_along_and_what_is_missing_is_named(from_wheel, tmp_
     assert ordered(from_wheel.python, "-c", start, cwd=tmp_path).strip() == "k8s"
 
 
+def test_what_is_pinned_can_be_installed_with_the_oldest_python():
+    """Debian 12 has 3.11.2; a pin that wants a later patch would stop ./script/test before it begins."""
+    oldest = ("--python-version", "3.11.0", "--extra", "dev")
+    assert "pytest==" in ordered(*UV, "pip", "compile", *oldest, *CONSTRAINTS, "pyproject.toml", cwd=ROOT)
+
+
 def test_what_every_extra_brings_is_what_the_tests_ran_with(dist):
     """With all extras the wheel asks for nothing that is missing here, or is here in another version."""
     wanted = f"gossamer[{','.join(sorted(EXTRAS))}] @ {dist[1].as_uri()}"
