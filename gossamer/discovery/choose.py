@@ -67,7 +67,7 @@ def strategy_of(cluster: ClusterConfig, *, node: str, data_dir: Path = Path()) -
     """Return the strategy that a configuration asks for.
 
     Raises:
-        UsageError: what it needs is not installed.
+        ConfigError: what it needs is not installed.
     """
     section = cluster.discovery
     match section:
@@ -93,7 +93,7 @@ def _etcd(config: EtcdConfig, cluster: ClusterConfig, *, node: str, data_dir: Pa
         from gossamer.discovery.etcd import Etcd
         from gossamer.discovery.etcd_client import EtcdClient
     except ModuleNotFoundError as error:
-        raise missing_extra("strategy etcd", "aetcd", "etcd") from error
+        raise missing_extra("strategy", "etcd", "aetcd", "etcd") from error
     servers = list(config.servers)
     before = []
     if config.embedded:

@@ -102,7 +102,7 @@ def dnspython_lookup(*, nameservers: Sequence[Address] = (), timeout: float = 3.
     """Look-ups by dnspython. ``nameservers`` empty: those of this system.
 
     Raises:
-        UsageError: dnspython is not installed.
+        ConfigError: dnspython is not installed.
     """
     try:
         import dns.asyncresolver
@@ -110,7 +110,7 @@ def dnspython_lookup(*, nameservers: Sequence[Address] = (), timeout: float = 3.
         import dns.nameserver
         import dns.resolver
     except ModuleNotFoundError as error:
-        raise missing_extra("strategy dns", "dnspython", "dns") from error
+        raise missing_extra("strategy", "dns", "dnspython", "dns") from error
 
     @cache
     def resolver() -> dns.asyncresolver.Resolver:

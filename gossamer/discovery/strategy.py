@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from gossamer.errors import UnavailableError, UsageError, how_to_install
+from gossamer.errors import ConfigError, ConfigProblem, UnavailableError, how_to_install
 from gossamer.gossip import Member
 from gossamer.network import Address
 from gossamer.supervisor import ChildSpec
@@ -41,9 +41,12 @@ class DiscoveryFailedError(UnavailableError):
         super().__init__(f"{where}: {problem}")
 
 
-def missing_extra(what: str, needs: str, extra: str) -> UsageError:
-    """A strategy needs something that is not installed."""
-    return UsageError(f"{what} needs {needs}, which is not installed; {how_to_install(extra)}")
+def missing_extra(key: str, got: str, needs: str, extra: str) -> ConfigError:
+    """Build the error of a key of ``cluster.discovery`` that needs what is not installed."""
+    problem = ConfigProblem(
+        f"cluster.discovery.{key}", f"{got} without {needs}", f"it installed: {how_to_install(extra)}"
+    )
+    return ConfigError("configuration", [problem])
 
 
 class Strategy:

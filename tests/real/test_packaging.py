@@ -193,6 +193,7 @@ def test_nothing_heavy_comes_along_and_what_is_missing_is_named(from_wheel, tmp_
         config.write_text(f"cluster: {{discovery: {{strategy: {extra}, {strategy}}}}}\n")
         code, said = from_wheel.gossamer("start", "-c", config)
         assert code != 0
+        assert f"cluster.discovery.strategy: got {extra} without " in said, said
         assert f"pip install 'PATH[{extra}]'" in said, said
     recorded = tmp_path / "audit" / "day=2026-01-02" / "hour=03" / "node=a@h" / "events.parquet"
     recorded.parent.mkdir(parents=True)
