@@ -1,8 +1,8 @@
 """Replicated tables, in Mnesia's words: ``local`` to a node, ``owned`` row by row, or ``shared`` by all.
 
 Reads are synchronous and from memory. See ``table`` for what a table offers, ``replication`` for how owned
-rows travel, ``shared`` for the others, ``disc`` for what survives a crash; errors are in ``errors``, what
-``Store.subscribe`` tells in ``events``.
+rows travel, ``shared`` for the others, ``disc`` for what survives a crash; errors are in ``errors``, and the
+events of ``Store.subscribe`` in ``events``.
 """
 
 from gossamer.mnesia_like.core import ReplicationLink, ReplicationSink

@@ -1,8 +1,8 @@
-"""A disc copy without its node: ``python -m gossamer.mnesia_like check|set-aside data/tables.db``.
+"""Disc copy check without a node: ``python -m gossamer.mnesia_like check|set-aside data/tables.db``.
 
-``check`` opens and adds up the file and says what it holds, or what is wrong with it. ``set-aside`` renames a
-damaged one, so that the node can start: its shared tables, and the schema, load from the peers; its sessions
-and local tables begin empty. Exit codes: 0 sound (or set aside), 1 damaged, 2 cannot be used now.
+``check`` opens and verifies the file and prints its contents, or what is wrong with it. ``set-aside`` renames
+a damaged file, so that the node can start: its shared tables and the schema load from the peers; its sessions
+and local tables start empty. Exit codes: 0 sound (or set aside), 1 damaged, 2 cannot be used now.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gossamer.mnesia_like.errors import CorruptTablesError, DiscError
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run; the exit code."""
+    """Run the command and return its exit code."""
     assert __doc__ is not None  # noqa: S101
     parser = argparse.ArgumentParser(prog="python -m gossamer.mnesia_like", description=__doc__)
     parser.add_argument("order", choices=("check", "set-aside"))

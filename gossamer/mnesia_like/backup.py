@@ -1,12 +1,12 @@
-"""Tables to a backup and back: which rows of them, and how they are written again without holding up others.
+"""Backup of tables to a file, and restore, in slices that do not block the loop.
 
-A backup is a file as of a disc copy (see ``disc``), with the rows' checksums in it; under the schema's name
-stands each table's definition.
+A backup has the format of a disc copy (see ``disc``), row checksums included; each table's definition is
+stored under the schema's name.
 
-Rules: 1. The rows of a backup are those of one moment, and it appears under its name whole, or not at all.
-2. Only what this node may write is in it: of an owned table its own rows.  3. A restore checks the file and
-finds or makes the tables before it writes; it writes as anyone does, so that peers and disc get the rows as
-new ones.
+Rules: 1. A backup is a snapshot of one moment, and appears under its name whole, or not at all.
+2. It contains only what this node may write: of an owned table its own rows.  3. A restore checks the file
+and finds or creates the tables before it writes; its writes are ordinary ones, so peers and disc get the rows
+as new.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ async def restore(
             for item in value if table.definition.type == "bag" else (value,):
                 table.write(key, item)
             if number % _RESTORE_ROWS == _RESTORE_ROWS - 1:
-                # Everyone else's turn; and the disc's, where rows wait for it.
+                # Yield to other tasks, and let the disc catch up.
                 await table.durable(None)
                 await asyncio.sleep(0)
     return {table.name: len(content[table.name]) for table in found}
 
 
 def _writable(table: AnyTable) -> Mapping[Key, Value]:
-    """The rows of a table that this node may write."""
+    """Rows of a table that this node may write."""
     return table.rows_of(table.node) if isinstance(table, OwnedTable) else table.rows()
 
 
@@ -87,7 +87,7 @@ def _read(path: Path) -> dict[str, dict[Key, Value]]:
     try:
         if not path.is_file():
             raise FileNotFoundError("no such file")
-        # A copy: opening writes to the file and beside it, and a backup may be where nobody can write.
+        # A copy: opening writes to the file and beside it, and a backup may be on a read-only place.
         with tempfile.TemporaryDirectory() as place:
             file = DiscFile(Path(shutil.copyfile(path, Path(place, "tables.db"))))
             try:

@@ -1,8 +1,8 @@
-"""What the parts of a store share: its tables, their replication, what waits for the disc, and who is told.
+"""State shared by the parts of a store: tables, replication, the disc queue, and subscribers.
 
-It is made before the store's processes run and outlives each of them, so that a crash and a restart cost
-readers nothing: Erlang's heirs, without the handing over. The processes and the schema work on it; users see
-:class:`gossamer.mnesia_like.Store`.
+It is created before the store's processes run and outlives each of them, so that a crash and a restart cost
+readers nothing: Erlang's table heirs, without the handover. The processes and the schema work on it; users
+see :class:`gossamer.mnesia_like.Store`.
 """
 
 from __future__ import annotations
@@ -47,48 +47,48 @@ from gossamer.supervisor import Pid, Runtime, self_pid
 AnyTable = LocalTable | OwnedTable | SharedTable
 
 FLUSH = "flush"
-"""The message of a :class:`Notifier`."""
+"""Message that a :class:`Notifier` sends."""
 
 log = structlog.get_logger(__name__)
 
 
 class ReplicationSink(Protocol):
-    """Takes what a link has to say; every method returns at once and never raises."""
+    """Receiver of a link's events; every method returns at once and never raises."""
 
     def peer_up(self, name: str, creation: int, session: int) -> None:
-        """``name`` can be reached."""
+        """``name`` is reachable."""
 
     def peer_down(self, name: str, *, left: bool, renewing: bool = False) -> None:
-        """``name`` cannot be reached; ``left``: it left the cluster and its rows may go at once.
+        """``name`` is unreachable; ``left``: it left the cluster and its rows may go at once.
 
-        ``renewing``: it is no less a member, and either comes up or is told down once more.
+        ``renewing``: it is still a member, and either comes up or is reported down once more.
         """
 
     def frame(self, peer: str, payload: bytes, done: Callable[[], None]) -> None:
-        """A frame of ``peer``; ``done`` is to be called once it has taken effect."""
+        """Handle a frame of ``peer``; call ``done`` once it has taken effect."""
 
 
 class ReplicationLink(Protocol):
-    """What carries frames."""
+    """Transport of replication frames."""
 
     def peers(self) -> Mapping[str, tuple[int, int]]:
-        """Peers that are up, with their creations and sessions."""
+        """Return the peers that are up, with their creations and sessions."""
 
     def renewing(self) -> set[str]:
-        """Peers that were told down as ``renewing``, and nothing since."""
+        """Return the peers last reported down as ``renewing``."""
 
     def send(self, peer: str, session: int, frame: bytes) -> None:
-        """Send, without ever blocking; what is for a session that is over is dropped."""
+        """Send without blocking; a frame for a session that is over is dropped."""
 
     def renew(self, peer: str) -> None:
-        """End the session with ``peer``, at both ends, and begin another: something of it was lost here."""
+        """Restart the session with ``peer`` at both ends, because something of it was lost here."""
 
     def attach(self, sink: ReplicationSink) -> None:
-        """From now on tell ``sink`` instead of the one before; what that was not done with comes again."""
+        """Report to ``sink`` from now on; frames that the previous sink did not finish come again."""
 
 
 class Notifier:
-    """Tells a process, once until it has answered, that something was written."""
+    """Signals a process that something was written, once until it acknowledges."""
 
     def __init__(self) -> None:
         self._runtime: Runtime | None = None
@@ -97,7 +97,7 @@ class Notifier:
 
     @property
     def process(self) -> tuple[Runtime, Pid] | None:
-        """The process, if one runs."""
+        """Attached process, if it is alive."""
         if self._runtime is None or self._pid is None or not self._runtime.alive(self._pid):
             return None
         return self._runtime, self._pid
@@ -108,19 +108,19 @@ class Notifier:
         self._notified = False
 
     def notify(self) -> None:
-        """Send ``FLUSH``, once. Nobody there: a process that attaches looks for work of its own accord."""
+        """Send ``FLUSH`` once, if a process is attached; one that attaches later checks for work itself."""
         if not self._notified and self._runtime is not None and self._pid is not None:
             self._notified = self._runtime.send(self._pid, FLUSH)
 
     def answer(self) -> None:
-        """The process looks for work now; what is written from here on notifies it again."""
+        """Acknowledge: the process checks for work now, and later writes notify it again."""
         self._notified = False
 
 
 class StoreCore(TableOwner):
-    """State of one node's store, and what its parts ask of it.
+    """State of one node's store, and the operations that its parts need.
 
-    ``tick`` in seconds: how often purges and digests are looked after; ``replication`` are options of
+    ``tick`` is the interval of purges and digests in seconds; ``replication`` are options of
     :class:`Replication`.
     """
 
@@ -135,7 +135,7 @@ class StoreCore(TableOwner):
         **replication: Any,
     ) -> None:
         super().__init__(node)
-        # A later life begins at a larger number, however many changes this one sees.
+        # A later creation starts at a larger number, however many changes this one sees.
         self.first_seq = creation << 20
         self.clock: Clock = clock or SystemClock()
         self.hlc = HybridLogicalClock()
@@ -150,21 +150,21 @@ class StoreCore(TableOwner):
         self.copies: dict[str, AnyTable] = {}
         """This node's tables by name, the schema's among them."""
         self.waiting: dict[int, asyncio.Future[None]] = {}
-        """Of each attempt of a transaction, who waits until its state changes."""
+        """Future per transaction attempt, resolved when the attempt's state changes."""
         self._subscriptions: list[Subscription[SystemEvent]] = []
         self._overloaded = False
-        # Shared tables of which more is here than peers know to be safe.
+        # Shared tables with rows whose arrival is not yet reported to peers.
         self._untold: dict[str, None] = {}
-        # Of those on disc what is here, and the ticket under which that gets there.
+        # Of those with a disc copy: what is here, and the disc ticket that makes it durable.
         self._seen: dict[str, tuple[int, Observed]] = {}
 
     # -- tables
 
     def table(self, name: str) -> AnyTable:
-        """A table that was created.
+        """Return a table that was created.
 
         Raises:
-            NoSuchTableError: it was not.
+            NoSuchTableError: there is none of that name.
         """
         try:
             return self.copies[name]
@@ -172,13 +172,13 @@ class StoreCore(TableOwner):
             raise NoSuchTableError(name, self.tables()) from None
 
     def tables(self) -> list[str]:
-        """The names of all tables here but the schema, in the order in which they were made."""
+        """Return the names of all tables here except the schema, in creation order."""
         return [name for name in self.copies if name != SCHEMA]
 
     def written(self, table: Table) -> None:
-        """Rows of ``table`` were written in this turn.
+        """Note that rows of ``table`` were written in this turn.
 
-        Without peers there is nobody to send them to: who follows later has them sealed first.
+        Without peers nothing is sent: a peer that follows later has them sealed first.
         """
         if self.replication.peers and table.definition.replication != "local":
             self.replicator.notify()
@@ -188,19 +188,19 @@ class StoreCore(TableOwner):
     # -- what transactions and the schema ask for
 
     def tell(self, event: SystemEvent) -> None:
-        """Pass an event on to those who subscribed to the store."""
+        """Publish an event to the store's subscribers."""
         for subscription in tuple(self._subscriptions):
             subscription.tell(event)
 
     def transacting(self) -> None:
-        """A transaction did something that others may have to know in this turn."""
+        """Send what a transaction did, in this turn."""
         if self.replicator.process is None:
             self.perform(self.replication.flush())
         else:
             self.replicator.notify()
 
     def wake(self, attempt: int) -> None:
-        """A transaction's attempt changed its state."""
+        """Resolve the future that waits for a transaction attempt's state."""
         future = self.waiting.pop(attempt, None)
         if future is not None and not future.done():
             future.set_result(None)
@@ -208,10 +208,10 @@ class StoreCore(TableOwner):
     # -- what the replicator asks for
 
     def perform(self, actions: list[Action]) -> None:
-        """Carry out what the replication core decided, in order.
+        """Carry out the replication core's actions in order.
 
-        Where one fails the others are carried out all the same, but for what peers are told, which may not be
-        so: they begin anew.
+        Where one fails the others are still carried out, except sends, which may no longer be true: all
+        sessions restart.
         """
         for done, action in enumerate(actions, 1):
             try:
@@ -222,13 +222,13 @@ class StoreCore(TableOwner):
                 raise
 
     def renew(self) -> None:
-        """Begin the sessions with all peers anew: something that they were to be told is lost."""
+        """Restart the sessions with all peers, because something to be sent was lost."""
         if self.link is not None:
             for peer in list(self.link.peers()):
                 self.link.renew(peer)
 
     def returns(self, peer: str, creation: int) -> None:
-        """``peer`` is about to be told up; under a new creation it has lost what it held."""
+        """Prepare for ``peer`` coming up; under a new creation it has lost the rows that it held."""
         if self.replication.connected().get(peer) != creation:
             self.tell(StoreUp(peer, creation))
         for table in self._shared():
@@ -237,7 +237,7 @@ class StoreCore(TableOwner):
                 table.adopt_from(peer)
 
     def leaves(self, peer: str, *, left: bool) -> None:
-        """``peer`` is about to be told gone; ``left``: permanently."""
+        """Prepare for ``peer`` going down; ``left``: permanently."""
         if peer in self.replication.connected():
             self.tell(StoreDown(peer, left))
         if not left:
@@ -246,7 +246,7 @@ class StoreCore(TableOwner):
             table.adopt_from(peer)
 
     def housekeeping(self) -> None:
-        """Some time passed."""
+        """Run periodic work: overload events, shared tables' timers, and applied reports."""
         busy = self.queue.waiting >= 0.8 * self.queue.bound
         if busy and not self._overloaded:
             self.tell(Overload("disc", f"{self.queue.waiting} rows wait, at most {self.queue.bound} may"))
@@ -257,7 +257,7 @@ class StoreCore(TableOwner):
         self.report_applied()
 
     def report_applied(self) -> None:
-        """Let peers know what of their rows is here, on disc where the table is."""
+        """Report to peers how many of their rows are here, on disc where the table is."""
         for name in [*self._seen, *self._untold]:
             seen = self._seen.pop(name, None)
             if seen is None:
@@ -287,7 +287,7 @@ class StoreCore(TableOwner):
             for name in action.dropped:
                 self.tell(CopyDropped(name, action.peer))
         elif action.table not in self.copies:
-            # It was dropped in this very turn.
+            # The table was dropped in this turn.
             return
         elif isinstance(action, Installed):
             self._shared_table(action.table).installed(action.keys, action.change)
@@ -308,7 +308,7 @@ class StoreCore(TableOwner):
             self.tell(Overload("peer", f"{fields['peer']} needs a snapshot of table {fields['table']!r}"))
 
     def _committed(self) -> None:
-        """The disc has more; runs in its process."""
+        """Handle a disc commit; runs in the disc process."""
         if self._seen:
             self.replicator.notify()
 
@@ -321,7 +321,7 @@ class StoreCore(TableOwner):
         return table
 
     def _refuses(self, name: str) -> str:
-        """Why this node could not write a table's rows now, if so."""
+        """Return why this node cannot write a table's rows now; empty if it can."""
         if self.copies[name].definition.storage == "disc_copies":
             try:
                 self.queue.check()

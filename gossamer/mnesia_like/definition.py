@@ -1,13 +1,13 @@
-"""What a table is: its kind, where it is kept, how it replicates.
+"""Table definitions: type, storage, replication.
 
 The words are Mnesia's: ``set``, ``ordered_set`` and ``bag``, ``ram_copies`` and ``disc_copies``. ``local``
 tables are this node's alone. In an ``owned`` table every row has one owner node; only that node writes it, so
-that no split of the network can make two versions of it. A ``shared`` table is written by every node, the
-latest version wins; with ``majority`` only where most of its nodes can be reached.
+no network split can make two versions of it. A ``shared`` table is written by every node and the latest
+version wins; with ``majority`` only where most of its nodes are reachable.
 
-Copies exchange rows only where their definitions agree in what matters between nodes: the *pact*. Where a
-copy is kept, and its limits, are its own affair. A table that was made for several nodes at once has an
-``id``: made twice, under one name, it is two tables, until one of them gives way.
+Copies exchange rows only where their definitions have the same *fingerprint*: the options that must agree
+between nodes. A copy's storage and limits may differ. A table created for several nodes at once has an
+``id``: created twice under one name, it is two tables, until one of them gives way.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _EACH_ITS_OWN = frozenset({"name", "storage", "history", "id"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableDef:
-    """A table's definition. Limits are of the encoded row, in bytes; times in seconds.
+    """Definition of a table. Limits are of the encoded row, in bytes; times in seconds.
 
     Raises:
-        BadTableError: an option that cannot be.
+        BadTableError: an option is invalid.
     """
 
     name: str
@@ -46,10 +46,10 @@ class TableDef:
     majority: bool = False
     tombstone_horizon: float = 86_400.0
     heal: str = "lww"
-    """Of a shared table, whose rows win after a split: ``lww`` (the latest), ``survivors`` (those of
-    the larger side), or the name of a merge function that was registered."""
+    """Of a shared table, which rows win after a split: ``lww`` (the latest), ``survivors`` (those of
+    the larger side), or the name of a registered merge function."""
     history: int = 256
-    """How many changed rows are kept for subscribers that were away."""
+    """Number of changed rows kept for subscribers that were away."""
     id: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
@@ -57,7 +57,7 @@ class TableDef:
         types = {"owned": ("set", "bag"), "shared": ("set", "ordered_set")}.get(self.replication, _TYPES)
         elsewhere = f"where replication is {self.replication}"
         name = "a letter, then at most 63 letters, digits, '_', '.' or '-'"
-        # Of each option whether it can be so, and what is expected; the first that cannot is named.
+        # Per option: whether it is valid, and what is expected. The first invalid one is reported.
         checks: tuple[tuple[str, bool, str], ...] = (
             ("name", _named(self.name), name),
             ("type", self.type in _TYPES, f"one of {', '.join(_TYPES)}"),
@@ -81,12 +81,12 @@ class TableDef:
 
     @property
     def shape(self) -> str:
-        """What its rows look like."""
+        """Form of the rows: replication and type."""
         return f"{self.replication} {self.type}"
 
     @property
     def pact(self) -> str:
-        """What peers must agree on to exchange rows."""
+        """Options that peers must agree on to exchange rows."""
         terms = [self.shape]
         if self.replication == "shared":
             if self.majority:
@@ -97,10 +97,10 @@ class TableDef:
         return ", ".join(terms)
 
     def encode_key(self, key: Key) -> bytes:
-        """The key's bytes.
+        """Encode a key.
 
         Raises:
-            BadRowError: of another type, not encodable, or too large.
+            BadRowError: the key has another type, is not encodable, or is too large.
         """
         if type(key) not in KEY_TYPES or (type(key) is tuple and not is_key(key)):
             raise BadRowError(
@@ -116,10 +116,10 @@ class TableDef:
         return encoded
 
     def encode_value(self, value: Value) -> bytes:
-        """The bytes of a value that is already ``canonical``.
+        """Encode a value that is already ``canonical``.
 
         Raises:
-            BadRowError: not encodable, or too large.
+            BadRowError: the value is not encodable, or too large.
         """
         try:
             encoded = encode(value)
@@ -131,12 +131,12 @@ class TableDef:
         return encoded
 
     def options(self) -> dict[str, Any]:
-        """Everything but the name, where it is kept and the id: what is the same at all copies."""
+        """Return the options that all copies share: all but name, storage, history and id."""
         named = {f.name: getattr(self, f.name) for f in fields(self)}
         return {option: value for option, value in named.items() if option not in _EACH_ITS_OWN}
 
     def differences(self, options: Mapping[str, Any]) -> list[str]:
-        """In which options that copies share it differs from others, in words."""
+        """Describe the shared options in which this definition differs from ``options``."""
         return [
             f"{option} is {mine!r} here and {options[option]!r} there"
             for option, mine in self.options().items()

@@ -1,4 +1,4 @@
-"""What can go wrong with a table or a transaction, each on the branch that says whose fault it is.
+"""Errors of tables and transactions, each on the branch that says whose fault it is.
 
 ::
 
@@ -9,8 +9,8 @@
     UnavailableError  TablesNotLoadedError DiscBehindError DiscProcessMissingError HistoryLostError
                       NoMajorityError TransactionTimeoutError TransactionRefusedError TransactionInDoubtError
 
-Rule: whoever gets one of these may be sure that the table is as it was before the call; all but the last: of
-a transaction in doubt nobody here can know.
+Rule: after any of these the table is as it was before the call; except after the last one: the outcome of a
+transaction in doubt is not known here.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class TableExistsError(UsageError):
 
 
 class BadTableError(UsageError):
-    """A definition that cannot be, or a table that is not of the kind which a call needs."""
+    """An invalid definition, or a table of another kind than the call needs."""
 
     def __init__(self, table: str, *, option: str, got: object, expected: str) -> None:
         self.table = table
@@ -56,7 +56,7 @@ class BadTableError(UsageError):
 
 
 class BadRowError(UsageError):
-    """A key or value that no table takes, or too large. ``where``: ``key``, ``value``, or the path in it."""
+    """An unsupported or too large key or value. ``where``: ``key``, ``value``, or the path in it."""
 
     def __init__(self, table: str, *, where: str, got: str, expected: str) -> None:
         self.table = table
@@ -67,7 +67,7 @@ class BadRowError(UsageError):
 
 
 class BadFrameError(PeerError):
-    """A replication frame that makes no sense; it is dropped and what it carried is asked for again."""
+    """An invalid replication frame; it is dropped and its contents are requested again."""
 
     def __init__(self, peer: str, problem: str) -> None:
         self.peer = peer
@@ -76,7 +76,7 @@ class BadFrameError(PeerError):
 
 
 class DiscError(TransportError):
-    """The disc copy cannot be read or written. ``advice`` says what to do."""
+    """The disc copy cannot be read or written; ``advice`` says what to do."""
 
     def __init__(self, path: str, *, problem: str, advice: str) -> None:
         self.path = path
@@ -86,11 +86,11 @@ class DiscError(TransportError):
 
 
 class CorruptTablesError(DiscError):
-    """The file fails its own checks; it is left as it is."""
+    """The file fails its checks; it is left as it is."""
 
 
 class BackupExistsError(UsageError):
-    """A backup was to be written over a file."""
+    """The backup's path names an existing file."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -98,7 +98,7 @@ class BackupExistsError(UsageError):
 
 
 class TablesNotLoadedError(UnavailableError):
-    """Some tables still miss rows of living peers; ``missing`` says of whom and how much."""
+    """Some tables still lack rows of live peers; ``missing`` says which and how many."""
 
     def __init__(self, missing: Sequence[str], *, waited: float) -> None:
         self.missing = tuple(missing)
@@ -111,7 +111,7 @@ class TablesNotLoadedError(UnavailableError):
 
 
 class NoMajorityError(UnavailableError):
-    """A table created with ``majority=True`` was written where most of its nodes cannot be reached."""
+    """A write to a table with ``majority=True`` where most of its nodes are unreachable."""
 
     def __init__(self, table: str, *, reachable: int, nodes: int) -> None:
         self.table = table
@@ -124,7 +124,7 @@ class NoMajorityError(UnavailableError):
 
 
 class HistoryLostError(UnavailableError):
-    """Changes were asked for that the table does not keep any more, or never had."""
+    """A subscription asked for changes that the table no longer keeps, or never had."""
 
     def __init__(self, table: str, *, asked: int, oldest: int, newest: int) -> None:
         self.table = table
@@ -150,7 +150,7 @@ class DiscBehindError(UnavailableError):
 
 
 class DiscProcessMissingError(UnavailableError):
-    """A table with a disc copy was asked of a store whose disc process does not run."""
+    """A table with a disc copy was requested while the store's disc process does not run."""
 
     def __init__(self, table: str, *, configured: bool) -> None:
         self.table = table
@@ -160,7 +160,7 @@ class DiscProcessMissingError(UnavailableError):
 
 
 class TransactionAbortedError(UsageError):
-    """The function asked for it by ``tx.abort(reason)``; nothing changed."""
+    """The function called ``tx.abort(reason)``; nothing changed."""
 
     def __init__(self, reason: object) -> None:
         self.reason = reason
@@ -168,14 +168,14 @@ class TransactionAbortedError(UsageError):
 
 
 class TransactionOverError(UsageError):
-    """A ``tx`` was used after its transaction had ended."""
+    """Use of a ``tx`` after its transaction ended."""
 
     def __init__(self) -> None:
         super().__init__("this transaction has ended, expected use inside its function; begin another")
 
 
 class TransactionTimeoutError(UnavailableError):
-    """It did not come to its end in time; nothing changed, and its locks are free."""
+    """The transaction did not end in time; nothing changed, and its locks are free."""
 
     def __init__(self, *, waited: float, attempts: int, why: str) -> None:
         self.waited = waited
@@ -196,7 +196,7 @@ class TransactionRefusedError(UnavailableError):
 
 
 class TransactionInDoubtError(UnavailableError):
-    """It was being voted on when this node lost sight of the others: they may have committed it."""
+    """This node lost its peers during the vote: they may have committed the transaction."""
 
     def __init__(self, why: str) -> None:
         self.why = why

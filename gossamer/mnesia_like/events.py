@@ -1,4 +1,4 @@
-"""Subscriptions, and what happens to the store as a whole: Mnesia's system events, as values.
+"""Subscriptions, and the events of the store as a whole: Mnesia's system events, as values.
 
 Rule: a subscriber is called in the turn of the event, after it is in effect, and must not block.
 """
@@ -20,21 +20,21 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TableCreated:
-    """The schema has a new table; or this node has made one for itself."""
+    """The schema has a new table, or this node created a table of its own."""
 
     table: str
 
 
 @dataclass(frozen=True, slots=True)
 class TableDeleted:
-    """The table is gone from the schema; or this node has dropped what it had made for itself."""
+    """The table was deleted from the schema, or this node dropped a table of its own."""
 
     table: str
 
 
 @dataclass(frozen=True, slots=True)
 class CopyAdded:
-    """``node`` has a copy of ``table`` now."""
+    """``node`` now has a copy of ``table``."""
 
     table: str
     node: str
@@ -42,7 +42,7 @@ class CopyAdded:
 
 @dataclass(frozen=True, slots=True)
 class CopyDropped:
-    """``node`` has no copy of ``table`` any more."""
+    """``node`` no longer has a copy of ``table``."""
 
     table: str
     node: str
@@ -50,7 +50,7 @@ class CopyDropped:
 
 @dataclass(frozen=True, slots=True)
 class StoreUp:
-    """The store of ``node`` can be reached (``mnesia_up``)."""
+    """The store of ``node`` is reachable (``mnesia_up``)."""
 
     node: str
     creation: int
@@ -58,7 +58,7 @@ class StoreUp:
 
 @dataclass(frozen=True, slots=True)
 class StoreDown:
-    """The store of ``node`` cannot be reached (``mnesia_down``); ``left``: and it will not come back."""
+    """The store of ``node`` is unreachable (``mnesia_down``); ``left``: permanently."""
 
     node: str
     left: bool
@@ -66,7 +66,7 @@ class StoreDown:
 
 @dataclass(frozen=True, slots=True)
 class SchemaConflict:
-    """This node's table is not the schema's of that name: their rows are kept apart."""
+    """This node's table differs from the schema's table of that name; their rows are kept apart."""
 
     table: str
     differences: tuple[str, ...]
@@ -74,7 +74,7 @@ class SchemaConflict:
 
 @dataclass(frozen=True, slots=True)
 class InconsistentDatabase:
-    """This node and ``node`` held each other for dead and meet again; told by who watches for splits."""
+    """This node and ``node`` considered each other down and are reconnected; sent by the split detector."""
 
     context: str
     node: str
@@ -82,7 +82,7 @@ class InconsistentDatabase:
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """``what`` cannot keep up: ``disc`` (rows wait for it), or ``peer`` (one needs a snapshot)."""
+    """``what`` cannot keep up: ``disc`` (rows are queued), or ``peer`` (it needs a snapshot)."""
 
     what: str
     detail: str
@@ -102,10 +102,10 @@ SystemEvent = (
 
 
 class Subscription(Generic[T]):
-    """A callback for every event from now on; ``cancel`` ends it.
+    """Callback for every event from now on; ``cancel`` ends it.
 
-    One that was made in a process ends with it, and its exception crashes that process; of any other, an
-    exception is logged and ends the subscription. ``among`` are those that are told; ``of`` is for the log.
+    A subscription made in a process ends with it, and an exception crashes that process; elsewhere an
+    exception is logged and ends the subscription. ``among`` is the subscriber list; ``of`` is for the log.
     """
 
     __slots__ = ("_among", "_of", "alive", "callback")
@@ -117,12 +117,12 @@ class Subscription(Generic[T]):
         among.append(self)
 
     def cancel(self) -> None:
-        """Call no more."""
+        """End the subscription."""
         if self in self._among:
             self._among.remove(self)
 
     def tell(self, event: T) -> None:
-        """Call, unless the process that subscribed is gone."""
+        """Call back with ``event``, unless the subscribing process is gone."""
         if not self.alive():
             self.cancel()
             return
@@ -134,7 +134,7 @@ class Subscription(Generic[T]):
 
 
 def _guard(callback: Callable[[T], None]) -> tuple[Callable[[T], None], Callable[[], bool]]:
-    """A subscriber's callback as it is to be called, and whether it still is."""
+    """Return a subscriber's guarded callback, and a check whether its process is alive."""
     try:
         pid, runtime = self_pid(), Runtime.current()
     except NotInProcess:

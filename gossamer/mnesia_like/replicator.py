@@ -1,6 +1,6 @@
-"""The process that replicates: it turns what the link says into events of the pure core.
+"""Process that replicates: it turns the link's reports into events of the pure core.
 
-It is thin, and what it works on belongs to the store and outlives it.
+It is thin; its state belongs to the store and outlives it.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class _Frame:
 
 
 class _Inbox:
-    """The link's sink: everything becomes a message, so that only the process touches the core.
+    """The link's sink: every event becomes a message, so that only the process touches the core.
 
-    But for one thing: from the moment that a peer is up, nothing counts as visible that it has not confirmed.
+    One exception: as soon as a peer is up, nothing counts as visible that it has not acknowledged.
     """
 
     def __init__(self, runtime: Runtime, pid: Pid, link: ReplicationLink, replication: Replication) -> None:
@@ -69,7 +69,7 @@ class _Inbox:
 
     def _missed(self, peer: str) -> None:
         if self._runtime.alive(self._pid):
-            # Its mailbox is full. A process that has ended has a successor, to whom it is given again.
+            # Its mailbox is full. If the process has ended, its successor gets the event again.
             self._link.renew(peer)
 
 
@@ -91,7 +91,7 @@ class Replicator(GenServer):
         try:
             await self._handle(message)
         except Exception:
-            # Half of it may have taken effect. A frame is done, so that it does not come again for ever.
+            # Half of it may have taken effect. A frame counts as done, or it would come again for ever.
             self._core.renew()
             raise
 
@@ -103,7 +103,7 @@ class Replicator(GenServer):
                     self._perform(replication.receive(peer, payload, now))
                 except BadFrameError as error:
                     log.warning("bad_frame", peer=peer, problem=error.problem)
-                    # Where nothing of a peer can be read, another session would not help.
+                    # If no frame of a peer could be decoded, another session would not help.
                     if core.link is not None and replication.heard(peer):
                         core.link.renew(peer)
                 finally:
@@ -131,7 +131,7 @@ class Replicator(GenServer):
                 await super().handle_info(message)
 
     def _reconcile(self, link: ReplicationLink) -> None:
-        """Peers came and went while no process listened, or its mailbox was full."""
+        """Catch up with peers that came and went while no process listened, or its mailbox was full."""
         now = self._core.clock.monotonic()
         there = dict(link.peers())
         known = self._replication.connected()
@@ -148,5 +148,5 @@ class Replicator(GenServer):
         self._core.perform(actions)
         if self._replication.may_be_busy and not self._working and self._replication.busy:
             self._working = True
-            # By a timer, so that everything else of this turn comes before the next slice.
+            # By a timer, so that the rest of this turn comes before the next slice.
             send_after(0.0, self_pid(), _WORK)

@@ -1,11 +1,11 @@
-"""The store: all tables of one node, and the processes that keep them.
+"""Store: all tables of one node, and the processes that maintain them.
 
-A store is made before its processes run and outlives each of them; ``child_spec`` is what a supervisor
-starts. Tables without peers and without disc work before that. A table with a disc copy needs the disc
-process, since creating it reads what the disc holds.
+A store is created before its processes run and outlives each of them; a supervisor starts ``child_spec``.
+Tables without peers and without disc work before that. A table with a disc copy needs the disc process,
+since creating it loads its rows.
 
-Rule: starting never hangs. ``wait_for_tables`` is bounded and says what is missing; the tables can be used
-with what they hold meanwhile.
+Rule: starting never hangs. ``wait_for_tables`` is bounded and reports what is missing; the tables can be used
+with the rows they have meanwhile.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ P = ParamSpec("P")
 
 
 class Store(SchemaCommands):
-    """Tables of one node, replicated over ``link`` and kept on ``disc``, where there is one.
+    """Tables of one node, replicated over ``link`` and stored on ``disc``, if given.
 
-    ``tick`` in seconds: how often purges and digests are looked after. ``executor`` runs what blocks (a
-    thread of its own where None); ``replication`` are options of :class:`Replication`.
+    ``tick`` is the interval of purges and digests in seconds. ``executor`` runs blocking calls (None: a
+    thread of its own); ``replication`` are options of :class:`Replication`.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Store(SchemaCommands):
     # -- processes
 
     def child_spec(self, id: str = "mnesia_like") -> ChildSpec:  # noqa: A002 - the supervisor's word
-        """The subtree that keeps the tables, for a supervisor to start."""
+        """Return the spec of the subtree that maintains the tables."""
         return ChildSpec(id, partial(self._start_link, id), type="supervisor")
 
     async def _start_link(self, name: str) -> Pid:
@@ -78,15 +78,15 @@ class Store(SchemaCommands):
             ChildSpec("replicator", partial(Replicator.start_link, self, label="replicator")),
         ]
         if self._disc is not None:
-            # First, and stopped last: what the others write on their way out still reaches the disc.
+            # Started first and stopped last: what the others write while they stop still reaches the disc.
             start = partial(DiscServer.start_link, self, self._disc, label="disc")
             children.insert(0, ChildSpec("disc", start))
         return await Supervisor.start_link(children, intensity=5, period=10.0, name=name, label="tables")
 
     def abandon(self) -> None:
-        """After the runtime was halted: give up the disc copy without a last commit; for simulations.
+        """Release the disc copy without a last commit, after the runtime was halted; for simulations.
 
-        A killed process leaves no lock behind; a simulated one has to be told.
+        A killed process leaves no lock behind; a simulated one needs this call.
         """
         if self._disc is not None:
             self._disc.abandon()
@@ -94,10 +94,10 @@ class Store(SchemaCommands):
     # -- tables
 
     async def create_journal(self, name: str) -> tuple[Journal, dict[Key, Value]]:
-        """Rows on disc without a copy in memory, and those that are there now; once for each name.
+        """Create a journal, once per name: rows on disc without a copy in memory. Return it and its rows.
 
         Raises:
-            BadTableError: a name that cannot be.
+            BadTableError: the name is invalid.
             TableExistsError: it is the name of a table.
             DiscError, UnavailableError: the disc cannot be read.
         """
@@ -105,7 +105,7 @@ class Store(SchemaCommands):
         return Journal(name, queue=self.queue, notify=self.disc_writer.notify), rows
 
     def force_load_table(self, name: str) -> None:
-        """Take the table as loaded with what it holds: wait no longer for peers that have not answered.
+        """Declare a table loaded as it is: stop waiting for peers that have not answered.
 
         Raises:
             NoSuchTableError: there is none.
@@ -117,11 +117,11 @@ class Store(SchemaCommands):
             table.force_load()
 
     def subscribe(self, callback: Callable[[SystemEvent], None]) -> Subscription[SystemEvent]:
-        """Call with everything that happens to the store as a whole; see ``events``."""
+        """Subscribe to the store's system events; see ``events``."""
         return Subscription(self._subscriptions, callback, of="store")
 
     def dump(self, name: str) -> list[tuple[str, Key, Value]]:
-        """``(owner, key, value)`` of every row of a table here; of shared rows the owner wrote them last.
+        """Return ``(owner, key, value)`` of every row here; the owner of a shared row is its last writer.
 
         Raises:
             NoSuchTableError: there is none.
@@ -135,7 +135,7 @@ class Store(SchemaCommands):
 
         Raises:
             NoSuchTableError: a name is not a table.
-            TablesNotLoadedError: not within ``timeout`` seconds; it says what is missing of whom.
+            TablesNotLoadedError: not within ``timeout`` seconds; it says what is missing of which peer.
         """
         chosen = None if names is None else [self.table(name) for name in names]
         expected = list(peers)
@@ -160,12 +160,12 @@ class Store(SchemaCommands):
         *args: object,
         timeout: float = 15.0,
     ) -> T:
-        """Run ``await function(tx, *args)`` as one transaction over shared and local tables; its result.
+        """Run ``await function(tx, *args)`` as one transaction over shared and local tables.
 
-        It may run several times: it should do nothing but use ``tx``.
+        Returns the function's result. It may run several times, so it should only use ``tx``.
 
         Raises:
-            TransactionAbortedError: the function said so. As with any exception of it, nothing changed.
+            TransactionAbortedError: the function aborted. As with any exception of it, nothing changed.
             TransactionTimeoutError: it did not end within ``timeout`` seconds; nothing changed.
             TransactionRefusedError: a copy cannot be written; nothing changed.
             TransactionInDoubtError: it may or may not be in effect; the error says what to do.
@@ -174,43 +174,43 @@ class Store(SchemaCommands):
         return await self._transactor.run(function, args, timeout)
 
     async def backup(self, path: str | Path, tables: Iterable[str] | None = None) -> int:
-        """Write what this node may write of its tables (of owned ones its own rows) to a file; its size.
+        """Back up tables (of owned ones this node's own rows) to a file; return its size in bytes.
 
-        The rows are those of one moment; what is written meanwhile is not in it.
+        The backup is a snapshot of one moment; later writes are not in it.
 
         Raises:
             NoSuchTableError: a name is not a table.
-            DiscError: the file cannot be written; whatever stood under its name is as it was.
+            DiscError: the file cannot be written; an existing file of its name is unchanged.
         """
         chosen = [self.table(name) for name in (self.tables() if tables is None else tables)]
         return await backup.backup(Path(path), chosen)
 
     async def copy_disc(self, path: str | Path) -> int:
-        """Write all that this node has on disc to a file that a node can be started with; its size.
+        """Copy this node's disc copy to a file that a node can start from; return its size in bytes.
 
-        What was written before the call is in it. Commits wait meanwhile; reads and writes do not.
+        It includes everything written before the call. Commits wait meanwhile; reads and writes do not.
 
         Raises:
-            BackupExistsError: something stands under that name; it is as it was.
+            BackupExistsError: a file of that name exists; it is unchanged.
             DiscError, UnavailableError: it cannot be written, or no disc process runs.
         """
         return await self._copies.copy_disc(Path(path))
 
     async def restore(self, path: str | Path, tables: Iterable[str] | None = None) -> dict[str, int]:
-        """Write the rows of a backup again, as new writes; how many of each table.
+        """Restore a backup by writing its rows as new; return the number of rows per table.
 
-        Rows that came after the backup stay. The file is checked, and the tables are found or created, before
+        Rows added after the backup stay. The file is checked, and the tables are found or created, before
         anything is written.
 
         Raises:
             NoSuchTableError: a name is not a table of the backup.
-            TableExistsError: a table is defined otherwise here.
+            TableExistsError: a table is defined differently here.
             DiscError: the file cannot be read, or is damaged.
         """
         return await backup.restore(Path(path), tables, self.create_table)
 
     def table_info(self, name: str) -> dict[str, Any]:
-        """What an operator wants to know of one table.
+        """Return information about one table for operators.
 
         Raises:
             NoSuchTableError: there is none.

@@ -1,17 +1,17 @@
-"""Transactions as their users see them: an async function whose writes happen all together or not at all.
+"""Transaction API: an async function whose writes happen all together or not at all.
 
-``await store.transaction(move, "a", "b", 10)`` runs ``await move(tx, "a", "b", 10)``. What ``tx`` writes it
-reads back at once; nobody else sees it before the function has returned and all connected copies agreed.
+``await store.transaction(move, "a", "b", 10)`` runs ``await move(tx, "a", "b", 10)``. ``tx`` reads its own
+writes at once; other readers see them once the function has returned and all connected copies agreed.
 It may touch ``shared`` tables and this node's ``local`` ones; the latter change in the same turn. An
-attempt that loses a lock to an older transaction is begun anew, so the function must do nothing but use
-``tx``: it may run several times.
+attempt that loses a lock to an older transaction is restarted, so the function may run several times and
+must only use ``tx``.
 
-Rules: 1. A transaction ends: after ``timeout`` seconds it is over, whatever it waits for.  2. An exception
-that leaves the function undoes everything and reaches the caller.  3. ``tx.transaction`` nests: what the
-inner one wrote is undone where it aborts, and the outer may go on; its locks stay until the end.
+Rules: 1. A transaction ends after ``timeout`` seconds, whatever it waits for.  2. An exception that leaves
+the function undoes everything and reaches the caller.  3. ``tx.transaction`` nests: the inner one's writes
+are undone if it aborts, and the outer may continue; its locks stay until the end.
 
-Rejected: running until it succeeds, as Mnesia does unless told otherwise; a dead peer or a mistake in the
-function would hold locks for ever.
+Rejected: running until it succeeds, Mnesia's default; a dead peer or a mistake in the function would hold
+locks for ever.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 MAX_BYTES = 4 * 1024 * 1024
-"""What one transaction may write."""
+"""Limit of the bytes that one transaction may write."""
 _FIRST_PAUSE = 0.005
 _LONGEST_PAUSE = 0.25
 
 
 class _Restart(BaseException):
-    """To the top: this attempt is dead. Not an Exception, so that no function swallows it by accident."""
+    """The attempt is dead, restart it. Not an Exception, so that no function swallows it by accident."""
 
 
 class Transaction:
-    """What a transaction's function reads and writes by; tables are given by name."""
+    """Handle by which a transaction's function reads and writes; tables are given by name."""
 
     def __init__(self, transactor: Transactor, attempt: Attempt) -> None:
         self._transactor = transactor
@@ -63,14 +63,14 @@ class Transaction:
         self._size = 0
         # One layer for each nested transaction, the innermost last.
         self._layers: list[dict[str, dict[Key, list[Value]]]] = [{}]
-        # Of each table what was read: of shared rows the version, of local ones the value itself; and how
-        # many changes there were when all of it was.
+        # Per table: the rows read (of shared rows the version, of local ones the value itself), and for scans
+        # the table's change count.
         self._reads: dict[str, dict[Key, Any]] = {}
         self._scans: dict[str, int] = {}
 
     async def read(self, table: str, key: Key, default: Value = None, *, write: bool = False) -> Value:
-        """The value of ``key`` (of a local bag: the list of its values); with ``write`` under a write lock,
-        for a row that will be written.
+        """Return the value of ``key`` (of a local bag: the list of its values); with ``write`` under a write
+        lock, for a row that will be written.
 
         Raises:
             NoSuchTableError, BadTableError, BadRowError, NoMajorityError
@@ -106,12 +106,12 @@ class Transaction:
         self._layers[-1].setdefault(table, {})[key] = [value]
 
     async def delete(self, table: str, key: Key) -> None:
-        """Remove a row; as :meth:`write`."""
+        """Remove a row; raises as :meth:`write`."""
         if await self.read(table, key, GONE, write=True) is not GONE:
             self._layers[-1].setdefault(table, {})[key] = GONE
 
     async def select(self, table: str, predicate: Callable[[Key, Value], bool]) -> list[tuple[Key, Value]]:
-        """Rows for which ``predicate(key, value)`` is true, under a read lock of the whole table."""
+        """Return rows for which ``predicate(key, value)`` is true, under a read lock of the whole table."""
         found = self._table(table)
         await self._lock(found, WHOLE, write=False)
         self._scans.setdefault(table, _changes_of(found))
@@ -125,13 +125,13 @@ class Transaction:
         return [(key, value) for key, value in rows.items() if predicate(key, value)]
 
     async def match(self, table: str, key: object = ANY, value: object = ANY) -> list[tuple[Key, Value]]:
-        """Rows of that shape, under a read lock of the whole table."""
+        """Return rows that match the patterns, under a read lock of the whole table."""
         return await self.select(table, lambda k, v: matches(key, k) and matches(value, v))
 
     async def transaction(
         self, function: Callable[Concatenate[Transaction, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """A transaction within: what it wrote is undone where an exception leaves it, abort included."""
+        """Run a nested transaction; an exception that leaves it, abort included, undoes its writes."""
         self._check()
         self._layers.append({})
         try:
@@ -174,7 +174,7 @@ class Transaction:
         self._check()
 
     def _stale(self) -> str:
-        """Which table is not as it was read, in words."""
+        """Describe a change since the reads; empty: there is none."""
         find = self._transactor.table
         for name, keys in self._reads.items():
             table = find(name)
@@ -187,7 +187,7 @@ class Transaction:
 
 
 def _state_of(table: SharedTable | LocalTable, key: Key) -> object:
-    """What is another object once the row has changed."""
+    """Return an object that is another one once the row has changed."""
     return table.read(key, GONE) if isinstance(table, LocalTable) else table.core.versions.get(key)
 
 
@@ -238,8 +238,8 @@ class Transactor:
         return result
 
     async def wait(self, attempt: Attempt, *, decided: bool = False) -> None:
-        """Until the attempt waits for nothing. ``decided``: it does not; until its rows are on their way to
-        the disc and to readers."""
+        """Wait until the attempt waits for nothing. ``decided``: it is committed; wait until its rows are on
+        their way to disc and readers."""
         if not (attempt.waiting or decided):
             self.store.transacting()
         while attempt.waiting or decided:
@@ -253,7 +253,7 @@ class Transactor:
             decided = False
 
     def table(self, name: str) -> SharedTable | LocalTable:
-        """A table that transactions take.
+        """Return a table that transactions support.
 
         Raises:
             NoSuchTableError, BadTableError

@@ -1,9 +1,9 @@
-"""What may stand in a row: keys and values that every node reads alike.
+"""Keys and values of rows, restricted to data that every node reads alike.
 
 Rules: 1. A key is ``str``, ``bytes``, ``int`` or a tuple of keys. Not ``bool`` or ``float``: Python would
 take ``True``, ``1`` and ``1.0`` for one key.  2. A value is plain data: None, bool, int, float, str, bytes,
-and lists and dicts of them. A container is copied on the way in, as by Erlang's tables, so that no caller can
-change a row behind the owner's back; a tuple reads back as a list, here as on every peer.  3. The encoded
+and lists and dicts of them. A container is copied on write, as by Erlang's tables, so that no caller can
+change a row behind the owner's back; a tuple reads back as a list, here and on every peer.  3. The encoded
 size is bounded, so that every row fits a frame.
 
 Rejected: whatever msgspec can encode (dates, sets, dataclasses). Such a value would be one thing on the node
@@ -33,7 +33,7 @@ NIL = encode(None)
 
 
 def canonical(table: str, value: Value) -> Value:
-    """The value as it will be read everywhere: scalars themselves, containers copied.
+    """Return the value as it will be read everywhere: scalars themselves, containers copied.
 
     Raises:
         BadRowError: something in it is not plain data.
@@ -66,12 +66,12 @@ def _copy(table: str, value: Value, where: str, depth: int) -> Value:
 
 
 def is_key(key: Key, depth: int = _MAX_DEPTH) -> bool:
-    """Whether a table can have that key."""
+    """Return whether a table can have that key."""
     if type(key) is tuple:
         return depth > 0 and all(is_key(part, depth - 1) for part in key)
     return type(key) in KEY_TYPES
 
 
 def shown(value: object) -> str:
-    """Type and value, for an error."""
+    """Format type and value for an error message."""
     return f"{type(value).__name__} {value!r:.60}"

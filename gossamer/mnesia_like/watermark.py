@@ -1,4 +1,4 @@
-"""Waiting for a number to grow: writes that peers have applied, batches that are on disc."""
+"""Wait for a number to grow: writes that peers have applied, batches that are on disc."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from itertools import chain
 
 
 class Watermark:
-    """A number that grows, and those who wait until it has reached another; ``read`` tells how far it is."""
+    """A growing number, returned by ``read``, and the futures that wait for it to reach others."""
 
     def __init__(self, read: Callable[[], int]) -> None:
         self.read = read
         self._waiters: dict[int, list[asyncio.Future[bool]]] = {}
 
     def reached(self, number: int, timeout: float | None) -> asyncio.Future[bool]:
-        """Becomes True once ``number`` is reached; False where ``timeout`` seconds came first."""
+        """Return a future: True once ``number`` is reached, False after ``timeout`` seconds."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[bool] = loop.create_future()
         if number <= self.read():
@@ -28,7 +28,7 @@ class Watermark:
         return future
 
     def moved(self) -> None:
-        """Wake those whose number is reached."""
+        """Wake waiters whose number is reached."""
         if self._waiters:
             there = self.read()
             for number in [n for n in self._waiters if n <= there]:
@@ -37,12 +37,12 @@ class Watermark:
                         future.set_result(True)
 
     def fail(self, error: Exception) -> None:
-        """It cannot grow now: everyone who waits gets the error."""
+        """Fail all waiters with an error: the number cannot grow now."""
         waiters, self._waiters = self._waiters, {}
         for future in chain(*waiters.values()):
             if not future.done():
                 future.set_exception(error)
-                # Whoever waited may have given up.
+                # Mark it retrieved: the waiter may have given up.
                 future.exception()
 
     def _late(self, number: int, future: asyncio.Future[bool]) -> None:

@@ -1,1 +1,1 @@
-"""What survives a node: the database file, its queue of writes, journals, and backups."""
+"""Disc copies: the database file, its queue of writes, journals, and backups."""

@@ -1,15 +1,15 @@
-"""A disc copy of tables: one SQLite file, written by one thread, checked when it is opened.
+"""Disc copy of tables: one SQLite file, written by one thread, checked when it is opened.
 
 Layout: ``_tables`` names each table with its number of rows and the sum of their CRC-32; ``t_<name>`` holds
 ``k``, ``v`` (msgpack) and ``c``, the CRC-32 of both. Rows and sums change in one transaction, so a file that
-opens and adds up is exactly some state that was committed; any other is refused and left as it is.
+opens and adds up is exactly some committed state; any other is refused and left as it is.
 
 Rules: 1. Everything here blocks and runs in the writer's thread.  2. ``commit`` is all or nothing, and on
-disc (WAL, ``synchronous=FULL``) when it returns.  3. The file is locked for as long as it is open: two nodes
-that were given one directory find out at the start.
+disc (WAL, ``synchronous=FULL``) when it returns.  3. The file is locked as long as it is open: a second node
+with the same directory fails at its start.
 
-Rejected: checksums by triggers, which cost a second update a row; here the sums of a batch change by two
-set-based queries.
+Rejected: checksums by triggers, which cost a second update per row; here two set-based queries change the
+sums of a batch.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from gossamer.mnesia_like.errors import (
 from gossamer.mnesia_like.values import Key, Value, decode
 
 Batch = Mapping[str, Mapping[bytes, bytes | None]]
-"""Of each table the encoded keys, each with its encoded value, or None where the row was deleted."""
+"""Per table: encoded keys, each with its encoded value, or None for a deleted row."""
 
 _FORMAT = "1"
 _LOAD = 2000
@@ -68,7 +68,7 @@ _KINDS = {
 
 
 class Disc:
-    """Where disc copies are kept, and what to do with a file that is damaged."""
+    """Location of the disc copies, and the policy for a damaged file."""
 
     __slots__ = ("on_corrupt", "path")
 
@@ -77,10 +77,10 @@ class Disc:
         self.on_corrupt = on_corrupt
 
     def open(self) -> DiscFile:
-        """Open or make the file.
+        """Open or create the file.
 
         Raises:
-            DiscError: it cannot be used; it says why.
+            DiscError: it cannot be used; the error says why.
         """
         try:
             return DiscFile(self.path)
@@ -93,7 +93,7 @@ class Disc:
             return file
 
     def move_aside(self) -> Path:
-        """Rename the file and its log, so that they can be looked at later; where it now is."""
+        """Rename the file and its log for later inspection; return the new path."""
         for number in itertools.count(1):
             aside = self.path.with_name(f"{self.path.name}.corrupt-{number}")
             if not aside.exists():
@@ -107,16 +107,16 @@ class Disc:
 
 
 class DiscFile:
-    """The open file. ``rebuilt`` says what was found wrong with its predecessor, if anything."""
+    """Open disc copy. ``rebuilt`` says what was wrong with its predecessor, if anything."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.rebuilt: str | None = None
         with self._errors():
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # Messages and token digests stand in it, whatever the umask; what SQLite puts beside it follows.
-            # Where this fails, SQLite says what is wrong. One that is there is not opened here: closing it
-            # would end the locks of whoever else has it in this process.
+            # It holds messages and token digests: its mode ignores the umask. SQLite's other files follow it.
+            # If this fails, SQLite reports the reason. An existing file is not opened here: closing it
+            # would release the locks of any other user of it in this process.
             with contextlib.suppress(OSError):
                 if path.exists():
                     path.chmod(path.stat().st_mode & 0o600)
@@ -132,10 +132,10 @@ class DiscFile:
             raise
 
     def create(self, definition: TableDef) -> None:
-        """Have room for a table; nothing happens where it is there.
+        """Create the rows' table unless it exists.
 
         Raises:
-            TableExistsError: rows of another shape stand under its name; nothing changed.
+            TableExistsError: rows of another shape exist under its name; nothing changed.
             DiscError: nothing changed.
         """
         name = definition.name
@@ -143,7 +143,7 @@ class DiscFile:
         with self._errors():
             before = self.catalogue().get(name)
             if before is None:
-                # A crash between the two leaves an empty table that nobody names: made again, it is the same.
+                # A crash between the two leaves an empty table without an entry; it can be created again.
                 columns = {"k": bytes, "v": bytes, "c": int}
                 self._db.table(f"t_{name}").create(columns, pk="k", if_not_exists=True)
                 self._db.table("_tables").insert({"name": name, "shape": stamp, "rows": 0, "total": 0})
@@ -153,17 +153,17 @@ class DiscFile:
                 self._conn.execute("UPDATE _tables SET shape = ? WHERE name = ?", (stamp, name))
 
     def open_table(self, definition: TableDef) -> dict[Key, Value]:
-        """Make room for a table, and load what is there of it; see :meth:`create` and :meth:`load`."""
+        """Create a table unless it exists, and load its rows; see :meth:`create` and :meth:`load`."""
         self.create(definition)
         return self.load(definition.name)
 
     def catalogue(self) -> dict[str, tuple[str, str]]:
-        """Of each table that the file holds the shape of its rows, and the id it was made under, if any."""
+        """Return each table's row shape, and the id it was created under (or "")."""
         found = self._conn.execute("SELECT name, shape FROM _tables ORDER BY name").fetchall()
         return {name: (stamp.partition("#")[0], stamp.partition("#")[2]) for name, stamp in found}
 
     def drop(self, table: str) -> None:
-        """Forget a table and its rows.
+        """Delete a table and its rows.
 
         Raises:
             DiscError: nothing changed.
@@ -173,10 +173,10 @@ class DiscFile:
             conn.execute("DELETE FROM _tables WHERE name = ?", (table,))
 
     def load(self, table: str) -> dict[Key, Value]:
-        """All rows, checked.
+        """Load all rows and verify their checksums.
 
         Raises:
-            CorruptTablesError: they do not add up.
+            CorruptTablesError: a checksum or sum is wrong.
         """
         rows: dict[Key, Value] = {}
         with self._errors():
@@ -185,7 +185,7 @@ class DiscFile:
         return rows
 
     def commit(self, batch: Batch) -> None:
-        """Put a batch on disc, all of it or nothing.
+        """Commit a batch, all of it or nothing.
 
         Raises:
             DiscError: nothing changed.
@@ -195,26 +195,26 @@ class DiscFile:
                 self._apply(table, rows)
 
     def rows(self, table: str) -> int:
-        """How many rows a table has."""
+        """Return the number of rows of a table."""
         found = self._conn.execute("SELECT rows FROM _tables WHERE name = ?", (table,)).fetchone()
         return 0 if found is None else int(found[0])
 
     def limit_pages(self, pages: int) -> None:
-        """Let the file grow no further than so many pages; 0: no limit."""
+        """Limit the file to ``pages`` pages; 0: no limit."""
         self._conn.execute(f"PRAGMA max_page_count = {pages or 0xFFFFFFFE:d}")
 
     def pages(self) -> int:
-        """How large the file is."""
+        """Return the file's size in pages."""
         return int(self._conn.execute("PRAGMA page_count").fetchone()[0])
 
     def copy_to(self, path: Path) -> int:
-        """Write what is committed to another file, which is there whole or not at all; its size in bytes.
+        """Copy the committed state to another file, whole or not at all; return its size in bytes.
 
         The directory is made if it is ``backups`` beside this file. Any other has to be there: where a mount
         is missing the copy would land on the disc that it is to be safe from.
 
         Raises:
-            BackupExistsError: something stands under that name; it is as it was.
+            BackupExistsError: a file of that name exists; it is unchanged.
             DiscError: it cannot be written.
         """
         try:
@@ -227,7 +227,7 @@ class DiscFile:
             with replacing(path) as draft:
                 # By pages: a third of the time of VACUUM INTO, and commits wait for it.
                 with contextlib.closing(sqlite3.connect(draft, isolation_level=None)) as copy:
-                    # Nobody reads it before it is renamed: one fsync at the end does.
+                    # It is not read before it is renamed: one fsync at the end is enough.
                     copy.execute("PRAGMA journal_mode = OFF")
                     copy.execute("PRAGMA synchronous = OFF")
                     self._conn.backup(copy)
@@ -236,7 +236,7 @@ class DiscFile:
             raise DiscError(str(path), problem=str(error), advice=_ADVICE["backup"]) from error
 
     def close(self) -> None:
-        """Fold the log into the file and let go of it."""
+        """Checkpoint the log into the file and close it."""
         self._conn.close()
 
     # -- inside
@@ -285,7 +285,7 @@ class DiscFile:
         if version is None:
             self._corrupt("no format stands in it")
         if version[0] != _FORMAT:
-            # Sound, for all that can be known: another release reads it.
+            # Presumably sound: another release can read it.
             problem = f"format {version[0]}, expected {_FORMAT}"
             raise CorruptTablesError(str(self.path), problem=problem, advice=_ADVICE["format"])
         for (table,) in conn.execute("SELECT name FROM _tables ORDER BY name").fetchall():
@@ -294,7 +294,7 @@ class DiscFile:
         conn.execute("CREATE TEMP TABLE batch (k BLOB PRIMARY KEY, v BLOB, c INTEGER) WITHOUT ROWID")
 
     def _checked(self, table: str) -> Iterator[list[bytes]]:
-        """The rows, encoded, some at a time; raises where one or all of them are not what was committed."""
+        """Yield the encoded rows in batches; raise if a row or the sum is not what was committed."""
         rows = total = 0
         cursor = self._conn.execute(f"SELECT k, v, c FROM [t_{table}]")  # noqa: S608 - names are checked
         while batch := cursor.fetchmany(_LOAD):

@@ -1,12 +1,12 @@
-"""What waits to go to disc, and who waits for it: the meeting place of tables and the disc process.
+"""Group-commit queue between the tables and the disc process.
 
-Writes of one commit gather while the one before is on its way (group commit); of one key the last one counts.
-The queue belongs to the store, not to the process, so that nothing is lost when the process is restarted: a
-batch leaves it only when it is on disc. A :class:`Journal` is a table without a copy in memory, for users
-that keep their rows in a form of their own; its rows go through the same queue, so one commit serves both.
+Writes gather while the previous commit is under way; of one key the last write counts.
+The queue belongs to the store, not to the process, so a restart of the process loses nothing: a batch leaves
+the queue only when it is on disc. A :class:`Journal` is a table without a copy in memory, for users that keep
+their rows in a form of their own; its rows go through the same queue, so one commit serves both.
 
-Rules: 1. Tickets number the batches; a write travels under ``ticket``.  2. While the last commit failed, and
-while too many rows wait, ``check`` refuses further writes; those that wait are tried again.  3. No I/O here.
+Rules: 1. Tickets number the batches; a write belongs to batch ``ticket``.  2. While the last commit failed,
+or too many rows wait, ``check`` refuses further writes; waiting rows are retried.  3. No I/O here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gossamer.mnesia_like.watermark import Watermark
 
 
 class DiscQueue:
-    """Group-commit queue between tables and the disc process; ``bound`` in rows."""
+    """Rows on their way to disc, in numbered batches; ``bound`` in rows."""
 
     def __init__(self, *, bound: int = 500_000) -> None:
         self.failed: DiscError | None = None
@@ -29,7 +29,7 @@ class DiscQueue:
         self.committed = 0
         self.waiting = 0
         self.latency = Histogram()
-        """Seconds that commits took."""
+        """Commit times in seconds."""
         self.listeners: list[Callable[[], None]] = []
         """Called after every commit."""
         self.bound = bound
@@ -40,18 +40,18 @@ class DiscQueue:
 
     @property
     def ticket(self) -> int:
-        """The batch that holds the newest write."""
+        """Number of the batch that holds the newest write."""
         return self._sealed + 1 if self._open else self._sealed
 
     def check(self) -> None:
-        """Raises DiscError or DiscBehindError where no more may be written now."""
+        """Raise DiscError or DiscBehindError if no more may be written now."""
         if self.failed is not None:
             raise self.failed
         if self.waiting >= self.bound:
             raise DiscBehindError(self.waiting, self.bound)
 
     def put(self, table: str, key: bytes, value: bytes | None) -> None:
-        """A row to write, or (None) to delete."""
+        """Queue a row to write, or (None) to delete."""
         rows = self._open.get(table)
         if rows is None:
             rows = self._open[table] = {}
@@ -60,9 +60,9 @@ class DiscQueue:
         rows[key] = value
 
     def take(self) -> Batch | None:
-        """The next batch to commit; None: nothing waits. Then comes ``succeed`` or ``fail``."""
+        """Return the next batch to commit, or None; ``succeed`` or ``fail`` must follow."""
         if self._flight:
-            # The last one did not succeed: it goes with what came since.
+            # The last commit failed: retry it together with what was queued since.
             for table, rows in self._open.items():
                 self._flight.setdefault(table, {}).update(rows)
         else:
@@ -73,7 +73,7 @@ class DiscQueue:
         return self._flight or None
 
     def succeed(self) -> None:
-        """What was taken is on disc."""
+        """Record that the batch taken is on disc."""
         self.failed = None
         self._flight = {}
         self.committed = self._sealed
@@ -83,7 +83,7 @@ class DiscQueue:
             listener()
 
     def fail(self, error: DiscError, now: float) -> None:
-        """What was taken is not on disc; it will be taken again."""
+        """Record that the batch taken is not on disc; ``take`` returns it again."""
         if self.failed is None:
             self.failed_at = now
         self.failed = error
@@ -93,8 +93,8 @@ class DiscQueue:
         """Wait until batch ``ticket`` is on disc.
 
         Raises:
-            DiscError: it could not be written; it is still tried.
-            TimeoutError: not in time.
+            DiscError: it could not be written; it is still retried.
+            TimeoutError: it was not on disc within ``timeout`` seconds.
         """
         if ticket > self.committed and self.failed is not None:
             raise self.failed
@@ -103,7 +103,7 @@ class DiscQueue:
 
 
 class Journal:
-    """Named set of rows that exist on disc alone, made by ``Store.create_journal``."""
+    """Named set of rows that exist on disc only, created by ``Store.create_journal``."""
 
     __slots__ = ("_notify", "_queue", "name")
 
@@ -113,19 +113,19 @@ class Journal:
         self._notify = notify
 
     def put(self, key: bytes, value: bytes | None) -> int:
-        """Write a row, or (None) delete it; the ticket under which it travels."""
+        """Write a row, or (None) delete it; return its ticket."""
         self._queue.put(self.name, key, value)
         self._notify()
         return self._queue.ticket
 
     @property
     def ticket(self) -> int:
-        """The ticket of the newest write of anybody."""
+        """Ticket of the newest write to the disc queue."""
         return self._queue.ticket
 
     @property
     def committed(self) -> int:
-        """Every write up to this ticket is on disc."""
+        """Ticket up to which every write is on disc."""
         return self._queue.committed
 
     def on_commit(self, callback: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""The process that writes to disc, and its thread: it commits whatever waits, batch after batch.
+"""Process that writes to disc, with its thread: it commits the queue, batch after batch.
 
 The queue and the handle belong to the store and outlive the process.
 """
@@ -27,8 +27,8 @@ log = structlog.get_logger(__name__)
 
 
 class DiscHandle:
-    """The file and the thread. They outlive the process: after a kill, the next one closes what it left open,
-    in the same thread, so after whatever that was still doing."""
+    """File and writer thread. They outlive the process: after a kill, the next process closes the file in
+    the same thread, and so after the call that was still running."""
 
     def __init__(self, disc: Disc, *, executor: Executor | None = None, retry: float = 1.0) -> None:
         self.disc = disc
@@ -38,26 +38,26 @@ class DiscHandle:
         self._executor = executor
 
     async def open(self) -> DiscFile:
-        """Open the file anew."""
+        """Reopen the file."""
         await self.close()
         self.file = await self.run(self.disc.open)
         return self.file
 
     async def close(self) -> None:
-        """Close it, if it is open."""
+        """Close the file, if it is open."""
         file, self.file = self.file, None
         if file is not None:
             await self.run(file.close)
 
     async def run(self, function: Callable[..., T], *args: Any) -> T:
-        """Call in the writer's thread."""
+        """Call ``function`` in the writer thread."""
         if self._executor is None:
             self._executor = ThreadPoolExecutor(1, thread_name_prefix="gossamer-disc")
-        # Through the loop, so that one on virtual time can run it at once.
+        # Through the loop, so that a virtual-time loop can run it at once.
         return await asyncio.get_running_loop().run_in_executor(self._executor, function, *args)
 
     def abandon(self) -> None:
-        """Let go at once, as the kernel does for a killed process: what waits is not committed."""
+        """Close at once, as the kernel does for a killed process: the queue is not committed."""
         if self._own and self._executor is not None:
             self._executor.shutdown(wait=True, cancel_futures=True)
             self._executor = None
@@ -66,21 +66,21 @@ class DiscHandle:
             file.close()
 
     def release(self) -> None:
-        """Let the thread end."""
+        """Stop the thread."""
         if self._own and self._executor is not None:
             self._executor.shutdown(wait=False)
             self._executor = None
 
 
 class DiscServer(GenServer):
-    """Commits whatever waits, batch after batch."""
+    """Commits the queue, batch after batch."""
 
     async def init(self, core: StoreCore, handle: DiscHandle) -> None:
         self._queue = core.queue
         self._notifier = core.disc_writer
         self._handle = handle
         self._retrying = False
-        # So that the file is closed in order when the supervisor says so.
+        # So that terminate() closes the file when the supervisor stops it.
         trap_exit(True)
         file = self._file = await handle.open()
         if file.rebuilt is not None:
@@ -89,7 +89,7 @@ class DiscServer(GenServer):
         await self._commit()
 
     async def handle_call(self, request: Callable[[DiscFile], object], caller: Caller) -> Reply:
-        """Answer what ``request`` returns for the file, or its error."""
+        """Reply with ``request(file)``, or its error."""
         try:
             return Reply(await self._handle.run(request, self._file))
         except GossamerError as error:

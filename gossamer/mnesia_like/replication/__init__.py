@@ -1,1 +1,1 @@
-"""Rows between nodes: what this one owns and feeds, what it holds of others, and the frames."""
+"""Replication of rows between nodes: own logs, replicas of peers' rows, and frames."""

@@ -1,13 +1,13 @@
-"""A digest of one owner's rows at one position, taken in slices while writes go on.
+"""Digest of one owner's rows at one position, taken in slices while writes continue.
 
-The digest is the number of rows and the sum of the CRC-32 of each: independent of order, computed wholly in
-C, good against accidents (not a defence against a peer, who may write its own rows as it likes anyway).
+The digest is the number of rows and the sum of each row's CRC-32: independent of order, computed entirely in
+C, good against accidents (not against a malicious peer, which may write its own rows as it likes anyway).
 
-Rules: 1. The digest is of the rows as they were when the sweep began. Whoever changes a row meanwhile calls
-``note`` first, and the sweep keeps the old value.  2. A slice is bounded, so that the loop never waits long.
+Rules: 1. The digest is of the rows as they were when the sweep began. A writer that changes a row meanwhile
+calls ``note`` first, and the sweep keeps the old value.  2. A slice is bounded, to keep the loop responsive.
 
-Rejected: a digest kept current at every write, which costs the hot path two hashes a row to find, once a
-minute, that nothing is wrong.
+Rejected: a digest updated at every write, which costs the hot path two hashes per row to find, once a minute,
+that nothing is wrong.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _GONE: Value = object()
 
 
 class Sweep:
-    """One digest in the making; ``done`` once ``step`` has seen every row."""
+    """Digest under construction; ``done`` once ``step`` has read every row."""
 
     __slots__ = ("_keys", "_old", "_rows", "count", "number", "total")
 
@@ -38,7 +38,7 @@ class Sweep:
         return not self._keys
 
     def note(self, keys: Iterable[Key]) -> None:
-        """These rows are about to change."""
+        """Save the old values of rows that are about to change."""
         old = self._old
         rows = self._rows
         for key in keys:
@@ -46,7 +46,7 @@ class Sweep:
                 old[key] = rows.get(key, _GONE)
 
     def step(self, budget: int) -> None:
-        """Take in at most ``budget`` rows."""
+        """Add at most ``budget`` rows to the digest."""
         keys = self._keys[-budget:]
         del self._keys[-budget:]
         old = self._old

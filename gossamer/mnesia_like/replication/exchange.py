@@ -1,7 +1,7 @@
-"""What replication works on: tables, peers, and the actions of the event at hand.
+"""State of replication: tables, peers, and the actions of the current event.
 
-Messages for a peer gather while an event is handled; ``done`` makes frames of them, after one confirmation
-for each table from which something came, however many deltas that was.
+Messages for a peer gather while an event is handled; ``done`` packs them into frames, with one
+acknowledgement per table that received something, however many deltas that was.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """More of ``table`` is in effect at peers than before: see :meth:`Replication.visible`."""
+    """Peers have applied more of ``table``; see :meth:`Replication.visible`."""
 
     table: str
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Something an operator may want to know. ``fields`` are key-values of the log line."""
+    """Line for the operator's log. ``fields`` are its key-values."""
 
     event: str
     fields: tuple[tuple[str, str | int], ...]
@@ -43,14 +43,14 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """A transaction's attempt changed its state, or a lock that it waited for is granted."""
+    """A transaction attempt changed its state, or got a lock that it waited for."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """A transaction wrote these rows here; ``change`` is what that means to readers."""
+    """A transaction wrote these rows here; ``change`` is the change that readers see."""
 
     table: str
     keys: tuple[Key, ...]
@@ -59,7 +59,7 @@ class Installed:
 
 @dataclass(frozen=True, slots=True)
 class Rostered:
-    """``peer`` says that it has more tables, or fewer, than it did."""
+    """``peer`` reports more tables, or fewer, than before."""
 
     peer: str
     added: tuple[str, ...]
@@ -70,7 +70,7 @@ Action = Send | Change | Confirmed | Report | Wake | Installed | Rostered
 
 
 class OwnedState:
-    """One owned table on this node: what it owns, what it holds of others, whom it feeds."""
+    """One owned table on this node: own log, replicas of peers' rows, progress of followers."""
 
     __slots__ = ("definition", "epoch", "feeds", "log", "marked_at", "replicas")
 
@@ -80,7 +80,7 @@ class OwnedState:
         self.replicas: dict[str, Replica] = {}
         self.feeds: dict[str, Feed] = {}
         self.marked_at = 0.0
-        # Of a shared table, since when its members are who they are; see ``tombstones``.
+        # Of a shared table, the id of its epoch of membership; see ``tombstones``.
         self.epoch = ""
 
     @property
@@ -91,27 +91,27 @@ class OwnedState:
 
 @dataclass(slots=True)
 class Peer:
-    """A peer that is up, and what it is to be told."""
+    """A peer that is up, and the messages for it."""
 
     creation: int
-    # Of the link: what is sent in it arrives in it, or both ends are told that it is over.
+    # The link's: what is sent in a session arrives in it, or both ends see that it is over.
     session: int
-    # What each frame to it begins with.
+    # Start of each frame to it.
     prefix: bytes
-    # None until it has said which tables it has.
+    # None until it has sent its table list.
     tables: frozenset[str] | None = None
-    # It is to be told which tables we have.
+    # Our table list is to be sent to it.
     roster_due: bool = True
     outbox: list[bytes] = field(default_factory=list)
-    # Of tables that we asked to follow, how often without an answer yet: what comes before the last one was
-    # sent to an earlier wish. And how many deltas and parts took effect since.
+    # Per table: unanswered requests to follow (rows that come before the last answer belong to an earlier
+    # request), and the number of deltas and parts applied since.
     asked: Counter[str] = field(default_factory=Counter)
     taken: dict[str, int] = field(default_factory=dict)
-    # Tables of the peer's to confirm when this event is done.
+    # Tables of the peer's to acknowledge at the end of this event.
     acks: dict[str, None] = field(default_factory=dict)
 
     def take(self, table: str) -> None:
-        """Something of a table took effect, and is to be confirmed."""
+        """Record that a delta or part was applied, to be acknowledged."""
         self.taken[table] = self.taken.get(table, 0) + 1
         self.acks[table] = None
 
@@ -124,10 +124,10 @@ class Exchange:
         self.tables: dict[str, OwnedState] = {}
         self.peers: dict[str, Peer] = {}
         self.renewing: set[str] = set()
-        """Peers that are members, and whose link is about to start, or to restart."""
+        """Members whose link is about to start, or to restart."""
         self.actions: list[Action] = []
         self.may_be_busy = True
-        """False: there was no background work when it was last looked for, and none can have begun since."""
+        """False: there was no background work at the last check, and none can have begun since."""
         self.counts: dict[str, int] = {
             "applied": 0,
             "bad_frames": 0,
@@ -138,25 +138,25 @@ class Exchange:
             "stray": 0,
         }
 
-    # -- questions, asked rarely or of few peers: looked up, never kept
+    # -- queries, made rarely or of few peers: computed, never cached
 
     def connected(self) -> dict[str, int]:
-        """Peers that are up, with their creations."""
+        """Return the peers that are up, with their creations."""
         return {name: peer.creation for name, peer in self.peers.items()}
 
     def heard(self, name: str) -> bool:
-        """Whether a peer has said anything in this session that could be read: first of all its tables."""
+        """Return whether a peer has sent its table list, the first message of a session."""
         peer = self.peers.get(name)
         return peer is not None and peer.tables is not None
 
     def holders(self, table: str) -> list[str]:
-        """The peers that are up and say that they have the table."""
+        """Return the peers that are up and have the table."""
         return [name for name, peer in self.peers.items() if peer.tables and table in peer.tables]
 
     def visible(self, table: str) -> int:
-        """The number up to which every peer that is up and has the table has applied our rows.
+        """Return the number up to which every peer that is up and has the table has applied our rows.
 
-        0 while the link to one restarts, since nobody knows what has come through the old one, and of a table
+        0 while the link to one restarts, since it is unknown what came through the old one, and for a table
         that was dropped.
         """
         state = self.tables.get(table)
@@ -176,7 +176,7 @@ class Exchange:
         return lowest
 
     def behind(self, table: str, number: int) -> list[str]:
-        """The peers that keep :meth:`visible` below ``number``."""
+        """Return the peers that keep :meth:`visible` below ``number``."""
         feeds = self.tables[table].feeds
         return sorted(self.renewing) + [
             name
@@ -186,37 +186,37 @@ class Exchange:
         ]
 
     def unloaded(self, table: str) -> dict[str, str]:
-        """What is missing of each peer that is up, in words; see :meth:`not_loaded`."""
+        """Describe what is missing of each peer that is up; see :meth:`not_loaded`."""
         lines = {}
         for name, replica in self.tables[table].replicas.items():
             peer = self.peers.get(name)
-            # What its roster says may be older than the table; only its answer counts.
+            # Its table list may be older than the table; only its answer counts.
             if peer is None or replica.loaded:
                 continue
             lines[name] = replica.waits_for()
         return lines
 
     def not_loaded(self, table: str) -> list[str]:
-        """What is missing of peers that are up, in words; empty: the table is loaded."""
+        """Describe what is missing of peers that are up; empty: the table is loaded."""
         return list(self.unloaded(table).values())
 
     def reach(self, table: str) -> tuple[int, int]:
-        """How many nodes of a table can be reached, and of how many."""
+        """Return the number of reachable nodes of a table, and of all its nodes."""
         replicas = self.tables[table].replicas.values()
         there = [r for r in replicas if r.refused is None and not r.left]
         return 1 + sum(r.up for r in there), 1 + len(there)
 
     def force_load(self, table: str) -> None:
-        """Whoever has not answered, or not sent all, is waited for no longer."""
+        """Stop waiting for peers that have not answered, or not sent everything."""
         for replica in self.tables[table].replicas.values():
             replica.loaded = replica.forced = True
 
     # -- messages and actions
 
     def ask(self, peer: Peer, replica: Replica, *, snapshot: bool = False) -> None:
-        """Follow a peer's rows from where we are, or take all of them."""
+        """Request a peer's rows from our position on, or all of them."""
         table = replica.definition.name
-        # A copy that was dropped, and made again before its rows were gone here, had none.
+        # A copy that was dropped, and created again before its rows were purged here, had none.
         replica.creation = peer.creation
         replica.follow()
         peer.asked[table] += 1
@@ -224,12 +224,12 @@ class Exchange:
         peer.outbox.append(encode(follow))
 
     def pump(self, state: OwnedState) -> None:
-        """Send followers what they may have now."""
+        """Send followers as much as their windows allow."""
         for name, feed in state.feeds.items():
             self.pump_one(state, name, feed)
 
     def pump_one(self, state: OwnedState, name: str, feed: Feed) -> None:
-        """Send one follower what it may have now."""
+        """Send one follower as much as its window allows."""
         self.peers[name].outbox += feed.pump()
         if feed.base is None and state.log.pinned is None:
             return
@@ -243,16 +243,16 @@ class Exchange:
         self.repin(state)
 
     def repin(self, state: OwnedState) -> None:
-        """Keep as much of the log as the snapshots under way need."""
+        """Pin as much of the log as the snapshots under way need."""
         bases = [feed.base for feed in state.feeds.values() if feed.base is not None]
         state.log.pin(min(bases) if bases else None)
 
     def report(self, event: str, **fields: str | int) -> None:
-        """Tell the operator."""
+        """Add a line for the operator's log."""
         self.actions.append(Report(event, tuple(fields.items())))
 
     def done(self) -> list[Action]:
-        """The event's actions: confirmations are made once, messages become frames."""
+        """Return the event's actions, with acknowledgements added and messages packed into frames."""
         for name, peer in self.peers.items():
             for table in peer.acks:
                 if not peer.asked[table]:

@@ -1,17 +1,17 @@
-"""What one peer has been sent of this node's rows in one table, and what it has confirmed.
+"""Progress of one follower: what it was sent of this node's rows in one table, and what it acknowledged.
 
 Two modes. *Log*: deltas in order, as many as the window lets be in flight. *Snapshot*: the peer needs deltas
 that the log no longer holds, so it gets all rows in bounded parts, then the log from the snapshot's base on.
 
-The snapshot is fuzzy: rows are read when their part is built, while writes go on, so a part may be newer than
-the base. That is harmless, because deltas say where a row ended up: applying again what a part already had
-changes nothing in the end.
+The snapshot is fuzzy: rows are read when their part is built, while writes continue, so a part may be newer
+than the base. That is harmless, because deltas carry a row's final value: applying one that a part already
+had changes nothing in the end.
 
-Rules: 1. Pure.  2. The link loses nothing while its session lasts, and keeps the order, so a peer confirms by
-how many messages it has taken since it followed, and nothing is sent again; a peer that follows anew says how
-far it got.  3. In flight at most ``window`` bytes (and one message): a stuck peer costs that, a cursor, and
-nothing else.  4. A turn builds one part of a snapshot; while there is ``more`` the owner goes on in later
-turns, so that a joiner of a large table holds up nobody.
+Rules: 1. Pure.  2. The link loses nothing within a session, and keeps the order, so a peer acknowledges the
+number of messages applied since it followed, and nothing is sent again; a peer that follows again sends its
+position.  3. At most ``window`` bytes (and one message) are in flight: a stuck peer costs that, a cursor, and
+nothing else.  4. A turn builds one part of a snapshot; while there is ``more`` the owner continues in later
+turns, so that a joiner of a large table delays nobody.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CHUNK = 64 * 1024
 
 
 class Feed:
-    """Progress of one peer: deltas up to ``sent`` are on their way, those up to ``acked`` in effect there."""
+    """Progress of one peer: deltas up to ``sent`` are in flight, those up to ``acked`` applied there."""
 
     __slots__ = (
         "_flight",
@@ -44,13 +44,13 @@ class Feed:
     def __init__(self, log: OwnLog, *, window: int) -> None:
         self._log = log
         self._window = window
-        # Of each message in flight its bytes, and how far the peer is with it; -1: not known.
+        # Per message in flight: its bytes, and the peer's position after it (-1: unknown).
         self._flight: deque[tuple[int, int]] = deque()
         self._taken = 0
-        # Of the snapshot that is being sent the keys to come, the next one last.
+        # Keys still to be sent of the current snapshot, the next one last.
         self._keys: list[Key] | None = None
         self.base: int | None = None
-        """The base of a snapshot that the peer has not taken whole; deltas after it must be kept."""
+        """Base of a snapshot that the peer has not fully applied; deltas after it must be kept."""
         self.in_flight = 0
         self.sent = 0
         self.acked = 0
@@ -58,26 +58,26 @@ class Feed:
 
     @property
     def level(self) -> bool:
-        """Everything sealed has been sent."""
+        """True once everything sealed has been sent."""
         return self._keys is None and self.sent == self._log.last
 
     @property
     def more(self) -> bool:
-        """Whether another part of a snapshot may be sent."""
+        """True while another part of a snapshot may be sent."""
         return self._keys is not None and self.in_flight < self._window
 
     def follow(self, position: int, *, snapshot: bool) -> None:
-        """The peer holds our rows up to ``position``; ``snapshot``: it wants all of them regardless."""
+        """Restart from the peer's ``position``; ``snapshot``: send all rows regardless."""
         self._flight.clear()
         self.in_flight = self._taken = 0
         self.sent = self.acked = position
         self.base = self._keys = None
-        # A peer ahead of us holds rows that we do not know of.
+        # A peer ahead of us holds rows that are not in our log.
         if snapshot or position > self._log.last:
             self._start_snapshot()
 
     def ack(self, taken: int) -> None:
-        """The peer has taken so many messages since it followed."""
+        """Record that the peer has applied ``taken`` messages since it followed."""
         while self._taken < taken and self._flight:
             self._taken += 1
             size, position = self._flight.popleft()
@@ -87,7 +87,7 @@ class Feed:
                 self.base = None
 
     def pump(self) -> list[bytes]:
-        """The messages to send now; see :attr:`more`."""
+        """Return the messages to send now; see :attr:`more`."""
         messages: list[bytes] = []
         log = self._log
         while self.in_flight < self._window and (self._keys is not None or self.sent < log.last):
@@ -112,7 +112,7 @@ class Feed:
         self._keys = list(reversed(self._log.rows))
 
     def _next_part(self) -> tuple[bytes, int]:
-        """As many rows as fit, none of an empty table; the last part says where the log goes on."""
+        """Encode as many rows as fit (none of an empty table); the last part carries the base."""
         rows, keys, base = self._log.rows, self._keys, self.base
         assert keys is not None  # noqa: S101
         assert base is not None  # noqa: S101

@@ -1,14 +1,14 @@
-"""The rows this node owns in one table, and the numbered log of what it did to them.
+"""Rows that this node owns in one table, and the numbered log of their changes.
 
-Writes gather in an *open* delta; within it the last change of a key wins, since a peer needs only where a row
-ended up. ``seal`` gives the open delta the next number, encodes it once and keeps it in the log. The number a
-write returns is that of the delta it will travel in: a peer that has applied it has the row.
+Writes gather in an *open* delta; within it the last change of a key wins, since a peer needs only a row's
+final value. ``seal`` gives the open delta the next number, encodes it once and keeps it in the log. The
+number a write returns is that of its delta: a peer that has applied that delta has the row.
 
-Rules: 1. Pure: no clock, no I/O; what may stand in a row was checked before.  2. Numbers start at 1 and have
-no gaps.  3. The log is bounded in bytes; a peer that needs what was trimmed gets a snapshot. A snapshot under
-way pins the log behind it, up to a second bound.
+Rules: 1. Pure: no clock, no I/O; rows are validated before.  2. Numbers start at 1 and have no gaps.  3. The
+log is bounded in bytes; a peer that needs a trimmed delta gets a snapshot. A snapshot under way pins the log
+behind it, up to a second bound.
 
-Rejected: one number a row, which costs a log entry, a comparison and a tuple for each of the 200,000 rows a
+Rejected: one number per row, which costs a log entry, a comparison and a tuple for each of the 200,000 rows a
 second that this path carries.
 """
 
@@ -42,21 +42,21 @@ class OwnLog:
         self.deltas: dict[int, bytes] = {}
         """Encoded deltas by number, from ``first`` on."""
         self.log_size = 0
-        """Bytes of them."""
+        """Total bytes of ``deltas``."""
         self._log_bytes = log_bytes
         self._pinned_log_bytes = pinned_log_bytes
         self._written: dict[Key, bytes] = {}
         self._deleted: dict[Key, bytes] = {}
         self.open_size = 0
-        """Bytes of the open delta, which waits to be sealed; 0: there is none."""
+        """Bytes of the open delta; 0: there is none."""
 
     @property
     def position(self) -> int:
-        """The number under which everything written so far travels."""
+        """Number of the delta that covers everything written so far."""
         return self.last + 1 if self.open_size else self.last
 
     def write(self, key: Key, value: Value, encoded: bytes) -> int:
-        """Set the row of ``key``, of which ``encoded`` are the bytes of key and value; the delta's number."""
+        """Set the row of ``key``; return the delta's number. ``encoded``: the bytes of key and value."""
         self._make_room(key, len(encoded))
         self.rows[key] = value
         if self._deleted:
@@ -65,7 +65,7 @@ class OwnLog:
         return self.last + 1
 
     def delete(self, key: Key, encoded: bytes) -> int:
-        """Remove the row of ``key``, which is there and of which ``encoded`` are the bytes; the number."""
+        """Remove the existing row of ``key``; return the delta's number. ``encoded``: the key's bytes."""
         self._make_room(key, len(encoded))
         del self.rows[key]
         self._written.pop(key, None)
@@ -73,7 +73,7 @@ class OwnLog:
         return self.last + 1
 
     def seal(self) -> bool:
-        """Close the open delta into the log; False where there was none."""
+        """Close the open delta into the log; return False if there was none."""
         if not self.open_size:
             return False
         self.last += 1
@@ -88,7 +88,7 @@ class OwnLog:
         return True
 
     def clear(self) -> None:
-        """Own nothing any more; followers get that as a snapshot, and never what was before."""
+        """Drop all rows and deltas; followers get an empty snapshot, and never what was before."""
         self.seal()
         self.rows.clear()
         self.sweep = None
@@ -98,12 +98,12 @@ class OwnLog:
         self.first = self.last + 1
 
     def pin(self, position: int | None) -> None:
-        """A snapshot as of ``position`` is under way (None: no longer)."""
+        """Keep the log after ``position`` for a snapshot under way (None: no longer)."""
         self.pinned = position
         self._trim()
 
     def _make_room(self, key: Key, size: int) -> None:
-        """A row is about to change, by so many bytes of a delta."""
+        """Prepare for a row's change of ``size`` bytes: seal a full delta, save the old value."""
         if self.open_size and self.open_size + size > _BATCH:
             self.seal()
         self.open_size += size
@@ -111,7 +111,7 @@ class OwnLog:
             self.sweep.note((key,))
 
     def _trim(self) -> None:
-        # The newest delta always stays: most peers are about to be sent just that one.
+        # The newest delta always stays: most peers need exactly that one next.
         while self.log_size > self._log_bytes and self.first < self.last:
             held = self.pinned is not None and self.first > self.pinned
             if held and self.log_size <= self._pinned_log_bytes:

@@ -1,17 +1,17 @@
-"""What this node holds of one peer's rows in one table.
+"""Replica of one peer's rows in one table.
 
-Deltas take effect in the order of their numbers, which is that in which they come; one that does not fit is
-passed over. A snapshot's parts are applied as they come, so that a joiner can use the rows it has, and when
-the last part is in, rows that no part named are removed.
+Deltas are applied in the order of their numbers, which is the order of arrival; one out of sequence is
+ignored. A snapshot's parts are applied as they arrive, so that a joiner can use the rows it has; after the
+last part, rows that no part named are removed.
 
-Life: ``up`` → follow → (snapshot) → level, deltas … ``down`` → rows stay for the table's grace time → purged
-in slices. Those of an owned table are laid on a *shelf* then: readers do not see them, but a peer that
-returns under the same creation has them put back and goes on where it was, after a split of any length. Under
-a new creation its old rows go first, and only then is it followed, so that no row of the new can fall to the
-purge of the old; and a peer that has left takes them along.
+Life cycle: ``up`` → follow → (snapshot) → caught up, deltas … ``down`` → rows stay for the table's grace time
+→ purged in slices. Those of an owned table are *parked*: readers do not see them, but when the peer returns
+under the same creation they are put back and it continues from its position, after a split of any length.
+Under a new creation its old rows are purged before it is followed, so that no new row can fall to the old
+purge. The rows of a peer that has left are purged at once.
 
 Rules: 1. Pure: events in, :class:`Change` values out, ``now`` is passed in.  2. Change values share the
-decoded maps; nothing is made per row.
+decoded maps; nothing is allocated per row.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MISSING: Value = object()
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Rows of ``owner`` in ``table`` that were written and deleted, all of them in effect already."""
+    """Rows of ``owner`` in ``table`` that were written and deleted; already in effect."""
 
     table: str
     owner: str
@@ -39,10 +39,10 @@ class Change:
 
 
 class Tail:
-    """The last deltas of one owner that took effect here, as they are passed on to peers that lack them.
+    """Last deltas of one owner that were applied here, kept to relay them to peers that lack them.
 
-    It is for what was on its way when an owner went, so it is bounded in deltas and in bytes: a peer that
-    lacks more waits for the owner, or for a survivor that takes the rows over. Numbers have no gaps.
+    It covers what was in flight when an owner went down, so it is bounded in deltas and in bytes: a peer that
+    lacks more waits for the owner, or for a survivor that adopts the rows. Numbers have no gaps.
     """
 
     __slots__ = ("_deltas", "_last", "_most", "_most_bytes", "size")
@@ -53,13 +53,13 @@ class Tail:
         self.clear()
 
     def clear(self) -> None:
-        """What comes next does not follow what is here."""
+        """Drop all deltas: the next one does not continue them."""
         self._deltas: deque[bytes] = deque()
         self._last = 0
         self.size = 0
 
     def add(self, number: int, delta: bytes) -> None:
-        """The next delta took effect."""
+        """Append the next applied delta."""
         self._deltas.append(delta)
         self._last = number
         self.size += len(delta)
@@ -67,13 +67,13 @@ class Tail:
             self.size -= len(self._deltas.popleft())
 
     def after(self, number: int) -> list[bytes]:
-        """All that come after a number; nothing where not all of them are here."""
+        """Return all deltas after ``number``, or none if some of them are missing here."""
         count = self._last - number
         return list(self._deltas)[-count:] if 0 < count <= len(self._deltas) else []
 
 
 class Replica:
-    """One (table, owner)'s rows here, and how far they go."""
+    """One (table, owner)'s rows on this node, and their position."""
 
     def __init__(self, definition: TableDef, owner: str) -> None:
         self.definition = definition
@@ -87,17 +87,17 @@ class Replica:
         self.down_since: float | None = None
         self.purging = False
         self.shelf: dict[Key, Value] = {}
-        """Rows of a peer that has been away for longer than the grace time."""
+        """Rows of a peer that has been down for longer than the grace time."""
         self.shelved = False
         self.answered = False
         self.loaded = False
-        # The user takes it as loaded, whatever is missing.
+        # The user declared it loaded, whatever is missing.
         self.forced = False
         self.refused: str | None = None
         self.loading = False
         self.sweep: Sweep | None = None
         self.tail = Tail()
-        """Of a shared table the owner's last deltas, up to ``position``."""
+        """Of a shared table: the owner's last deltas, up to ``position``."""
         self._target = 0
         self._seen: set[Key] | None = None
         self._digest: Digest | None = None
@@ -106,7 +106,7 @@ class Replica:
     # -- the peer comes and goes
 
     def peer_up(self, creation: int) -> bool:
-        """The peer is reachable; True: follow it now (else once its old rows are purged)."""
+        """Mark the peer up; return True to follow it now, False once its old rows are purged."""
         self.forced = False
         if creation != self.creation:
             self.creation = creation
@@ -127,11 +127,11 @@ class Replica:
 
     @property
     def held_back(self) -> bool:
-        """What the owner says now would meet rows that are on their way out, or back."""
+        """True while rows are being purged or put back, so that new ones cannot be applied."""
         return self.purging or (self.up and bool(self.shelf))
 
     def peer_down(self, now: float, *, left: bool) -> None:
-        """The peer is gone: for good, or perhaps only for a while."""
+        """Mark the peer down; ``left``: permanently."""
         self.up = False
         self.left = left
         self.down_since = now
@@ -140,20 +140,20 @@ class Replica:
             self._begin_purge()
 
     def dropped(self) -> None:
-        """The peer is up and no longer has the table: its rows go."""
+        """Purge the rows of a peer that is up and no longer has the table."""
         self._begin_purge()
         if not self.purging:
             self.on_refused("")
 
     def restart(self) -> None:
-        """Hold nothing of the owner's any more, and follow it from the beginning."""
+        """Drop all of the owner's rows, and follow it from the beginning."""
         self.rows.clear()
         self.shelf = {}
         self.purging = self.loaded = False
         self._reset()
 
     def expire(self, now: float) -> None:
-        """Begin the purge of a peer that has been down past the grace time."""
+        """Start the purge if the peer has been down past the grace time."""
         if (
             self.down_since is not None
             and not self.purging
@@ -166,7 +166,7 @@ class Replica:
                 self.purging = bool(self.rows)
                 self.loaded = False
             else:
-                # Others hold on to what they have seen of these.
+                # Other nodes keep the versions that they have seen of these.
                 self._begin_purge()
 
     def move(self, budget: int) -> Change | None:
@@ -181,10 +181,10 @@ class Replica:
         self.purging = bool(self.rows)
         return Change(self._table, self.owner, {}, list(moved)) if moved else None
 
-    # -- what the owner says
+    # -- messages of the owner
 
     def on_head(self, number: int) -> None:
-        """The owner's newest number: it has us follow."""
+        """Handle the owner's newest number: it accepted us as a follower."""
         self.refused = None
         if not self.answered:
             self.answered = True
@@ -193,18 +193,18 @@ class Replica:
         self._check_loaded()
 
     def on_refused(self, pact: str) -> None:
-        """The owner has no such table (``pact`` is empty), or one that cannot be exchanged with ours."""
+        """Handle a refusal: the owner has no such table (``pact`` is empty), or an incompatible one."""
         self.answered = True
         self.refused = pact
         self.loaded = not pact
 
     def follow(self) -> None:
-        """The owner is asked for what comes after ``position``, and begins there."""
+        """Expect rows after ``position``, which were just requested from the owner."""
         self.loading = False
         self._seen = None
 
     def on_delta(self, delta: Delta) -> Change | None:
-        """Apply the next one; None: it is another, of no use."""
+        """Apply the next delta; None: it is out of sequence and ignored."""
         self.head = max(self.head, delta.number)
         if delta.number != self.position + 1 or self.loading:
             return None
@@ -216,17 +216,17 @@ class Replica:
         return change
 
     def on_relayed(self, relayed: Relayed) -> Change | None:
-        """Apply the next one, of an owner that is gone, as another peer had it; None: it is of no use.
+        """Apply a delta of an owner that is down, as another peer relayed it; None: it is ignored.
 
-        One that is up says itself what comes next, and counts what it has sent. Where nothing of it is here,
-        its log from the beginning would show rows that others have deleted since.
+        An owner that is up sends its deltas itself, and counts them. Where nothing of it is here, its log
+        from the beginning would show rows that others have deleted since.
         """
         if self.up or self.purging or relayed.creation != self.creation or not self.position:
             return None
         return self.on_delta(relayed.delta)
 
     def on_chunk(self, chunk: Chunk) -> list[Change]:
-        """Take in one part of a snapshot."""
+        """Apply one part of a snapshot."""
         if not self.loading:
             self.loading = True
             self._seen = set() if self.rows else None
@@ -250,24 +250,24 @@ class Replica:
 
     @property
     def level(self) -> bool:
-        """All that the owner had when it answered is here."""
+        """True once everything that the owner had when it answered is here."""
         return self.answered and not self.loading and self.position >= self._target
 
     # -- digests
 
     def begin_sweep(self, number: int) -> None:
-        """The owner marks ``number``: take a digest, if that is just where we are."""
+        """Start a digest at the owner's ``number``, if that is our position."""
         self._digest = None
         self.sweep = None
         if number == self.position and not self.loading and not self.purging:
             self.sweep = Sweep(self.rows, number)
 
     def on_digest(self, digest: Digest) -> None:
-        """The owner's result."""
+        """Store the owner's digest."""
         self._digest = digest
 
     def diverged(self) -> bool:
-        """Compare, once both results are there; True: the rows differ and must all come again."""
+        """Compare the digests once both are there; True: the rows differ and must all be sent again."""
         sweep, digest = self.sweep, self._digest
         if sweep is None or digest is None or not sweep.done:
             return False
@@ -276,7 +276,7 @@ class Replica:
         return same_place and (digest.rows, digest.total) != (sweep.count, sweep.total)
 
     def waits_for(self) -> str:
-        """What keeps this replica from being loaded, in words."""
+        """Describe what keeps this replica from being loaded."""
         place = f"{self._table}: {self.owner}"
         if self.refused:
             return f"{place} has it as {self.refused}, here it is {self.definition.pact}"
@@ -300,7 +300,7 @@ class Replica:
         rows.update(delta.written)
         deleted: Collection[Key] = ()
         if delta.deleted:
-            # A row that came and went within one delta is deleted in it, and was never here.
+            # A row written and deleted within one delta is deleted in it, and was never here.
             pop = rows.pop
             deleted = [key for key in delta.deleted if pop(key, _MISSING) is not _MISSING]
         self.position = delta.number
@@ -329,7 +329,7 @@ class Replica:
         self.purging = bool(self.rows)
         self.shelved = False
         self.shelf = {}
-        # Were it to come back under the same creation, it would be followed from the beginning.
+        # If it comes back under the same creation, it is followed from the beginning.
         self.creation = 0
         self.loaded = False
         self._reset()

@@ -1,19 +1,19 @@
-"""Replication of owned tables: all tables and all peers of one node, as one state machine.
+"""Replication of tables: all tables and all peers of one node, as one state machine.
 
-Events go in by the methods (a peer is up or down, a frame came, time passed, a turn of the loop ended); each
-returns actions: frames to send, changes that took effect, deltas that peers confirmed, things worth a log
-line. The shell carries them out in order.
+Events are method calls (a peer is up or down, a frame arrived, time passed, a turn of the loop ended); each
+returns actions: frames to send, changes that took effect, deltas that peers acknowledged, log lines. The
+shell carries them out in order.
 
-How rows travel: on ``peer_up`` each side names its tables and asks to *follow* the other's, saying how far
-it got. The owner answers with its newest number and feeds deltas, or a snapshot first. The follower confirms
-what took effect, once an event, not once a delta. The link loses nothing while its session lasts, and both
-sides begin anew where that ends. Once a while the owner marks a place, both sides take a digest there, and a
-follower that differs takes all rows again.
+How rows travel: on ``peer_up`` each side lists its tables and asks to *follow* the other's, from its own
+position. The owner answers with its newest number and sends deltas, or a snapshot first. The follower
+acknowledges what it applied, once per event, not once per delta. The link loses nothing within a session, and
+both sides restart after it. Periodically the owner asks for a digest at a position, both sides compute it,
+and a follower that differs takes all rows again.
 
 Rules: 1. Pure: no clock, no I/O, no randomness; iteration is over dicts and lists only, so that the same
-events give the same frames.  2. A peer can only speak of its own rows, under its own creation, and pass on
-what one that is gone has said (see ``heirs``).  3. Nothing a peer does makes an exception leave this module,
-but :class:`BadFrameError` for what cannot be decoded at all.
+events give the same frames.  2. A peer can only send its own rows, under its own creation, and relay those of
+an owner that is down (see ``heirs``).  3. No message of a peer makes an exception leave this module, except
+:class:`BadFrameError` for a frame that cannot be decoded.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from gossamer.mnesia_like.values import encode
 class Replication(Exchange):
     """State machine that replicates owned and shared tables between this node and its peers.
 
-    ``window`` in bytes a peer and table; ``digest_interval`` in seconds.
+    ``window`` in bytes per peer and table; ``digest_interval`` in seconds.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Replication(Exchange):
     # -- events
 
     def create(self, definition: TableDef, now: float) -> tuple[OwnedState, list[Action]]:
-        """Begin to have ``definition``; peers that have it too are followed."""
+        """Add a table, and follow the peers that have it too."""
         log = OwnLog(definition, log_bytes=self._log_bytes, pinned_log_bytes=self._pinned_log_bytes)
         state = OwnedState(definition, log)
         state.marked_at = now
@@ -98,7 +98,7 @@ class Replication(Exchange):
         return state, self.done()
 
     def drop(self, table: str) -> list[Action]:
-        """No longer have ``table``; peers hear of it and let our rows go."""
+        """Remove a table; peers are notified and drop our rows."""
         self.tables.pop(table, None)
         self.transactions.drop(table)
         self._epochs.forget(table)
@@ -108,7 +108,7 @@ class Replication(Exchange):
         return self.done()
 
     def redefine(self, definition: TableDef) -> list[Action]:
-        """From now on the table is of this definition; rows stay, and peers are asked anew for theirs."""
+        """Give a table another definition; rows stay, and peers are followed again."""
         state = self.tables[definition.name]
         state.definition = state.log.definition = definition
         for replica in state.replicas.values():
@@ -118,8 +118,8 @@ class Replication(Exchange):
         return self.done()
 
     def peer_up(self, name: str, creation: int, session: int, now: float) -> list[Action]:
-        """``name`` can be reached in ``session`` of the link; where that is another one than before, what was
-        sent in the other may not have arrived."""
+        """Handle ``name`` becoming reachable in ``session`` of the link; what was sent in an earlier session
+        may not have arrived."""
         self.renewing.discard(name)
         known = self.peers.get(name)
         if known is not None:
@@ -133,10 +133,10 @@ class Replication(Exchange):
         return self.done()
 
     def peer_down(self, name: str, now: float, *, left: bool = False, renewing: bool = False) -> list[Action]:
-        """``name`` cannot be reached; ``left``: and it will not come back.
+        """Handle ``name`` becoming unreachable; ``left``: permanently.
 
-        ``renewing``: it is up again in a moment, and clients of it may publish meanwhile, so whoever waits
-        for it goes on waiting until :meth:`peer_up`, or this without ``renewing``.
+        ``renewing``: it will be up again in a moment, and its clients may publish meanwhile, so those that
+        wait for it keep waiting until :meth:`peer_up`, or this without ``renewing``.
         """
         if renewing:
             self.renewing.add(name)
@@ -148,16 +148,16 @@ class Replication(Exchange):
             replica = state.replicas.get(name)
             if replica is not None and (replica.up or left):
                 replica.peer_down(now, left=left)
-            # Whoever waited for this peer need not any more.
+            # This peer no longer has to be waited for.
             self.actions.append(Confirmed(state.definition.name))
             if not renewing:
                 self._heirs.gone(name, state)
-        # Who can be reached decides what becomes of those under way.
+        # Transactions under way depend on which peers are reachable.
         self.transactions.peer_down(name, now)
         return self.done()
 
     def receive(self, name: str, payload: bytes, now: float) -> list[Action]:
-        """A frame came.
+        """Handle a frame.
 
         Raises:
             BadFrameError: it cannot be decoded; nothing changed.
@@ -184,7 +184,7 @@ class Replication(Exchange):
         return self.done()
 
     def flush(self) -> list[Action]:
-        """A turn of the loop ended: what was written in it goes out."""
+        """Send what was written in the turn that ends."""
         for state in self.tables.values():
             if state.log.open_size:
                 state.log.seal()
@@ -192,7 +192,7 @@ class Replication(Exchange):
         return self.done()
 
     def tick(self, now: float) -> list[Action]:
-        """Some time passed: purge what expired, begin a digest. About 1/s."""
+        """Purge what expired, start digests; called about once a second."""
         self.may_be_busy = True
         self._upkeep.tick(now)
         self._epochs.tick()
@@ -200,11 +200,11 @@ class Replication(Exchange):
         return self.done()
 
     def observe(self, table: str) -> Observed:
-        """Of a shared table what is here now; say so by :meth:`testify` once it is safe."""
+        """Return a shared table's positions now, for :meth:`testify` once they are safe."""
         return self._epochs.observe(table)
 
     def testify(self, table: str, observed: Observed) -> list[Action]:
-        """What was observed is safe: peers may count on it."""
+        """Report to peers that what was observed is safe."""
         self.may_be_busy = True
         self._epochs.testify(table, observed)
         return self.done()
@@ -214,10 +214,10 @@ class Replication(Exchange):
         self._upkeep.work()
         return self.done()
 
-    # -- what may be read
+    # -- queries
 
     def safe(self, table: str) -> int:
-        """The number up to which all peers that are up and have the shared table hold our rows on disc."""
+        """Return the number up to which all peers that are up and have the table hold our rows on disc."""
         state, burial = self.tables[table], self.transactions.shared[table].burial
         lowest = state.log.last if self.peers else state.log.position
         for name, peer in self.peers.items():
@@ -229,13 +229,13 @@ class Replication(Exchange):
 
     @property
     def busy(self) -> bool:
-        """Whether :meth:`work` has something to do."""
+        """True while :meth:`work` has something to do."""
         return self._upkeep.busy
 
     # -- messages
 
     def _handle(self, name: str, peer: Peer, message: TableMessage) -> None:
-        # Who begins anew has forgotten what we said.
+        # A peer that restarts has forgotten our table list.
         if isinstance(message, Follow):
             peer.roster_due = True
         if isinstance(message, Roster):
@@ -246,7 +246,7 @@ class Replication(Exchange):
             peer.taken[message.table] = 0
         state = self.tables.get(message.table)
         if state is None:
-            # Another's table that we do not have; only a wish to follow needs an answer.
+            # A table that we do not have; only a Follow needs an answer.
             if isinstance(message, Follow):
                 peer.outbox.append(encode(Refused(message.table, "")))
             else:
@@ -287,7 +287,7 @@ class Replication(Exchange):
             case Head(number=number):
                 replica.on_head(number)
             case Refused(pact=pact) if pact != (here := self.tables[table].pact):
-                # Of the same pact is an answer to before it was ours: we have asked again since.
+                # With the same pact it answers an earlier request: we have asked again since.
                 replica.on_refused(pact)
                 if pact:
                     self.report("table_refused", table=table, peer=name, here=here, there=pact)
@@ -310,7 +310,7 @@ class Replication(Exchange):
             state = self.tables.get(table)
             if state is not None and table not in known:
                 replica = state.replicas.get(name)
-                # It said before that it had no such table.
+                # It answered before that it had no such table.
                 if replica is not None and replica.answered and replica.refused is not None:
                     self._follow(name, peer, state)
         for table, state in self.tables.items():
@@ -333,14 +333,14 @@ class Replication(Exchange):
                 self.actions.append(Confirmed(table))
             return
         if peer.tables is not None and table not in peer.tables:
-            # Whoever gets our answer may count on our knowing that it has the table.
+            # After our answer the peer may rely on us having recorded that it has the table.
             self._on_roster(name, peer, Roster(sorted({*peer.tables, table})))
         replica = state.replicas.get(name)
         if replica is not None and replica.refused and replica.up:
             # One of us has changed its definition to the other's.
             self._follow(name, peer, state)
         if state.log.seal():
-            # The newest number, as it is told, includes what was written in this turn.
+            # The newest number that we send includes what was written in this turn.
             self.pump(state)
         feed = state.feeds.get(name)
         if feed is None:
@@ -368,7 +368,7 @@ class Replication(Exchange):
     # -- inside
 
     def _forget(self, name: str) -> None:
-        """The session with a peer is over."""
+        """Drop the state of a peer whose session is over."""
         self.peers.pop(name, None)
         for state in self.tables.values():
             if state.feeds.pop(name, None) is not None:

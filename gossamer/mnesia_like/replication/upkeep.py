@@ -1,10 +1,10 @@
-"""What replication does when nothing happens: purge, and compare digests.
+"""Background work of replication: purge rows, and compare digests.
 
-Rules: 1. A tick is cheap where nothing is behind.  2. Work is done in slices of so many rows, so that no
-purge and no digest holds up the loop.
+Rules: 1. A tick is cheap where nothing is due.  2. Work is done in slices of so many rows, so that no purge
+and no digest blocks the loop.
 
-Rejected: asking again whoever has not answered, or not sent all. The link loses nothing within a session, so
-that is on its way, and what is asked twice comes twice: over a slow link a snapshot would never end.
+Rejected: repeating requests to peers that have not answered, or not sent everything. The link loses nothing
+within a session, and what is requested twice is sent twice: over a slow link a snapshot would never end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Upkeep:
         self._slice = slice_rows
 
     def tick(self, now: float) -> None:
-        """Some time passed: purge what expired, begin a digest. About 1/s."""
+        """Purge what expired, start digests; called about once a second."""
         for state in self._x.tables.values():
             for name, replica in state.replicas.items():
                 if name not in self._x.peers:
@@ -57,7 +57,7 @@ class Upkeep:
 
     @property
     def busy(self) -> bool:
-        """Whether :meth:`work` has something to do."""
+        """True while :meth:`work` has something to do."""
         self._x.may_be_busy = any(
             state.log.sweep is not None
             or any(feed.more for feed in state.feeds.values())
@@ -67,7 +67,7 @@ class Upkeep:
         return self._x.may_be_busy
 
     def compare(self, table: str, name: str, replica: Replica) -> None:
-        """Where both digests are there and differ, take all rows again."""
+        """Request all rows again if both digests are there and differ."""
         if replica.diverged():
             self._x.counts["digest_mismatches"] += 1
             self._x.report("table_diverged", table=table, peer=name, position=replica.position)

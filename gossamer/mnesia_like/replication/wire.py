@@ -1,16 +1,16 @@
-"""The frames of table replication: one msgpack array a frame, many messages in it.
+"""Frames of table replication: one msgpack array per frame, many messages in it.
 
 ``[version, creation of the sender, creation of the receiver, [message, ...]]``. The sender of a frame is the
-owner of the rows in it; there is no field in which a peer could claim rows of somebody else. Both creations
-fence: what an old incarnation sent, or what was meant for an old incarnation of the receiver, is dropped.
-The one exception is ``Relayed``: what an owner that is gone told the sender, passed on under its number.
+owner of the rows in it; there is no field in which a peer could claim another's rows. Both creations fence: a
+frame from an old incarnation of the sender, or for an old incarnation of the receiver, is dropped. The one
+exception is ``Relayed``: a delta that an owner now down sent to the sender, relayed under its number.
 
-A transaction's *attempt* is named by a number of its coordinator's, and the coordinator is whoever sent the
-message: no peer can speak of another's transactions but to ask how one ended.
+A transaction's *attempt* is identified by its coordinator's number, and the coordinator is the sender of the
+message: a peer can mention another's transactions only to ask how one ended.
 
-Rules: 1. A frame is at most 256 KiB.  2. Rows and keys travel as maps of key to value, never one object a
-row, so that both ends handle them in C; and because msgpack gives back a tuple as a tuple only where it is a
-map's key.  3. A delta is encoded once, for all peers and for the log.
+Rules: 1. A frame is at most 256 KiB.  2. Rows and keys travel as maps of key to value, never one object per
+row, so that both ends handle them in C; and because msgpack restores a tuple as a tuple only as a map's key.
+3. A delta is encoded once, for all peers and for the log.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _FRAME_OVERHEAD = 40
 
 
 class Roster(msgspec.Struct, frozen=True, array_like=True, tag="t"):
-    """The owned tables that the sender has. What it does not have, it never waits to see."""
+    """Replicated tables of the sender. It never waits to see rows of others."""
 
     tables: list[str]
 
 
 class Follow(msgspec.Struct, frozen=True, array_like=True, tag="f"):
-    """Send me your rows of ``table``: I hold them up to ``position``. ``snapshot``: send all of them."""
+    """Request for the receiver's rows of ``table`` after ``position``; ``snapshot``: all of them."""
 
     table: str
     pact: str
@@ -43,14 +43,14 @@ class Follow(msgspec.Struct, frozen=True, array_like=True, tag="f"):
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True, tag="r"):
-    """Answer to a Follow. An empty ``pact``: no such table here; else: mine is of this one."""
+    """Refusal of a Follow. An empty ``pact``: no such table; else the sender's own."""
 
     table: str
     pact: str
 
 
 class Head(msgspec.Struct, frozen=True, array_like=True, tag="h"):
-    """The newest number of the sender's rows: the answer to Follow, before what follows."""
+    """Newest number of the sender's rows: the answer to Follow, before any rows."""
 
     table: str
     number: int
@@ -59,7 +59,7 @@ class Head(msgspec.Struct, frozen=True, array_like=True, tag="h"):
 class Delta(msgspec.Struct, frozen=True, array_like=True, tag="d"):
     """The sender's change number ``number``: keys written, keys deleted, no key in both.
 
-    ``deleted`` is a map to nil, because msgpack gives back a tuple as a tuple only where it is a map's key.
+    ``deleted`` is a map to nil, because msgpack restores a tuple as a tuple only as a map's key.
     """
 
     table: str
@@ -69,7 +69,7 @@ class Delta(msgspec.Struct, frozen=True, array_like=True, tag="d"):
 
 
 class Chunk(msgspec.Struct, frozen=True, array_like=True, tag="c"):
-    """A part of a snapshot. The last part has ``base`` ≥ 0: its position."""
+    """Part of a snapshot. The last part has ``base`` ≥ 0: its position."""
 
     table: str
     base: int
@@ -77,21 +77,21 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True, tag="c"):
 
 
 class Ack(msgspec.Struct, frozen=True, array_like=True, tag="a"):
-    """Of your deltas and parts since ``Head`` so many have taken effect here."""
+    """Number of the receiver's deltas and parts since ``Head`` that the sender has applied."""
 
     table: str
     taken: int
 
 
 class Mark(msgspec.Struct, frozen=True, array_like=True, tag="m"):
-    """Now, at ``number``, take a digest of my rows."""
+    """Request to take a digest of the sender's rows now, at ``number``."""
 
     table: str
     number: int
 
 
 class Digest(msgspec.Struct, frozen=True, array_like=True, tag="g"):
-    """What the sender's digest of its rows was at ``number``."""
+    """The sender's digest of its rows at ``number``."""
 
     table: str
     number: int
@@ -100,7 +100,7 @@ class Digest(msgspec.Struct, frozen=True, array_like=True, tag="g"):
 
 
 class Seen(msgspec.Struct, frozen=True, array_like=True, tag="s"):
-    """Of a shared table: your rows up to ``number`` are here for good; mine stood at ``mine`` then."""
+    """Shared table: the receiver's rows up to ``number`` are safe; the sender's were at ``mine`` then."""
 
     table: str
     number: int
@@ -108,14 +108,14 @@ class Seen(msgspec.Struct, frozen=True, array_like=True, tag="s"):
 
 
 class Members(msgspec.Struct, frozen=True, array_like=True, tag="e"):
-    """Of a shared table: who must have seen a deletion before it is forgotten; see ``tombstones.Epoch``."""
+    """Shared table: members that must see a deletion before it is collected; see ``tombstones.Epoch``."""
 
     table: str
     epoch: list[Value]
 
 
 class Reached(msgspec.Struct, frozen=True, array_like=True, tag="n"):
-    """Of a shared table: ``origin``, in its life ``creation``, is gone; I have its rows up to ``number``."""
+    """Shared table: the sender has the rows of ``origin``, which is down, up to ``number``."""
 
     table: str
     origin: str
@@ -124,7 +124,7 @@ class Reached(msgspec.Struct, frozen=True, array_like=True, tag="n"):
 
 
 class Relayed(msgspec.Struct, frozen=True, array_like=True, tag="y"):
-    """Of a shared table: a delta of ``origin``, in its life ``creation``, as it came to the sender."""
+    """Shared table: a delta of ``origin`` in its ``creation``, as the sender received it."""
 
     table: str
     origin: str
@@ -133,7 +133,7 @@ class Relayed(msgspec.Struct, frozen=True, array_like=True, tag="y"):
 
 
 class Lock(msgspec.Struct, frozen=True, array_like=True, tag="L"):
-    """Lock a row of ``table`` for my attempt (no key: the whole table). ``age``: when it first began."""
+    """Request to lock a row of ``table`` (no key: the whole table). ``age``: when the transaction began."""
 
     number: int
     request: int
@@ -144,7 +144,7 @@ class Lock(msgspec.Struct, frozen=True, array_like=True, tag="L"):
 
 
 class Granted(msgspec.Struct, frozen=True, array_like=True, tag="G"):
-    """Your attempt has the lock. ``version`` is that of the row here; empty where there is none."""
+    """Grant of a lock. ``version`` is the row's at the sender; empty if there is none."""
 
     number: int
     request: int
@@ -152,13 +152,13 @@ class Granted(msgspec.Struct, frozen=True, array_like=True, tag="G"):
 
 
 class Died(msgspec.Struct, frozen=True, array_like=True, tag="D"):
-    """Your attempt cannot have the lock: something older has it. End it and begin again."""
+    """Denial of a lock that an older transaction holds: the attempt must restart."""
 
     number: int
 
 
 class Stage(msgspec.Struct, frozen=True, array_like=True, tag="S"):
-    """Rows that my attempt will write (``[]`` deletes, ``[value]`` sets), and versions that it has read."""
+    """Rows that the attempt will write (``[]`` deletes, ``[value]`` sets), and versions that it read."""
 
     number: int
     table: str
@@ -167,7 +167,7 @@ class Stage(msgspec.Struct, frozen=True, array_like=True, tag="S"):
 
 
 class Prepare(msgspec.Struct, frozen=True, array_like=True, tag="P"):
-    """Can you write what was staged, under this version? ``peers``: who else is asked."""
+    """Call for a vote on writing what was staged, under this version. ``peers``: all voters."""
 
     number: int
     stamp: int
@@ -175,7 +175,7 @@ class Prepare(msgspec.Struct, frozen=True, array_like=True, tag="P"):
 
 
 class Vote(msgspec.Struct, frozen=True, array_like=True, tag="V"):
-    """Answer to Prepare; ``problem`` is empty for yes. ``again``: a new attempt may go better."""
+    """Answer to Prepare; an empty ``problem`` is a yes. ``again``: a new attempt may succeed."""
 
     number: int
     problem: str
@@ -183,14 +183,14 @@ class Vote(msgspec.Struct, frozen=True, array_like=True, tag="V"):
 
 
 class Commit(msgspec.Struct, frozen=True, array_like=True, tag="C"):
-    """Write what was staged (``stamp`` 0: forget it), then let go of the attempt's locks."""
+    """Decision: write what was staged (``stamp`` 0: discard it), then release the attempt's locks."""
 
     number: int
     stamp: int
 
 
 class Query(msgspec.Struct, frozen=True, array_like=True, tag="Q"):
-    """``node`` is gone and I voted yes to its attempt: what do you know of it?"""
+    """Question of a participant that voted yes, after the coordinator ``node`` went down: how did it end?"""
 
     node: str
     number: int
@@ -214,25 +214,25 @@ _decode = msgspec.msgpack.Decoder(tuple[int, int, int, list[Message]]).decode
 
 
 def encode_delta(table: str, number: int, written: Collection[bytes], deleted: Collection[bytes]) -> bytes:
-    """A :class:`Delta` out of rows, and of keys each with nil, that are encoded already."""
+    """Encode a :class:`Delta` from encoded rows, and encoded deleted keys each with nil."""
     head = (b"\x95\xa1d", encode(table), encode(number), _header(len(written), 0x80, 0xDE))
     tail = (_header(len(deleted), 0x80, 0xDE), *deleted) if deleted else (b"\x80",)
     return b"".join((*head, *written, *tail))
 
 
 def encode_chunk(table: str, base: int, pairs: Sequence[bytes]) -> bytes:
-    """A :class:`Chunk` out of rows that are encoded already."""
+    """Encode a :class:`Chunk` from encoded rows."""
     head = (b"\x94\xa1c", encode(table), encode(base), _header(len(pairs), 0x80, 0xDE))
     return b"".join((*head, *pairs))
 
 
 def encode_creations(mine: int, theirs: int) -> bytes:
-    """What each frame to a peer begins with."""
+    """Encode the start of each frame to a peer."""
     return b"\x94" + encode(_VERSION) + encode(mine) + encode(theirs)
 
 
 def encode_frames(prefix: bytes, messages: Iterable[bytes]) -> list[bytes]:
-    """Encoded messages as frames, each as full as the limit lets it be."""
+    """Pack encoded messages into frames, each as full as the limit allows."""
     batches: list[list[bytes]] = []
     size = MAX_FRAME
     for message in messages:
@@ -245,17 +245,17 @@ def encode_frames(prefix: bytes, messages: Iterable[bytes]) -> list[bytes]:
 
 
 def decode_frame(peer: str, payload: bytes) -> tuple[int, int, list[Message]]:
-    """The sender's creation, the receiver's, and the messages.
+    """Decode a frame into the sender's creation, the receiver's, and the messages.
 
     Raises:
-        BadFrameError: too large, not of this format, or with keys that no table can have.
+        BadFrameError: it is too large, of another format, or has keys that no table can have.
     """
     if len(payload) > MAX_FRAME:
         raise BadFrameError(peer, f"{len(payload)} bytes, expected at most {MAX_FRAME}")
     try:
         version, mine, theirs, messages = _decode(payload)
     except (msgspec.DecodeError, ValueError, RecursionError, TypeError) as error:
-        # ValueError: a word of the format that is no UTF-8.
+        # ValueError: a string that is not UTF-8.
         raise BadFrameError(peer, str(error)) from error
     if version != _VERSION:
         raise BadFrameError(
@@ -280,7 +280,7 @@ def decode_frame(peer: str, payload: bytes) -> tuple[int, int, list[Message]]:
 
 
 def _good_keys(rows: dict[Key, Value]) -> bool:
-    """Whether a table can have these keys; parts of tuples are looked at, where there are tuples at all."""
+    """Return whether all keys are valid; parts of tuples are checked only if there are tuples."""
     kinds = set(map(type, rows))
     if not kinds <= KEY_TYPES:
         return False
@@ -288,7 +288,7 @@ def _good_keys(rows: dict[Key, Value]) -> bool:
 
 
 def _header(count: int, fix: int, wide: int) -> bytes:
-    """The msgpack header of a map (0x80, 0xde) or an array (0x90, 0xdc)."""
+    """Encode the msgpack header of a map (0x80, 0xde) or an array (0x90, 0xdc)."""
     if count < 16:
         return bytes((fix | count,))
     if count < 65536:

@@ -1,1 +1,1 @@
-"""Which tables there are, with their copies: the schema's own table, its keeper, and changes to it."""
+"""Schema: the table of all tables and their copies, its keeper, and commands that change it."""

@@ -1,7 +1,7 @@
-"""What a user decides of the schema: tables made and deleted, copies added and dropped, masters named.
+"""Schema commands: create and delete tables, add and drop copies, set master nodes.
 
-Rule: a decision is the schema's once it is written here; whether the nodes it names have followed is a wait
-of its own.
+Rule: a command is in effect once it is written to the schema here; waiting for the nodes that it names is a
+separate step.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _POLL = 0.02
 
 
 class SchemaCommands(StoreCore):
-    """The part of :class:`gossamer.mnesia_like.Store` that decides of tables."""
+    """Part of :class:`gossamer.mnesia_like.Store` that creates, changes and deletes tables."""
 
     _copies: Copies
     _keeper: SchemaKeeper
@@ -66,16 +66,16 @@ class SchemaCommands(StoreCore):
         timeout: float = 5.0,
         **options: Any,
     ) -> AnyTable:
-        """Create a table, or get the one there is of the same definition; see :class:`TableDef` for options.
+        """Create a table, or return the existing one of that definition; see :class:`TableDef` for options.
 
-        ``nodes``: who is to have a copy, this node among them; ``"all"``: every node, those that join later
-        too. Nodes that are up are waited for, at most ``timeout`` seconds; others follow when they can be
-        reached. None: this node makes a copy for itself, and shares rows with others who do the same.
+        ``nodes``: nodes that get a copy, this one among them; ``"all"``: every node, even those that join
+        later. Nodes that are up are waited for, at most ``timeout`` seconds; others follow when they are
+        reachable. None: this node creates a copy for itself, and shares rows with others that do the same.
 
         A table with a disc copy comes back with the rows that this node had written to it before.
 
         Raises:
-            BadTableError: a definition that cannot be.
+            BadTableError: the definition is invalid.
             TableExistsError: it exists with another definition.
             DiscError, UnavailableError: its disc copy cannot be read; the table was not created.
         """
@@ -99,12 +99,12 @@ class SchemaCommands(StoreCore):
         return table
 
     async def delete_table(self, name: str, *, timeout: float = 5.0) -> bool:
-        """Delete a table of the schema everywhere, rows and all, and for good: a node that is away drops its
-        copy when it hears of it. False: not every node that is up has done so within ``timeout`` seconds.
+        """Delete a table of the schema everywhere, with its rows. A node that is down drops its copy when it
+        reconnects. False: not every node that is up has done so within ``timeout`` seconds.
 
         Raises:
             NoSuchTableError: there is none.
-            BadTableError: each node has made it for itself.
+            BadTableError: each node has created it for itself.
             DiscError, UnavailableError: the disc cannot take it; nothing changed.
         """
         async with self._copies.changing:
@@ -124,7 +124,7 @@ class SchemaCommands(StoreCore):
     ) -> bool:
         """Have ``node`` (None: this one) keep a copy of a table of the schema.
 
-        False: it has none within ``timeout`` seconds, and will make one when it can be reached.
+        False: it has none within ``timeout`` seconds, and will create one when it is reachable.
 
         Raises:
             NoSuchTableError, BadTableError: there is no such table, or not in the schema.
@@ -145,14 +145,14 @@ class SchemaCommands(StoreCore):
         return await self._until(lambda: self._have(name, [node]), timeout)
 
     async def del_table_copy(self, name: str, node: str | None = None, *, timeout: float = 5.0) -> bool:
-        """Drop the copy of ``node`` (None: this one), from memory and disc; others keep theirs.
+        """Drop the copy of ``node`` (None: this one) from memory and disc; others keep theirs.
 
-        Rows of a shared table that it held are taken over by the others. A table of the schema goes with its
-        last copy. False: ``node`` still has it after ``timeout`` seconds; it drops it when it hears of it.
+        The others adopt the rows of a shared table that it held. A table of the schema is deleted with its
+        last copy. False: ``node`` still has it after ``timeout`` seconds; it drops it when it reconnects.
 
         Raises:
             NoSuchTableError: there is none.
-            BadTableError: another node has made it for itself.
+            BadTableError: another node has created it for itself.
             DiscError, UnavailableError, TimeoutError: its disc copy cannot be dropped; nothing changed.
         """
         node = node or self.node
@@ -176,10 +176,10 @@ class SchemaCommands(StoreCore):
         return await self._until(lambda: not self._have(name, [node]), timeout)
 
     async def set_master_nodes(self, name: str, nodes: Iterable[str]) -> None:
-        """When this node starts, load a shared table from ``nodes`` (none: from all alike).
+        """Set the nodes from which this node loads a shared table when it starts (none: from all alike).
 
-        What its own disc holds is then only read until a master has answered, and forgotten where the master
-        does not have it. :meth:`force_load_table` makes it count after all.
+        The rows of its own disc then serve reads until a master has answered, and are dropped if the master
+        does not have them. :meth:`force_load_table` makes them count after all.
 
         Raises:
             NoSuchTableError: there is none.
@@ -254,7 +254,7 @@ class SchemaCommands(StoreCore):
             if self._copies.schema.entry(name) is None:
                 self.tell(TableDeleted(name))
         else:
-            # It stands on disc alone, and is not the schema's.
+            # It exists on disc only, and is not the schema's.
             await self._copies.wipe(name)
         self._keeper.conflicts.pop(name, None)
 

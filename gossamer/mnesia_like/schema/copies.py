@@ -1,8 +1,8 @@
-"""This node's copies of tables: made, found on disc, dropped, given another definition.
+"""This node's copies of tables: created, loaded from disc, dropped, redefined.
 
-Rules: 1. One change at a time, since each may wait for the disc.  2. A copy that cannot be made is not there:
-nothing half made can be read.  3. What the disc holds of a table that was deleted, or made again, meanwhile
-is dropped before a new copy is made of it.
+Rules: 1. One change at a time, since each may wait for the disc.  2. A copy that cannot be created does not
+exist: no half-made copy can be read.  3. Rows on disc of a table that was deleted, or created again,
+meanwhile are dropped before a new copy is created.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Copies:
         self.schema: SchemaTable = schema
 
     async def load_schema(self) -> None:
-        """Take over what the disc holds of the schema, once.
+        """Load the schema from disc, once.
 
         Raises:
             DiscError, UnavailableError: it cannot be read.
@@ -56,11 +56,11 @@ class Copies:
 
     @property
     def reachable(self) -> bool:
-        """Whether the disc, if there is one, can be asked."""
+        """True if there is no disc, or its process runs."""
         return not self.has_disc or self._core.disc_writer.process is not None
 
     async def make(self, definition: TableDef) -> AnyTable:
-        """Make a copy, with the rows that this node had written to its disc copy before.
+        """Create a copy, with the rows of this node's disc copy.
 
         Raises:
             TableExistsError: the disc holds another table of that name; nothing changed.
@@ -78,7 +78,7 @@ class Copies:
         return table
 
     async def rows_on_disc(self, definition: TableDef) -> dict[Key, Value]:
-        """What the disc holds under a name that is no table's; there is room for it afterwards.
+        """Load the rows on disc under a journal's name, and create them if there are none.
 
         Raises:
             TableExistsError: it is the name of a table.
@@ -110,7 +110,7 @@ class Copies:
         """Give a copy another id, or limits; its rows stay.
 
         Raises:
-            DiscError, UnavailableError: the disc cannot be told; nothing changed.
+            DiscError, UnavailableError: the disc cannot be written; nothing changed.
         """
         table = self._core.table(definition.name)
         if definition.storage == "disc_copies":
@@ -121,11 +121,11 @@ class Copies:
         core.perform(core.replication.redefine(definition))
 
     async def on_disc(self) -> dict[str, tuple[str, str]]:
-        """Of each table on disc the shape of its rows and the id it was made under; empty without a disc."""
+        """Return each table's row shape and id on disc; empty without a disc."""
         return await self._ask(SCHEMA, DiscFile.catalogue) if self.has_disc else {}
 
     async def wipe(self, name: str) -> None:
-        """Drop what the disc holds of a table that has no copy in memory."""
+        """Drop the rows on disc of a table that has no copy in memory."""
         await self._ask(name, lambda file: file.drop(name))
 
     async def copy_disc(self, path: Path) -> int:

@@ -1,16 +1,16 @@
-"""Makes this node's copies what the schema says they shall be.
+"""Reconciliation of this node's copies with the schema.
 
-Every change of the schema, from here or from a peer, is followed by ``reconcile``: copies that shall be here
-are made, those that shall not are dropped. What cannot be done now (no disc, a full one) is tried again.
+Every change of the schema, from here or from a peer, is followed by ``reconcile``: copies that belong here
+are created, those that do not are dropped. What cannot be done now (no disc, a full one) is retried.
 
-How two schemas that know nothing of each other become one, table by table:
+Two schemas that were created apart merge table by table:
 
-- only one has it: the other gets to know it;
+- only one has it: the other adds it;
 - both have it, defined alike: one id wins, and the rows merge;
-- both have it, defined otherwise: ``SchemaConflict``. Both copies stay as they are and apart, the differences
-  are named, and whoever drops one of them (``del_table_copy``) gets the other.
+- both have it, defined differently: ``SchemaConflict``. Both copies stay as they are and apart, the
+  differences are reported, and a node that drops its own (``del_table_copy``) gets the other.
 
-Rule: a copy made by ``create_table`` without ``nodes`` is never dropped by the schema.
+Rule: a copy created by ``create_table`` without ``nodes`` is never dropped by the schema.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _RETRY = 1.0
 class SchemaKeeper:
     """Reconciler of local table copies with the schema.
 
-    ``conflicts`` are tables defined otherwise elsewhere, with the differences.
+    ``conflicts`` are tables that the schema defines differently, with the differences.
     """
 
     def __init__(self, core: StoreCore, copies: Copies) -> None:
@@ -52,13 +52,13 @@ class SchemaKeeper:
         self._known: dict[str, str] = {}
 
     async def settle(self) -> bool:
-        """Do what the schema says; False: something has to be tried again."""
+        """Load the schema and reconcile the copies with it; False: something must be retried."""
         async with self._copies.changing:
             await self._copies.load_schema()
             return await self.reconcile()
 
     def pending(self) -> list[str]:
-        """Tables that shall have a copy here and have none yet, in words."""
+        """Describe the tables whose copy here is still missing."""
         schema, node = self.schema, self._core.node
         return [
             f"{name}: a copy is to be made here"
@@ -69,7 +69,7 @@ class SchemaKeeper:
         ]
 
     async def reconcile(self) -> bool:
-        """As :meth:`settle`, for a caller that has changed the schema, under the lock of the copies."""
+        """Reconcile as :meth:`settle`, for a caller that changed the schema and holds the copies' lock."""
         done = True
         self._tell_changes()
         for name in [*self._core.tables(), *self.schema.names()]:
@@ -92,7 +92,7 @@ class SchemaKeeper:
         storage = schema.storage_of(name, node)
         if table is not None and not table.definition.id:
             if entry is not None and table.definition.replication != "local":
-                # Made by this node for itself, and by others for all.
+                # Created by this node for itself, and by others for all.
                 await self._give_id(table, entry)
                 if name not in self.conflicts and storage is None:
                     schema.put((name, "copy", node), table.definition.storage)
@@ -155,7 +155,7 @@ class SchemaKeeper:
 
 
 class SchemaServer(GenServer):
-    """Runs the keeper whenever the schema has changed."""
+    """Runs the keeper whenever the schema changes."""
 
     async def init(self, keeper: SchemaKeeper) -> None:
         self._keeper = keeper

@@ -1,1 +1,1 @@
-"""Shared tables, which any node may write: versions, tombstones, epochs of membership, master nodes."""
+"""Shared tables, which any node may write: versions, tombstones, membership epochs, master nodes."""

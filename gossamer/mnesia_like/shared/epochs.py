@@ -1,9 +1,9 @@
-"""Shared tables among peers: who the members are, what each has seen for good, who has to start over.
+"""Membership epochs of shared tables: the members, what each has stored safely, which must start over.
 
-The part of replication that ``tombstones`` needs and owned tables do not.
+This is the part of replication that ``tombstones`` needs and owned tables do not.
 
-Rules: 1. Pure.  2. Whoever learns of an epoch that wins over its own tells all its peers before anything else
-travels.  3. What a peer says that makes no sense is counted, and changes nothing.
+Rules: 1. Pure.  2. A node that learns of an epoch that wins over its own sends it to all peers before
+anything else.  3. An invalid message of a peer is counted, and changes nothing.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from gossamer.mnesia_like.shared.tombstones import Epoch
 from gossamer.mnesia_like.values import encode
 
 Observed = dict[str, tuple[int, int, int]]
-"""Of each peer its creation, up to where its rows are here, and where ours stood then."""
+"""Per peer: its creation, the position of its rows here, and that of our rows at the same time."""
 
 
 class Epochs:
-    """Epochs of shared tables among peers; ``follow`` asks a peer for all its rows again."""
+    """Epochs of shared tables among peers; ``follow`` requests all rows of a peer again."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Epochs:
         self._told: dict[tuple[str, str], tuple[int, int]] = {}
 
     def followed(self, name: str, peer: Peer, table: str) -> None:
-        """A peer has our rows from now on: so it is a member, and may have forgotten what it was told."""
+        """Add a new follower to the members, and send it the epoch, which it may have forgotten."""
         self._told.pop((table, name), None)
         shared = self._shared.get(table)
         if shared is not None:
@@ -43,19 +43,19 @@ class Epochs:
             self.tell(peer, table)
 
     def tell(self, peer: Peer, table: str) -> None:
-        """Tell a peer who the members are."""
+        """Send a peer the epoch with its members."""
         shared = self._shared.get(table)
         if shared is not None:
             peer.outbox.append(encode(Members(table, shared.burial.epoch.packed())))
 
     def dropped(self, name: str, table: str) -> None:
-        """A peer has no copy any more."""
+        """Remove a peer that has dropped its copy from the members."""
         shared = self._shared.get(table)
         if shared is not None:
             shared.burial.gone(name)
 
     def on_seen(self, name: str, message: Seen) -> None:
-        """What a peer has for good."""
+        """Record what a peer has stored safely."""
         shared = self._shared.get(message.table)
         if shared is None:
             self._x.counts["stray"] += 1
@@ -63,7 +63,7 @@ class Epochs:
         shared.burial.seen(name, message.number, message.mine)
 
     def on_members(self, name: str, peer: Peer, state: OwnedState, message: Members) -> None:
-        """Who a peer takes for members."""
+        """Merge a peer's epoch, and start over where it wins and may have deleted our rows."""
         shared = self._shared.get(message.table)
         theirs = Epoch.unpacked(message.epoch)
         if shared is None or theirs is None:
@@ -84,7 +84,7 @@ class Epochs:
             self._moved(state)
 
     def tick(self) -> None:
-        """Some time passed: tell of epochs that began here, and of members that others may not have met."""
+        """Send epochs that began here, and members that peers may not have."""
         for table, shared in self._shared.items():
             burial = shared.burial
             if burial.announce and table in self._x.tables:
@@ -99,7 +99,7 @@ class Epochs:
             burial.announce = burial.news = False
 
     def observe(self, table: str) -> Observed:
-        """What is here of each peer now; :meth:`testify` once it is safe."""
+        """Return each peer's position now, for :meth:`testify` once it is safe."""
         state = self._x.tables[table]
         waits = self._shared[table].burial.testified
         return {
@@ -109,7 +109,7 @@ class Epochs:
         }
 
     def testify(self, table: str, observed: Observed) -> None:
-        """Tell each peer what of its rows is here for good, where it does not know."""
+        """Report to each peer how many of its rows are safe here, unless it was reported before."""
         for name, (creation, position, mine) in observed.items():
             peer = self._x.peers.get(name)
             if peer is None or peer.creation != creation or not position:
@@ -119,12 +119,12 @@ class Epochs:
                 peer.outbox.append(encode(Seen(table, position, mine)))
 
     def untold(self, name: str) -> None:
-        """What a peer was told may not have come."""
+        """Forget what was reported to a peer: it may not have arrived."""
         for key in [key for key in self._told if key[1] == name]:
             del self._told[key]
 
     def forget(self, table: str) -> None:
-        """The table is dropped here."""
+        """Forget a table that is dropped here."""
         for key in [key for key in self._told if key[0] == table]:
             del self._told[key]
 

@@ -1,17 +1,17 @@
-"""Shared tables: what a node that is gone told some, they pass on to the others.
+"""Shared tables: survivors catch each other up on the last deltas of a node that is down.
 
-A node sends its rows to each peer in a stream of its own. Where it dies or is cut off, its last deltas may
-have come to one peer and not to another, and what is read there is older than what was read here, until that
-node is back. So each survivor says how far it has got (``Reached``), and whoever is ahead sends from its tail
-the deltas that the other lacks (``Relayed``).
+A node sends its rows to each peer in a stream of its own. If it dies or is cut off, its last deltas may have
+reached one peer and not another, and reads there are stale until that node is back. So each survivor sends
+its position (``Reached``), and one that is ahead sends from its tail the deltas that the other lacks
+(``Relayed``).
 
-Rules: 1. Pure.  2. What is passed on counts as received from its owner: in the same life, in the order of its
-numbers. The owner may write on meanwhile, where it is: it goes on behind that number when it is back.
-3. Only whoever holds the owner for gone takes what others pass on, and only from a peer with which it agrees
-about the table, its epoch included.  4. Where the tail does not reach back far enough nothing is sent: the
-owner mends it when it is back, or a survivor that takes its rows over.
+Rules: 1. Pure.  2. A relayed delta counts as received from its owner: in the same creation, in the order of
+its numbers. The owner may write meanwhile, where it is: it continues after that number when it is back.
+3. Only a node that considers the owner down accepts relayed deltas, and only from a peer with the same
+definition and epoch of the table.  4. If the tail does not reach back far enough nothing is sent: the owner
+repairs it when it is back, or a survivor that adopts its rows.
 
-Owned tables are left out: a row of theirs is about its owner, which nobody can reach.
+Owned tables are excluded: their rows are about their owner, which is unreachable.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from gossamer.mnesia_like.values import encode
 
 
 class Heirs:
-    """Exchange among the survivors of peers that are gone."""
+    """Relay of a down peer's last deltas among the survivors."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._x = exchange
 
     def gone(self, origin: str, state: OwnedState) -> None:
-        """A peer is held for gone."""
+        """Send our position with ``origin``, which is down, to all followers."""
         for name in state.feeds:
             self._tell(name, state, origin)
 
     def followed(self, name: str, state: OwnedState) -> None:
-        """A peer has our rows from now on: others may have gone before it could be told."""
+        """Send a new follower our positions with peers that went down before it could be informed."""
         for origin in state.replicas:
             self._tell(name, state, origin)
 
     def receive(self, name: str, state: OwnedState, message: Reached | Relayed) -> None:
-        """A peer says how far it got, or passes on what we lack."""
+        """Handle a peer's position, or a delta that it relays."""
         replica = state.replicas.get(message.origin)
         if replica is None:
             self._x.counts["stray"] += 1
@@ -48,7 +48,7 @@ class Heirs:
                 self._x.actions.append(change)
                 self._x.counts["relayed"] += 1
         elif replica.creation == message.creation and replica.position < message.number:
-            # It does not know yet that we lack something.
+            # We are behind: tell it so.
             self._tell(name, state, message.origin)
         elif replica.creation == message.creation and name in state.feeds:
             deltas = replica.tail.after(message.number)
@@ -58,7 +58,7 @@ class Heirs:
                 self._x.report("table_passed_on", table=table, peer=name, origin=origin, deltas=len(deltas))
 
     def _tell(self, name: str, state: OwnedState, origin: str) -> None:
-        """Tell a peer how far we got with one that is gone."""
+        """Send a peer our position with ``origin``, if that is down."""
         replica = state.replicas.get(origin)
         if state.definition.replication != "shared" or replica is None or replica.up or not replica.position:
             return

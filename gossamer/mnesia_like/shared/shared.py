@@ -1,21 +1,21 @@
-"""Shared tables: every node may write every row; the latest version wins, everywhere alike.
+"""Shared tables: every node may write every row, and the latest version wins on all nodes.
 
-A shared table lives on top of an owned one. Each row carries a version (hybrid logical clock, then the node
-that wrote it, which breaks ties); a deletion is a version too, a tombstone. Some node *holds* the row: it
-stands in that node's owned rows and travels as they do, with their logs, snapshots and digests. Whoever
-writes a row holds it; whoever sees a newer version of what it holds lets go. What everyone reads is the
-merge: of each key the latest version seen.
+A shared table is built on an owned one. Each row carries a version (hybrid logical clock, then the node that
+wrote it, which breaks ties); a deletion is a version too, a tombstone. Some node *holds* the row: it is one
+of that node's owned rows and is replicated like them, with their logs, snapshots and digests. The writer of a
+row holds it; a holder that sees a newer version releases its own. Reads see the merge: of each key the latest
+version seen.
 
-When a holder is gone its rows are not: the merge keeps them, and a survivor takes them over under their old
-version, so that joiners get them too. Two survivors that do so at once agree afterwards who keeps them.
+When a holder is permanently removed the merge keeps its rows, and a survivor adopts them under their old
+version, so that joiners get them too. Two survivors that do so at once agree afterwards which keeps them.
 
 Rules: 1. Pure: ``now`` (interval time) and ``wall`` are passed in.  2. A version is never reused for another
-value.  3. A write is later than whatever it replaces here, however wrong the clocks are; timestamps too far
-ahead do not drag our clock along, and are counted.  4. A tombstone goes when all members have seen
+value.  3. A write is later than the version it replaces here, however wrong the clocks are; timestamps too
+far ahead do not advance our clock, and are counted.  4. A tombstone is collected when all members have seen
 it, or the horizon has passed (see ``tombstones``).
 
-Rejected: one replicated log for all writers, which needs an election before anyone may write, and stops on
-the smaller side of a split.
+Rejected: one replicated log for all writers, which needs an election before any write, and stops on the
+smaller side of a split.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _MISSING: Value = object()
 
 
 class Shared:
-    """The merge of one table, and what this node holds of it."""
+    """Merge of one table, and the rows of it that this node holds."""
 
     def __init__(
         self,
@@ -60,12 +60,12 @@ class Shared:
         self.rows: dict[Key, Value] = {}
         self.versions: dict[Key, Version] = {}
         self.changes = 0
-        # What lost in a merge; None where nobody wants to know.
+        # Versions that lost in a merge; None without a subscriber.
         self.discarded: list[Discarded] | None = None
-        # What readers have to be told after a tick.
+        # Changes for readers, to be dispatched after a tick.
         self.revived: list[Change] = []
         self.seen: dict[str, int] = {}
-        """The highest timestamp that came from each holder."""
+        """Highest timestamp received from each holder."""
         self.counts = {"adopted": 0, "collected": 0, "malformed": 0, "skewed": 0}
         self.counts |= {"started_over": 0, "superseded": 0}
         self._state = state
@@ -73,17 +73,17 @@ class Shared:
         self._definition = state.definition
         self._clock = clock or HybridLogicalClock()
         self.burial = Burial(node, state, horizon, creation)
-        # No version is issued below those that were forgotten: not everybody may have forgotten them yet.
+        # No version is issued below those that were collected: other nodes may still have them.
         self._floor = 0
         self._adopt_after = adopt_after
-        # Keys whose latest version nobody is known to hold, and since when.
+        # Keys whose latest version has no known holder, and since when.
         self._orphans: dict[Key, float] = {}
         self._masters = Masters()
 
     # -- writing
 
     def write(self, key: Key, value: Value, wall: float) -> tuple[int, Value]:
-        """Set a row; the number it travels under, and the value as it now stands.
+        """Set a row; return its replication number, and the value as stored.
 
         Raises:
             BadRowError: nothing changed.
@@ -96,7 +96,7 @@ class Shared:
         return self._log.position, value
 
     def delete(self, key: Key, wall: float) -> int | None:
-        """Leave a tombstone; the number it travels under, None where there was no row.
+        """Replace a row by a tombstone; return its replication number, or None if there was no row.
 
         Raises:
             BadRowError: nothing changed.
@@ -108,22 +108,22 @@ class Shared:
         return self._log.position
 
     def retire(self, key: Key) -> int | None:
-        """As :meth:`delete`, in the place of the version that stands here: any later one wins over it."""
+        """Delete only the version that is here: any later version wins over the tombstone."""
         if key not in self.rows:
             return None
         self._put(key, (self.versions[key][0] + 1, self.node), _MISSING)
         return self._log.position
 
     def tick_clock(self, wall: float) -> int:
-        """A timestamp later than all that were seen."""
+        """Return a timestamp later than all seen so far."""
         return self._clock.tick(wall)
 
     def install(
         self, author: str, version: Version, changes: Mapping[Key, list[Value]], now: float
     ) -> Change | None:
-        """What a transaction of ``author`` wrote (``[]``: deleted); what that changes for readers.
+        """Install the rows of a transaction of ``author`` (``[]``: deleted); return the change for readers.
 
-        Where ``author`` is another node its own rows will say the same; until then nobody holds them.
+        If ``author`` is another node, its own rows will follow; until then these have no holder.
         """
         written: dict[Key, Value] = {}
         deleted: list[Key] = []
@@ -144,10 +144,10 @@ class Shared:
             return None
         return Change(self._definition.name, author, written, deleted)
 
-    # -- what peers do
+    # -- changes of peers
 
     def merge(self, change: Change, now: float, wall: float | None) -> Change | None:
-        """Rows that a peer holds changed; what that changes for readers, if anything."""
+        """Merge a change of rows that a peer holds; return the change for readers, if any."""
         written: dict[Key, Value] = {}
         deleted: list[Key] = []
         versions = self.versions
@@ -184,7 +184,7 @@ class Shared:
             elif version == mine:
                 self._orphans.pop(key, None)
                 if change.owner < self.node:
-                    # Both of us took it over; one is enough.
+                    # Both of us adopted it; one is enough.
                     self._let_go(key)
         self.seen[change.owner] = highest
         if latest and wall is not None:
@@ -198,7 +198,7 @@ class Shared:
         return Change(change.table, change.owner, written, deleted)
 
     def adopt_from(self, peer: str) -> None:
-        """``peer`` has lost what it held: take it over, if that falls to this node."""
+        """Adopt the rows that ``peer`` held and lost, if this node is the first of the survivors."""
         replica = self._state.replicas.get(peer)
         if replica is None or not first(self._state, self.node, besides=peer):
             return
@@ -212,10 +212,10 @@ class Shared:
                 self._adopt(key)
 
     def tick(self, now: float) -> list[Key]:
-        """Take over what stayed without a holder; forget deletions that all have seen, and name them."""
+        """Adopt rows without a holder; collect tombstones that all have seen, and return their keys."""
         alone = first(self._state, self.node)
         if self._orphans:
-            # The first node alive does it; the others only if it did not.
+            # The first live node does it; the others only if it did not.
             patience = self._adopt_after if alone else 3 * self._adopt_after
             due = [key for key, since in self._orphans.items() if now - since >= patience]
             for key in due:
@@ -234,7 +234,7 @@ class Shared:
         return forgotten
 
     def _revive(self, keys: list[Key], now: float) -> None:
-        """Whoever had forgotten these before us may have written them again, in versions that we ignored."""
+        """Merge rows that peers wrote again after collecting them earlier, and that we had ignored."""
         for owner, replica in self._state.replicas.items():
             found = {key: replica.rows[key] for key in keys if key in replica.rows}
             if found:
@@ -243,7 +243,7 @@ class Shared:
                     self.revived.append(change)
 
     def start_over(self, peer: str) -> tuple[list[Key], Change]:
-        """Forget everything: it may have been deleted since; the keys, and what readers see."""
+        """Drop all rows, which may have been deleted since; return the keys, and the change for readers."""
         keys, gone = list(self.versions), list(self.rows)
         if self.discarded is not None:
             self.discarded += lost(self._definition.name, self.rows, self.versions, peer)
@@ -257,9 +257,9 @@ class Shared:
         return keys, Change(self._definition.name, self.node, {}, gone)
 
     def restore(self, rows: dict[Key, Value], now: float, masters: tuple[str, ...] = ()) -> None:
-        """What the disc held: rows, and under None who the members were.
+        """Load rows from disc, and (under the key None) the epoch.
 
-        ``masters``: whose rows count; ours are read until one of them has answered, and not offered to peers.
+        ``masters``: nodes whose rows count; ours serve reads until one has answered, and are not replicated.
         """
         self._masters.names = masters
         for key, row in rows.items():
@@ -275,13 +275,13 @@ class Shared:
             if masters:
                 self._masters.provisional.add(key)
             elif version[1] == self.node:
-                # Offered at once: others may have older ones on disc, and let clients in once they have ours.
+                # Replicated at once: others may have older ones on disc, and wait for ours to admit clients.
                 self._adopt(key)
             else:
                 self._orphans[key] = now
 
     def obey(self) -> tuple[list[Key], Change] | None:
-        """Where a master has answered: forget what our disc alone held; the keys, and what readers see."""
+        """Once a master has answered, drop rows that only our disc had; return the keys and the change."""
         if not self._masters.answered(self._state):
             return None
         stale = self._masters.release()
@@ -292,21 +292,21 @@ class Shared:
         return stale, Change(self._definition.name, self.node, {}, gone)
 
     def force_load(self, now: float) -> None:
-        """What our disc held counts, whatever the masters say."""
+        """Accept the rows from our disc, whatever the masters have."""
         self._orphans |= dict.fromkeys(self._masters.release(), now)
 
     @property
     def waits_for(self) -> str:
-        """Whom the table waits for before it counts as loaded; empty: nobody."""
+        """Description of what the table waits for before it counts as loaded; empty: nothing."""
         return self._masters.waits_for(self._definition.name)
 
     @property
     def held(self) -> Mapping[Key, Value]:
-        """What this node holds of the table."""
+        """Rows of the table that this node holds."""
         return self._log.rows
 
     def packed(self, key: Key) -> Value:
-        """The row as it travels and stands on disc; None where it is forgotten."""
+        """Return the row in its wire and disc form; None if it is unknown or collected."""
         version = self.versions.get(key)
         if version is None:
             return None
@@ -314,12 +314,12 @@ class Shared:
 
     @property
     def position(self) -> int:
-        """The number under which everything written so far travels."""
+        """Replication number that covers everything written so far."""
         return self._log.position
 
     @property
     def tombstones(self) -> int:
-        """How many deleted rows are remembered."""
+        """Number of tombstones."""
         return len(self.versions) - len(self.rows)
 
     # -- inside
@@ -331,7 +331,7 @@ class Shared:
         return max(stamp, least + 1), self.node
 
     def _take(self, key: Key, version: Version, value: list[Value]) -> None:
-        """Somebody else's later version; no value: it is deleted."""
+        """Store another node's later version; no value: it is deleted."""
         self.changes += 1
         self.versions[key] = version
         self._let_go(key)
@@ -364,7 +364,7 @@ class Shared:
         self._log.write(key, row, encode(key) + encode(row))
 
     def _buried(self, key: Key) -> None:
-        """This node holds a row: is it a deletion?"""
+        """Track a row that this node now holds as a tombstone, or release it."""
         self.burial.pardon(key)
         if key in self.rows:
             self.burial.release(key)
@@ -378,7 +378,7 @@ class Shared:
             self.counts["superseded"] += 1
 
     def _held(self, key: Key, *, besides: str | None = None) -> bool:
-        """Whether someone holds the latest version we know of."""
+        """Return whether some node holds the latest version seen."""
         return held(self._state, key, self.versions.get(key), besides=besides)
 
     def _find_orphans(self, keys: Iterable[Key], now: float) -> None:

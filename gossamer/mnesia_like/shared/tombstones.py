@@ -1,21 +1,22 @@
-"""When a deletion may be forgotten: once every member has it, so that nobody can bring the row back.
+"""Tombstone collection: a deletion is forgotten once every member has it, so the row cannot come back.
 
-A tombstone stands in the rows of its holder, and travels as they do. Members confirm what is in effect with
-them *and safe* (on disc, where the table is): ``Seen``. What all have seen, and :data:`SETTLE` seconds later,
-the holder marks as *collected*. A member that reads the mark forgets the tombstone as soon as it has
-everything that the others had let go of for it; when all have confirmed the mark, the holder forgets it too.
+A tombstone is one of its holder's rows, and is replicated like them. Members report the position that is
+applied *and safe* (on disc, where the table is): ``Seen``. A tombstone that all have seen is marked as
+*collected* by its holder, at least :data:`SETTLE` seconds after it was made. A member that reads the mark
+drops the tombstone once it has everything that the others released for it; when all have confirmed the mark,
+the holder drops it too.
 
-A member that is away holds this up for the horizon, no longer. Then it is struck from the members: a new
-*epoch* begins. Copies of different epochs exchange no rows; whoever returns from an older one, and is not
-among the members, empties its copy and starts from a snapshot. What it wrote meanwhile goes to whoever
-collects discarded versions.
+A member that is down delays this for the horizon, no longer. Then it is removed from the members, and a new
+*epoch* begins. Copies of different epochs exchange no rows; a node that returns from an older one, and is not
+among the members, empties its copy and starts from a snapshot. The rows that it wrote meanwhile are reported
+as discarded versions.
 
-Rules: 1. Pure. Times are intervals, so that a clock set back or hours off changes nothing.  2. An epoch that
-descends from another wins over it. Of two that both sides of a split began, that of the larger side wins, by
-its id where they are alike.  3. Members are remembered on disc with the rows: who is away while all others
-restart still counts.  4. Who has dropped its copy has no rows to bring back, and is no member.
+Rules: 1. Pure. Times are intervals, so a clock set back or hours off changes nothing.  2. An epoch that
+descends from another wins over it. Of two that both sides of a split began, that of the larger side wins, and
+the larger id if they are equal.  3. Members are stored on disc with the rows: one that is down while all
+others restart still counts.  4. A node that has dropped its copy has no rows to bring back, and is no member.
 
-Rejected: forgetting by age alone. A node that was away for longer would bring back what was deleted.
+Rejected: collection by age alone. A node that was down for longer would bring deleted rows back.
 """
 
 from __future__ import annotations
@@ -28,18 +29,18 @@ from gossamer.mnesia_like.replication.exchange import OwnedState
 from gossamer.mnesia_like.values import Key, Value
 
 SETTLE = 5.0
-"""Seconds that a tombstone stays at least: for what was on its way when it was made."""
+"""Minimum age of a tombstone in seconds, for messages in flight when it was made."""
 _BUDGET = 5000
 _LINEAGE = 32
 _PATIENCE = 10.0
 
 Vector = dict[str, list[int]]
-"""Of each member its creation, and the number of its rows that must be here."""
+"""Per member: its creation, and the position of its rows that must be applied here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """Who the members are; ``lineage``: the ids of the epochs before, oldest first."""
+    """Members of a table; ``lineage``: the ids of earlier epochs, oldest first."""
 
     id: str = ""
     number: int = 0
@@ -48,12 +49,12 @@ class Epoch:
     lineage: tuple[str, ...] = ()
 
     def packed(self) -> list[Any]:
-        """As it travels and stands on disc."""
+        """Return the wire and disc form."""
         return [self.id, self.number, self.size, sorted(self.members), list(self.lineage)]
 
     @classmethod
     def unpacked(cls, row: Any) -> Epoch | None:
-        """What :meth:`packed` made; None where it makes no sense."""
+        """Parse the result of :meth:`packed`; None if it is invalid."""
         match row:
             case [str(made), int(number), int(size), [*members], [*lineage]] if all(
                 isinstance(name, str) for name in (*members, *lineage)
@@ -62,7 +63,7 @@ class Epoch:
         return None
 
     def beats(self, other: Epoch) -> bool:
-        """Whether copies of the other epoch give way to this one's."""
+        """Return whether copies of the other epoch give way to this one's."""
         if self.id == other.id or self.id in other.lineage or not self.id:
             return False
         if other.id in self.lineage or not other.id:
@@ -72,7 +73,7 @@ class Epoch:
 
 @dataclass(slots=True)
 class _Grave:
-    """A tombstone that this node holds; ``number`` is that of the rows it (or its mark) travels under."""
+    """Tombstone that this node holds; ``number`` is the replication number of it, or of its mark."""
 
     number: int
     since: float | None = None
@@ -81,7 +82,7 @@ class _Grave:
 
 @dataclass(slots=True)
 class _Testimony:
-    """What a member has said: it has our rows up to ``number``, and had ours let go of within ``mine``."""
+    """A member's last report: it has our rows up to ``number``; its own rows were at ``mine`` then."""
 
     number: int = 0
     creation: int = 0
@@ -90,14 +91,14 @@ class _Testimony:
 
 @dataclass(slots=True)
 class Burial:
-    """Of one shared table, at one node. ``horizon`` in seconds."""
+    """Tombstone collection of one shared table at one node. ``horizon`` in seconds."""
 
     node: str
     state: OwnedState
     horizon: float
     creation: int = 0
     epoch: Epoch = field(default_factory=Epoch)
-    # A new epoch; other members; and these to be put on disc.
+    # To be sent: a new epoch; other members. To be written to disc: the epoch.
     announce: bool = False
     news: bool = False
     changed: bool = False
@@ -106,31 +107,31 @@ class Burial:
     _said: dict[str, _Testimony] = field(default_factory=dict)
     _started: float | None = None
 
-    # -- what the table says
+    # -- events of the table
 
     def hold(self, key: Key, number: int) -> None:
-        """This node holds a tombstone."""
+        """Track a tombstone that this node holds."""
         self._graves[key] = _Grave(number)
 
     def release(self, key: Key) -> None:
-        """It does not any more."""
+        """Stop tracking a tombstone."""
         self._graves.pop(key, None)
 
     def clear(self) -> None:
-        """It holds nothing any more, and knows of nothing."""
+        """Stop tracking all tombstones, own and marked."""
         self._graves.clear()
         self._condemned.clear()
 
     def condemn(self, key: Key, owner: str, vector: Vector) -> None:
-        """Its holder says that all have seen a tombstone; ``vector`` is what must be here first."""
+        """Record the holder's mark on a tombstone; ``vector`` is what must be applied here first."""
         self._condemned[key] = owner, vector
 
     def pardon(self, key: Key) -> None:
-        """It was written again, or its holder is gone before it was done."""
+        """Cancel a mark: the row was written again, or its holder went down."""
         self._condemned.pop(key, None)
 
     def due(self) -> list[Key]:
-        """What can be forgotten now on the word of others."""
+        """Return marked tombstones of other holders that can be dropped now."""
         keys = [key for key, (_, needed) in self._condemned.items() if self.reached(needed)]
         for key in keys:
             del self._condemned[key]
@@ -138,37 +139,37 @@ class Burial:
 
     @property
     def testified(self) -> set[str]:
-        """Peers whose word waits to be followed."""
+        """Peers with marks that are not yet acted on."""
         return {owner for owner, _ in self._condemned.values()}
 
-    # -- what peers say
+    # -- reports of peers
 
     def meet(self, names: Iterable[str]) -> None:
-        """These have copies."""
+        """Add nodes that have copies to the members."""
         members = self.epoch.members | {self.node, *names}
         if members != self.epoch.members:
             self._be(members)
 
     def gone(self, name: str) -> None:
-        """It has dropped its copy, and what it said was of that one."""
+        """Remove a node that has dropped its copy, and its reports."""
         self._said.pop(name, None)
         if name in self.epoch.members:
             self._be(self.epoch.members - {name})
 
     def seen(self, name: str, number: int, mine: int) -> None:
-        """``name`` has our rows up to ``number`` for good; its own stood at ``mine`` then."""
+        """Record that ``name`` has our rows up to ``number`` safe; its own were at ``mine`` then."""
         replica = self.state.replicas.get(name)
         if replica is not None:
             self._said[name] = _Testimony(number, replica.creation, mine)
 
     def safe(self, name: str) -> int:
-        """Up to where ``name``, in its present life, has said that it has our rows for good."""
+        """Return the position of our rows that ``name``, in its present creation, reported as safe."""
         said, replica = self._said.get(name), self.state.replicas.get(name)
         return said.number if said and replica and said.creation == replica.creation else 0
 
     def hear(self, theirs: Epoch) -> Literal["same", "behind", "follow", "start over"]:
-        """A peer's epoch: ``behind`` is the peer; ``follow``: it is ours now; ``start over``: so it is, and
-        what this node has may have been deleted since."""
+        """Merge a peer's epoch. ``behind``: ours wins; ``follow``: we adopted theirs; ``start over``: we did,
+        and our rows may have been deleted since."""
         if theirs.id == self.epoch.id:
             self.meet(theirs.members)
             return "same"
@@ -184,7 +185,8 @@ class Burial:
     # -- time
 
     def tick(self, now: float, *, first: bool) -> tuple[list[Key], list[Key]]:
-        """Tombstones to mark as collected, and marks that all have seen. ``first``: of those that are up."""
+        """Return tombstones to mark as collected, and marks that all have seen. ``first``: this node is the
+        first of those that are up."""
         if self._started is None:
             self._started = now
         if not self._graves:
@@ -208,11 +210,11 @@ class Burial:
         return mark, spent
 
     def marked(self, key: Key, number: int) -> None:
-        """The mark travels under ``number``."""
+        """Record the mark's replication number."""
         self._graves[key] = _Grave(number, self._graves[key].since, marked=True)
 
     def vector(self) -> Vector:
-        """How much of each member's rows must be at whoever forgets what is marked now."""
+        """Return the positions of all members that a node must reach before it drops what is marked now."""
         return {
             name: [said.creation, said.mine]
             for name in sorted(self.epoch.members)
@@ -220,7 +222,7 @@ class Burial:
         }
 
     def reached(self, vector: Vector) -> bool:
-        """Whether that much is here."""
+        """Return whether the positions of ``vector`` are reached here."""
         for name, (creation, number) in vector.items():
             replica = self.state.replicas.get(name)
             if name != self.node and replica is not None and replica.creation == creation:
@@ -242,14 +244,14 @@ class Burial:
         return bool(self.state.log.rows) or any(r.rows for r in self.state.replicas.values())
 
     def _confirmed(self, name: str) -> int:
-        """Up to where a member has our rows, and we have what it let go of for them."""
+        """Return the position up to which a member has our rows, and we have what it released for them."""
         said = self._said.get(name)
         if said is None:
             return 0
         return said.number if self.reached({name: [said.creation, said.mine]}) else 0
 
     def _strike(self, now: float, *, first: bool) -> None:
-        """Whoever has been away past the horizon is no member any more."""
+        """Remove members that have been down past the horizon, and begin a new epoch."""
         patience = self.horizon if first else self.horizon + _PATIENCE
         struck = set()
         for name in self.epoch.members - {self.node}:
@@ -273,7 +275,7 @@ class Burial:
 
 
 def vector_of(row: Value) -> Vector | None:
-    """What a row says that its tombstone is collected upon; None where it does not say so."""
+    """Return the vector in a marked tombstone's row; None if it is invalid."""
     if type(row) is not list or len(row) != 4 or type(row[3]) is not dict:
         return None
     for name, said in row[3].items():

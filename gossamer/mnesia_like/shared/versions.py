@@ -1,6 +1,6 @@
-"""Versions of shared rows: who wrote them when, who holds them, whose count, and what is said of the losers.
+"""Versions of shared rows: author and time, holders, master nodes, and discarded versions.
 
-A shared row stands in its holder's owned rows as ``[timestamp, author, value]``, a deletion as ``[timestamp,
+A holder's owned rows contain a shared row as ``[timestamp, author, value]``, a deletion as ``[timestamp,
 author]``, and one that all members have seen (see ``tombstones``) as ``[timestamp, author, None, vector]``.
 """
 
@@ -20,12 +20,12 @@ NEVER: Version = (0, "")
 
 @dataclass(frozen=True, slots=True)
 class Discarded:
-    """A version that lost to a later one when a peer's rows were merged; no ``value``: it was a deletion.
+    """Version that lost to a later one when a peer's rows were merged; no ``value``: it was a deletion.
 
-    ``ours``: this node held it until then, with version ``(0, "")`` where it held nothing. A row that was
-    simply written over by somebody who had seen it is discarded too: who looks for what a split cost compares
-    both versions with the time of the split. Where this node had to start over, having been away past the
-    horizon, ``winner`` is ``(0, "")``.
+    ``ours``: this node had it until then, with version ``(0, "")`` where it had nothing. A row overwritten
+    by a writer that had seen it is discarded too: to find the losses of a split, compare both versions with
+    the time of the split. Where this node had to start over, after it was down past the horizon,
+    ``winner`` is ``(0, "")``.
     """
 
     table: str
@@ -38,14 +38,14 @@ class Discarded:
 
 
 def version_of(row: Value) -> Version | None:
-    """The version of a row as it travels; None where it is no such row."""
+    """Return the version of a row in its wire form; None if it is invalid."""
     if type(row) is list and 2 <= len(row) <= 4 and type(row[0]) is int and type(row[1]) is str:
         return row[0], row[1]
     return None
 
 
 def value_of(row: Value) -> list[Value]:
-    """``[value]`` of a row as it travels; ``[]``: it is deleted."""
+    """Return ``[value]`` of a row in its wire form; ``[]``: it is deleted."""
     return [row[2]] if len(row) == 3 else []
 
 
@@ -58,7 +58,7 @@ def loser(
     theirs: Version,
     row: Value,
 ) -> Discarded:
-    """Which of ours (``here`` its value, if it has one) and a peer's row loses."""
+    """Return the loser of our row (``here``: its value, if any) and a peer's."""
     if mine is None or theirs > mine:
         return Discarded(table, key, mine or NEVER, here, theirs, peer, ours=True)
     return Discarded(table, key, theirs, value_of(row), mine, peer)
@@ -67,14 +67,14 @@ def loser(
 def lost(
     table: str, rows: Mapping[Key, Value], versions: Mapping[Key, Version], peer: str
 ) -> list[Discarded]:
-    """All rows, of a copy that starts over because ``peer`` knows that some of them were deleted."""
+    """Return all rows of a copy that starts over because of ``peer``'s epoch, as discarded versions."""
     return [
         Discarded(table, key, versions[key], [value], NEVER, peer, ours=True) for key, value in rows.items()
     ]
 
 
 def held(state: OwnedState, key: Key, version: Version | None, *, besides: str | None = None) -> bool:
-    """Whether someone holds that version of a row."""
+    """Return whether some node holds that version of a row."""
     if key in state.log.rows:
         return True
     return any(
@@ -85,19 +85,19 @@ def held(state: OwnedState, key: Key, version: Version | None, *, besides: str |
 
 
 def first(state: OwnedState, node: str, *, besides: str | None = None) -> bool:
-    """Whether ``node``'s name comes before those of all others that are up."""
+    """Return whether ``node`` sorts before all other nodes that are up."""
     replicas = state.replicas.items()
     return all(node < o for o, r in replicas if r.up and r.refused is None and o != besides)
 
 
 def answered(state: OwnedState, name: str) -> bool:
-    """Whether a node is up and all it holds is here."""
+    """Return whether a node is up and all its rows are here."""
     replica = state.replicas.get(name)
     return replica is not None and replica.up and replica.refused is None and replica.level
 
 
 class Masters:
-    """Of one table; no ``names``: the node's own rows count as any."""
+    """Master nodes of one table; without ``names`` this node's own rows count like any."""
 
     __slots__ = ("names", "provisional")
 
@@ -106,24 +106,24 @@ class Masters:
         self.provisional: set[Key] = set()
 
     def settle(self, key: Key) -> bool:
-        """What stands under ``key`` counts from now on; whether it did not until now."""
+        """Accept the row under ``key``; return whether it was provisional."""
         if key in self.provisional:
             self.provisional.discard(key)
             return True
         return False
 
     def answered(self, state: OwnedState) -> bool:
-        """Whether rows are provisional and a master has answered."""
+        """Return whether rows are provisional and a master has answered."""
         return bool(self.provisional) and any(answered(state, name) for name in self.names)
 
     def release(self) -> list[Key]:
-        """The keys of what is provisional; none is any more."""
+        """Return the provisional keys, and make none provisional."""
         keys = list(self.provisional)
         self.provisional.clear()
         return keys
 
     def waits_for(self, table: str) -> str:
-        """Whom the table waits for, in words; empty: nobody."""
+        """Describe what the table waits for; empty: nothing."""
         if not self.provisional:
             return ""
         return f"{table}: none of its master nodes ({', '.join(self.names)}) has answered"

@@ -1,1 +1,1 @@
-"""Tables as their users see them: local, owned and shared ones, and queries on any."""
+"""Table API: local, owned and shared tables, and queries on them."""

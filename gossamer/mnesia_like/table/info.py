@@ -1,4 +1,4 @@
-"""What an operator may know of a table: Mnesia's ``table_info``, as plain data."""
+"""Mnesia's ``table_info`` for operators, as plain data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gossamer.mnesia_like.table.table import ReplicatedTable, Table
 
 
 def table_info(table: Table, replication: Replication) -> dict[str, Any]:
-    """Of one table: what it is, how much it holds of whom, who is behind."""
+    """Return a table's kind, its rows per owner, and the lag of replicas and followers."""
     definition = table.definition
     found: dict[str, Any] = {
         "type": definition.type,

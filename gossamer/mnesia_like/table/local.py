@@ -11,14 +11,14 @@ from gossamer.mnesia_like.values import Key, Value
 
 
 class LocalTable(Queries, WriterTable):
-    """A table of this node alone."""
+    """Table of this node alone."""
 
     def __init__(self, definition: TableDef, owner: TableOwner) -> None:
         super().__init__(definition, owner)
         self._mine = self._rows
 
     def write(self, key: Key, value: Value) -> bool:
-        """Set the row (of a bag: add a value); False where it was so already.
+        """Set the row (of a bag: add a value); return False if nothing changed.
 
         Raises:
             BadRowError, DiscError, UnavailableError: nothing changed.
@@ -26,7 +26,7 @@ class LocalTable(Queries, WriterTable):
         return self._write(key, value)
 
     def delete(self, key: Key) -> bool:
-        """Remove the row; False where there was none.
+        """Remove the row; return False if there was none.
 
         Raises:
             BadRowError, DiscError, UnavailableError: nothing changed.
@@ -34,11 +34,11 @@ class LocalTable(Queries, WriterTable):
         return self._delete(key)
 
     def delete_object(self, key: Key, value: Value) -> bool:
-        """Remove one value of a bag; False where it was not there. Raises as :meth:`write`."""
+        """Remove one value of a bag; return False if it was not there. Raises as :meth:`write`."""
         return self._delete_object(key, value)
 
     def install(self, changes: Mapping[Key, list[Value]]) -> None:
-        """Put rows in place (``[]``: deleted), all at once; that they may be was checked before."""
+        """Install validated rows (``[]``: deleted), all at once."""
         written = {key: new[0] for key, new in changes.items() if new}
         deleted = [key for key, new in changes.items() if not new and key in self._rows]
         if self._disc is not None:
@@ -54,9 +54,9 @@ class LocalTable(Queries, WriterTable):
             self._changed(written, deleted)
 
     def restore(self, rows: dict[Key, Value]) -> None:
-        """Take over what the disc held; before anyone else uses the table."""
+        """Load the rows from disc, before the table is used."""
         self._rows.update(rows)
 
     def contents(self) -> Iterator[tuple[str, Key, Value]]:
-        """``(owner, key, value)`` of every row; the owner is this node."""
+        """Yield ``(owner, key, value)`` of every row; the owner is this node."""
         return ((self.node, key, value) for key, value in self._rows.items())

@@ -12,7 +12,7 @@ from gossamer.mnesia_like.values import Key, Value, encode
 
 
 class OwnedTable(ReplicatedTable, WriterTable):
-    """A table whose rows are ``(key, owner) -> value``; this node writes its own and holds everyone's."""
+    """Table whose rows are ``(key, owner) -> value``; this node writes its own and stores everyone's."""
 
     def __init__(self, definition: TableDef, owner: TableOwner) -> None:
         super().__init__(definition, owner)
@@ -23,7 +23,7 @@ class OwnedTable(ReplicatedTable, WriterTable):
     # -- reading
 
     def read(self, key: Key) -> dict[str, Value]:
-        """The value of ``key`` of each owner that has one."""
+        """Return the value of ``key`` for each owner that has one."""
         found = {}
         if key in self._log.rows:
             found[self.node] = self._log.rows[key]
@@ -33,27 +33,27 @@ class OwnedTable(ReplicatedTable, WriterTable):
         return found
 
     def rows(self, owner: str | None = None) -> Iterator[tuple[str, Key, Value]]:
-        """``(owner, key, value)`` of every row, or of one owner's."""
+        """Yield ``(owner, key, value)`` of every row, or of one owner's."""
         for name, rows in self._by_owner().items():
             if owner is None or owner == name:
                 for key, value in rows.items():
                     yield name, key, value
 
     def rows_of(self, owner: str) -> Mapping[Key, Value]:
-        """One owner's rows, as they are held."""
+        """Return one owner's rows, not copied."""
         return self._by_owner().get(owner, {})
 
     def seen_of(self, owner: str) -> int:
-        """How many of an owner's changes are here, in its life that is known here."""
+        """Return the number of an owner's changes applied here, in its creation known here."""
         replica = self._state.replicas.get(owner)
         return 0 if replica is None else replica.position
 
     def contents(self) -> Iterator[tuple[str, Key, Value]]:
-        """``(owner, key, value)`` of every row."""
+        """Yield ``(owner, key, value)`` of every row."""
         return self.rows()
 
     def owners(self) -> list[str]:
-        """The nodes that own rows here, this one first."""
+        """Return the nodes that own rows here, this one first."""
         return [name for name, rows in self._by_owner().items() if rows]
 
     def __len__(self) -> int:
@@ -65,7 +65,7 @@ class OwnedTable(ReplicatedTable, WriterTable):
     # -- writing
 
     def write(self, key: Key, value: Value) -> int:
-        """Set this node's row (of a bag: add a value); the number for :meth:`visible`.
+        """Set this node's row (of a bag: add a value); return the number for :meth:`visible`.
 
         Raises:
             BadRowError, DiscError, UnavailableError: nothing changed.
@@ -74,7 +74,7 @@ class OwnedTable(ReplicatedTable, WriterTable):
         return self._log.position
 
     def delete(self, key: Key) -> int:
-        """Remove this node's row; the number for :meth:`visible`.
+        """Remove this node's row; return the number for :meth:`visible`.
 
         Raises:
             BadRowError, DiscError, UnavailableError: nothing changed.
@@ -83,16 +83,16 @@ class OwnedTable(ReplicatedTable, WriterTable):
         return self._log.position
 
     def delete_object(self, key: Key, value: Value) -> int:
-        """Remove one value of this node's bag; the number for :meth:`visible`. Raises as :meth:`write`."""
+        """Remove a value of this node's bag; return the number for :meth:`visible`. Raises as ``write``."""
         self._delete_object(key, value)
         return self._log.position
 
     def absorb(self, change: Change) -> None:
-        """Rows of a peer changed."""
+        """Dispatch a change of a peer's rows."""
         self.dispatch(change)
 
     def restore(self, rows: dict[Key, Value]) -> None:
-        """Own again what the disc held; before anyone else uses the table."""
+        """Load this node's rows from disc, before the table is used."""
         for key, value in rows.items():
             self._log.write(key, value, encode(key) + encode(value))
         if rows:

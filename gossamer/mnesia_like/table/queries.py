@@ -1,11 +1,11 @@
-"""Asking a table more than one key: match, select, order.
+"""Queries over more than one key: match, select, order.
 
-For tables with one row a key. ``match`` compares by shape with ``ANY`` for "whatever"; of a dict pattern
-only the named fields count. ``ordered_set`` tables keep their keys sorted, in Erlang's manner across types:
-numbers, then text, then bytes, then tuples.
+For tables with one row per key. ``match`` compares with a pattern, in which ``ANY`` matches any value; of a
+dict pattern only the named fields count. ``ordered_set`` tables keep their keys sorted, in Erlang's manner
+across types: numbers, then text, then bytes, then tuples.
 
-Rules: 1. Synchronous and from memory; a caller with a large table passes ``limit``.  2. Sorting is put off
-until order is asked for, and costs one pass over the keys after each change: order suits tables that are read
+Rules: 1. Synchronous and from memory; a caller with a large table passes ``limit``.  2. Sorting is deferred
+until order is needed, and costs one pass over the keys after each change: order suits tables that are read
 more than written.
 """
 
@@ -28,13 +28,13 @@ class _Any:
 
 
 ANY = _Any()
-"""Matches whatever stands there."""
+"""Matches any value."""
 
 _RANK: Mapping[type, int] = {int: 0, str: 1, bytes: 2, tuple: 3}
 
 
 class Queries(Table):
-    """A table with one row a key, and what can be asked of it."""
+    """Table with one row per key, and its queries."""
 
     # All keys in order, as of the change with that number.
     _keys: Sequence[Key] = ()
@@ -45,11 +45,11 @@ class Queries(Table):
         self._rows: dict[Key, Value] = {}
 
     def read(self, key: Key, default: Value = None) -> Value:
-        """The value of ``key``; of a bag the list of its values."""
+        """Return the value of ``key``; of a bag the list of its values."""
         return self._rows.get(key, default)
 
     def rows(self) -> Mapping[Key, Value]:
-        """All rows."""
+        """Return all rows, not copied."""
         return self._rows
 
     def __len__(self) -> int:
@@ -64,41 +64,41 @@ class Queries(Table):
     def match(
         self, key: object = ANY, value: object = ANY, *, limit: int | None = None
     ) -> list[tuple[Key, Value]]:
-        """Rows of that shape."""
+        """Return the rows that match the patterns."""
         return self.select(lambda k, v: matches(key, k) and matches(value, v), limit=limit)
 
     def select(
         self, predicate: Callable[[Key, Value], bool], *, limit: int | None = None
     ) -> list[tuple[Key, Value]]:
-        """Rows for which ``predicate(key, value)`` is true; in order, where the table has one."""
+        """Return the rows for which ``predicate(key, value)`` is true; in order, if the table has one."""
         rows = self.rows()
         keys = self._ordered() if self.definition.type == "ordered_set" else rows
         return list(islice(((k, rows[k]) for k in keys if predicate(k, rows[k])), limit))
 
     def first(self) -> Key | None:
-        """The smallest key. As all that follow, raises BadTableError where the table keeps no order."""
+        """Return the smallest key. As all methods below, raises BadTableError if the table has no order."""
         keys = self._ordered()
         return keys[0] if keys else None
 
     def last(self) -> Key | None:
-        """The largest key."""
+        """Return the largest key."""
         keys = self._ordered()
         return keys[-1] if keys else None
 
     def next(self, key: Key) -> Key | None:
-        """The key after ``key``, which need not exist."""
+        """Return the key after ``key``, which need not exist."""
         keys = self._ordered()
         at = bisect_right(keys, rank(key), key=rank)
         return keys[at] if at < len(keys) else None
 
     def prev(self, key: Key) -> Key | None:
-        """The key before ``key``, which need not exist."""
+        """Return the key before ``key``, which need not exist."""
         keys = self._ordered()
         at = bisect_left(keys, rank(key), key=rank)
         return keys[at - 1] if at else None
 
     def range(self, low: Key, high: Key) -> list[tuple[Key, Value]]:
-        """Rows from ``low`` up to but without ``high``, in order."""
+        """Return the rows from ``low`` up to but excluding ``high``, in order."""
         keys, rows = self._ordered(), self.rows()
         start, end = (bisect_left(keys, rank(key), key=rank) for key in (low, high))
         return [(key, rows[key]) for key in keys[start:end]]
@@ -109,7 +109,7 @@ class Queries(Table):
             raise BadTableError(self.name, option="type", got=kind, expected="ordered_set, for order")
         if self._keys_at != self.seq:
             rows = self.rows()
-            # Timsort takes what is in order already as one run.
+            # Timsort takes the part that is already sorted as one run.
             known = [key for key in self._keys if key in rows]
             if len(known) != len(rows):
                 there = set(known)
@@ -120,7 +120,7 @@ class Queries(Table):
 
 
 def matches(pattern: object, value: Value) -> bool:
-    """Whether a value has the pattern's shape."""
+    """Return whether a value matches the pattern."""
     if pattern is ANY:
         return True
     if isinstance(pattern, dict):
@@ -137,7 +137,7 @@ def matches(pattern: object, value: Value) -> bool:
 
 
 def rank(key: Key) -> Any:
-    """A key's place in the order of all keys."""
+    """Return the sort key of a table key."""
     if type(key) is tuple:
         return 3, tuple(map(rank, key))
     return _RANK[type(key)], key

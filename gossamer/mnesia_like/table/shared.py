@@ -1,4 +1,4 @@
-"""The face of shared tables: one row a key, whoever wrote it last."""
+"""API of shared tables: one row per key, the last written."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ log = structlog.get_logger(__name__)
 
 
 class SharedTable(Queries, ReplicatedTable):
-    """A table that every node writes."""
+    """Table that every node may write."""
 
     def __init__(self, definition: TableDef, owner: TableOwner) -> None:
         super().__init__(definition, owner)
@@ -34,18 +34,18 @@ class SharedTable(Queries, ReplicatedTable):
     # -- reading
 
     def version(self, key: Key) -> Version | None:
-        """What ``key`` was written as last, or removed as; another with each write, whoever makes it."""
+        """Return the version of ``key``'s row or tombstone; it changes with each write of any node."""
         return self.core.versions.get(key)
 
     def contents(self) -> Iterator[tuple[str, Key, Value]]:
-        """``(owner, key, value)`` of every row; the owner is who wrote it last."""
+        """Yield ``(owner, key, value)`` of every row; the owner is the node that wrote it last."""
         versions = self.core.versions
         return ((versions[key][1], key, value) for key, value in self._rows.items())
 
     # -- writing
 
     def write(self, key: Key, value: Value) -> int:
-        """Set a row; the number for :meth:`visible`.
+        """Set a row; return the number for :meth:`visible`.
 
         Raises:
             BadRowError, NoMajorityError, DiscError, UnavailableError: nothing changed.
@@ -60,7 +60,7 @@ class SharedTable(Queries, ReplicatedTable):
         return number
 
     def delete(self, key: Key) -> int:
-        """Remove a row; the number for :meth:`visible`.
+        """Remove a row; return the number for :meth:`visible`.
 
         Raises:
             BadRowError, NoMajorityError, DiscError, UnavailableError: nothing changed.
@@ -69,7 +69,7 @@ class SharedTable(Queries, ReplicatedTable):
         return self._delete(key)
 
     def retire(self, key: Key) -> int:
-        """Remove a row as it stands here; whatever was written after that, anywhere, stays.
+        """Remove the row's version that is here; a later write of any node stays.
 
         Raises:
             BadRowError, NoMajorityError, DiscError, UnavailableError: nothing changed.
@@ -88,7 +88,7 @@ class SharedTable(Queries, ReplicatedTable):
         return number
 
     def check(self) -> None:
-        """Raises NoMajorityError, DiscError or UnavailableError where rows cannot be written now."""
+        """Raise NoMajorityError, DiscError or UnavailableError if rows cannot be written now."""
         super().check()
         if self.definition.majority:
             reachable, nodes = self._replication.reach(self.name)
@@ -96,34 +96,34 @@ class SharedTable(Queries, ReplicatedTable):
                 raise NoMajorityError(self.name, reachable=reachable, nodes=nodes)
 
     async def safe(self, number: int, timeout: float) -> bool:
-        """Wait until every peer that is up and has the table holds the write ``number`` on its disc, where it
-        has one; False where that took longer than ``timeout`` seconds."""
+        """Wait until every peer that is up and has the table has the write ``number`` on its disc, if it has
+        one; return False after ``timeout`` seconds."""
         return await self._safe.reached(number, timeout)
 
     def confirmed(self) -> None:
-        """As of any table; peers have more on disc besides."""
+        """Wake waiters for visible and for safe writes."""
         super().confirmed()
         self._safe.moved()
 
     def on_discard(self, callback: Callable[[list[Discarded]], None] | None) -> None:
-        """Hand ``callback`` the versions that lose when a peer's rows are merged (None: nobody).
+        """Set the callback for versions that lose when a peer's rows are merged (None: no callback).
 
-        It is called in the turn of the merge, must not block, and may keep what it gets.
+        It is called in the turn of the merge, must not block, and may keep the list.
         """
         self._on_discard = callback
         self.core.discarded = None if callback is None else []
 
-    # -- what the store does with it
+    # -- called by the store
 
     def installed(self, keys: tuple[Key, ...], change: Change | None) -> None:
-        """A transaction wrote rows."""
+        """Store and dispatch rows that a transaction wrote."""
         self._owner.written(self)
         self._stored(keys)
         if change is not None:
             self.dispatch(change)
 
     def absorb(self, change: Change) -> None:
-        """Rows that a peer holds changed."""
+        """Merge a change of rows that a peer holds."""
         merged = self.core.merge(change, self._clock.monotonic(), self._clock.wall())
         self._owner.written(self)
         if self._disc is not None:
@@ -139,16 +139,16 @@ class SharedTable(Queries, ReplicatedTable):
                 log.exception("discard_callback_failed", table=self.name)
 
     def adopt_from(self, peer: str) -> None:
-        """A peer comes back without what it held."""
+        """Adopt the rows of a peer that has lost them."""
         self.core.adopt_from(peer)
         self._owner.written(self)
 
     def force_load(self) -> None:
-        """Whatever stands here counts, and is offered to peers."""
+        """Accept the rows from disc, and replicate them."""
         self.core.force_load(self._clock.monotonic())
 
     def tick(self) -> None:
-        """Time passed."""
+        """Run periodic work: master nodes, orphans, tombstone collection."""
         obeyed = self.core.obey()
         if obeyed is not None:
             self._stored(obeyed[0])
@@ -165,17 +165,17 @@ class SharedTable(Queries, ReplicatedTable):
 
     @property
     def safe_at(self) -> int:
-        """The ticket after whose commit all that is here now is on disc; 0: at once."""
+        """Disc ticket that covers everything here now; 0 without a disc copy."""
         return 0 if self._disc is None else self._disc.ticket
 
     def restore(self, rows: dict[Key, Value], masters: tuple[str, ...] = ()) -> None:
-        """Take over what the disc held; before anyone else uses the table."""
+        """Load the rows from disc, before the table is used."""
         self.core.restore(rows, self._clock.monotonic(), masters)
 
     # -- inside
 
     def _stored(self, keys: Iterable[Key]) -> None:
-        """Put the rows as they now stand into the queue for the disc; versions and tombstones included."""
+        """Queue the current rows for the disc, with versions and tombstones."""
         if self._disc is not None:
             for key in keys:
                 packed = self.core.packed(key)

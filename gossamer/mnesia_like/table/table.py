@@ -1,13 +1,13 @@
-"""Tables as their users see them: read like a dict, written through, watched by callbacks.
+"""Base of all tables: read like a dict, written through, watched by callbacks.
 
-Reads are synchronous, from this node's memory, of the very objects that the owner process writes, as with
+Reads are synchronous, from this node's memory, of the objects that the owner process writes, as with
 Erlang's tables; nothing on a hot path awaits a table. Writes are synchronous too: the row is in effect here
 when the call returns; peers and disc get it with everything else of the same turn.
 
 Rules: 1. A write that raises has changed nothing.  2. A subscriber is called in the writer's turn, after the
-rows are in effect, and must not block.  3. Whoever gets a value must not change it: it is the row itself.
-4. Changes are numbered, ever larger through all lives of a node; the last few are kept, so that a subscriber
-that was away goes on where it was, or is told that it cannot.
+rows are in effect, and must not block.  3. A reader must not change a value: it is the row itself.
+4. Changes are numbered, increasing through all creations of a node; the last few are kept, so that a
+subscriber that was away continues where it was, or gets an error if it cannot.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from gossamer.mnesia_like.watermark import Watermark
 TableEvent = tuple[str, str, Key, Value]
 """``("write" | "delete", owner, key, value)``; the value of a deleted row is None.
 
-``("snapshot", "", None, None)``: forget what you know, all rows follow as writes.
+``("snapshot", "", None, None)``: discard earlier rows; all rows follow as writes.
 """
 
 _MISSING: Value = object()
@@ -41,7 +41,7 @@ BatchCallback = Callable[[Change], None]
 
 
 class TableSubscription(Subscription[Change]):
-    """A callback on a table; ``cancel`` ends it."""
+    """Callback on a table; ``cancel`` ends it."""
 
     __slots__ = ("_seq", "_table", "own")
 
@@ -54,11 +54,11 @@ class TableSubscription(Subscription[Change]):
 
     @property
     def seq(self) -> int:
-        """The number of the last change that the callback was told; go on ``from_seq`` here."""
+        """Number of the last change passed to the callback; continue ``from_seq`` here."""
         return self._table.seq if self._seq < 0 else self._seq
 
     def cancel(self) -> None:
-        """Call no more."""
+        """End the subscription."""
         if self in self._table._subscriptions:
             self._seq = self._table.seq
             self._table._told_own -= self.own
@@ -66,7 +66,7 @@ class TableSubscription(Subscription[Change]):
 
 
 class Table:
-    """What all tables have in common."""
+    """Base of all tables: history and subscriptions."""
 
     def __init__(self, definition: TableDef, owner: TableOwner) -> None:
         self.definition = definition
@@ -76,7 +76,7 @@ class Table:
         self._travels = definition.replication != "local" or self._disc is not None
         self._owner = owner
         self._subscriptions: list[TableSubscription] = []
-        # How many of them want to be told what this node itself writes.
+        # Number of subscriptions that include this node's own writes.
         self._told_own = 0
         self.seq = self._owner.first_seq
         self._keep = definition.history
@@ -86,13 +86,13 @@ class Table:
     def subscribe(
         self, callback: EventCallback, *, from_seq: int | None = None, snapshot: bool = False
     ) -> TableSubscription:
-        """Call with a list of events whenever rows change.
+        """Call ``callback`` with a list of events whenever rows change.
 
-        ``from_seq``: first with what came after that change (see ``Subscription.seq``). Where that is not
-        kept any more, and where ``from_seq`` is None, ``snapshot`` has it begin with all rows.
+        ``from_seq``: first with the events after that change (see ``Subscription.seq``). If they are not
+        kept, or ``from_seq`` is None, ``snapshot`` makes it begin with all rows.
 
         Raises:
-            HistoryLostError: the changes after ``from_seq`` are not kept, and no snapshot is wanted.
+            HistoryLostError: the changes after ``from_seq`` are not kept, and ``snapshot`` is False.
         """
 
         def expand(change: Change) -> None:
@@ -112,9 +112,9 @@ class Table:
     def subscribe_batches(
         self, callback: BatchCallback, *, from_seq: int | None = None, own: bool = True
     ) -> TableSubscription:
-        """As :meth:`subscribe`, without making an object for each row: for large tables.
+        """Subscribe as :meth:`subscribe`, without an object per row: for large tables.
 
-        ``own`` False: not what this node itself writes, which a writer of 200,000 rows a second notices.
+        ``own`` False leaves out this node's own writes, a cost that shows at 200,000 rows a second.
         """
         if from_seq is not None and not self._kept(from_seq):
             newest = self.seq
@@ -128,22 +128,22 @@ class Table:
         return subscription
 
     def contents(self) -> Iterable[tuple[str, Key, Value]]:
-        """``(owner, key, value)`` of every row."""
+        """Yield ``(owner, key, value)`` of every row."""
         raise NotImplementedError
 
     def __len__(self) -> int:
-        """How many rows there are."""
+        """Return the number of rows."""
         raise NotImplementedError
 
     def dispatch(self, change: Change) -> None:
-        """Number a change, keep it, and tell all subscribers."""
+        """Number a change, keep it, and call all subscribers."""
         self._count(change.owner, change.written, change.deleted)
         for subscription in tuple(self._subscriptions):
             if subscription.own or change.owner != self.node:
                 subscription.tell(change)
 
     def check(self) -> None:
-        """Raises DiscError or UnavailableError where rows cannot be written now."""
+        """Raise DiscError or UnavailableError if rows cannot be written now."""
         if self._disc is not None:
             self._disc.check()
 
@@ -151,7 +151,7 @@ class Table:
         """Wait until everything written so far is on disc; at once for a table without a disc copy.
 
         Raises:
-            DiscError: it could not be written; it is still tried.
+            DiscError: it could not be written; it is still retried.
             TimeoutError: not within ``timeout`` seconds.
         """
         if self._disc is not None:
@@ -174,7 +174,7 @@ class Table:
             self._history_rows = rows
 
     def _changed(self, written: dict[Key, Value], deleted: Collection[Key]) -> None:
-        """This node wrote: have the rows travel, number the change, and tell those who want to know."""
+        """Handle this node's own write: replicate it, number it, and call subscribers."""
         if self._travels:
             self._owner.written(self)
         if self._told_own:
@@ -184,17 +184,17 @@ class Table:
 
 
 class WriterTable(Table):
-    """A table whose rows here this node alone writes: a local one, and its part of an owned one."""
+    """Table whose rows only this node writes: a local table, or its part of an owned one."""
 
     def __init__(self, definition: TableDef, owner: TableOwner) -> None:
         super().__init__(definition, owner)
         self._bag = definition.type == "bag"
         self._mine: dict[Key, Value] = {}
-        # What sends the rows to peers, and has them; of a local table there is none.
+        # Holds the rows and replicates them; None for a local table.
         self._log: OwnLog | None = None
 
     def _write(self, key: Key, value: Value) -> bool:
-        """Set a row (of a bag: add a value); False where it was so already."""
+        """Set a row (of a bag: add a value); return False if nothing changed."""
         definition = self.definition
         encoded_key = definition.encode_key(key)
         old = self._mine.get(key, _MISSING)
@@ -206,14 +206,14 @@ class WriterTable(Table):
                 return False
             value = [*there, value]
         encoded = definition.encode_value(value)
-        # Of a container that is costly to know; 0.0 and -0.0 are equal and not the same.
+        # Comparing containers is costly; 0.0 and -0.0 are equal and not the same.
         if type(old) is type(value) and type(value) in COMPARABLE and old == value:
             return False
         self._set(key, value, encoded_key, encoded)
         return True
 
     def _delete(self, key: Key) -> bool:
-        """Remove a row; False where there was none."""
+        """Remove a row; return False if there was none."""
         encoded = self.definition.encode_key(key)
         if key not in self._mine:
             return False
@@ -228,7 +228,7 @@ class WriterTable(Table):
         return True
 
     def _delete_object(self, key: Key, value: Value) -> bool:
-        """Remove one value of a bag; False where it was not there."""
+        """Remove one value of a bag; return False if it was not there."""
         encoded = self.definition.encode_key(key)
         if not self._bag:
             kind = f"a table of type {self.definition.type}"
@@ -254,15 +254,15 @@ class WriterTable(Table):
 
 
 def _among(values: list[Value], value: Value) -> bool:
-    """Whether a bag's values have one like this."""
+    """Return whether a bag's values contain one like this."""
     return any(type(other) is type(value) and bool(other == value) for other in values)
 
 
 class TableOwner:
-    """What a table asks of the store it belongs to; by itself enough for tables in memory without peers."""
+    """Interface of the store to its tables; sufficient itself for tables in memory without peers."""
 
     first_seq = 0
-    """Where its changes are numbered from."""
+    """First number of a table's changes."""
     queue: DiscQueue | None = None
     clock: Clock
     replication: Replication
@@ -271,11 +271,11 @@ class TableOwner:
         self.node = node
 
     def written(self, table: Table) -> None:
-        """Rows of ``table`` were written in this turn."""
+        """Note that rows of ``table`` were written in this turn."""
 
 
 class ReplicatedTable(Table):
-    """A table with peers; the store's ``replication`` has it, and knows how it stands with them."""
+    """Table with peers; the store's ``replication`` tracks their positions."""
 
     def __init__(self, definition: TableDef, owner: TableOwner) -> None:
         super().__init__(definition, owner)
@@ -283,24 +283,21 @@ class ReplicatedTable(Table):
         self._visible = Watermark(partial(self._replication.visible, definition.name))
 
     def is_visible(self, number: int) -> bool:
-        """Whether every peer that is up and has the table has applied ``number``, as far as it said."""
+        """Return whether every peer that is up and has the table has acknowledged ``number``."""
         return number <= self._visible.read()
 
     async def visible(self, number: int, timeout: float | None = 5.0) -> bool:
-        """Wait until :meth:`is_visible`; False where that took longer than ``timeout`` seconds.
-
-        None: wait as long as it takes.
-        """
+        """Wait until :meth:`is_visible`; return False after ``timeout`` seconds (None: no limit)."""
         return number <= self._visible.read() or await self._visible.reached(number, timeout)
 
     def behind(self, number: int) -> list[str]:
-        """The peers that are up, have the table and have not said that they applied ``number``."""
+        """Return the peers that are up, have the table and have not acknowledged ``number``."""
         return self._replication.behind(self.name, number)
 
     def when_visible(self, number: int, timeout: float | None) -> Future[bool]:
-        """Becomes True once :meth:`is_visible`; False where that takes more than ``timeout`` seconds."""
+        """Return a future of :meth:`is_visible`: True once it is, False after ``timeout`` seconds."""
         return self._visible.reached(number, timeout)
 
     def confirmed(self) -> None:
-        """Peers applied more, or are gone: wake those who waited for it."""
+        """Wake waiters, after peers acknowledged more or went down."""
         self._visible.moved()

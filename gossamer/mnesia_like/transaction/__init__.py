@@ -1,1 +1,1 @@
-"""Transactions over nodes: coordinator, participants, locks. Pure machines."""
+"""Distributed transactions: coordinator, participants, locks, as pure state machines."""

@@ -1,23 +1,23 @@
-"""Transactions among the connected copies of shared tables, as one state machine: strict two-phase locking.
+"""Transactions over the connected copies of shared tables, as one state machine: strict two-phase locking.
 
 A transaction reads its node's own copy under a lock held there, and writes under locks held at every
-connected copy. To commit, its coordinator stages the rows at all of them and asks for votes; when all have
-said yes it writes its own copy, tells the others to do the same, and each lets go of the locks as it writes.
-Whoever reads next anywhere finds the rows. All rows of one transaction carry one version, later than any they
-replace, so that in a merge after a split they win or lose against single writes as any row does.
+connected copy. To commit, its coordinator stages the rows at all of them and calls for votes; when all voted
+yes it writes its own copy and sends the decision to the others, and each releases the locks as it writes.
+Later reads on any node see the rows. All rows of one transaction carry one version, later than any they
+replace, so that in a merge after a split they win or lose against single writes like any row.
 
-When a participant goes down, the rest go on: it will merge when it comes back. When the coordinator goes
-down, those who voted yes settle it (see ``participant``). A table with ``majority=True`` commits on the
-side that has most of its nodes; a coordinator that lost that side after asking for votes cannot know the
-outcome, and says so.
+When a participant goes down, the rest continue: it merges when it comes back. When the coordinator goes
+down, the participants that voted yes decide (see ``participant``). A table with ``majority=True`` commits on
+the side that has most of its nodes; a coordinator that lost that side after calling for votes cannot know
+the outcome, and reports it as in doubt.
 
-Rules: 1. Pure, but for the tables themselves, which it reads and writes.  2. Locks never form circles (see
-``locks``).  3. Single writes outside of transactions skip the locks; what was read is therefore compared
-again before a commit, by the transaction here and at each participant, and a difference begins the attempt
-anew.  4. A copy that came up meanwhile holds no locks: the attempt begins anew, with it.
+Rules: 1. Pure, except for the tables themselves, which it reads and writes.  2. Locks never form cycles (see
+``locks``).  3. Single writes outside of transactions skip the locks; what was read is therefore validated
+before a commit, here and at each participant, and a difference restarts the attempt.  4. A copy that came up
+meanwhile holds no locks: the attempt restarts, with it.
 
 Rejected: one lock server (a hop for each lock, and an election when it dies); optimistic validation alone
-(the more nodes, the more often work is thrown away, and the oldest has no right of way).
+(the more nodes, the more work is thrown away, and the oldest transaction has no priority).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _STAGE_BYTES = 64 * 1024
 
 
 class Transactions(Participant):
-    """Coordinator of this node's transactions, and participant in those of others."""
+    """Coordinator of this node's transactions, and participant in those of other nodes."""
 
     def __init__(self, exchange: Exchange, *, node: str) -> None:
         super().__init__(exchange, node=node)
@@ -56,16 +56,16 @@ class Transactions(Participant):
         self._numbers = 0
         self._requests = 0
 
-    # -- what this node's own transactions ask for
+    # -- operations of this node's own transactions
 
     def begin(self, age: Age) -> Attempt:
-        """A new attempt."""
+        """Begin a new attempt."""
         self._numbers += 1
         attempt = self.attempts[self._numbers] = Attempt(self._numbers, age)
         return attempt
 
     def unready(self, table: str) -> str:
-        """Why this copy of ``table`` may lack what others have, in words; empty: it does not."""
+        """Describe why this copy of ``table`` may lack rows; empty: it is complete."""
         state = self._x.tables[table]
         for name, peer in self._x.peers.items():
             replica = state.replicas.get(name)
@@ -78,7 +78,7 @@ class Transactions(Participant):
         return ""
 
     def lock(self, attempt: Attempt, table: str, key: Key, *, write: bool) -> None:
-        """Lock a row (WHOLE: the table) here, and for writing at each connected copy; see ``waiting``."""
+        """Lock a row (WHOLE: the table) here, and to write also at each connected copy; see ``waiting``."""
         if attempt.state != "active":
             return
         self._requests += 1
@@ -106,7 +106,7 @@ class Transactions(Participant):
         reads: Mapping[str, Mapping[Key, Version | None]],
         wall: float,
     ) -> None:
-        """Write ``rows``, in place of the versions that were read; see ``state``."""
+        """Commit ``rows``, if the versions in ``reads`` are still current; see ``state``."""
         if attempt.state != "active":
             return
         for table in rows:
@@ -131,17 +131,17 @@ class Transactions(Participant):
         self._decide(attempt)
 
     def release(self, attempt: Attempt) -> None:
-        """The attempt is over for its caller. One that is being voted on is decided all the same."""
+        """End the attempt for its caller. One that is being voted on is still decided."""
         if attempt.state == "voting" or self.attempts.pop(attempt.number, None) is None:
             return
         for name in sorted(attempt.told & self._x.peers.keys()):
             self._send(name, Commit(attempt.number, 0))
         self._verdicts(self.locks.release((self.node, attempt.number)))
 
-    # -- what happens to tables and peers
+    # -- events of tables and peers
 
     def drop(self, table: str) -> None:
-        """This node has no such table any more; whoever works with it finds out when it begins anew."""
+        """Remove a table from this node, and restart the active attempts."""
         self.shared.pop(table, None)
         for attempt in list(self.attempts.values()):
             if attempt.state == "active":
@@ -150,7 +150,7 @@ class Transactions(Participant):
     # -- messages
 
     def receive(self, name: str, message: TransactionMessage, now: float) -> None:
-        """A message of a peer that is up."""
+        """Handle a message of a peer that is up."""
         self._now = now
         match message:
             case Lock():
@@ -208,7 +208,7 @@ class Transactions(Participant):
     # -- the coordinator's decision
 
     def _decide(self, attempt: Attempt) -> None:
-        """All who are still there have said yes: commit, where there is a majority."""
+        """Commit once all remaining voters voted yes, if there is a majority."""
         if attempt.state != "voting" or not attempt.voters <= attempt.yes:
             return
         for table in attempt.rows:
@@ -217,7 +217,7 @@ class Transactions(Participant):
             definition = self._x.tables[table].definition
             reachable, nodes = self._x.reach(table)
             if definition.majority and 2 * reachable <= nodes:
-                # Those who said yes may have gone on without us.
+                # Those that voted yes may have decided without us.
                 attempt.state = "lost"
                 attempt.why = table
                 self.counts["lost"] += 1
@@ -241,7 +241,7 @@ class Transactions(Participant):
         self._wake(attempt)
 
     def _settle_here(self, attempt: Attempt) -> bool:
-        """Commit, unless this node itself cannot; rows of its own tables are written in this very turn."""
+        """Commit here unless this node itself cannot; rows of its local tables are written in this turn."""
         problem = attempt.objection() or next(filter(None, map(self.refuses, attempt.rows)), "")
         if problem:
             attempt.state = "refused"
@@ -252,7 +252,7 @@ class Transactions(Participant):
         return True
 
     def _undo(self, attempt: Attempt) -> None:
-        """A participant has refused."""
+        """Abort the attempt at all nodes that it contacted."""
         for name in sorted(attempt.told & self._x.peers.keys()):
             self._send(name, Commit(attempt.number, 0))
         self._forget(attempt)
@@ -269,7 +269,7 @@ class Transactions(Participant):
         self._wake(attempt)
 
     def peer_down(self, name: str, now: float) -> None:
-        """The session with the peer is over: what was said in it, by either, is void."""
+        """Handle the end of the session with a peer: all messages in it are void."""
         self._now = now
         for attempt in list(self.attempts.values()):
             if attempt.state == "active" and name in attempt.told:
@@ -285,7 +285,7 @@ class Transactions(Participant):
         return max(self.shared[table].tick_clock(wall) for table in tables)
 
     def _copies(self, table: str) -> list[str]:
-        """The peers that are up and have a copy."""
+        """Return the peers that are up and have a copy."""
         if table not in self._x.tables:
             return []
         replicas = self._x.tables[table].replicas
@@ -305,7 +305,7 @@ class Transactions(Participant):
             rows: dict[Key, list[object]] = {}
             read: dict[Key, list[object]] = {}
             size = 0
-            # One after the other: a row and its key a second time may be more than a frame takes.
+            # One after the other: a row, and its key a second time, may exceed a frame.
             wanted: tuple[tuple[dict[Key, list[Any]], Mapping[Key, Any]], ...]
             wanted = (rows, attempt.rows.get(table, {})), (read, reads.get(table, {}))
             for staged, found in wanted:

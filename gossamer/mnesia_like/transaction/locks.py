@@ -1,16 +1,16 @@
-"""Who may read and write what: the locks of one node, without a clock and without deadlock.
+"""Read and write locks of one node, without a clock and without deadlock.
 
-Wait-die (Rosenkrantz, Stearns, Lewis 1978): every owner has an age that it keeps through all its attempts.
-Who asks for what a younger one has waits; who asks for what an older one has dies, and begins again with its
-old age. Waiting thus only ever points from older to younger, on all nodes alike, so that no circle can form
-and nobody needs to look for one; and whoever is oldest gets through.
+Wait-die (Rosenkrantz, Stearns, Lewis 1978): every owner has an age that it keeps through all its attempts. A
+request for a lock of a younger owner waits; a request for a lock of an older one dies, and restarts with its
+old age. So waits only ever point from older to younger, on all nodes alike: no cycle can form, none has to
+be detected, and the oldest always gets through.
 
-Rules: 1. Pure.  2. Read locks go together, all others exclude.  3. A lock of the whole table excludes as if
-it were one of each row.  4. Who comes behind an older one that waits dies too: else readers could starve a
-writer for ever.
+Rules: 1. Pure.  2. Read locks are shared, all others exclusive.  3. A lock of the whole table excludes like
+locks of all its rows.  4. A request behind an older waiting one dies too: else readers could starve a writer
+for ever.
 
-Rejected: finding circles (needs everybody's waiting in one place); locks in a fixed order (needs to know in
-advance what a transaction will touch).
+Rejected: cycle detection (needs all waits in one place); locks in a fixed order (needs to know in advance
+which rows a transaction will touch).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LockOwner = tuple[str, int]
 """The coordinator's name and its number for the attempt."""
 
 Age = tuple[int, str]
-"""When the transaction first began, and where: smaller is older."""
+"""Time and node of the transaction's first attempt: smaller is older."""
 
 
 class _Whole:
@@ -32,12 +32,12 @@ class _Whole:
 
 
 WHOLE: Key = _Whole()
-"""In place of a key: the whole table."""
+"""Stands for the whole table in place of a key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A request was granted, or its owner must die; ``request`` is the number it was made under."""
+    """Result of a lock request: granted, or its owner must die; ``request`` is the request's number."""
 
     owner: LockOwner
     request: int
@@ -59,7 +59,7 @@ class _Request:
 
 
 class _Table:
-    """Locks of one table: key to owner to whether it writes."""
+    """Locks of one table: key to owner to write flag."""
 
     __slots__ = ("held", "waiting")
 
@@ -74,13 +74,13 @@ class LockManager:
     def __init__(self) -> None:
         self._tables: dict[str, _Table] = {}
         self._ages: dict[LockOwner, Age] = {}
-        # What each owner holds or waits for: tables, and keys in them.
+        # Per owner the tables, and keys in them, that it holds or waits for.
         self._of: dict[LockOwner, dict[str, set[Key]]] = {}
 
     def request(
         self, owner: LockOwner, age: Age, number: int, table: str, key: Key, *, write: bool
     ) -> list[Verdict]:
-        """Ask for a lock. No verdict of this request: it waits."""
+        """Request a lock; no verdict for this request means that it waits."""
         self._ages[owner] = age
         self._of.setdefault(owner, {}).setdefault(table, set())
         entry = self._tables.get(table)
@@ -93,13 +93,13 @@ class LockManager:
         return self._settle(table, entry)
 
     def release(self, owner: LockOwner) -> list[Verdict]:
-        """Let go of everything ``owner`` has or waits for; what others get by that."""
+        """Release everything ``owner`` has or waits for; return the verdicts for waiting requests."""
         verdicts: list[Verdict] = []
         self._ages.pop(owner, None)
         for table, keys in self._of.pop(owner, {}).items():
             entry = self._tables.get(table)
             if entry is None:
-                # It died waiting, and whoever it waited for has gone since.
+                # It died waiting, and the owner that it waited for has released since.
                 continue
             for key in keys:
                 owners = entry.held[key]
@@ -113,12 +113,12 @@ class LockManager:
         return verdicts
 
     def holds(self, owner: LockOwner, table: str, key: Key, *, write: bool) -> bool:
-        """Whether ``owner`` has that lock, or one that covers it."""
+        """Return whether ``owner`` has that lock, or one that covers it."""
         entry = self._tables.get(table)
         return entry is not None and self._has(entry, owner, key, write=write)
 
     def owners(self) -> list[LockOwner]:
-        """Everyone who has a lock or waits for one."""
+        """Return all owners that have a lock or wait for one."""
         return list(self._of)
 
     # -- inside
@@ -131,7 +131,7 @@ class LockManager:
         return False
 
     def _settle(self, table: str, entry: _Table) -> list[Verdict]:
-        """Oldest first: grant, let wait, or let die."""
+        """Decide waiting requests, oldest first: grant, wait, or die."""
         verdicts: list[Verdict] = []
         still: list[_Request] = []
         dead: set[LockOwner] = set()

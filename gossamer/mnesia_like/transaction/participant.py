@@ -1,11 +1,11 @@
-"""A node's part in the transactions of others: locks it gave, rows it was handed, votes, and doubt.
+"""Participation in transactions of other nodes: locks granted, rows staged, votes, and doubt.
 
-Who voted yes waits for the coordinator's word. When the coordinator goes down, those who voted ask each
-other: one has committed, or all live ones are prepared, then all commit; one does not know of it, then none
-does. Of a table with ``majority=True`` that takes most of its nodes.
+A participant that voted yes waits for the coordinator's decision. When the coordinator goes down, the voters
+ask each other: if one has committed, or all live ones are prepared, all commit; if one does not know the
+attempt, none does. For a table with ``majority=True`` that takes most of its nodes.
 
-Rules: 1. Pure, but for the tables themselves.  2. A vote is kept: between it and the word nothing here can
-make the rows unwritable.  3. Outcomes are remembered for a while, for those who ask late.
+Rules: 1. Pure, except for the tables themselves.  2. A vote is binding: until the decision nothing here can
+make the rows unwritable.  3. Outcomes are remembered for a while, for late questions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gossamer.mnesia_like.transaction.locks import WHOLE, Age, LockManager, Lock
 from gossamer.mnesia_like.values import Key, Value, encode
 
 GONE: list[Value] = []
-"""In place of ``[value]``: the row is deleted."""
+"""Stands for a deleted row in place of ``[value]``."""
 
 
 def _no_objection() -> str:
@@ -42,34 +42,34 @@ def _nothing() -> None:
 
 @dataclass(slots=True)
 class Attempt:
-    """One attempt of a transaction of this node's.
+    """Attempt of a transaction of this node.
 
-    ``state``: ``active``, ``dead`` (begin anew), ``refused`` (will not go better), ``voting``, ``committed``,
-    ``lost`` (the majority is gone and nobody here can know).
+    ``state``: ``active``, ``dead`` (restart it), ``refused`` (a restart would not help), ``voting``,
+    ``committed``, ``lost`` (the majority is gone and the outcome is unknown here).
     """
 
     number: int
     age: Age
     state: str = "active"
     why: str = ""
-    # (peer, request) of locks asked for and not granted.
+    # (peer, request) of locks requested and not granted.
     pending: set[tuple[str, int]] = field(default_factory=set)
-    # Of each table that is locked for writing, the nodes where.
+    # Per table locked for writing: the nodes where it is.
     writing: dict[str, set[str]] = field(default_factory=dict)
-    # Nodes that know of this attempt.
+    # Nodes that were sent something of this attempt.
     told: set[str] = field(default_factory=set)
     asked: dict[int, tuple[str, Key]] = field(default_factory=dict)
     rows: dict[str, dict[Key, list[Value]]] = field(default_factory=dict)
     voters: set[str] = field(default_factory=set)
     yes: set[str] = field(default_factory=set)
     stamp: int = 0
-    # Rows of this node's own tables: why they cannot be written, if so, and the writing of them.
+    # Rows of this node's local tables: a check whether they can be written, and the write.
     objection: Callable[[], str] = _no_objection
     install_local: Callable[[], None] = _nothing
 
     @property
     def waiting(self) -> bool:
-        """Whether there is something to wait for."""
+        """True while locks or votes are outstanding."""
         return self.state == "voting" or (self.state == "active" and bool(self.pending))
 
 
@@ -78,20 +78,20 @@ _REMEMBERED = 10_000
 
 @dataclass(slots=True)
 class Part:
-    """What this node has staged for somebody else's attempt."""
+    """Rows staged here for another node's attempt."""
 
     rows: dict[str, dict[Key, list[Value]]] = field(default_factory=dict)
     reads: dict[str, dict[Key, list[object]]] = field(default_factory=dict)
     stamp: int = 0
     peers: list[str] = field(default_factory=list)
-    # None while the coordinator is there; then what the others, by name, have said.
+    # None while the coordinator is up; then the answers of the other voters, by name.
     doubt: dict[str, str] | None = None
 
 
 class Participant:
-    """Participant in the two-phase commits of other nodes.
+    """Participant in two-phase commits of other nodes.
 
-    ``refuses`` says why a table cannot be written now, if so.
+    ``refuses`` returns why a table cannot be written now; empty if it can.
     """
 
     def __init__(self, exchange: Exchange, *, node: str) -> None:
@@ -106,7 +106,7 @@ class Participant:
         self._now = 0.0
 
     def tick(self, now: float) -> None:
-        """So late is it."""
+        """Set the current time."""
         self._now = now
 
     def _send(self, name: str, message: TransactionMessage) -> None:
@@ -114,7 +114,7 @@ class Participant:
         if peer is not None:
             peer.outbox.append(encode(message))
 
-    # -- what the coordinator of the same node has
+    # -- supplied by the coordinator of the same node
 
     def _verdicts(self, verdicts: list[Verdict]) -> None:
         raise NotImplementedError
@@ -165,7 +165,7 @@ class Participant:
     # -- the end
 
     def _finish(self, owner: LockOwner, stamp: int) -> None:
-        """Somebody's attempt is over; with a stamp it is committed."""
+        """End another node's attempt; with a stamp it is committed."""
         part = self._parts.pop(owner, None)
         if part is not None and stamp:
             self._remember(owner, "committed")
@@ -173,7 +173,7 @@ class Participant:
         self._verdicts(self.locks.release(owner))
 
     def _abandoned(self, name: str) -> None:
-        """A node is gone with what it coordinated; what it was asked about others is void."""
+        """Resolve the attempts of a node that is down, and drop questions sent to it."""
         for owner in self.locks.owners():
             if owner[0] == name and (owner not in self._parts or not self._parts[owner].stamp):
                 self._finish(owner, 0)
@@ -194,7 +194,7 @@ class Participant:
                 self._resolve(owner, staged)
 
     def _resolve(self, owner: LockOwner, part: Part) -> None:
-        """The coordinator is gone: does what the others know settle it?"""
+        """Decide an attempt whose coordinator is down, if the others' answers allow it."""
         assert part.doubt is not None  # noqa: S101
         said = list(part.doubt.values())
         commit = "committed" in said
