@@ -1,4 +1,4 @@
-"""Node-to-node links: authenticated, reliable, ordered streams of frames, and what travels on them."""
+"""Node-to-node links: authenticated, reliable, ordered streams of frames, and services on top of them."""
 
 from gossamer.distribution.distribution import Distribution
 from gossamer.distribution.errors import (

@@ -1,23 +1,23 @@
-"""The distribution of one node: frames to peers, frames from peers, who is up.
+"""Distribution of one node: frames to peers, frames from peers, nodes up and down.
 
 Membership drives it (:meth:`Distribution.connect`, :meth:`Distribution.disconnect`); every peer gets a link
-process, every purpose a stream. The object holds what outlives its processes: sessions, streams, counts, who
-takes frames. Its methods are synchronous and never block.
+process, every purpose a stream. The object holds the state that outlives its processes: sessions, streams,
+counts, receivers. Its methods are synchronous and never block.
 
-What a user may rely on:
+Guarantees:
 
-1. Nothing of a peer's session is handed over before its ``NodeUp`` or after its ``NodeDown``, and both ends
+1. No frame of a peer's session is delivered before its ``NodeUp`` or after its ``NodeDown``, and both ends
    of a session see both. A link that breaks and comes back is neither.
-2. Reliable frames arrive once and in order within a session. Its end loses what is unacked, and ``NodeDown``
-   says so; a session ends where more is unacked than may be retained.
-3. ``acked`` counts frames that took effect: whose receiver returned True, or called ``done``.
+2. Reliable frames arrive once and in order within a session. Its end loses unacked frames, and ``NodeDown``
+   reports it; a session ends when more is unacked than may be retained.
+3. ``acked`` counts frames that took effect: their receiver returned True, or called ``done``.
 4. A receiver that raises loses its frame, which is reported and counted: one that cannot be handled must not
-   come again for ever. A subscriber that raises is logged and stays; the others are told.
+   come again for ever. A subscriber that raises is logged and stays; the others still get the event.
 
-A *hidden* node is no member: it knows the cookie, calls by itself for both directions, and is never called,
-so that it may be anywhere from where a node can be reached. Only ``control`` runs between it and a node.
-``nodes()`` and events leave it out unless asked for. It is gone when it has had no connection for
-:data:`HIDDEN_GRACE` seconds, since no membership speaks of it.
+A *hidden* node is no member: it has the cookie, calls for both directions, and is never called, so that it
+can run anywhere from where a node is reachable. Only ``control`` runs between it and a node.
+``nodes()`` and events leave it out unless asked for. It is down when it has had no connection for
+:data:`HIDDEN_GRACE` seconds, since it has no membership.
 
 Frames sent within one turn of the loop leave as one message per stream.
 """
@@ -42,23 +42,23 @@ class Distribution(Hub):
     """Authenticated links from one node to its peers. Sizes in bytes, times in seconds.
 
     ``random_bytes`` returns fresh random bytes for the keys of channels; the simulator passes a seeded one.
-    At least two of the largest frames are retained, whatever ``config`` says.
+    Retention holds at least two of the largest frames, whatever ``config`` says.
     """
 
     def child_spec(self) -> ChildSpec:
-        """The distribution as one child of a supervisor: listener, links and what they need."""
+        """Return the spec of the distribution's subtree: transport, links, dialer and listener."""
         start = partial(Supervisor.start_link, children(self), "rest_for_one", label="distribution")
         return ChildSpec(id="distribution", start=start, type="supervisor")
 
     # Membership.
 
     def connect(self, name: str, creation: int, address: Address) -> None:
-        """``name`` is a member: keep a link to it. A newer creation ends the session with the older."""
+        """Keep a link to the member ``name``. A newer creation ends the session with the older one."""
         if name == self.runtime.node:
             raise UsageError(f"connect() got this node's own name {name!r}; expected the name of a peer")
         peer = self.peers.get(name)
         if peer is not None and peer.hidden:
-            # A member comes before a hidden node that took its name.
+            # A member takes precedence over a hidden node of its name.
             self.end(peer, "replaced by a member")
             peer = None
         if peer is None:
@@ -71,25 +71,25 @@ class Distribution(Hub):
             self.retry(name)
 
     def disconnect(self, name: str, reason: str = "left") -> None:
-        """``name`` is no member any more; frames for it are refused from now on."""
+        """Drop the link to ``name``, which is no longer a member; frames for it are refused from now on."""
         peer = self.peers.get(name)
         if peer is not None:
             self.end(peer, reason)
             self.retry(name)
 
     def creation_of(self, name: str) -> int | None:
-        """The creation of a peer, None when it is none."""
+        """Return the creation of a peer, None if there is no such peer."""
         peer = self.peers.get(name)
         return None if peer is None else peer.creation
 
     def session_of(self, name: str) -> int:
-        """The number under which this node knows its session with a peer; 0 when it is none."""
+        """Return this node's number of its session with a peer; 0 if there is no such peer."""
         peer = self.peers.get(name)
         return 0 if peer is None else peer.session
 
     def session_at(self, name: str) -> int:
-        """The number under which a peer that is up knows its session with this node: that of the frames it
-        takes in (:attr:`Frame.session`); 0 when it is none."""
+        """Return the peer's number of its session with this node, as in the frames that it receives
+        (:attr:`Frame.session`); 0 if there is no such peer."""
         peer = self.peers.get(name)
         return 0 if peer is None else peer.theirs
 
@@ -98,15 +98,15 @@ class Distribution(Hub):
     def send(self, peer: str, purpose: Purpose, frame: bytes, reliable: bool = True) -> int:
         """Queue a frame; returns its number, 0 for an unreliable one.
 
-        A peer takes frames from its NodeUp to its NodeDown; they queue while the link is down in between. An
-        unreliable frame that finds no room is dropped and counted.
+        A peer accepts frames from its NodeUp to its NodeDown; they queue while the link is down in between.
+        An unreliable frame that does not fit is dropped and counted.
 
         Raises:
-            PeerGoneError: it is not up.
-            FrameTooLargeError: longer than ``max_frame``.
+            PeerGoneError: the peer is not up.
+            FrameTooLargeError: the frame is longer than ``max_frame``.
         """
         to = self.peers.get(peer)
-        # Not before it is up: were its session given up until then, nobody would be told.
+        # Not before it is up: if its session were given up until then, no event would report it.
         if to is None or not to.up:
             raise PeerGoneError(peer)
         size = len(frame)
@@ -133,16 +133,16 @@ class Distribution(Hub):
         self.users.on_acks[purpose] = callback
 
     def refresh_with(self, purpose: Purpose, refresh: Refresh) -> None:
-        """Frames of ``purpose`` that could not leave for seconds go out as ``refresh`` makes them."""
+        """Rewrite frames of ``purpose`` with ``refresh`` before they leave, if they waited for seconds."""
         self.users.refreshers[purpose] = refresh
 
     # Receiving.
 
     def on_frame(self, purpose: Purpose, receiver: Receiver) -> None:
-        """Hand over the frames of ``purpose`` to ``receiver``.
+        """Deliver the frames of ``purpose`` to ``receiver``.
 
-        Frames wait at their senders while nobody takes them. What a receiver had not done comes again, over a
-        new connection, for the one that replaces it.
+        Frames wait at their senders while there is no receiver. Frames that a receiver had not finished come
+        again, over a new connection, for the one that replaces it.
         """
         replaces = purpose in self.users.receivers
         self.users.receivers[purpose] = receiver
@@ -154,9 +154,9 @@ class Distribution(Hub):
                 inbound.received()
 
     def done(self, frame: Frame) -> None:
-        """``frame`` has taken effect; its sender will be told, cumulatively."""
+        """Acknowledge ``frame``, which has taken effect; acks are cumulative."""
         peer = self.peers.get(frame.peer)
-        # Frames of a session that is over are nobody's.
+        # Frames of a session that is over are ignored.
         if frame.number and peer is not None and peer.session == frame.session:
             due, inbound = peer.receives[frame.purpose].finish(frame.number), peer.inbound.get(frame.purpose)
             if due and inbound is not None:
@@ -165,19 +165,19 @@ class Distribution(Hub):
     # Nodes.
 
     def nodes(self, *, hidden: bool = False) -> list[str]:
-        """The peers that are up; those that are ``hidden`` on demand."""
+        """Return the peers that are up; with ``hidden`` also the hidden ones."""
         return [peer.name for peer in self.peers.values() if peer.up and (hidden or not peer.hidden)]
 
     def subscribe(self, subscriber: Subscriber, *, hidden: bool = False) -> None:
-        """Tell ``subscriber`` of every NodeUp and NodeDown; of the peers that are up already, at once."""
+        """Send every NodeUp and NodeDown to ``subscriber``; first a NodeUp for each peer that is up."""
         self.subscribers[subscriber] = hidden
         for name in self.nodes(hidden=hidden):
             self.tell(subscriber, NodeUp(name, self.peers[name].creation))
 
     def unsubscribe(self, subscriber: Subscriber) -> None:
-        """No more events for ``subscriber``."""
+        """Send no more events to ``subscriber``."""
         self.subscribers.pop(subscriber, None)
 
     def counts(self) -> dict[str, Counts]:
-        """What the links with each peer carried and went through."""
+        """Return the counts of the links with each peer."""
         return {peer.name: peer.counts for peer in self.peers.values()}

@@ -1,13 +1,13 @@
-"""What can go wrong between two nodes, as leaves of the one error tree.
+"""Errors between two nodes, as leaves of the one error tree.
 
 ::
 
     UsageError
     ├── FrameTooLargeError     a frame longer than both ends agreed to carry
-    ├── TermError              a value that may not leave the node, or a message type nobody registered
-    └── NotAllowedError        a function asked for by name that this node does not offer
+    ├── TermError              a value that may not leave the node, or an unregistered message type
+    └── NotAllowedError        a remote call of a function that this node does not offer
     PeerError
-    ├── WireError              bytes that are not what the protocol allows at this point
+    ├── WireError              bytes that the protocol does not allow at this point
     └── HandshakeError         cookie, env, name, creation or version differ
     TransportError
     └── LinkLostError          the connection to a peer broke, or was never there
@@ -69,10 +69,10 @@ class WireError(PeerError):
 
 
 class HandshakeError(PeerError):
-    """Two nodes will not talk to each other, and why.
+    """Refused handshake between two nodes, with the reason.
 
     ``code`` is one of ``version``, ``env``, ``cookie``, ``name``, ``same_name``, ``unknown_node``,
-    ``stale_creation``, ``stale_session``, ``full`` and ``protocol``. ``refused_by`` is the node that said no.
+    ``stale_creation``, ``stale_session``, ``full`` and ``protocol``. ``refused_by`` is the refusing node.
     """
 
     def __init__(self, *, code: str, expected: str, got: str, refused_by: str, advice: str) -> None:
@@ -109,4 +109,4 @@ class PeerGoneError(UnavailableError):
 
 
 Ending = HandshakeError | LinkLostError | WireError | None
-"""How a channel ended; None: in order."""
+"""Reason for the end of a channel; None: in order."""

@@ -1,4 +1,4 @@
-"""The values that links give to those above them."""
+"""Values that links pass to the layers above them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gossamer.supervisor import Pid
 
 
 class Frame(Struct, frozen=True, gc=False):
-    """A frame from a peer; give it back to ``Distribution.done`` when it has taken effect.
+    """Frame from a peer; pass it to ``Distribution.done`` when it has taken effect.
 
     ``number`` is 0 for an unreliable frame. ``session`` ties the acknowledgement to the session it came in.
     """
@@ -26,17 +26,17 @@ class Frame(Struct, frozen=True, gc=False):
 
 
 class NodeUp(Struct, frozen=True):
-    """Frames flow both ways. Nothing of that session was handed over before."""
+    """Frames flow both ways. No frame of that session was delivered before."""
 
     name: str
     creation: int
 
 
 class NodeDown(Struct, frozen=True):
-    """The session is over; nothing of it is handed over after this. Unacked frames are lost.
+    """The session is over; no frame of it is delivered after this. Unacked frames are lost.
 
-    ``renewing``: the peer is a member still and another session begins, so that NodeUp follows, or a second
-    NodeDown when the peer goes before that.
+    ``renewing``: the peer is still a member and another session begins, so NodeUp follows, or a second
+    NodeDown if the peer goes down before that.
     """
 
     name: str
@@ -48,34 +48,34 @@ class NodeDown(Struct, frozen=True):
 Event = NodeUp | NodeDown
 Subscriber = Pid | Callable[[Event], None]
 Receiver = Callable[[Frame], object]
-"""Takes a frame, in the turn in which it arrives: True where it has taken effect at once, or else
+"""Handles a frame in the turn of its arrival: returns True if it took effect at once, otherwise
 ``Distribution.done`` is called when it has."""
 OnAck = Callable[[str, int], None]
-"""Told ``(peer, number)``."""
+"""Called with ``(peer, number)``."""
 
 
 @dataclass(slots=True)
 class StreamCounts:
-    """What one stream with one peer carried, over all sessions."""
+    """Counts of one stream with one peer, over all sessions."""
 
     frames_out: int = 0
     bytes_out: int = 0
     frames_in: int = 0
     bytes_in: int = 0
     dropped: int = 0
-    """Unreliable frames that found no room."""
+    """Unreliable frames that did not fit."""
     lost_out: int = 0
     """Reliable frames that were not acked when the session ended."""
     duplicates: int = 0
     failed: int = 0
     """Frames whose receiver raised."""
     latency: Histogram = field(default_factory=Histogram)
-    """Seconds from the sending of a reliable frame until the acknowledgement that it took effect."""
+    """Seconds from sending a reliable frame to the acknowledgement that it took effect."""
 
 
 @dataclass(slots=True)
 class Counts:
-    """What links with one peer went through."""
+    """Counts of the links with one peer."""
 
     streams: dict[str, StreamCounts] = field(
         default_factory=lambda: {purpose: StreamCounts() for purpose in PURPOSES}
@@ -83,4 +83,4 @@ class Counts:
     connects: int = 0
     resets: int = 0
     refusals: int = 0
-    """Attempts that found nobody, whether refused or unreachable."""
+    """Attempts without a connection, whether refused or unreachable."""

@@ -1,15 +1,15 @@
-"""What travels on a channel: handshake messages first, then batches of frames one way and acks the other.
+"""Messages of a channel: the handshake first, then batches of frames one way and acks the other.
 
-A channel carries whole messages (``bytes``); this module gives each its shape. Every message is one msgpack
+A channel carries whole messages (``bytes``); this module defines their format. Every message is one msgpack
 array whose first element is its tag, encoded and decoded in C by msgspec, because the cost of a message is
 its handling in Python and not its length.
 
-Rules: 1. Decoding takes any bytes and answers with a message or :class:`WireError`, nothing else.  2. A
-message of the handshake is short (:data:`HANDSHAKE_LIMIT`), whatever an unauthenticated peer claims.
+Rules: 1. Decoding takes any bytes and returns a message or raises :class:`WireError`, nothing else.  2. A
+handshake message is short (:data:`HANDSHAKE_LIMIT`), whatever an unauthenticated peer claims.
 3. Tags are never reused; the version is raised when a shape changes.
 
 A :class:`Batch` holds *runs*: ``(first, frames)`` are reliable frames numbered ``first``, ``first + 1``, …;
-``(0, frames)`` are unreliable ones, which have no number. Runs stand in the order of sending.
+``(0, frames)`` are unreliable ones, which have no number. Runs are in the order of sending.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ M = TypeVar("M")
 
 VERSION = 4
 ANYBODY = "*"
-"""Called by who knows an address and no name: the Challenge tells it, and the call ends there."""
+"""Name to call when only an address is known: the Challenge contains the name, and the call ends there."""
 KEY_SIZE = 32
 """Bytes of a public X25519 key."""
 HANDSHAKE_LIMIT = 4096
 Purpose = Literal["control", "replication", "data"]
 PURPOSES: tuple[Purpose, ...] = ("control", "replication", "data")
-"""The streams of a link, in the order in which they are opened."""
+"""Streams of a link, in the order of opening."""
 
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 _Key = Annotated[bytes, msgspec.Meta(min_length=KEY_SIZE, max_length=KEY_SIZE)]
@@ -40,7 +40,7 @@ _Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """Opens a channel: who calls, whom, for what, in which session. ``yours`` is 0 while unknown.
+    """Opens a channel: caller, called node, purpose, sessions. ``yours`` is 0 while unknown.
 
     ``key`` is a public key made for this channel.
 
@@ -62,7 +62,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 
 class Challenge(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """The called node names itself and asks for proof."""
+    """The called node's name, and its request for proof."""
 
     version: _Number
     name: _Name
@@ -85,7 +85,7 @@ class Accept(msgspec.Struct, frozen=True, array_like=True, tag=4):
 
 
 class Refuse(msgspec.Struct, frozen=True, array_like=True, tag=5):
-    """Why not, in the words of :class:`~gossamer.distribution.errors.HandshakeError`."""
+    """Refusal, with the fields of :class:`~gossamer.distribution.errors.HandshakeError`."""
 
     code: Annotated[str, msgspec.Meta(max_length=64)]
     expected: Annotated[str, msgspec.Meta(max_length=512)]
@@ -104,13 +104,13 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, tag=16):
 
 
 class Ack(msgspec.Struct, frozen=True, array_like=True, tag=18):
-    """Every frame up to ``number`` has taken effect."""
+    """Acknowledgement that every frame up to ``number`` has taken effect."""
 
     number: _Number
 
 
 encode = msgspec.msgpack.Encoder().encode
-"""The bytes of any message of this module."""
+"""Encode any message of this module."""
 
 
 def _decoder(kind: type[M], where: str, expected: str, limit: int = sys.maxsize) -> Callable[[bytes], M]:
@@ -134,6 +134,6 @@ decode_handshake: Callable[[bytes], Handshake] = _decoder(
     "a handshake message",
     HANDSHAKE_LIMIT,
 )
-"""A message of the handshake. Raises WireError; so do the two below."""
+"""Decode a message of the handshake. Raises WireError; so do the two below."""
 decode_batch = _decoder(Batch, "incoming frames", "a Batch")
 decode_ack = _decoder(Ack, "outgoing frames", "an Ack")

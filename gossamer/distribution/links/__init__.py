@@ -1,1 +1,1 @@
-"""Links to peers: handshake, channels, streams that retain and resend, and who is told of both."""
+"""Links to peers: handshake, channels, streams that retain and resend, and their events."""

@@ -1,28 +1,28 @@
-"""Who may come in, and when two nodes must forget what they remember of each other.
+"""Admission of callers, and when two nodes must drop their session.
 
-Rules of the door: 1. A caller is a member, or hidden; whoever is neither is refused and will try again.
-2. Sessions are compared before anything flows.  3. A member comes before a hidden node of its name.  4. How
-many strangers may be in their handshake, and how many hidden nodes linked, is bounded.  5. What is wrong with
-a caller is logged once: it tries again for ever.
+Rules: 1. A caller must be a member, or hidden; any other is refused and will retry.  2. Sessions are compared
+before any frame.  3. A member takes precedence over a hidden node of its name.  4. The number of callers in
+their handshake, and of hidden nodes linked, is bounded.  5. A refusal of a caller is logged once, since it
+retries for ever.
 
-A session is one node's memory of one peer instance: frame numbers, unacked frames, links and monitors across.
-It outlives connections. It ends when the membership says that the peer is gone, or when the peer began a new
-one, because a peer that forgot what it had received cannot be resumed. Forgetting must be mutual: if A
+A session is one node's state about one peer instance: frame numbers, unacked frames, links and monitors
+across. It outlives connections. It ends when membership reports the peer down, or when the peer began a new
+one, because a peer that lost its record of received frames cannot be resumed. The end must be mutual: if A
 declared B down, A's processes saw ``noconnection``, and so must B's.
 
-Each side names its session by a number drawn at its start. A caller's Hello carries its own session and, as
-``yours``, the session of the called node as it knows it (0 while unknown). :func:`admit` decides for the
+Each side identifies its session by a number drawn at its start. A caller's Hello carries its own session and,
+as ``yours``, the session of the called node as last seen (0 while unknown). :func:`admit` decides for the
 called node, in this order:
 
-1. An older creation than the one known is refused: a ghost.
-2. A newer creation proves that the known one is dead: a new session, then in.
-3. ``yours`` is a session of ours that is over: refused, and the caller must begin a new one.
-4. ``yours`` is unknown while we know another session of the caller: the caller forgot us, so we forget it.
-5. Otherwise in; the caller's session is noted.
+1. An older creation than the known one is refused: a ghost.
+2. A newer creation proves that the known one is dead: begin a new session, then accept.
+3. ``yours`` is a session of ours that is over: refuse, and the caller must begin a new one.
+4. ``yours`` is 0 while we know another session of the caller: it dropped our session, so we drop its.
+5. Otherwise accept, and store the caller's session.
 
-That this ends: only rules 3 and 4 begin sessions; after either, the Hello that follows names our current
-session, so rule 5 applies. A session is *up*, and frames are handed over, once both directions are open; this
-is what makes ``yours`` known on both sides whenever anything was exchanged.
+Termination: only rules 3 and 4 begin sessions; after either, the next Hello names our current session, so
+rule 5 applies. A session is *up*, and frames are delivered, once both directions are open; so ``yours`` is
+known on both sides whenever any frame was exchanged.
 
 Rejected: one connection used both ways, as Erlang does. It needs a tie-break for simultaneous connects and
 couples both directions' flow control; two one-way links need neither.
@@ -45,22 +45,22 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 MAX_HIDDEN = 1000
-"""Hidden nodes that may be linked with one node."""
+"""Maximum number of hidden nodes linked with one node."""
 STRANGERS = 512
 STRANGERS_EACH = 128
-"""Accepted connections that may be in their handshake at once, of all addresses and of one."""
+"""Maximum number of accepted connections in their handshake at once, from all addresses and from one."""
 COMPLAINT_INTERVAL = 60.0
-"""Seconds between two lines in the log of callers that were not let in for want of a place."""
+"""Seconds between two log lines about callers turned away because too many were in their handshake."""
 REFUSED_KEPT = 1000
 
 
 Admission = Literal["accept", "renew", "stale_creation", "stale_session"]
-"""What to do with a caller that proved that it knows the cookie: let it in; end our session with it and begin
-a new one, then let it in; or refuse it as an older instance, or as one that resumes what is over."""
+"""Decision about a caller that proved that it has the cookie: accept it; renew our session with it, then
+accept it; or refuse it as an older instance, or as one that resumes a session that is over."""
 
 
 def admit(*, creation: int, session: int, theirs: int, hello: Hello) -> Admission:
-    """Decide about ``hello``; we know the peer's ``creation``, our ``session`` and theirs (0: not yet)."""
+    """Decide about ``hello``, given the peer's ``creation``, our ``session`` and ``theirs`` (0: unknown)."""
     if hello.creation < creation:
         return "stale_creation"
     if hello.creation > creation:
@@ -73,17 +73,17 @@ def admit(*, creation: int, session: int, theirs: int, hello: Hello) -> Admissio
 
 
 class Door:
-    """The door of one node."""
+    """Admission of callers at one node."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self.strangers: Places[object] = Places(STRANGERS, STRANGERS_EACH)
-        """The accepted channels that are in their handshake."""
+        """Accepted channels in their handshake."""
         self._complained = -COMPLAINT_INTERVAL
         self._refused: dict[str, str] = {}
 
     def enter(self, caller: object, address: str) -> bool:
-        """Give an accepted channel a place for its handshake; False: there is none."""
+        """Return whether an accepted channel may begin its handshake, and count it until it is over."""
         full = self.strangers.take(caller, address.rpartition(":")[0])
         now = self._hub.runtime.loop.time()
         if full and now - self._complained >= COMPLAINT_INTERVAL:
@@ -92,7 +92,7 @@ class Door:
         return not full
 
     def admit(self, hello: Hello, address: str) -> Peer:
-        """Let a proved caller in. Raises HandshakeError."""
+        """Admit an authenticated caller. Raises HandshakeError."""
         peer = self._hub.peers.get(hello.name)
         if hello.hidden:
             peer = self._admit_hidden(hello, address, peer)
@@ -117,7 +117,7 @@ class Door:
         return peer
 
     def turned_away(self, caller: str, address: str, error: Ending) -> None:
-        """An accepted channel ended, well or badly."""
+        """Log the end of an accepted channel."""
         if isinstance(error, HandshakeError):
             quiet = error.code in ("unknown_node", "stale_session") or self._refused.get(caller) == error.code
             level = log.debug if quiet else log.warning

@@ -1,11 +1,11 @@
-"""The two ends of a channel in its handshake, after which :mod:`~gossamer.distribution.links.traffic` has it.
+"""Both ends of a channel during its handshake; then :mod:`~gossamer.distribution.links.traffic` takes over.
 
 :class:`Outbound` calls, :class:`Inbound` is called. Members call to send: frames go out on the one, come in
-on the other, acks travel against them. A hidden node is never called: it opens one channel to send and one
-to be sent to (``pull``), which is all the difference.
+on the other, acks travel against them. A hidden node is never called: it opens one channel to send and one to
+receive (``pull``), which is the only difference.
 
-Neither end decides anything but what to do with the next bytes: membership and sessions are the
-:class:`Hub`'s, numbers are the stream's.
+An end only decides what to do with the next bytes: membership and sessions belong to the :class:`Hub`,
+numbers to the stream.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gossamer.network import Address
 
 
 class _End:
-    """What both ends do: greet, then let the traffic run."""
+    """Base of both ends: run the handshake, then the traffic."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
@@ -35,7 +35,7 @@ class _End:
         self._traffic: Traffic | None = None
 
     def abort(self, error: WireError | None = None) -> None:
-        """End now; over ``error``, which is what the other side may not send."""
+        """End now; ``error``: the other side broke the protocol."""
         self._handshake = None
         self._ending = self._ending or error
         if self._traffic is not None:
@@ -79,9 +79,9 @@ class _End:
         raise NotImplementedError
 
     def _run(self, peer: Peer, purpose: Purpose, channel: Channel, opened: Opened, *, sends: bool) -> None:
-        """Let frames flow. Raises WireError."""
+        """Start the traffic of frames. Raises WireError."""
         if opened.seal is None:
-            # A call to anybody is over.
+            # A call to ANYBODY ends here.
             return
         if sends:
             peer.sends[purpose].resume(opened.received)
@@ -96,13 +96,13 @@ class _End:
             self._ended(self._ending or error)
 
     def _ended(self, error: Ending) -> None:
-        """The channel is gone."""
+        """Handle the end of the channel."""
         if self._traffic is not None:
             self._hub.closed(self._traffic)
 
 
 class Outbound(_End):
-    """The calling end. With ``pull`` frames come in. ``tell`` is told that it is open, and how it ended."""
+    """Calling end. With ``pull`` frames come in. ``tell`` gets the opening, and the ending."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class Outbound(_End):
     ) -> None:
         super().__init__(hub)
         self.over = False
-        """The channel has ended, or could not be opened."""
+        """True once the channel has ended, or could not be opened."""
         self._peer = peer
         self._purpose: Purpose = purpose
         self._tell = tell
@@ -128,7 +128,7 @@ class Outbound(_End):
         channel.wake()
 
     def close(self) -> None:
-        """End in order."""
+        """Close in order."""
         if self._channel is not None:
             self._channel.close()
 
@@ -144,7 +144,7 @@ class Outbound(_End):
 
 
 class Inbound(_End):
-    """The called end. A stranger that says nothing may not hold a connection."""
+    """Called end. A caller that sends nothing is disconnected by a timer."""
 
     def __init__(self, hub: Hub) -> None:
         super().__init__(hub)
@@ -164,7 +164,7 @@ class Inbound(_End):
 
     def _admit(self, hello: Hello) -> tuple[int, int]:
         peer = self._door.admit(hello, self._address)
-        # What is pulled resumes where the caller says.
+        # A pulled stream resumes at the caller's position.
         return 0 if hello.pull is not None else peer.receives[hello.purpose].connected(), peer.session
 
     def _open(self, opened: Opened, channel: Channel) -> None:
@@ -183,18 +183,18 @@ class Inbound(_End):
         self.abort(WireError(where="handshake", expected=f"to be done in {seconds:g} s", got="silence"))
 
     def _known(self) -> None:
-        """It is no stranger any more, or gone."""
+        """Stop counting the channel as unauthenticated: its handshake is over, or it ended."""
         self._door.strangers.free(self)
         if self._timer is not None:
             self._timer.cancel()
 
 
 async def identify(hub: Hub, address: Address) -> tuple[str, int]:
-    """The name and creation of the node that listens at ``address``, asked before the first real call.
+    """Ask the node that listens at ``address`` for its name and creation, before the first real call.
 
     Raises:
-        LinkLostError: nobody is there, or nobody answers within the time of a handshake.
-        HandshakeError: it is of another env or version, or no node.
+        LinkLostError: no node listens there, or it does not answer within the time of a handshake.
+        HandshakeError: it has another env or version, or is no node.
     """
     answer: asyncio.Future[tuple[str, int]] = asyncio.get_running_loop().create_future()
 

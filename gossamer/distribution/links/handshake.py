@@ -1,4 +1,4 @@
-"""Mutual authentication of two nodes, and the keys of their channel, before any frame: no sockets, no clock.
+"""Mutual authentication of two nodes, and key agreement of their channel, before any frame: pure.
 
 ::
 
@@ -10,18 +10,18 @@
                                         ◄───────  Accept(received, session), sealed
       knows the cookie? open                      open
 
-The keys of a channel come from two fresh X25519 keys, the cookie, both first messages and the channel binding
-(what identifies the TLS channel below, empty without one), so that whoever seals or opens a message with them
-knows the cookie and has seen the same Hello and Challenge on the same channel. Each direction has its own, so
-that no message can be reflected. Every message after the Challenge is sealed, those of the traffic too.
+The keys of a channel are derived from two fresh X25519 keys, the cookie, both first messages and the channel
+binding (the identity of the TLS channel below, empty without one), so only a node that has the cookie and saw
+the same Hello and Challenge on the same channel can seal or open a message. Each direction has its own key,
+so no message can be reflected. Every message after the Challenge is sealed, including those of the traffic.
 
-Each side is a coroutine that reads as the picture above: it yields what is to be sent, and the seal of the
-answer, and is sent that answer.
+Each side is a generator that reads like the diagram: it yields a message to send and the seal of the answer,
+and is sent that answer.
 
-Rules: 1. The caller proves first: a stranger learns nothing that it could test cookies against.  2. Who may
-come in (membership, stale creations, sessions) is asked only of a caller that has proved itself, since the
-answer changes state.  3. Both sides end with an error that says what was expected and what came; a refusal
-travels to the other side, sealed once both have the keys: what ends a session is believed of nobody else.
+Rules: 1. The caller proves first: an unauthenticated caller gets nothing to test cookies against.  2.
+Admission (membership, stale creations, sessions) is decided only for an authenticated caller, since it
+changes state. 3. Both sides end with an error that says what was expected and what was received; a refusal is
+sent to the other side, sealed once both have the keys: only an authenticated one can end a session.
 4. Deadlines are the shell's.
 """
 
@@ -57,13 +57,13 @@ _SAME_VERSION = "run the same version on all nodes"
 
 
 def cookie_key(cookie: str) -> bytes:
-    """Return what the cookie gives to the keys of channels; the cookie itself is not kept."""
+    """Derive the cookie's part of the channel keys; the cookie itself is not kept."""
     return hmac.digest(cookie.encode(), b"gossamer distribution 2", "sha256")
 
 
 @dataclass(frozen=True, slots=True)
 class Local:
-    """This node, as its peers know it."""
+    """This node's identity towards its peers."""
 
     name: str
     creation: int
@@ -71,27 +71,27 @@ class Local:
     key: bytes = field(repr=False)
 
     def refusal(self, code: str, expected: str, got: str, advice: str) -> HandshakeError:
-        """What this node says no with."""
+        """Build this node's refusal."""
         return HandshakeError(code=code, expected=expected, got=got, refused_by=self.name, advice=advice)
 
     def seals(self, key: ChannelKey, public: bytes, *said: bytes) -> tuple[Seal, Seal]:
-        """Return the seals of both sides. Raises WireError where ``public`` is no key."""
+        """Return the seals of both sides. Raises WireError if ``public`` is not a key."""
         try:
             return key.seals(public, self.key, *said)
         except ValueError:
             raise WireError(where="handshake", expected="an X25519 key", got="one without a secret") from None
 
     def check_version(self, version: int) -> None:
-        """Raise HandshakeError where the other side's is not ours."""
+        """Raise HandshakeError if the other side's version is not ours."""
         if version != VERSION:
             raise self.refusal("version", f"version {VERSION}", f"{version}", "upgrade the older node")
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A channel both sides agree on; ``session`` is the other side's, 0 unknown to the caller.
+    """Channel that both sides agreed on; ``session`` is the other side's, 0 if unknown to the caller.
 
-    ``received``: where whoever sends frames on it goes on; the last one that the other side has.
+    ``received`` is the number of the last frame that the receiver has; the sender continues after it.
     """
 
     peer: str
@@ -105,7 +105,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one message led to: bytes to send, and an end of the handshake, good or bad."""
+    """Result of one message: bytes to send, and the end of the handshake, if reached."""
 
     send: bytes | None = None
     opened: Opened | None = None
@@ -113,14 +113,14 @@ class Step:
 
 
 Admit = Callable[[Hello], tuple[int, int]]
-"""Lets a proved caller in: the last frame received of it, and our session. Or raises HandshakeError."""
+"""Admits an authenticated caller: returns its last frame received and our session, or raises."""
 Side: TypeAlias = Generator[tuple[bytes, Seal | None], tuple[Message, bytes], tuple[bytes | None, Opened]]
-"""Yields what it sends, and the seal of the answer; is sent that, decoded and raw; returns the last bytes,
-and what is open."""
+"""Yields a message to send and the seal of the answer; is sent that, decoded and raw; returns the last
+bytes, and the channel."""
 
 
 class Handshake:
-    """One side of the handshake of one channel. ``hello``: how the caller introduced itself, once it has."""
+    """One side of the handshake of one channel. ``hello`` is the caller's, once received."""
 
     def __init__(self, local: Local, side: Side, peer: str = "the caller") -> None:
         self._local = local
@@ -128,11 +128,11 @@ class Handshake:
         self._peer = peer
         self._seal: Seal | None = None
         self.greeting, _ = next(side)
-        """What opens it; empty where the other side does."""
+        """First message of this side; empty if the other side begins."""
         self.hello: Hello | None = None
 
     def receive(self, data: bytes) -> Step:
-        """Take one message from the other side."""
+        """Handle one message from the other side."""
         try:
             message = self._read(data)
             if isinstance(message, Refuse):
@@ -158,7 +158,7 @@ class Handshake:
         try:
             return decode_handshake(self._seal.open(data))
         except BrokenSeal:
-            # Who has no such key may say so readably; but not that a session is over, which ends ours.
+            # A peer without the key may refuse in plain text; but not with an over session, which ends ours.
             with suppress(WireError):
                 refuse = decode_handshake(data)
                 if isinstance(refuse, Refuse) and refuse.code != "stale_session":
@@ -169,10 +169,10 @@ class Handshake:
 
 
 def calling(local: Local, hello: Hello, key: ChannelKey, *, creation: int, binding: bytes = b"") -> Side:
-    """The calling side, whose ``hello`` has this fresh ``key``; ``creation`` is the peer's, as known.
+    """Run the calling side. ``hello`` has this fresh ``key``; ``creation`` is the peer's known one.
 
-    A call to :data:`~gossamer.distribution.wire.ANYBODY` opens, for nothing to be sent, with the Challenge:
-    it says who is there. Nothing is proved by it, to either side.
+    A call to :data:`~gossamer.distribution.wire.ANYBODY` ends with the Challenge, which names the called
+    node; no frames follow, and neither side is authenticated.
     """
     greeting = encode(hello)
     challenge, data = _expect(Challenge, "a Challenge", (yield greeting, None))
@@ -193,7 +193,7 @@ def calling(local: Local, hello: Hello, key: ChannelKey, *, creation: int, bindi
 
 
 def called(local: Local, key: ChannelKey, *, admit: Admit, binding: bytes = b"") -> Side:
-    """The called side. ``key`` must be fresh; ``admit`` decides about a proved caller."""
+    """Run the called side. ``key`` must be fresh; ``admit`` decides about an authenticated caller."""
     hello, data = _expect(Hello, "a Hello", (yield b"", None))
     local.check_version(hello.version)
     if hello.env != local.env:

@@ -1,6 +1,6 @@
-"""What the processes of the distribution and the ends of channels share: sessions, and what is known of each.
+"""State shared by the distribution's processes and the ends of channels: sessions, peers and subscribers.
 
-It outlives them: a link that crashes loses its connections, and nothing else.
+It outlives them: a link that crashes loses only its connections.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from gossamer.supervisor import Pid, Runtime
 log = structlog.get_logger(__name__)
 
 Evidence = Callable[[str, str], None]
-"""Told ``(name, "ok" | "refused" | "reset")`` by the links; what the failure detector wants to know."""
+"""Called by links with ``(name, "ok" | "refused" | "reset")``, as evidence for the failure detector."""
 
 MIB = 1024 * 1024
 _BATCH = 256 * 1024
 HIDDEN_GRACE = 5.0
-"""Seconds a hidden node may be without a connection."""
+"""Seconds after which a hidden node without a connection is down."""
 DIALER = "distribution_dialer"
 LOOK = "look"
-"""The message that tells the dialer of a new peer."""
+"""Message to the dialer: there is a new peer."""
 RETRY = "retry"
-"""The message that cuts the waiting of a link short."""
+"""Message to a link: retry now."""
 
 
 class Hub:
-    """The sessions of one node; see :class:`gossamer.distribution.Distribution`."""
+    """Sessions of one node; see :class:`gossamer.distribution.Distribution`."""
 
     def __init__(
         self,
@@ -62,16 +62,16 @@ class Hub:
         self.peers: dict[str, Peer] = {}
         self.users = Users(batch_size=min(_BATCH, config.max_frame))
         self.subscribers: dict[Subscriber, bool] = {}
-        """Who hears of nodes, and whether of hidden ones too."""
+        """Subscribers of node events, and whether they include hidden nodes."""
         self.transport = transport
         self.address = address or (config.host or "0.0.0.0", config.port)  # noqa: S104 - blank: every address
-        """Where peers reach this node; the port is the real one once it listens."""
+        """Address at which peers reach this node; the port is the real one once it listens."""
         self.evidence = evidence
         self.max_frame = config.max_frame
         self.max_message = config.max_frame + 4096
         self.handshake_timeout = config.handshake_timeout
         self.hidden = hidden
-        """This node itself is a hidden one."""
+        """True if this node itself is hidden."""
         self.links: dict[str, Pid] = {}
         self.listening: LinkListener | None = None
         self.local = Local(name=runtime.node, creation=runtime.creation, env=env, key=cookie_key(cookie))
@@ -83,9 +83,9 @@ class Hub:
         self.door = Door(self)
 
     def give_up(self, name: str, reason: str) -> None:
-        """End the session with a peer with this turn, and begin another: something of it was lost.
+        """Renew the session with a peer at the end of this turn, because something of it was lost.
 
-        What is tied across is told as of any session that ends.
+        Links and monitors across it see its end, as of any session.
         """
         peer = self.peers.get(name)
         if peer is not None and not peer.given_up:
@@ -94,7 +94,7 @@ class Hub:
             self.runtime.loop.call_soon(self.renew, peer, peer.creation, reason)
 
     def retry(self, name: str) -> None:
-        """Cut the waiting of a link short."""
+        """Make a link that waits retry now."""
         pid = self.links.get(name)
         if pid is not None:
             self.runtime.send(pid, RETRY)
@@ -108,7 +108,7 @@ class Hub:
             renewed.renewing = awaited
 
     def calling(self, peer: Peer, purpose: Purpose, binding: bytes, *, pull: bool) -> Handshake:
-        """The handshake of a channel that this node opens."""
+        """Create the handshake of a channel that this node opens."""
         local, key = self.local, self._key()
         hello = Hello(
             version=VERSION,
@@ -127,20 +127,20 @@ class Hub:
         return Handshake(local, side, peer.name)
 
     def answering(self, admit: Admit, binding: bytes) -> Handshake:
-        """The handshake of a channel that was opened to this node."""
+        """Create the handshake of a channel that was opened to this node."""
         return Handshake(self.local, called(self.local, self._key(), admit=admit, binding=binding))
 
     def _key(self) -> ChannelKey:
         return ChannelKey(self._random_bytes(KEY_SIZE))
 
     def publish(self, event: Event, *, hidden: bool) -> None:
-        """Something happened to a node, which is a ``hidden`` one or not."""
+        """Send an event of a node, which is ``hidden`` or not, to all subscribers."""
         for subscriber, wants_hidden in list(self.subscribers.items()):
             if wants_hidden or not hidden:
                 self.tell(subscriber, event)
 
     def tell(self, subscriber: Subscriber, event: Event) -> None:
-        """Tell one; it stays where it raises, and goes where it is a process that has ended."""
+        """Send an event to one subscriber; one that raises stays, a process that has ended is removed."""
         if isinstance(subscriber, Pid):
             if not self.runtime.send(subscriber, event):
                 self.subscribers.pop(subscriber, None)
@@ -151,7 +151,7 @@ class Hub:
             log.exception("subscriber_failed", event_type=type(event).__name__, peer=event.name)
 
     def opened(self, traffic: Traffic) -> None:
-        """A channel of a peer is open."""
+        """Register an open channel of a peer."""
         peer, beside = traffic.peer, traffic.beside
         if self.peers.get(peer.name) is not peer:
             traffic.abort()
@@ -171,7 +171,7 @@ class Hub:
                 inbound.received()
 
     def closed(self, traffic: Traffic) -> None:
-        """It is closed."""
+        """Remove a closed channel."""
         peer, beside = traffic.peer, traffic.beside
         if beside.get(traffic.purpose) is traffic:
             del beside[traffic.purpose]
@@ -181,7 +181,7 @@ class Hub:
     def begin(
         self, name: str, creation: int, address: Address, counts: Counts | None, *, hidden: bool = False
     ) -> Peer:
-        """Begin a session with a peer; ``counts`` go on where it had one."""
+        """Begin a session with a peer; ``counts`` are those of an earlier session."""
         counts = counts or Counts()
         peer = self.peers[name] = Peer(
             name,
@@ -204,7 +204,7 @@ class Hub:
         return peer
 
     def _forsaken(self, peer: Peer) -> None:
-        """A hidden node may have had no connection for a while."""
+        """End a hidden node's session if it still has no connection."""
         if self.peers.get(peer.name) is peer and not peer.inbound:
             self.end(peer, "gone")
 
@@ -218,7 +218,7 @@ class Hub:
             traffic.abort()
         peer.outbound.clear()
         peer.inbound.clear()
-        # Who was told that it renews is told again only when it does so no more.
+        # Subscribers that got NodeDown with ``renewing`` get another only when it renews no more.
         if peer.up or (peer.renewing and not renewing):
             peer.up = False
             log.info("node_down", peer=peer.name, creation=peer.creation, reason=reason)

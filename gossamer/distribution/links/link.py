@@ -1,14 +1,14 @@
-"""The link process: keeps the outgoing channels to one peer open for as long as it is a member.
+"""Link process: keeps the outgoing channels to one peer open as long as it is a member.
 
-One attempt opens a channel per purpose, control first. They share their fate: when one ends, for whatever
-reason, all are aborted and a new attempt begins, so a link is up or down and never half of it. What a link
-forgets with its connections the session remembers (:mod:`~gossamer.distribution.links.traffic`).
+One attempt opens a channel per purpose, control first. They share their fate: when one ends, for any reason,
+all are aborted and a new attempt begins, so a link is up or down as a whole. The session
+(:mod:`~gossamer.distribution.links.traffic`) outlives a link's connections.
 
-A hidden node opens a second channel per purpose, on which it is sent to.
+A hidden node opens a second channel per purpose, on which it receives.
 
-After a link that held for a while the first attempt follows at once: a peer that was killed then refuses
-within milliseconds, which is the quickest evidence there is. Attempts that fail are spaced, more
-and more. An inbound call of the peer cuts the waiting short, since then it is there.
+After a link that was open for a while the first attempt follows at once: a peer that was killed refuses
+within milliseconds, which is the fastest evidence of its death. Failed attempts back off exponentially. An
+inbound call of the peer cuts the wait short, since then it is there.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from gossamer.supervisor import Exit, ExitProcess, receive, self_pid, trap_exit
 log = structlog.get_logger(__name__)
 
 SETTLED = 1.0
-"""Seconds after which an open link counts as having held."""
+"""Seconds after which an open link counts as stable."""
 
 
 class Link:
-    """The body of the process."""
+    """Body of the link process."""
 
     def __init__(self, hub: Hub, name: str) -> None:
         self._hub = hub
@@ -43,7 +43,7 @@ class Link:
         self._refusal = ""
 
     async def run(self) -> None:
-        """Open, hold, try again, until the peer is no member any more."""
+        """Open the channels, and retry, until the peer is no longer a member."""
         hub, name = self._hub, self._name
         me = self_pid()
         holder = hub.links.get(name, me)
@@ -63,14 +63,14 @@ class Link:
                 del hub.links[name]
 
     def _backoff(self, failures: int) -> float:
-        """Seconds to wait now: between half and all of a doubled step, so that peers do not march in step."""
+        """Return the wait in seconds: half to all of an exponential step, so that peers spread out."""
         initial, maximum = self._hub.backoff
-        # The exponent is bounded as well: a peer may be away for weeks.
+        # The exponent is bounded too: a peer may be down for weeks.
         step: float = min(maximum, initial * 2 ** min(failures - 1, 32))
         return step * self._hub.rng.uniform(0.5, 1.0)
 
     async def _attempt(self, peer: Peer) -> bool:
-        """One life of the link; True when it held for a while."""
+        """Run one attempt; return True if the link was open for a while."""
         hub = self._hub
         loop = asyncio.get_running_loop()
         me = self_pid()
@@ -78,7 +78,7 @@ class Link:
 
         def tell(outbound: Outbound, what: Opened | Ending) -> None:
             if hub.hidden and isinstance(what, Opened):
-                # Nobody calls a hidden node, so this is where it learns of the other side's session.
+                # A hidden node is never called, so it learns the other side's session here.
                 peer.theirs = what.session
             hub.runtime.send(me, (outbound, what))
 
@@ -103,7 +103,7 @@ class Link:
                 if not isinstance(what, Opened):
                     error = what
                     if error is None and since is not None:
-                        # A killed process closes its sockets as politely as one that stops.
+                        # A killed process closes its sockets as orderly as one that stops.
                         detail = "closed by the other side"
                         error = LinkLostError(address=show(peer.address), kind="reset", detail=detail)
                     break
@@ -132,7 +132,7 @@ class Link:
                 log.info("link_lost", peer=peer.name, error=str(error))
             else:
                 peer.counts.refusals += 1
-            # Not reaching a host at all says nothing that the failure detector does not find out itself.
+            # An unreachable host is no evidence that the failure detector does not find itself.
             if error.kind != "unreachable":
                 hub.evidence(peer.name, error.kind)
         elif isinstance(error, HandshakeError):
@@ -141,7 +141,7 @@ class Link:
             elif error.code == "unknown_node":
                 log.debug("link_early", peer=peer.name, error=str(error))
             elif str(error) != self._refusal:
-                # Once, not at every attempt.
+                # Logged once, not at every attempt.
                 self._refusal = str(error)
                 log.error("handshake_failed", peer=peer.name, code=error.code, error=str(error))
         elif error is not None:
@@ -153,10 +153,10 @@ class Link:
             outbound.abort()
 
     async def _receive(self, timeout: float | None) -> tuple[Outbound | None, Opened | Ending]:
-        """What an outbound tells, or nothing of any where the waiting is over."""
+        """Wait for an outbound's report; return ``(None, None)`` at the timeout."""
         message = await receive(None if timeout is None else max(0.0, timeout))
         if isinstance(message, Exit):
-            # An orderly stop: what is queued may still leave.
+            # An orderly stop: queued frames may still leave.
             outbounds, self._outbounds = self._outbounds, []
             for outbound in outbounds:
                 outbound.close()
@@ -164,7 +164,7 @@ class Link:
         return (None, None) if message == RETRY else message
 
     async def _wait(self, seconds: float) -> None:
-        """Until then, or until something says that the peer is there."""
+        """Wait ``seconds``, or until a sign that the peer is there."""
         deadline = asyncio.get_running_loop().time() + seconds
         with suppress(TimeoutError):
             while (await self._receive(deadline - asyncio.get_running_loop().time()))[0] is not None:

@@ -1,12 +1,12 @@
-"""The processes of the distribution, in the order in which they start; each depends on those before it.
+"""Processes of the distribution, in the order of their start; each depends on those before it.
 
 ::
 
     distribution            rest_for_one
-    ├── transport           closes the connections last, once everything may have been written
+    ├── transport           closes the connections last, after pending writes
     ├── links               one link process per peer, each restarted on its own
-    ├── dialer              gives every peer that has none its link
-    └── listener            takes the calls of peers, and closes what it accepted; none where this node is
+    ├── dialer              starts a link for every peer that has none
+    └── listener            accepts the calls of peers, and closes what it accepted; absent if this node is
                             hidden
 """
 
@@ -37,7 +37,7 @@ LINKS = "distribution_links"
 
 
 class _Transport(GenServer):
-    """Owns the transport until everybody who uses it has stopped."""
+    """Owns the transport until all its users have stopped."""
 
     async def init(self, transport: LinkTransport) -> None:
         trap_exit()
@@ -48,7 +48,7 @@ class _Transport(GenServer):
 
 
 class _Dialer(GenServer):
-    """Starts links. It keeps nothing: which are missing can be seen."""
+    """Starts missing links; stateless."""
 
     async def init(self, hub: Hub) -> None:
         self._hub = hub
@@ -62,7 +62,7 @@ class _Dialer(GenServer):
         hub = self._hub
         for name, peer in list(hub.peers.items()):
             pid = hub.links.get(name)
-            # Hidden nodes call by themselves.
+            # Hidden nodes are never called.
             if peer.hidden:
                 continue
             if pid is None or not hub.runtime.alive(pid):
@@ -72,7 +72,7 @@ class _Dialer(GenServer):
 
 
 class _Listener(GenServer):
-    """Opens the node's distribution port; ends with ``listen_failed`` where it cannot be had."""
+    """Opens the node's distribution port; ends with ``listen_failed`` if it cannot be bound."""
 
     async def init(self, hub: Hub) -> None:
         trap_exit()
@@ -90,7 +90,7 @@ class _Listener(GenServer):
             )
             raise StopInit(("listen_failed", message)) from error
         hub.listening = listening
-        # Port 0 asked for any; a restart must take the same again, since peers know it.
+        # Port 0 asked for any; a restart must take the same port again, since peers know it.
         hub.address = (hub.address[0], listening.address[1])
         log.info("distribution_listening", address=show(hub.address))
 
@@ -105,7 +105,7 @@ async def _start_link(hub: Hub, name: str) -> Pid:
 
 
 def children(hub: Hub) -> list[ChildSpec]:
-    """For a supervisor of strategy ``rest_for_one``."""
+    """Return the child specs, for a supervisor of strategy ``rest_for_one``."""
     links = partial(DynamicSupervisor.start_link, intensity=10, period=10.0, name=LINKS, label="links")
     specs = [
         ChildSpec("transport", partial(_Transport.start_link, hub.transport, label="transport")),

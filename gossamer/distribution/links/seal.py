@@ -1,10 +1,10 @@
-"""What hides and proves the messages of one channel, from the Proof of its handshake on.
+"""Encryption and authentication of the messages of one channel, from the Proof of its handshake on.
 
-Each side draws an X25519 key for this channel alone. From the secret that the two keys make, the cookie, and
-what was said before, both derive an AES-256-GCM key for each direction. This is pattern NNpsk0 of the Noise
-protocol framework (revision 34, section 9.4), but for the Hello, which is readable. A recorded channel stays
-closed to those who learn the cookie later. Who stands between two nodes can end a channel, but can neither
-read, change, repeat or reorder its messages nor add to them.
+Each side draws an X25519 key for this channel alone. From the shared secret of the two keys, the cookie, and
+the messages before, both derive an AES-256-GCM key for each direction. This is pattern NNpsk0 of the Noise
+protocol framework (revision 34, section 9.4), except for the Hello, which is readable. A recorded channel
+stays secret if the cookie leaks later. An attacker between two nodes can end a channel, but cannot read,
+change, repeat, reorder or add messages.
 
 Nonces count the messages of a direction, so that both sides know them.
 """
@@ -28,10 +28,10 @@ __all__ = ["BrokenSeal", "ChannelKey", "Seal"]
 
 
 class Seal:
-    """The seal of one side of a channel.
+    """Seal of one side of a channel.
 
-    On the path of every frame :meth:`close` and :meth:`open` are written out: so a short message is sealed in
-    half a microsecond, without a call of Python.
+    On the path of every frame :meth:`close` and :meth:`open` are inlined: a short message is sealed in half a
+    microsecond, without a Python call.
     """
 
     __slots__ = ("decrypt", "encrypt", "received", "sent")
@@ -40,14 +40,14 @@ class Seal:
         self.encrypt = AESGCM(outward).encrypt
         self.decrypt = AESGCM(inward).decrypt
         self.sent, self.received = _nonces(), _nonces()
-        """The nonces that come next, of 12 bytes."""
+        """Next nonces, of 12 bytes."""
 
     def close(self, message: bytes) -> bytes:
         """Return ``message`` sealed, which makes it 16 bytes longer."""
         return self.encrypt(next(self.sent), message, None)
 
     def open(self, message: bytes) -> bytes:
-        """Return the next message of the other side. Raises BrokenSeal where it is anything else."""
+        """Return the next message of the other side. Raises BrokenSeal if it is not authentic."""
         return self.decrypt(next(self.received), message, None)
 
 
@@ -57,7 +57,7 @@ class ChannelKey:
     def __init__(self, random: bytes) -> None:
         self._private = X25519PrivateKey.from_private_bytes(random)
         self.public = self._private.public_key().public_bytes_raw()
-        """What the other side is sent."""
+        """Public key, sent to the other side."""
 
     def seals(self, public: bytes, cookie_key: bytes, *said: bytes) -> tuple[Seal, Seal]:
         """Return the seal of the calling and of the called side, given the other's ``public`` key.

@@ -1,31 +1,31 @@
-"""One stream of one session, as two state machines: numbering, retention, resending, duplicates.
+"""One stream of one session, as two state machines: numbering, retention, resending, deduplication.
 
-The transport below is reliable while a connection lasts and forgets everything when it breaks. A stream
-outlives connections: it delivers every reliable frame once and in order for as long as both nodes remember
-the session.
+The transport below is reliable while a connection lasts and loses everything when it breaks. A stream
+outlives connections: it delivers every reliable frame once and in order as long as both nodes keep the
+session.
 
 Rules:
 
-1. Reliable frames are numbered from 1 without holes, and kept until the receiver says that they have taken
-   effect. Acks are cumulative. Nothing is sent again while a connection lasts.
-2. On a new connection the receiver says how far it has received; the sender goes on after that.
-3. The receiver drops what it has by the high-water mark of received numbers. A number beyond the next one
-   is a broken peer.
-4. Retention is bounded in bytes (:attr:`SendStream.retain`). Where a frame does not fit, the session ends:
-   a stream has no gaps, so that nobody has to mend what its predecessor should have brought.
-5. Unreliable frames keep their place among the others, have no number, are never sent twice, and wait in a
-   bound of their own; one that does not fit is refused and counted.
+1. Reliable frames are numbered from 1 without gaps, and kept until the receiver acks that they have taken
+   effect. Acks are cumulative. Nothing is resent while a connection lasts.
+2. On a new connection the receiver sends its position; the sender continues after that.
+3. The receiver drops duplicates by the highest number received. A number beyond the next one is a protocol
+   error.
+4. Retention is bounded in bytes (:attr:`SendStream.retain`). If a frame does not fit, the session ends: a
+   stream has no gaps, so that no user has to repair a missing frame.
+5. Unreliable frames keep their place among the others, have no number, are never resent, and have a bound of
+   their own; one that does not fit is refused and counted.
 
-*Received* and *done* differ: a frame is received when it is handed to its user and done when the user says
-so. Only done frames are acked, so an ack means "has taken effect", and a user that is replaced midway can ask
-for what its predecessor had not done (:meth:`ReceiveStream.rewind`).
+*Received* and *done* differ: a frame is received when it is delivered to its user and done when the user
+calls ``done``. Only done frames are acked, so an ack means "has taken effect", and a user that replaces
+another can get the frames that its predecessor had not done (:meth:`ReceiveStream.rewind`).
 
-Frames may speak of time that is left. One that leaves :data:`LATE` seconds or more after it was pushed, since
-a connection was slow or none was there, goes out as ``refresh(frame, seconds)`` makes it; what is retained
-stays as it was pushed.
+Frames may contain a remaining time. One that leaves :data:`LATE` seconds or more after it was pushed, because
+the connection was slow or missing, is rewritten by ``refresh(frame, seconds)``; the retained frame stays as
+it was pushed.
 
 No clock and no I/O: callers pass ``now``. Rejected: retransmission timers and selective acks, which TCP below
-already has; a fresh number space per overflow, since monotonic numbers make "is frame n safe" one comparison.
+already has; a new number space per overflow, since monotonic numbers make "is frame n safe" one comparison.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from gossamer.distribution.wire import Batch
 from gossamer.histogram import Histogram
 
 LATE = 1.0
-"""Seconds from which on the age of a frame counts: shorter than what is said in whole seconds."""
+"""Minimum age in seconds of a frame that is refreshed: remaining times are in whole seconds."""
 Refresh = Callable[[bytes, float], bytes]
-"""``refresh(frame, seconds)``: the frame with so much less time left in it."""
+"""``refresh(frame, seconds)`` returns the frame with its remaining time reduced."""
 
-# What a frame costs beyond its bytes, so that empty frames are bounded as well.
+# Cost of a frame beyond its bytes, so that empty frames are bounded too.
 _OVERHEAD = 64
 
 
 class SendStream:
-    """The sending end. ``retain`` and ``queue`` bound, in bytes, reliable and unreliable frames.
+    """Sending end. ``retain`` and ``queue`` bound reliable and unreliable frames, in bytes.
 
-    ``latency`` counts how long reliable frames took from being pushed to having taken effect.
+    ``latency`` measures the time of reliable frames from push to having taken effect.
     """
 
     __slots__ = (
@@ -68,26 +68,26 @@ class SendStream:
     def __init__(self, *, retain: int, queue: int, latency: Histogram) -> None:
         self.retain = retain
         self._queue = queue
-        # Unacked reliable frames, and when they were pushed; the newest is number ``last``, so the oldest is
-        # last - len + 1.
+        # Unacked reliable frames with the time of their push; the newest is number ``last``, so the oldest
+        # is last - len + 1.
         self._retained: deque[tuple[bytes, float]] = deque()
         self.retained = 0
-        """Bytes held for resending, overhead included; beyond ``retain`` the session has to end."""
+        """Bytes held for resending, overhead included; beyond ``retain`` the session ends."""
         self.pending: deque[tuple[int, bytes, float]] = deque()
-        """Frames that the connection has not carried yet, in order, each with its number (0: an unreliable
-        one) and the time at which it was pushed."""
+        """Frames not yet written to the connection, in order, each with its number (0: unreliable) and the
+        time of its push."""
         self._queued = 0
         self.last = 0
-        """The newest number given."""
+        """Newest number assigned."""
         self.acked = 0
-        """Every frame up to here has taken effect at the receiver."""
+        """Number up to which every frame has taken effect at the receiver."""
         self.sent = 0
-        """The newest number any connection has carried."""
+        """Newest number written to any connection."""
         self.latency = latency
 
     @property
     def unacked(self) -> int:
-        """How many reliable frames are held."""
+        """Number of reliable frames held."""
         return len(self._retained)
 
     def push(self, frame: bytes, now: float = 0.0) -> int:
@@ -99,7 +99,7 @@ class SendStream:
         return self.last
 
     def push_unreliable(self, frame: bytes, now: float = 0.0) -> bool:
-        """Queue an unreliable frame; False where it does not fit."""
+        """Queue an unreliable frame; return False if it does not fit."""
         size = len(frame) + _OVERHEAD
         if self._queued + size > self._queue:
             return False
@@ -108,7 +108,7 @@ class SendStream:
         return True
 
     def ack(self, number: int, now: float = 0.0) -> bool:
-        """The receiver is done up to ``number``; False when that is old news. Raises WireError."""
+        """Release frames up to ``number``; return False if that was known. Raises WireError."""
         if number > self.sent:
             raise WireError(where="ack", expected=f"a number up to {self.sent}", got=str(number))
         if number <= self.acked:
@@ -122,7 +122,7 @@ class SendStream:
         return True
 
     def resume(self, received: int) -> None:
-        """A connection begins at a receiver that has every frame up to ``received``. Raises WireError."""
+        """Start on a connection to a receiver that has every frame up to ``received``. Raises WireError."""
         if received > self.sent:
             raise WireError(where="resume", expected=f"a number up to {self.sent}", got=str(received))
         oldest = self.last - len(self._retained) + 1
@@ -136,7 +136,7 @@ class SendStream:
         self.pending = deque(again + kept)
 
     def next_batch(self, limit: int, now: float = 0.0, refresh: Refresh | None = None) -> Batch:
-        """The next frames to write, of about ``limit`` bytes unless a single frame is longer."""
+        """Return the next frames to write, of about ``limit`` bytes unless a single frame is longer."""
         pending = self.pending
         runs: list[tuple[int, list[bytes]]] = []
         size = 0
@@ -163,25 +163,25 @@ class SendStream:
 
 
 class ReceiveStream:
-    """The receiving end."""
+    """Receiving end."""
 
     __slots__ = ("_ahead", "acked", "done", "duplicates", "received")
 
     def __init__(self) -> None:
         self.received = 0
-        """The newest number handed to the user."""
+        """Newest number delivered to the user."""
         self.done = 0
-        """Every frame up to here has taken effect."""
+        """Number up to which every frame has taken effect."""
         self.acked = 0
-        """The newest number acked on this connection; an ack is due while it is less than ``done``."""
+        """Newest number acked on this connection; an ack is due while it is less than ``done``."""
         self.duplicates = 0
         self._ahead: set[int] = set()
 
     def fresh(self, batch: Batch) -> list[tuple[int, bytes]]:
-        """The frames of ``batch`` that are new, in order, with their numbers (0: unreliable).
+        """Return the new frames of ``batch`` in order, with their numbers (0: unreliable).
 
-        The caller moves ``received`` with every frame that it hands over, so that where it stops midway no
-        more counts as received than what was. Raises WireError.
+        The caller advances ``received`` with every frame that it delivers, so that if it stops midway only
+        delivered frames count as received. Raises WireError.
         """
         found: list[tuple[int, bytes]] = []
         expected = self.received + 1
@@ -198,7 +198,7 @@ class ReceiveStream:
         return found
 
     def finish(self, number: int) -> bool:
-        """The user is done with ``number``; True when an ack is due for it or those after it."""
+        """Mark ``number`` as done; return True if an ack is due for it or those after it."""
         if number == self.done + 1 == self.received:
             self.done = number
         elif self.done < number <= self.received:
@@ -209,13 +209,13 @@ class ReceiveStream:
         return self.done > self.acked
 
     def connected(self) -> int:
-        """A connection begins; the number to resume after."""
-        # The last ack of the connection before may have been lost with it.
+        """Start on a new connection; return the number to resume after."""
+        # The last ack of the previous connection may have been lost with it.
         self.acked = 0
         return self.received
 
     def rewind(self) -> bool:
-        """Forget what was received but not done; False where there is nothing of that kind."""
+        """Drop frames received but not done, so that they come again; return False if there are none."""
         behind = self.received > self.done
         self.received = self.done
         self._ahead.clear()

@@ -1,11 +1,11 @@
-"""A session with a peer, and what runs on its open channels: frames, and against them acknowledgements.
+"""Session with a peer, and the traffic of its open channels: frames one way, acknowledgements the other.
 
-:class:`Sending` and :class:`Receiving` take a channel over once its handshake is done, and stand between it
-and the stream of one peer. Who opened the channel does not matter to them: a node calls its peers to send; a
-hidden node calls for both directions.
+:class:`Sending` and :class:`Receiving` take a channel over after its handshake, and connect it to the stream
+of one peer, whichever side opened it: a node calls its peers to send; a hidden node calls for both
+directions.
 
-A frame is handed over only while the peer is up and somebody takes its purpose; until then the channel is
-paused, so that waiting costs the sender's retention and not this node's memory.
+A frame is delivered only while the peer is up and its purpose has a receiver; until then the channel is
+paused, so that waiting frames cost the sender's retention and not this node's memory.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from gossamer.network import Address
 log = structlog.get_logger(__name__)
 
 _ACK_DELAYS: dict[Purpose, float] = {"control": 0.02}
-"""Seconds: whoever waits for control traffic waits for an answer, not for an ack."""
+"""Seconds: users of control traffic wait for a reply, not for an ack."""
 _BROKEN = WireError(where="channel", expected="a message sealed by the peer", got="one that is not")
 _ACKS_HELD = 64
-"""Frames done after which a held-back ack goes at once."""
+"""Number of done frames after which a delayed ack is sent at once."""
 
 
 @dataclass(slots=True)
 class Users:
-    """Those above the streams, one a purpose: who takes frames, is told of acks, refreshes late frames."""
+    """Callbacks of the streams' users per purpose: receivers, ack callbacks, refreshers of late frames."""
 
     batch_size: int
-    """Bytes of frames that go into one message, or one longer frame."""
+    """Bytes of frames per message, unless a single frame is longer."""
     receivers: dict[Purpose, Receiver] = field(default_factory=dict)
     on_acks: dict[Purpose, OnAck] = field(default_factory=dict)
     refreshers: dict[Purpose, Refresh] = field(default_factory=dict)
@@ -47,9 +47,9 @@ class Users:
 
 @dataclass(slots=True, eq=False)
 class Peer:
-    """What this node knows of ``name`` in the session ``session``: its streams, and their channels.
+    """State of the session with peer ``name``: its streams, and their channels.
 
-    Plain state: a link process that crashes loses its connections, and nothing else.
+    Plain state: a link process that crashes loses only its connections.
     """
 
     name: str
@@ -59,33 +59,33 @@ class Peer:
     sends: dict[Purpose, SendStream] = field(default_factory=dict)
     counts: Counts = field(default_factory=Counts)
     purposes: tuple[Purpose, ...] = PURPOSES
-    """The streams of this link; with a hidden node control alone."""
+    """Streams of this link; with a hidden node only control."""
     hidden: bool = False
-    """It is no member: nobody counts it, and its going is seen by its connections alone."""
+    """True if the peer is no member: it is not counted, and only its connections show that it is down."""
     theirs: int = 0
-    """The number by which it knows this session; 0 while unknown."""
+    """The peer's number of this session; 0 while unknown."""
     up: bool = False
-    """Both directions have been open in this session."""
+    """True once both directions have been open in this session."""
     renewing: bool = False
-    """Not up yet in this session, though it was in the one before: somebody waits for it."""
+    """True while not up yet in this session, though it was in the one before: subscribers wait for it."""
     given_up: bool = False
-    """The session ends with this turn."""
+    """True if the session ends with this turn."""
     receives: dict[Purpose, ReceiveStream] = field(
         default_factory=lambda: {purpose: ReceiveStream() for purpose in PURPOSES}
     )
     outbound: dict[Purpose, Traffic] = field(default_factory=dict)
     inbound: dict[Purpose, Traffic] = field(default_factory=dict)
-    """The open channels to it and from it."""
+    """Open channels from the peer, by purpose; ``outbound``: those to it."""
 
     @property
     def connected(self) -> bool:
-        """Every stream is open both ways."""
+        """True while every stream is open both ways."""
         return len(self.outbound) == len(self.inbound) == len(self.purposes)
 
 
 @dataclass(slots=True, eq=False)
 class Traffic:
-    """Frames one way and acks the other, on one open channel. ``ended`` is told, once, how that came."""
+    """Frames one way and acks the other, on one open channel. ``ended`` is called once, with the reason."""
 
     users: Users
     peer: Peer
@@ -97,41 +97,41 @@ class Traffic:
     open: bool = True
 
     def abort(self, error: WireError | None = None) -> None:
-        """End now; over ``error``, which is what the peer may not send."""
+        """End now; ``error``: the peer broke the protocol."""
         if self.open:
             self.open = False
             self.ending = error
             self.channel.abort()
 
     def closed(self, error: LinkLostError | None) -> None:
-        """The channel is no more."""
+        """Handle the end of the channel."""
         self.open = False
         self.ended(self.ending or error)
 
     @property
     def beside(self) -> dict[Purpose, Traffic]:
-        """The open channels of this direction, by their purposes."""
+        """Open channels of this direction, by purpose."""
         raise NotImplementedError
 
     def pull(self) -> bytes | None:
-        """The message that is to be written."""
+        """Return the next message to write, or None."""
         raise NotImplementedError
 
     def received(self, messages: Sequence[bytes] = ()) -> None:
-        """Take messages; without any, look again at what waits."""
+        """Handle messages; without any, retry those that wait."""
         raise NotImplementedError
 
 
 @dataclass(slots=True, eq=False)
 class Sending(Traffic):
-    """Frames go out, acks come in."""
+    """Traffic of outgoing frames and incoming acks."""
 
     @property
     def beside(self) -> dict[Purpose, Traffic]:
         return self.peer.outbound
 
     def pull(self) -> bytes | None:
-        """The frames that wait, as one message, or as many of them as go into one."""
+        """Return pending frames as one message, as many as fit."""
         users, stream = self.users, self.peer.sends[self.purpose]
         if not self.open or not stream.pending:
             return None
@@ -142,7 +142,7 @@ class Sending(Traffic):
         return self.seal.encrypt(next(self.seal.sent), encode(batch), None)
 
     def received(self, messages: Sequence[bytes] = ()) -> None:
-        """Take acks, of which the last one counts."""
+        """Handle acks, of which the last one counts."""
         stream, on_ack = self.peer.sends[self.purpose], self.users.on_acks.get(self.purpose)
         try:
             number, seal = 0, self.seal
@@ -160,7 +160,7 @@ class Sending(Traffic):
 
 @dataclass(slots=True, eq=False)
 class Receiving(Traffic):
-    """Frames come in, acks go out."""
+    """Traffic of incoming frames and outgoing acks."""
 
     _waiting: deque[bytes] = field(default_factory=deque)
     _busy: bool = False
@@ -172,7 +172,7 @@ class Receiving(Traffic):
         return self.peer.inbound
 
     def pull(self) -> bytes | None:
-        """The ack that is due."""
+        """Return the ack that is due, or None."""
         stream = self.peer.receives[self.purpose]
         if not self.open or stream.done <= stream.acked:
             return None
@@ -180,9 +180,9 @@ class Receiving(Traffic):
         return self.seal.encrypt(next(self.seal.sent), encode(Ack(number=stream.acked)), None)
 
     def received(self, messages: Sequence[bytes] = ()) -> None:
-        """Hand frames over; what may have changed that they can be calls this without any.
+        """Deliver frames; called without messages when waiting ones may have become deliverable.
 
-        Where the receiver of a frame leads here, what came after that frame waits until it is done.
+        If a receiver re-enters here, the frames after its own wait until it returns.
         """
         peer, purpose, waiting = self.peer, self.purpose, self._waiting
         waiting.extend(messages)

@@ -1,1 +1,1 @@
-"""Beyond the node: processes, calls, global names and groups of other nodes."""
+"""Remote processes, remote calls, global names and process groups."""

@@ -1,19 +1,18 @@
 """Global names: one process for a name over all nodes, read from this node's memory (OTP's ``global``).
 
-Every node decides about the names of its own processes and tells the others, as in ``pg``. To keep two nodes
-from giving one name at the same time, a registration asks the *arbiter* first, the node with the smallest
-name among those that are up: it lets one through and remembers it.
+Every node decides about the names of its own processes and informs the others, as in ``pg``. To keep two
+nodes from registering one name at the same time, a registration asks the *arbiter* first, the node with the
+smallest name among those that are up: it grants one claim and remembers it.
 
-During a split each side has an arbiter, so a name may be given twice. When the sides see each other again,
-all nodes choose alike: the older registration by a logical clock, then the smaller pid. The node of the
-younger asks the node of the older whether it still holds the name, because what it was told may be on its way
-to be taken back; told yes, it decides as the younger registration asked for
-(:mod:`~gossamer.distribution.remote.resolvers`), and tells the other node where the verdict is against the
-older. Of three holders each of the younger two is weighed against the oldest.
+During a split each side has an arbiter, so a name may be registered twice. When the sides reconnect, all
+nodes choose alike: the older registration by a logical clock, then the smaller pid. The node of the younger
+asks the node of the older whether it still holds the name, because its withdrawal may be in flight; if so, it
+resolves the conflict as the younger registration asked for (:mod:`~gossamer.distribution.remote.resolvers`),
+and informs the other node if the older loses. Each of several younger ones meets the oldest.
 
 Rules: 1. ``whereis_name`` reads; it may be behind by a message.  2. A process that ends, or whose node goes
-down, has no names.  3. No agreement is waited for beyond the arbiter: names stay available on both sides of a
-split, and that is why there are conflicts to resolve.  4. The view outlives the server, as with ``pg``.
+down, has no names.  3. Only the arbiter's grant is waited for: names stay available on both sides of a split,
+and that is why there are conflicts to resolve.  4. The view outlives the server, as with ``pg``.
 """
 
 from __future__ import annotations
@@ -49,14 +48,14 @@ from gossamer.supervisor import (
 log = structlog.get_logger(__name__)
 
 GLOBAL = "global"
-"""The registered name of the server on every node."""
+"""Registered name of the server on every node."""
 
 ASK = 2.0
-"""Seconds an arbiter has to answer; after that the name is given without it."""
+"""Timeout of the arbiter's answer in seconds; after that the name is registered without it."""
 
 
 class Holding(Struct, frozen=True):
-    """A registration."""
+    """Registration of a global name."""
 
     pid: Pid
     stamp: int
@@ -64,35 +63,35 @@ class Holding(Struct, frozen=True):
 
 
 class Names:
-    """The names as this node sees them: who holds each, node by node."""
+    """This node's view of the names: the holders of each, by node."""
 
     def __init__(self) -> None:
         self._holdings: dict[str, dict[str, Holding]] = {}
         self.clock = 0
 
     def names(self) -> list[str]:
-        """The names that somebody holds."""
+        """Return all names that have a holder."""
         return list(self._holdings)
 
     def winner(self, name: str) -> Holding | None:
-        """Who has the name; the same on every node that knows the same."""
+        """Return the registration that has the name; equal views choose alike."""
         held = self._holdings.get(name)
         return min(held.values(), key=lambda one: (one.stamp, one.pid)) if held else None
 
     def get(self, name: str, node: str) -> Holding | None:
-        """What ``node`` holds under the name."""
+        """Return ``node``'s registration of the name."""
         return self._holdings.get(name, {}).get(node)
 
     def of_node(self, node: str) -> dict[str, Holding]:
-        """All that ``node`` holds."""
+        """Return all registrations of ``node``."""
         return {name: held[node] for name, held in self._holdings.items() if node in held}
 
     def nodes(self) -> set[str]:
-        """The nodes that hold anything."""
+        """Return the nodes that hold any name."""
         return {node for held in self._holdings.values() for node in held}
 
     def put(self, name: str, node: str, holding: Holding | None) -> None:
-        """Note what ``node`` holds under the name; None: nothing."""
+        """Store ``node``'s registration of the name; None: it has none."""
         if holding is not None:
             self.clock = max(self.clock, holding.stamp)
             self._holdings.setdefault(name, {})[node] = holding
@@ -113,21 +112,21 @@ class _Unregister(Struct, frozen=True):
 
 
 class _Claim(Struct, frozen=True):
-    """To the arbiter: may this process have the name?"""
+    """Request to the arbiter: may this process have the name?"""
 
     name: str
     holding: Holding
 
 
 class _Granted(Struct, frozen=True):
-    """From the process that asked the arbiter."""
+    """Arbiter's answer, from the process that asked it."""
 
     name: str
     granted: bool
 
 
 class _All(Struct, frozen=True):
-    """All names of a node; ``answer`` asks for the receiver's."""
+    """All names of a node; ``answer`` requests the receiver's."""
 
     node: str
     names: dict[str, Holding]
@@ -135,7 +134,7 @@ class _All(Struct, frozen=True):
 
 
 class _Change(Struct, frozen=True):
-    """A node's process got a name, or lost it (None)."""
+    """Change of a node's registration; None: the process lost the name."""
 
     node: str
     name: str
@@ -143,7 +142,7 @@ class _Change(Struct, frozen=True):
 
 
 class _Conflict(Struct, frozen=True):
-    """From the loser's node: do you still hold the name?"""
+    """Question of the loser's node: do you still hold the name?"""
 
     node: str
     name: str
@@ -151,14 +150,14 @@ class _Conflict(Struct, frozen=True):
 
 
 class _Held(Struct, frozen=True):
-    """From the winner's node: I do."""
+    """Answer of the winner's node: it does."""
 
     name: str
     winner: Pid
 
 
 class _Lost(Struct, frozen=True):
-    """To the node of a holder that the verdict is against."""
+    """Notice to the node of the holder that loses the name."""
 
     name: str
     loser: Pid
@@ -171,7 +170,7 @@ for _type in (Holding, _Claim, _All, _Change, _Conflict, _Held, _Lost):
 
 
 class GlobalNames(GenServer):
-    """The server of one node; start it under the name :data:`GLOBAL`."""
+    """Name server of one node; start it under the name :data:`GLOBAL`."""
 
     async def init(self, distribution: Distribution, names: Names) -> None:
         self._distribution = distribution
@@ -179,7 +178,7 @@ class GlobalNames(GenServer):
         self._node = distribution.runtime.node
         self._watched: dict[Ref, tuple[str, Pid]] = {}
         self._asking: dict[str, tuple[_Claim, Caller]] = {}
-        """By name, the registrations that wait for the arbiter."""
+        """Registrations that wait for the arbiter, by name."""
         for node in names.nodes() - {self._node, *distribution.nodes()}:
             self._replace(node, {})
         for name, holding in names.of_node(self._node).items():
@@ -244,12 +243,12 @@ class GlobalNames(GenServer):
         if arbiter == self._node:
             return Reply(self._take(claim))
         self._asking[name] = (claim, caller)
-        # Not here: a server that waits for another can wait for one that waits for it.
+        # In a process of its own: servers that wait for each other would deadlock.
         spawn(_ask_arbiter, self.process.pid, arbiter, claim, label=f"claim {name}")
         return NoReply()
 
     def _claim(self, name: str, holding: Holding) -> bool:
-        """As the arbiter. A claim that is let through is known here at once; the claimer tells the rest."""
+        """Decide a claim as the arbiter. A granted one is known here at once; the claimer informs others."""
         known = self._names.winner(name)
         if known is None and name not in self._asking:
             self._names.put(name, holding.pid.node, holding)
@@ -266,13 +265,13 @@ class GlobalNames(GenServer):
         return True
 
     def _change(self, name: str, holding: Holding | None) -> None:
-        """A process of this node has the name, or has it no more."""
+        """Store and publish a registration of this node, or its end."""
         self._names.put(name, self._node, holding)
         for node in self._distribution.nodes():
             cast((GLOBAL, node), _Change(self._node, name, holding))
 
     def _replace(self, node: str, names: dict[str, Holding]) -> None:
-        """``names`` is all that is true of ``node`` now."""
+        """Replace all registrations of ``node``."""
         for name in [name for name in self._names.of_node(node) if name not in names]:
             self._names.put(name, node, None)
         for name, holding in names.items():
@@ -281,13 +280,13 @@ class GlobalNames(GenServer):
                 self._look(name)
 
     def _look(self, name: str) -> None:
-        """Does a process of this node lose the name?"""
+        """Check whether a process of this node loses the name."""
         mine, winner = self._names.get(name, self._node), self._names.winner(name)
         if mine is not None and winner is not None and winner.pid != mine.pid:
             cast((GLOBAL, winner.pid.node), _Conflict(self._node, name, winner.pid))
 
     def _resolve(self, name: str, winner: Pid) -> None:
-        """The winner by age holds the name, and so does a process of this node."""
+        """Resolve a conflict between the older holder ``winner`` and a process of this node."""
         mine, known = self._names.get(name, self._node), self._names.winner(name)
         if mine is None or known is None or known.pid != winner or mine.pid == winner:
             return
@@ -306,7 +305,7 @@ class GlobalNames(GenServer):
             self._lose(name, mine.pid, verdict)
 
     def _lose(self, name: str, loser: Pid, verdict: Verdict) -> None:
-        """A process of this node has the name no more."""
+        """Take the name from a process of this node."""
         mine = self._names.get(name, self._node)
         if mine is None or mine.pid != loser:
             return
@@ -321,19 +320,19 @@ async def _ask_arbiter(server: Pid, arbiter: str, claim: _Claim) -> None:
     try:
         granted = await call((GLOBAL, arbiter), claim, ASK) is True
     except CallFailed:
-        # It is lost, or overwhelmed. A conflict would be resolved; a name that cannot be had would not.
+        # It is unreachable, or overloaded. A conflict can be resolved later; a refusal could not.
         granted = True
     send(server, _Granted(claim.name, granted))
 
 
 async def register_name(name: str, pid: Pid | None = None, *, resolve: str = "exit") -> bool:
-    """Give ``name`` to a process of this node, the running one by default; False when it is taken.
+    """Register ``name`` for a process of this node, the running one by default; False if it is taken.
 
-    ``resolve`` says what happens when another process got it during a split: ``exit``, ``random_exit``,
+    ``resolve`` decides what happens if another process got it during a split: ``exit``, ``random_exit``,
     ``notify``, ``random_notify``, ``notify_all``, or the name of a function from :func:`register_resolver`.
 
     Raises:
-        UsageError: it is not a live process of this node, or ``resolve`` is nothing known.
+        UsageError: it is not a live process of this node, or ``resolve`` is unknown.
     """
     check_resolve(resolve)
     answer = await call(GLOBAL, _Register(name, pid or self_pid(), resolve))
@@ -343,18 +342,18 @@ async def register_name(name: str, pid: Pid | None = None, *, resolve: str = "ex
 
 
 async def unregister_name(name: str) -> bool:
-    """Free a name that a process of this node holds; False when none does."""
+    """Unregister a name that a process of this node holds; return False if none does."""
     return bool(await call(GLOBAL, _Unregister(name)))
 
 
 def whereis_name(name: str) -> Pid | None:
-    """Who has the name, on any node."""
+    """Return the process that has the name, on any node."""
     holding = _names().winner(name)
     return None if holding is None else holding.pid
 
 
 def registered_names() -> list[str]:
-    """All global names."""
+    """Return all global names."""
     return _names().names()
 
 

@@ -1,13 +1,13 @@
 """Process groups: named sets of processes over all nodes, read from this node's memory (OTP's ``pg``).
 
-Every node decides who of its own processes is in a group and tells the others; nobody can add another node's
-process, so views cannot conflict, and each converges once signals arrive. There is no agreement: two nodes
-may see different members for as long as a message takes.
+Every node decides which of its own processes are in a group and informs the others; it cannot add another
+node's process, so views cannot conflict, and each converges once signals arrive. There is no agreement: two
+nodes may see different members for as long as a message takes.
 
-Rules: 1. Only local processes join and leave here; ends are seen by monitor.  2. When a node comes up, both
-sides send all their members (``Members``), which replaces what was known of that node; after that, changes.
-The control stream keeps them in order.  3. A node that goes down takes its members with it.  4. The view
-(:class:`Groups`) outlives the server, which on a restart watches its members again and tells all nodes anew.
+Rules: 1. Only local processes join and leave here; monitors show their end.  2. When a node comes up, both
+sides send all their members (``Members``), which replace what was known of that node; after that, changes.
+The control stream keeps them in order.  3. When a node goes down its members are removed.  4. The view
+(:class:`Groups`) outlives the server, which on a restart monitors and sends its members again.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from gossamer.errors import UsageError
 from gossamer.supervisor import Caller, Down, GenServer, Pid, Ref, Reply, call, monitor
 
 PG = "pg"
-"""The registered name of the server on every node."""
+"""Registered name of the server on every node."""
 
 
 class _Members(Struct, frozen=True):
-    """All members of a node; ``answer`` asks for the receiver's."""
+    """All members of a node; ``answer`` requests the receiver's."""
 
     node: str
     groups: dict[str, list[Pid]]
@@ -46,7 +46,7 @@ for _type in (_Members, _Change):
 
 
 class _Ask(Struct, frozen=True):
-    """A request of a local process."""
+    """Request of a local process."""
 
     group: str
     pid: Pid
@@ -54,30 +54,30 @@ class _Ask(Struct, frozen=True):
 
 
 class Groups:
-    """The groups as this node sees them; read it directly, from anywhere on the loop."""
+    """This node's view of the groups; read it directly, from anywhere on the loop."""
 
     def __init__(self) -> None:
-        # By node, then by group. A dict of pids, because their order is seen.
+        # By node, then by group. A dict of pids, because their order is visible.
         self._members: dict[str, dict[str, dict[Pid, None]]] = {}
 
     def names(self) -> list[str]:
-        """The groups that have members."""
+        """Return the groups that have members."""
         return list(dict.fromkeys(group for groups in self._members.values() for group in groups))
 
     def members(self, group: str) -> list[Pid]:
-        """All members, node by node."""
+        """Return all members, node by node."""
         return [pid for groups in self._members.values() for pid in groups.get(group, ())]
 
     def nodes(self) -> list[str]:
-        """The nodes that have members of any group."""
+        """Return the nodes that have members of any group."""
         return [node for node, groups in self._members.items() if groups]
 
     def of_node(self, node: str) -> dict[str, list[Pid]]:
-        """The groups that ``node`` has members in, with those."""
+        """Return the groups in which ``node`` has members, with those members."""
         return {group: list(pids) for group, pids in self._members.get(node, {}).items()}
 
     def note(self, node: str, group: str, pid: Pid, *, joined: bool) -> bool:
-        """A process of ``node`` joined a group, or left it; False when that was known."""
+        """Record that a process of ``node`` joined or left a group; return False if that was known."""
         groups = self._members.setdefault(node, {})
         pids = groups.get(group, {})
         if joined is (pid in pids):
@@ -91,13 +91,13 @@ class Groups:
         return True
 
     def replace(self, node: str, groups: dict[str, list[Pid]]) -> None:
-        """``groups`` is all that is true of ``node`` now; it speaks for its own processes only."""
+        """Replace all members of ``node``; pids of other nodes are ignored."""
         own = {group: [pid for pid in pids if pid.node == node] for group, pids in groups.items()}
         self._members[node] = {group: dict.fromkeys(pids) for group, pids in own.items() if pids}
 
 
 class Pg(GenServer):
-    """The server of one node; start it under the name :data:`PG`."""
+    """Group server of one node; start it under the name :data:`PG`."""
 
     async def init(self, distribution: Distribution, groups: Groups) -> None:
         self._distribution = distribution
@@ -110,7 +110,7 @@ class Pg(GenServer):
         for pids in groups.of_node(self._node).values():
             for pid in pids:
                 self._watch(pid)
-        # Tells of the nodes that are up already as well.
+        # Also sends a NodeUp for the nodes that are up already.
         distribution.subscribe(self.process.pid)
 
     async def handle_call(self, request: object, caller: Caller) -> Reply:
@@ -145,7 +145,7 @@ class Pg(GenServer):
                     self._change(group, pid, joined=False)
 
     def _change(self, group: str, pid: Pid, *, joined: bool) -> None:
-        """A local process joins or leaves."""
+        """Record and publish that a local process joins or leaves."""
         if joined:
             self._watch(pid)
         if self._groups.note(self._node, group, pid, joined=joined):

@@ -1,15 +1,15 @@
-"""Remote processes: the signals of the supervisor, carried over the control stream.
+"""Remote processes: the supervisor's signals, carried over the control stream.
 
-One frame a signal. The envelope (which signal, from whom, to whom) is decoded and checked by itself; what the
-user sent travels inside as a term and is decoded after it, so that a message of an unknown type still has an
-address to be refused at.
+One frame per signal. The envelope (kind, source, destination) is decoded and checked by itself; the user's
+value travels inside as a term and is decoded after it, so that a message of an unknown type can still be
+refused to its sender.
 
 Rules: 1. One control stream per peer carries all kinds of signals, so order per (sender, receiver) holds,
 over reconnects too.  2. A node that is not up is not connected: signals to it are refused at once.  3. The
-end of a session is the loss of the node: ``noconnection`` on both sides.
-4. A peer speaks for its own processes of this session's creation only; a stale or foreign source is dropped
-and counted.  5. What cannot be encoded fails where the caller can see it; where nobody can (a reason, a
-reply), it is replaced by text that says so.
+end of a session counts as the loss of the node: ``noconnection`` on both sides.
+4. A peer may only send as its own processes of this session's creation; a stale or foreign source is dropped
+and counted.  5. A value that cannot be encoded raises in the caller; where there is none (a reason, a reply),
+it is replaced by text that says so.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _TERMS: dict[type, str] = {
     ExitSignal: "reason",
     DownSignal: "reason",
 }
-"""The field of a signal that holds a term."""
+"""Field of each signal that holds a term."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decoder: msgspec.msgpack.Decoder[Signal] = msgspec.msgpack.Decoder(Signal)
@@ -53,24 +53,24 @@ _decoder: msgspec.msgpack.Decoder[Signal] = msgspec.msgpack.Decoder(Signal)
 
 @dataclass(slots=True)
 class RouterCounts:
-    """Signals that went, came, and did not get through."""
+    """Counts of signals sent, received and rejected."""
 
     sent: int = 0
     received: int = 0
     stale: int = 0
-    """From a process that the peer may not speak for."""
+    """Signals from a source that does not belong to the peer."""
     unreadable: int = 0
-    """With an envelope or a term that could not be decoded."""
+    """Signals with an envelope or a term that could not be decoded."""
 
 
 class RemoteProcesses:
-    """The router of a runtime. Making it connects it."""
+    """Router of a runtime's remote signals; constructing it connects it to the runtime."""
 
     def __init__(self, distribution: Distribution) -> None:
         self.distribution = distribution
         self.counts = RouterCounts()
         self.names: object = None
-        """The view of the global names, where they are served."""
+        """View of the global names, if they are served."""
         self._runtime: Runtime = distribution.runtime
         self._runtime.remote = self
         distribution.subscribe(self._event, hidden=True)
@@ -79,11 +79,11 @@ class RemoteProcesses:
     # Out.
 
     def route(self, signal: Signal) -> bool:
-        """Send a signal to its node; False when that node is not connected.
+        """Send a signal to its node; return False if that node is not connected.
 
         Raises:
-            TermError: a message or request that may not travel.
-            FrameTooLargeError: one that is too long.
+            TermError: the message or request may not leave the node.
+            FrameTooLargeError: it is too long.
         """
         node = signal.node
         peer = self.distribution.peers.get(node)
@@ -101,7 +101,7 @@ class RemoteProcesses:
 
     def _send(self, node: str, signal: Signal) -> None:
         match signal:
-            # The two that are frequent are made faster than replace() makes the others.
+            # The two frequent ones are built directly, faster than by replace().
             case SendSignal(_, to, message):
                 signal = SendSignal("", to, encode_term(message))
             case CallSignal(_, to, ref, caller, request):
@@ -128,7 +128,7 @@ class RemoteProcesses:
         return True
 
     def _read(self, frame: Frame) -> Signal | None:
-        """The signal in a frame; None when it is not to be delivered. Raises WireError."""
+        """Decode the signal in a frame; None if it must not be delivered. Raises WireError."""
         try:
             signal = _decoder.decode(frame.payload)
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
@@ -168,12 +168,12 @@ class RemoteProcesses:
         source = _source(signal)
         if source is None:
             return True
-        # What it says of an earlier creation can only be that the process is not there.
+        # A signal about an earlier creation can only be that the process does not exist.
         answer = isinstance(signal, DownSignal) or (isinstance(signal, ExitSignal) and signal.linked)
         return source.node == peer and (answer or source.creation == self.distribution.creation_of(peer))
 
     def _refuse(self, signal: Signal, error: TermError) -> Signal | None:
-        """What a signal becomes whose term cannot be read here."""
+        """Replace or answer a signal whose term cannot be decoded here."""
         reason, node = ("unreadable", str(error)), self._runtime.node
         match signal:
             case CallSignal(_, _, ref, _, _):
@@ -192,7 +192,7 @@ class RemoteProcesses:
 
 
 def _source(signal: Signal) -> Pid | None:
-    """The process that the peer claims to speak for."""
+    """Return the signal's source process, if it has one."""
     match signal:
         case CallSignal():
             return signal.caller
@@ -204,7 +204,7 @@ def _source(signal: Signal) -> Pid | None:
 
 
 def _substitute(signal: Signal, error: TermError | FrameTooLargeError) -> Signal | None:
-    """What goes instead of a signal that cannot; None where the sender can be told."""
+    """Return a replacement for a signal that cannot be encoded; None if the sender can get the error."""
     match signal:
         case ReplySignal(node, ref, _, _):
             return ReplySignal(node, ref, ("unsendable", str(error)), failed=True)

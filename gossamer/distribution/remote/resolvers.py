@@ -1,22 +1,22 @@
-"""Two processes hold one global name after a split: which of them keeps it, and what becomes of the other.
+"""Resolution of name conflicts after a split: which holder keeps the name, and what happens to the other.
 
-A registration says how (OTP's ``global`` has the same choices):
+A registration selects the resolver (OTP's ``global`` has the same choices):
 
 =============  ==============================  ======================
-``resolve=``   who keeps the name              the other
+``resolve=``   keeps the name                  the other
 =============  ==============================  ======================
 exit           the older registration          is killed
-random_exit    one of them, by lot             is killed
-notify         the older registration          is told, and lives
-random_notify  one of them, by lot             is told, and lives
-notify_all     nobody                          both are told
-a resolver     whom the function names         is told, and lives
+random_exit    one of them, at random          is killed
+notify         the older registration          is notified
+random_notify  one of them, at random          is notified
+notify_all     neither                         both are notified
+a resolver     the function's result           is notified
 =============  ==============================  ======================
 
-Rules: 1. Where the two differ, the younger registration's choice holds.  2. The lot falls the same on every
-node that draws it.  3. A resolver is a function that both nodes know by a name (:func:`register_resolver`);
-it runs in the server of names, so it must be quick and must not wait. One that raises, names somebody else or
-is not known here counts as ``exit``, and that is logged: a conflict must end.
+Rules: 1. If the two differ, the younger registration's choice applies.  2. The random choice is the same on
+every node.  3. A resolver is a function registered under one name on both nodes (:func:`register_resolver`);
+it runs in the name server, so it must be fast and must not wait. One that raises, returns another pid or is
+not registered here counts as ``exit``, and that is logged: a conflict must end.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from gossamer.supervisor import Pid
 log = structlog.get_logger(__name__)
 
 Resolver = Callable[[str, Pid, Pid], Pid | None]
-"""Given the name, the older holder and the younger: who keeps it, None for nobody."""
+"""Called with the name, the older holder and the younger; returns the one that keeps it, or None."""
 
 
 class NameConflict(Struct, frozen=True):
-    """Told to who lost ``name`` in a conflict: ``winner`` has it now, None where nobody has."""
+    """Message to a process that lost ``name`` in a conflict: ``winner`` has it now, None: no process."""
 
     name: str
     winner: Pid | None
@@ -49,7 +49,7 @@ register_message(NameConflict, "global.NameConflict")
 
 
 class Verdict(NamedTuple):
-    """Who keeps the name, and whether who does not is killed."""
+    """Holder that keeps the name, and whether the loser is killed."""
 
     keeps: Pid | None
     kill: bool
@@ -62,13 +62,13 @@ BUILT_IN: dict[str, Callable[[Pid, Pid], Verdict]] = {
     "random_notify": lambda _older, lot: Verdict(lot, kill=False),
     "notify_all": lambda _older, _lot: Verdict(None, kill=False),
 }
-"""Given the older holder and the one on which the lot falls."""
+"""Called with the older holder and the randomly chosen one."""
 
 _resolvers: dict[str, Resolver] = {}
 
 
 def register_resolver(name: str, resolver: Resolver) -> None:
-    """Let registrations say ``resolve=name``; do so on every node, with the same function.
+    """Register a resolver for ``resolve=name``; do so on every node, with the same function.
 
     Raises:
         UsageError: the name is one of the built-in choices, or another function's.
@@ -80,7 +80,7 @@ def register_resolver(name: str, resolver: Resolver) -> None:
 
 
 def check_resolve(resolve: str) -> None:
-    """Raise UsageError where ``resolve`` means nothing on this node."""
+    """Raise UsageError if ``resolve`` is unknown on this node."""
     if resolve not in BUILT_IN and resolve not in _resolvers:
         expected = ", ".join([*BUILT_IN, *_resolvers])
         raise UsageError(

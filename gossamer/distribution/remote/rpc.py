@@ -1,11 +1,11 @@
-"""Remote procedure calls: run a function that another node offers by name, and learn exactly how it went.
+"""Remote procedure calls: run a function that another node offers by name, with a precise result.
 
-Four ends, told apart by type: :class:`Returned`, :class:`Raised` (an exception, as text), :class:`Exited`
-(the process that ran it ended with a reason), :class:`Unreachable` (no connection, no time left, no server).
+Four outcomes, distinct types: :class:`Returned`, :class:`Raised` (an exception, as text), :class:`Exited`
+(the process that ran it ended with a reason), :class:`Unreachable` (no connection, timeout, no server).
 
-Rules: 1. A node runs only what it offers by name; a peer's bytes never choose code.  2. Every call runs in a
-process of its own, so that one that hangs, crashes or is killed harms no other.  3. A call whose caller gave
-up goes on; whoever needs it stopped sends the process an exit signal.
+Rules: 1. A node runs only functions that it offers by name; a peer's bytes never choose code.  2. Every call
+runs in a process of its own, so that one that hangs, crashes or is killed harms no other.  3. A call whose
+caller gave up continues; to stop it, send its process an exit signal.
 
 The functions of the module are for processes; each needs the server (:class:`Rpc`) on the other node.
 """
@@ -44,7 +44,7 @@ from gossamer.supervisor import (
 log = structlog.get_logger(__name__)
 
 RPC = "rpc"
-"""The registered name of the server on every node."""
+"""Registered name of the server on every node."""
 
 
 class Returned(Struct, frozen=True):
@@ -68,7 +68,7 @@ class Exited(Struct, frozen=True):
 
 
 class Unreachable(Struct, frozen=True):
-    """There is no answer: ``noconnection``, ``timeout``, ``noproc`` and the like. It may have run."""
+    """No answer: ``noconnection``, ``timeout``, ``noproc`` and the like. The function may have run."""
 
     reason: Reason
 
@@ -91,10 +91,10 @@ for _type in (Returned, Raised, Exited, Unreachable, _Run, _Whereis):
 
 
 class Rpc(GenServer):
-    """The server of one node; start it under the name :data:`RPC`."""
+    """RPC server of one node; start it under the name :data:`RPC`."""
 
     async def init(self, functions: Mapping[str, Callable[..., object]] | None = None) -> None:
-        """``functions``, plain and async ones, may be called from other nodes by these names.
+        """Offer ``functions``, plain and async ones, to other nodes by these names.
 
         The mapping is read at every call: add to it to offer more; it outlives a restart of the server.
         """
@@ -115,7 +115,7 @@ class Rpc(GenServer):
 
     async def handle_info(self, message: object) -> None:
         if isinstance(message, Down):
-            # After a normal end the answer is out already, and this one is dropped.
+            # After a normal end the answer is sent already, and this one is dropped.
             caller = self._running.pop(message.ref, None)
             if caller is not None:
                 reply(caller, Exited(message.reason))
@@ -135,7 +135,7 @@ async def _run(function: Callable[..., object], request: _Run, caller: Caller) -
     except Exception as error:  # noqa: BLE001 - it goes to the caller, whole
         raised = _raised(error)
         if not isinstance(error, GossamerError):
-            # Nobody said that it might; a caller that only tries again would hide it for ever.
+            # Unexpected; a caller that only retries would hide it for ever.
             log.error("call_failed", function=request.function, **structs.asdict(raised))
         reply(caller, raised)
     else:
@@ -150,10 +150,10 @@ def _raised(error: BaseException) -> Raised:
 async def call(
     node: str, function: str, /, *args: object, timeout: float | None = 5.0, **options: object
 ) -> Result:
-    """Run ``function(*args, **options)`` on ``node``; every end is a result, no end is an exception.
+    """Run ``function(*args, **options)`` on ``node``; every outcome is a result, none is an exception.
 
     Raises:
-        TermError: an argument that may not travel.
+        TermError: an argument may not leave the node.
     """
     return await _ask(Runtime.current(), node, _Run(function, args, options), timeout)
 
@@ -161,7 +161,7 @@ async def call(
 async def multicall(
     nodes: Iterable[str], function: str, /, *args: object, timeout: float | None = 5.0, **options: object
 ) -> dict[str, Result]:
-    """As :func:`call` on many nodes at once; one result each, in the order of ``nodes``."""
+    """Call on many nodes at once; return one result each, in the order of ``nodes``."""
     runtime, names = Runtime.current(), list(nodes)
     request = _Run(function, args, options)
     results = await asyncio.gather(*(_ask(runtime, name, request, timeout) for name in names))
@@ -169,7 +169,7 @@ async def multicall(
 
 
 async def pid_of(name: str, node: str, *, timeout: float | None = 5.0) -> Pid | None:
-    """Who is registered under ``name`` on ``node``; None where nobody is. A link needs it.
+    """Return the process registered under ``name`` on ``node``, or None; needed to link to it.
 
     Raises:
         CallFailed: the node is not connected, or did not answer.

@@ -1,4 +1,4 @@
-"""What makes a node's processes reachable from others, and what a process asks about nodes."""
+"""Services that make a node's processes reachable from others, and queries about nodes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def remote_services(
     functions: Mapping[str, Callable[..., object]] | None = None,
     groups: Groups | None = None,
 ) -> ChildSpec:
-    """Remote processes, ``rpc``, ``pg`` and global names; start it after ``distribution.child_spec()``.
+    """Return the spec of remote processes, ``rpc``, ``pg`` and names; start it after the distribution.
 
-    ``functions`` is what other nodes may call here by name, read at every call. ``groups`` is the view of
-    the process groups, for who wants to read it without asking.
+    ``functions`` can be called by other nodes by name, and are read at every call. ``groups`` is the view of
+    the process groups, for users that read it directly.
     """
     if distribution.runtime.remote is None:
         RemoteProcesses(distribution)
@@ -52,19 +52,19 @@ def _distribution() -> Distribution:
 
 
 def node() -> str:
-    """The name of this node."""
+    """Return the name of this node."""
     return Runtime.current().node
 
 
 def nodes() -> list[str]:
-    """The other nodes that are up."""
+    """Return the other nodes that are up."""
     return _distribution().nodes()
 
 
 async def connect_node(name: str, timeout: float = 5.0) -> bool:
-    """Wait until ``name``, a member, is up; False when it is not in time.
+    """Wait until ``name``, a member, is up; return False at the timeout.
 
-    Which nodes are members is for discovery to say: a process cannot dial.
+    Discovery decides which nodes are members: a process cannot dial.
     """
     distribution = _distribution()
     up = asyncio.Event()

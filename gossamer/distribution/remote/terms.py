@@ -1,13 +1,13 @@
-"""Terms: the values that may travel between processes of different nodes, and their bytes.
+"""Terms: values that may travel between processes of different nodes, and their encoding.
 
 A term is None, a bool, an int of any size, a float, str, bytes, a list, tuple, dict, set or frozenset of
 terms, or a *registered message*: an instance of a dataclass, ``msgspec.Struct`` or NamedTuple that both nodes
-know by the same name (:func:`register_message`). What arrives equals what left: a tuple stays a tuple.
+know by the same name (:func:`register_message`). A decoded value equals the original: a tuple stays one.
 
-Bytes from a peer never choose code. Decoding makes plain values, looks registered names up in a table, and
+Bytes from a peer never choose code. Decoding creates plain values, looks registered names up in a table, and
 checks fields against their annotations where msgspec can; there is no pickle and no import by name.
 
-Encoding copies only what msgpack has no word for; plain scalars and lists of them go to C as they are.
+Encoding copies only values that msgpack does not support; plain scalars and lists of them go to C unchanged.
 Depth is bounded, because nested extensions are decoded by recursion.
 """
 
@@ -25,7 +25,7 @@ from gossamer.supervisor import Cast, Crash, Down, Exit, Pid, Ref, Timeout
 T = TypeVar("T")
 
 MAX_DEPTH = 64
-"""How deep values may nest."""
+"""Maximum nesting of values."""
 
 _TUPLE, _SET, _FROZENSET, _INT, _MESSAGE = 1, 2, 3, 4, 5
 _ATOMS = frozenset({type(None), bool, float, str, bytes})
@@ -46,9 +46,9 @@ _by_name: dict[str, tuple[type, _Shape]] = {}
 
 
 def register_message(cls: type[T], name: str | None = None) -> type[T]:
-    """Let instances of ``cls`` travel between nodes, under ``name`` (by default its module and name).
+    """Register ``cls`` as a message type under ``name`` (by default its module and name).
 
-    Both nodes must register it. May be used as a decorator.
+    Both nodes must register it. Usable as a decorator.
 
     Raises:
         TermError: it is no dataclass, Struct or NamedTuple, or the name belongs to another class.
@@ -64,16 +64,16 @@ def register_message(cls: type[T], name: str | None = None) -> type[T]:
 
 
 def encode_term(value: object) -> bytes:
-    """The bytes of a term. Raises TermError."""
+    """Encode a term. Raises TermError."""
     try:
         return _encode(value if type(value) in _ATOMS else _pack(value, MAX_DEPTH))
     except (ValueError, OverflowError, msgspec.MsgspecError) as error:
-        # Lone surrogates in a str, and whatever else cannot be written.
+        # Lone surrogates in a str, and other values that cannot be encoded.
         raise TermError(f"a value that cannot be written ({error})", "a term") from None
 
 
 def decode_term(data: bytes) -> object:
-    """The term in ``data``, which may be any bytes. Raises TermError."""
+    """Decode the term in ``data``, which may be any bytes. Raises TermError."""
     try:
         return _Reader(MAX_DEPTH).decode(data)
     except TermError:
@@ -123,7 +123,7 @@ def _pack_key(key: object, depth: int) -> Any:
 
 
 class _Reader:
-    """One decoding; counts how deep it is."""
+    """Decoder of one value; counts its depth."""
 
     __slots__ = ("_depth",)
 
@@ -182,7 +182,7 @@ def _fields(cls: type) -> tuple[str, ...]:
 
 
 def _maker(cls: type) -> Callable[[dict[str, object]], object]:
-    """Construction with checked fields where the annotations are ones that msgspec understands."""
+    """Return a constructor that checks fields, if msgspec supports the annotations."""
     try:
         info = msgspec.inspect.type_info(cls)
     except (NameError, TypeError):

@@ -1,1 +1,1 @@
-"""Ways to carry messages to a peer: streams of the network, gRPC, and gRPC relayed to another loop."""
+"""Transports of messages to a peer: plain streams, gRPC, and gRPC through a relay."""

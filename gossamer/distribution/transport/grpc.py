@@ -3,16 +3,16 @@
 One generic method, ``/gossamer.Distribution/Channel``, with no serializer: the messages are msgpack already
 (:mod:`~gossamer.distribution.wire`), and a protobuf envelope around opaque bytes would only copy them.
 
-A gRPC message costs about 60 µs of Python however long it is, so the writer pulls everything that gathered
-while the message before was being written. gRPC holds a message until it is whole, whoever sends it. So a
-long one travels in pieces, and a stranger can have one piece held. A connection carries one stream, and is
-closed where it opens none.
+A gRPC message costs about 60 µs of Python whatever its length, so the writer pulls everything that gathered
+while the previous message was written. gRPC buffers a message until it is complete, whoever sends it, so long
+messages travel in pieces, and an unauthenticated caller can have one piece buffered. A connection carries one
+stream, and is closed if it opens none.
 
-Every channel has a connection of its own (a local subchannel pool), which also keeps gRPC's own reconnect
-back-off out of the way: the link above decides when to try again. Keepalive pings find a peer whose host is
-gone without a reset. Ports are taken exclusively, so that a second node on the same port is an error and not
-a coin toss. Credentials for both directions make it TLS or mTLS; ``binding`` then is what both ends use to
-tie the handshake to the channel, for example the hash of the called node's certificate.
+Every channel has a connection of its own (a local subchannel pool), which also disables gRPC's own reconnect
+back-off: the link above decides when to retry. Keepalive pings detect a peer whose host vanished without a
+reset. Ports are bound exclusively, so that a second node on the same port is an error and not a coin toss.
+Credentials for both directions make it TLS or mTLS; ``binding`` then ties the handshake to the channel, for
+example by the hash of the called node's certificate.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _SERVER_OPTIONS = [
 
 
 class _GrpcChannel:
-    """A stream, from either end: a reader and a writer around one handler."""
+    """Either end of a stream: a reader and a writer around one handler."""
 
     def __init__(self, handler: Opener, address: str, binding: bytes) -> None:
         self.limit = HANDSHAKE_LIMIT
@@ -92,13 +92,13 @@ class _GrpcChannel:
 
     @property
     def closing(self) -> bool:
-        """This side ended it in order."""
+        """True if this side ended it in order."""
         return self._closing and not self._failure and not self._aborted.is_set()
 
     async def run(
         self, read: Callable[[], Awaitable[object]], write: Callable[[bytes], Awaitable[None]]
     ) -> None:
-        """Carry messages until either side ends it; tells the handler how it ended."""
+        """Carry messages until either side ends it; the handler gets the reason."""
         tasks = {
             asyncio.ensure_future(self._read(read)),
             asyncio.ensure_future(self._write(write)),
@@ -116,7 +116,7 @@ class _GrpcChannel:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def ended(self) -> None:
-        """Tell the handler, once the call is over."""
+        """Notify the handler, once the call is over."""
         error = None
         if self._failure:
             # gRPC gives a failed connect and a lost one the same code; the text tells them apart.
@@ -132,7 +132,7 @@ class _GrpcChannel:
             await self._reading.wait()
             piece = await read()
             if not isinstance(piece, bytes):
-                # What gRPC reads at the end.
+                # gRPC's end of stream.
                 return
             self._heard = True
             size += len(piece)
@@ -175,14 +175,14 @@ class _GrpcListener:
         self.closing = True
         for channel in list(self.live):
             channel.abort()
-        # The aborted calls end in the next turns; stopping at once would make gRPC complain about each.
+        # The aborted calls end in the next turns; stopping at once would make gRPC log each.
         await self._server.stop(_LINGER)
 
 
 class GrpcTransport:
     """Channels over gRPC, plain or secured by ``credentials``.
 
-    gRPC opens its own sockets. With a ``network``, connections go through that instead, by a local relay: for
+    gRPC opens its own sockets. With a ``network``, connections go through it instead, by a local relay: for
     drills, whose faults act on the network.
     """
 
@@ -268,7 +268,7 @@ class GrpcTransport:
                 call = connection.stream_stream(f"/{_SERVICE}/{_METHOD}")()
                 await channel.run(call.read, call.write)
                 if channel.closing:
-                    # Cancelling could overtake the last message: let the other side end the call.
+                    # A cancellation could overtake the last message: let the other side end the call.
                     with contextlib.suppress(TimeoutError, grpc.aio.AioRpcError):
                         async with asyncio.timeout(_LINGER):
                             await call.done_writing()

@@ -1,9 +1,8 @@
-"""A relay in this process: what cannot open connections through a ``Network`` calls a Unix socket instead.
+"""Relay in this process: a client that cannot use a ``Network`` calls a Unix socket instead.
 
 gRPC opens its own sockets, out of reach of a fault gate. The relay opens the connection first, so that a
-refusal is told as one, and then offers it at a socket of its own in a private directory, to one caller, once.
-Both are gone as soon as the caller has come, so that a node that is killed leaves none behind but in the
-moment of a call.
+refusal is reported as one, and then offers it at a socket of its own in a private directory, to one caller,
+once. Both are removed as soon as the caller connects, so that a node killed at another time leaves none.
 """
 
 from __future__ import annotations
@@ -17,28 +16,28 @@ from pathlib import Path
 from gossamer.network import Address, Listener, Network
 
 CLAIM = 10.0
-"""Seconds in which the caller must come."""
+"""Timeout of the caller's connection in seconds."""
 _READ = 256 * 1024
 
 
 class Relay:
-    """Connections of ``network`` for who can only call an address."""
+    """Connections of ``network`` for clients that can only call an address."""
 
     def __init__(self, network: Network) -> None:
         self._network = network
 
     async def open(self, address: Address) -> str:
-        """Connect to ``address``; the target, in gRPC's words, at which that connection can be had.
+        """Connect to ``address``; return the gRPC target at which that connection is offered.
 
         Raises:
-            OSError: nobody answers there.
+            OSError: the connection failed.
         """
         loop = asyncio.get_running_loop()
         far = asyncio.StreamReader()
         transport, protocol = await self._network.connect(lambda: asyncio.StreamReaderProtocol(far), address)
         to_far = asyncio.StreamWriter(transport, protocol, far, loop)
         path = Path(tempfile.mkdtemp(prefix="gossamer-")) / "link"
-        # At the end of the process at the latest.
+        # Removed at the end of the process at the latest.
         clean = weakref.finalize(protocol, shutil.rmtree, path.parent, ignore_errors=True)
         listener: Listener | None = None
 
@@ -69,7 +68,7 @@ class Relay:
 
 
 async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """What one end says, to the other, which ends as it does; nobody here closes one half only."""
+    """Copy from one end to the other, and close it at the end; half-closed connections are not supported."""
     try:
         while data := await reader.read(_READ):
             writer.write(data)

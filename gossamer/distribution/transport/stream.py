@@ -1,7 +1,7 @@
-"""Channels over plain stream connections: each message behind its length, four bytes, big-endian.
+"""Channels over plain stream connections: each message prefixed with its length, four bytes, big-endian.
 
-What the simulator runs on, and real as well, where HTTP/2 is not wanted. With ``tls`` contexts the
-connections are encrypted; the channel binding is then the hash of the called node's certificate
+The simulator uses them, and real nodes can where HTTP/2 is not wanted. With ``tls`` contexts the connections
+are encrypted; the channel binding is then the hash of the called node's certificate
 (``tls-server-end-point``, RFC 5929), which both ends know.
 """
 
@@ -22,7 +22,7 @@ _HEADER = 4
 
 
 class _StreamChannel(asyncio.Protocol):
-    """A connection; both the protocol below and the channel above."""
+    """Connection; both the protocol below and the channel above."""
 
     def __init__(
         self, handler: Opener, peers: set[_StreamChannel], address: str, certificate: bytes | None
@@ -40,7 +40,7 @@ class _StreamChannel(asyncio.Protocol):
         self._paused = False
         self._full = False
         self.closing = False
-        """It closes once everything is written."""
+        """True while it closes, once everything is written."""
         self._flush_due = False
         self._failure: str | None = None
 
@@ -95,7 +95,7 @@ class _StreamChannel(asyncio.Protocol):
         while have - start >= _HEADER:
             size = int.from_bytes(buffer[start : start + _HEADER], "big")
             if size > self.limit and messages:
-                # The handshake may end with one of them, and leave another limit.
+                # The handshake may end with one of them, and set another limit.
                 self.handler.received(messages)
                 messages = []
             if size > self.limit:

@@ -1,17 +1,17 @@
-"""The seam under a link: a bidirectional channel of whole messages, whoever carries it.
+"""Transport interface of links: a bidirectional channel of whole messages.
 
-Writing is *pulled*. A channel owns no queue: its handler calls :meth:`Channel.wake` when something waits,
-and once the loop turn is over the channel asks :meth:`Handler.pull`. A handler that has more than goes into
-one message wakes the channel again. So frames sent in one turn leave as one message, what a slow connection
-delays grows into larger messages rather than into a queue, and the only bounds are the streams' own.
+Writing is *pulled*. A channel owns no queue: its handler calls :meth:`Channel.wake` when something waits, and
+once the loop turn is over the channel calls :meth:`Handler.pull`. A handler that has more than one message
+wakes the channel again. So frames sent in one turn leave as one message, a slow connection leads to larger
+messages rather than to a queue, and the only bounds are the streams' own.
 
-Reading is pushed, all that one read brought at once, and stops between :meth:`Channel.pause` and
-:meth:`Channel.resume`; at most what one read brings is handed over after ``pause``.
+Reading is pushed, all messages of one read at once, and stops between :meth:`Channel.pause` and
+:meth:`Channel.resume`; at most one read is delivered after ``pause``.
 
 Every handler gets ``closed`` exactly once, last. :class:`GrpcTransport` (HTTP/2, the default) and
-:class:`StreamTransport` (length-framed over any :class:`~gossamer.network.Network`, so also simulated) stand
-below this seam. Both open one connection per channel: purposes share neither a socket nor flow control, so
-that a flood of data cannot hold up control.
+:class:`StreamTransport` (length-framed over any :class:`~gossamer.network.Network`, so also simulated)
+implement it. Both open one connection per channel: purposes share neither a socket nor flow control, so that
+a burst of data cannot block control.
 """
 
 from __future__ import annotations
@@ -24,88 +24,88 @@ from gossamer.network import Address
 
 
 class Channel(Protocol):
-    """One open connection, as its handler sees it."""
+    """Open connection, as its handler sees it."""
 
     handler: Handler
-    """Who is asked for messages and given them; it may put another in its place."""
+    """User of the channel; it may install another in its place."""
     limit: int
-    """The longest message, in bytes, taken from the other side; a longer one closes the channel."""
+    """Maximum bytes of a received message; a longer one closes the channel."""
 
     @property
     def binding(self) -> bytes:
-        """What identifies the secure channel below to both ends; empty without one."""
+        """Identity of the secure channel below, equal at both ends; empty without one."""
 
     @property
     def address(self) -> str:
-        """The other side's address, for people."""
+        """The other side's address, for logs."""
 
     def wake(self) -> None:
-        """A message waits: pull it when this loop turn is over."""
+        """Pull a waiting message when this loop turn is over."""
 
     def pause(self) -> None:
-        """Hand over no more messages."""
+        """Stop delivering messages."""
 
     def resume(self) -> None:
-        """Hand over messages again."""
+        """Deliver messages again."""
 
     def close(self) -> None:
-        """Close when every message has been pulled and written."""
+        """Close once every message has been pulled and written."""
 
     def abort(self) -> None:
-        """Close now; what was not written is lost."""
+        """Close now; unwritten messages are lost."""
 
 
 class Handler(Protocol):
-    """The user of a channel. All calls are synchronous, on the loop, and must not raise."""
+    """User of a channel. All calls are synchronous, on the loop, and must not raise."""
 
     def received(self, messages: list[bytes], /) -> None:
-        """Messages came."""
+        """Handle messages."""
 
     def pull(self) -> bytes | None:
-        """The next message to write, None when nothing waits."""
+        """Return the next message to write, None if nothing waits."""
 
     def closed(self, error: LinkLostError | None) -> None:
-        """It is over; without an error when the other side or we closed it in order."""
+        """Handle the end of the channel; no error: either side closed it in order."""
 
 
 class Opener(Handler, Protocol):
-    """The first user of a channel."""
+    """First user of a channel."""
 
     def opened(self, channel: Channel) -> None:
-        """The channel can be woken."""
+        """Handle the opening: the channel can be woken."""
 
 
 class LinkListener(Protocol):
-    """An open listening socket."""
+    """Open listening socket."""
 
     @property
     def address(self) -> Address:
-        """Where it listens."""
+        """Address at which it listens."""
 
     async def close(self) -> None:
-        """Stop listening, and abort what was accepted."""
+        """Stop listening, and abort accepted channels."""
 
 
 class LinkTransport(Protocol):
-    """How nodes reach each other."""
+    """Means of connecting nodes."""
 
     async def listen(self, address: Address, accept: Callable[[], Opener]) -> LinkListener:
-        """Give every connection made to ``address`` a handler. Raises OSError where it cannot be bound."""
+        """Accept connections at ``address``, each with a new handler. Raises OSError if that fails."""
 
     async def connect(self, address: Address, handler: Opener) -> None:
-        """Open a channel for ``handler``; a failure is told to ``handler.closed``."""
+        """Open a channel for ``handler``; a failure is passed to ``handler.closed``."""
 
     async def close(self) -> None:
-        """Let go of every channel that was opened; those that are closing may write what they have."""
+        """Close every opened channel; those that are closing may finish their writes."""
 
 
 def not_reached(shown: str, error: OSError) -> LinkLostError:
-    """Why a connection could not be opened to the address that is shown so."""
+    """Build the error of a connection that could not be opened; ``shown`` is the address."""
     kind = "refused" if isinstance(error, ConnectionRefusedError) else "unreachable"
     return LinkLostError(address=shown, kind=kind, detail=error.strerror or str(error))
 
 
 def show(address: Address) -> str:
-    """``host:port``, with brackets around an IPv6 host."""
+    """Format as ``host:port``, with brackets around an IPv6 host."""
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
