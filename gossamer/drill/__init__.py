@@ -1,4 +1,4 @@
-"""Drills: a cluster of real processes is broken on purpose, under load, and watched while it heals.
+"""Drills: a cluster of real processes is broken on purpose, under load, and observed while it heals.
 
 ::
 
@@ -6,10 +6,9 @@
               ├─▶ load (MQTT clients)  ─▶ tally                              └▶ html (a page)
               └─▶ watch (the nodes' own histories) ─▶ marks
 
-``await conduct(plan)`` carries a drill out and judges it; ``html(record)`` makes a page of it;
-``run_suite(suite_plans(…), …)`` does so with all drills there are. What a drill leaves is said in
-:mod:`gossamer.drill.record`. What brings the broker along is imported when it is first used, so that the
-command starts fast.
+``await conduct(plan)`` runs a drill and judges it; ``html(record)`` renders its report page;
+``run_suite(suite_plans(…), …)`` runs all drills. :mod:`gossamer.drill.record` defines the record of a drill.
+Modules that import the broker are loaded on first use, so that the command starts fast.
 """
 
 from typing import TYPE_CHECKING

@@ -1,18 +1,18 @@
-"""``python -m gossamer.drill DIR``: a drill that nobody watches, whose plan and findings are files.
+"""``python -m gossamer.drill DIR``: an unattended drill, with its plan and results in files.
 
 ::
 
-    DIR/plan.json       what is to be done (a :class:`~gossamer.drill.record.Plan`)
-    DIR/progress.json   how far it is, replaced twice a second while it lasts
-    DIR/record.json     everything, in the end
-    DIR/result.json     the verdicts and figures of it, which is all that a list shows
-    DIR/report.html     the page
+    DIR/plan.json       the :class:`~gossamer.drill.record.Plan`
+    DIR/progress.json   the progress, replaced twice a second while the drill runs
+    DIR/record.json     the full record, at the end
+    DIR/result.json     its verdicts and figures, for lists of drills
+    DIR/report.html     the report page
 
-A node starts this when it is asked for a drill over HTTP. Exit codes are those of the command: 0 kept,
-8 broken, 5 a plan that makes no sense, 6 not possible.
+A node starts this for a drill requested over HTTP. Exit codes are those of the command: 0 kept,
+8 broken, 5 an invalid plan, 6 not possible.
 
-Rules: 1. A file is replaced as a whole, so that who reads it never sees half of one.  2. SIGTERM ends the
-drill in order: nodes, load and directories are gone when the process is.
+Rules: 1. Files are replaced atomically, so a reader never sees half of one.  2. SIGTERM ends the drill in
+order: nodes, load and directories are removed before the process ends.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from gossamer.files import replace_file
 _BROKEN, _REFUSED, _UNAVAILABLE = 8, 5, 6
 _INTERVAL = 0.5
 _START_TIMEOUT = 120.0
-"""Seconds that the cluster may take to start: a drill beside other work has no right to be quick."""
+"""Timeout in seconds of the cluster's start; long, since a drill may run beside other work."""
 _MARKS = 60
-"""The latest marks that the progress has."""
+"""Number of latest marks in the progress."""
 
 
 def carry_out(directory: Path) -> int:
-    """Carry out ``directory/plan.json``; the exit code."""
+    """Run ``directory/plan.json``; return the exit code."""
     try:
         return asyncio.run(_run(directory))
     except (GossamerError, OSError, TimeoutError) as error:
-        # The node keeps what is printed.
+        # The node stores the output.
         print(f"error: {error or type(error).__name__}", file=sys.stderr, flush=True)  # noqa: T201
         return _REFUSED if isinstance(error, UsageError) else _UNAVAILABLE
 
@@ -56,7 +56,7 @@ async def _run(directory: Path) -> int:
     assert main is not None  # noqa: S101 - asyncio.run made it
 
     def on_signal() -> None:
-        # Once is enough: cleaning up is quick, and a second signal must not stop it.
+        # Cancel only once: a second signal must not interrupt the cleanup.
         if not main.cancelling():
             main.cancel()
 
@@ -79,13 +79,13 @@ async def _run(directory: Path) -> int:
             await asyncio.wait({task})
     replace_file(directory / "record.json", record_json(record), durable=False)
     replace_file(directory / "report.html", html(record).encode(), durable=False)
-    # Last, so that who sees a result finds the rest.
+    # Last: a reader that finds the result finds the rest too.
     replace_file(directory / "result.json", msgspec.json.encode(_result(record)), durable=False)
     return _BROKEN if outcome(record.verdicts, record.failure) == "broken" else 0
 
 
 def _progress(progress: Progress) -> dict[str, object]:
-    """How far a drill is, in plain data. Times are the drill's; before its first phase ``at`` is 0."""
+    """Return the progress as plain data. Times are the drill's; before its first phase ``at`` is 0."""
     load = progress.load
     nodes = progress.plan.nodes
     return {
@@ -106,7 +106,7 @@ def _progress(progress: Progress) -> dict[str, object]:
 
 
 def _result(record: DrillRecord) -> dict[str, object]:
-    """What a list of drills shows of one."""
+    """Return the summary for a list of drills."""
     return {
         "words": verdict_in_words(record),
         "happened": happened(record),

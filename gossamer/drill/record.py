@@ -1,9 +1,9 @@
-"""What a drill leaves behind: the plan, what happened when, and what became of every message.
+"""Record of a drill: the plan, the events with their times, and the outcome of all messages.
 
-One value, :class:`DrillRecord`, is all that reports, verdicts and scripts read; a drill writes nothing else.
+Reports, verdicts and scripts read one value, :class:`DrillRecord`; a drill writes nothing else.
 
-Rules: 1. Times are seconds since the drill began, but for ``began_at`` (since 1970).  2. Keys are only ever
-added, each with a default, so that an older file is read by a newer version; ``version`` counts changes of
+Rules: 1. Times are seconds since the drill began, except ``began_at`` (since 1970).  2. Keys are only ever
+added, each with a default, so that a newer version can read an older file; ``version`` counts changes of
 meaning.  3. Nodes have their full names, sides are named by the numbers of their nodes (``1,2,3``).
 """
 
@@ -20,10 +20,10 @@ VERSION = 1
 
 BackEndName = Literal["gate", "netns"]
 PhaseName = Literal["warm-up", "split", "heal", "after"]
-"""``split`` is while the fault holds, whatever it is; ``heal`` from its end to the last node healed."""
+"""``split`` lasts while the fault is active, of any kind; ``heal`` from its end until all nodes healed."""
 
 MarkKind = Literal[
-    # Seen by nodes.
+    # Reported by nodes.
     "suspected",
     "refuted",
     "declared down",
@@ -53,7 +53,7 @@ MarkKind = Literal[
     "disk full",
     "disk free",
     "rows written on all sides",
-    # Seen by clients.
+    # Reported by clients.
     "client dropped",
     "client back",
 ]
@@ -62,7 +62,7 @@ Setting = str | float | bool
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """What was ordered."""
+    """Order of a drill."""
 
     kind: DrillKind
     shape: str
@@ -70,33 +70,33 @@ class Plan(Struct, frozen=True, kw_only=True):
     nodes: tuple[str, ...]
     backend: BackEndName = "gate"
     seconds: float = 20.0
-    """How long the fault holds."""
+    """Duration of the fault in seconds."""
     load: float = 0.0
-    """Messages a second, all publishers together."""
+    """Messages per second, all publishers together."""
     seed: int = 0
     warm_up: float = 5.0
     after: float = 5.0
-    """Seconds of load once all is healed."""
+    """Seconds of load after the heal."""
     late_after: float = 2.0
-    """A delivery that takes more seconds than this is late."""
+    """Seconds after which a delivery counts as late."""
     settings: dict[str, Setting] = {}
-    """Configuration of the nodes that is not the default, and options of the drill (``delay``, ``loss``)."""
+    """Non-default configuration of the nodes, and options of the drill (``delay``, ``loss``)."""
 
 
 def unnamed(nodes: int) -> tuple[str, ...]:
-    """Stand-ins for the names that a back end gives; enough to see whether a plan fits."""
+    """Return placeholder node names, enough to validate a plan."""
     return tuple(f"node{number}" for number in range(1, nodes + 1))
 
 
 class Side(Struct, frozen=True):
-    """Nodes that no fault of this drill parts from each other."""
+    """Nodes that no fault of this drill separates from each other."""
 
     name: str
     nodes: tuple[str, ...]
 
 
 class Phase(Struct, frozen=True):
-    """A stretch of the drill."""
+    """Time span of the drill."""
 
     name: PhaseName
     begin: float
@@ -104,11 +104,11 @@ class Phase(Struct, frozen=True):
 
 
 class Mark(Struct, frozen=True):
-    """Something that happened at ``node``, by that node's own history where it can know."""
+    """Event at ``node``, from that node's own history where it has one."""
 
     at: float
     node: str
-    """Empty for what the drill did to all."""
+    """Empty for an action on all nodes."""
     kind: MarkKind
     peer: str = ""
     """The other node, or the client."""
@@ -116,9 +116,9 @@ class Mark(Struct, frozen=True):
 
 
 class Tally(Struct, frozen=True):
-    """What became of messages; each counts once for every subscriber that it is for.
+    """Outcome of messages; each counts once per subscriber that it is for.
 
-    ``acknowledged`` and ``delivered`` are of those ``sent``; ``late`` of those delivered.
+    ``acknowledged`` and ``delivered`` are parts of ``sent``; ``late`` of ``delivered``.
     """
 
     source: str
@@ -126,51 +126,51 @@ class Tally(Struct, frozen=True):
     target: str
     """Side of the subscriber."""
     phase: PhaseName
-    """In which it was sent."""
+    """Phase in which it was sent."""
     qos: int
-    """Of publication and subscription, which are alike."""
+    """QoS of publication and subscription, which are equal."""
     persistent: bool
-    """Whether the subscriber's session is."""
+    """Whether the subscriber's session is persistent."""
     parted: bool = False
-    """The fault stood between publisher and subscriber in this phase."""
+    """Whether the fault separated publisher and subscriber in this phase."""
     sent: int = 0
     acknowledged: int = 0
-    """By the broker to the publisher; of QoS 0, which nobody acknowledges, those handed to the socket."""
+    """Acknowledged by the broker to the publisher; of QoS 0, which has no acknowledgement, those sent."""
     delivered: int = 0
-    """At least once."""
+    """Delivered at least once."""
     late: int = 0
     lost: int = 0
-    """Acknowledged, and not delivered until the drill ended."""
+    """Acknowledged, and not delivered by the end of the drill."""
     doubled: int = 0
     """Copies beyond the first."""
 
 
 class Sample(Struct, frozen=True):
-    """One second of one side: what its publishers sent, what its subscribers got."""
+    """One second of one side: messages sent by its publishers and received by its subscribers."""
 
     at: float
-    """Begin of the second."""
+    """Start of the second."""
     side: str
     sent: int = 0
     delivered: int = 0
     latency_p50: float = 0.0
-    """Seconds from sending to delivery, over what was delivered in this second; 0 without any."""
+    """Seconds from sending to delivery, of messages delivered in this second; 0 without any."""
     latency_p99: float = 0.0
 
 
 class ClientDrop(Struct, frozen=True):
-    """A connection that ended without the drill closing it."""
+    """Connection that ended without the drill closing it."""
 
     at: float
     client: str
     node: str
     reason: str
     excused: bool = False
-    """The drill killed or stopped the node that it was connected to."""
+    """True if the drill killed or stopped the node that it was connected to."""
 
 
 class Clients(Struct, frozen=True):
-    """Who took part, and whose connection ended."""
+    """Numbers of clients, and their dropped connections."""
 
     publishers: int = 0
     subscribers: int = 0
@@ -178,7 +178,7 @@ class Clients(Struct, frozen=True):
 
 
 class Quarantined(Struct, frozen=True):
-    """Rows that lost, kept in ``file`` of ``node``."""
+    """Rows that lost in a merge, stored in ``file`` of ``node``."""
 
     node: str
     file: str
@@ -186,7 +186,7 @@ class Quarantined(Struct, frozen=True):
 
 
 class Heal(Struct, frozen=True, kw_only=True):
-    """One heal as the cluster's history has it."""
+    """Heal, from the cluster's history."""
 
     plan: str
     coordinator: str
@@ -201,17 +201,17 @@ class Heal(Struct, frozen=True, kw_only=True):
 
 
 class NodeEnd(Struct, frozen=True):
-    """What a node held when the drill was over."""
+    """State of a node at the end of the drill."""
 
     node: str
     members: tuple[str, ...] = ()
-    """Whom it was in one cluster with, itself among them; empty: it did not answer."""
+    """Members of its cluster, itself included; empty: it did not answer."""
     tables: dict[str, str] = {}
-    """For each replicated table, and owner of its rows, how many there are and their checksum."""
+    """Per replicated table and owner: number of rows and their checksum."""
 
 
 class Speed(Struct, frozen=True):
-    """A time that was measured; ``bar`` is what it may be at most, where somebody promised it."""
+    """Measured time; ``bar`` is the promised maximum, if any."""
 
     name: str
     seconds: float | None
@@ -221,7 +221,7 @@ class Speed(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """A promise, and whether it was kept; ``kept`` None: this drill does not put it to the test."""
+    """Promise, and whether it was kept; ``kept`` None: this drill does not test it."""
 
     promise: str
     kept: bool | None
@@ -230,14 +230,14 @@ class Verdict(Struct, frozen=True):
 
 
 class DrillRecord(Struct, frozen=True, kw_only=True):
-    """Record of one drill, from which reports and verdicts are made."""
+    """Record of one drill, the source of reports and verdicts."""
 
     version: int = VERSION
     plan: Plan
     began_at: float
     """Seconds since 1970."""
     seconds: float = 0.0
-    """How long all of it took, from the first phase on."""
+    """Total duration in seconds, from the first phase on."""
     sides: tuple[Side, ...] = ()
     phases: tuple[Phase, ...] = ()
     marks: tuple[Mark, ...] = ()
@@ -247,20 +247,20 @@ class DrillRecord(Struct, frozen=True, kw_only=True):
     clients: Clients = Clients()
     heals: tuple[Heal, ...] = ()
     merged: int = 0
-    """Rows that both sides wrote and a heal decided about."""
+    """Rows written on both sides and merged by a heal."""
     quarantined: tuple[Quarantined, ...] = ()
     conflicts: int = 0
-    """Rows of shared tables that the drill wrote on more than one side of a split."""
+    """Rows of shared tables written by the drill on more than one side of a split."""
     ends: tuple[NodeEnd, ...] = ()
-    """One for each node; none: nobody looked."""
+    """State of each node; empty: not checked."""
     speeds: tuple[Speed, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     failure: str = ""
-    """Why the drill could not be carried out to its end; empty when it was."""
+    """Reason why the drill did not complete; empty if it did."""
     machine: dict[str, Setting] = {}
     """Cores, load average before and after, versions."""
 
 
 def record_json(record: DrillRecord) -> bytes:
-    """The record as JSON, indented, with a newline at the end."""
+    """Encode the record as indented JSON with a trailing newline."""
     return msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"

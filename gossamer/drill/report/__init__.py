@@ -1,1 +1,1 @@
-"""Everything that is read off a drill's record: promises, timings, words and pages; pure."""
+"""Reports from a drill's record: promises, timings, text and pages; pure."""

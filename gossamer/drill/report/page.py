@@ -1,7 +1,7 @@
-"""Reports as one self-contained HTML page: of one drill, or of a suite of them.
+"""Report of a drill or of a suite, as one self-contained HTML page.
 
-The page loads nothing, follows the reader's choice of light or dark, can be read on a phone, by keyboard and
-by a screen reader, and stays small: long lists are cut, and say so.
+The page loads nothing, follows the reader's choice of light or dark, works on a phone, by keyboard and with a
+screen reader, and stays small: long lists are truncated, with a note.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from gossamer.drill.report.words import (
 from gossamer.pages import environment
 
 MOST = 1000
-"""Marks and dropped clients that a report lists."""
+"""Maximum number of marks and dropped clients in a report."""
 MOST_SIDES = 6
-"""With more, messages are shown as between sides or within one."""
+"""Number of sides above which messages are shown only as between sides or within one."""
 CONDITIONS = (
     ("clear", "sees everybody"),
     ("doubt", "suspects somebody"),
@@ -43,13 +43,13 @@ _COUNTS = ("sent", "acknowledged", "delivered", "late", "lost", "doubled", "owed
 
 
 def html(record: DrillRecord) -> str:
-    """The report of one drill."""
+    """Render the report of one drill."""
     title = f"Drill: {name_of(record.plan)}"
     return _render("report.html.j2", title=title, drill=_shown(record, "drill"))
 
 
 def suite_html(records: Mapping[str, DrillRecord], skipped: Mapping[str, str], *, began_at: float) -> str:
-    """The report of a suite: ``records`` by the names of their drills, and why others were not run."""
+    """Render the report of a suite: ``records`` by drill name; ``skipped``: why others did not run."""
     summary = summarise(records, skipped)
     drills = {
         name: {**_shown(record, f"drill{number}", brief=True), "name": name}
@@ -85,7 +85,7 @@ def _render(template: str, **values: object) -> str:
 
 
 def _shown(record: DrillRecord, identity: str, *, brief: bool = False) -> dict[str, object]:
-    """A drill as the templates want it; ``brief`` leaves out what only a report of its own has."""
+    """Build the template data of a drill; ``brief`` leaves out details for the suite's report."""
     plan = record.plan
     few = not brief and len(record.sides) <= MOST_SIDES
     facts = (
@@ -116,9 +116,9 @@ def _shown(record: DrillRecord, identity: str, *, brief: bool = False) -> dict[s
 def _by_phase(
     record: DrillRecord, *, few: bool, detailed: bool
 ) -> list[tuple[str, list[dict[str, str | int]]]]:
-    """Rows of traffic by phase, those alike in what is shown added up.
+    """Group the rows of traffic by phase, and add up rows that show the same.
 
-    ``owed`` is what of ``lost`` is against a promise, ``twice`` what of ``doubled`` is.
+    ``owed`` is the part of ``lost`` that breaks a promise, ``twice`` that of ``doubled``.
     """
 
     def key(row: Tally) -> tuple[str, ...]:

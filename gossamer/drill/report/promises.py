@@ -1,10 +1,10 @@
-"""The times that a drill measures and the promises that it puts to the test, from its record alone; pure.
+"""Times that a drill measures and promises that it tests, from its record alone; pure.
 
-A verdict is kept, broken, or not judged, since this drill could not break it; then ``got`` says why.
+A verdict is kept, broken, or not judged if this drill could not break it; then ``got`` says why.
 
-Rules: 1. Only the record counts: whoever has the file comes to the same verdicts.  2. What the drill broke
-itself is nobody's fault: a client of a node that was killed, and messages that a fault stood in the way of,
-are not held against anybody, but between sides.  3. A time that was to be measured and was not is broken.
+Rules: 1. Only the record counts: any reader of the file gets the same verdicts.  2. Damage done by the drill
+itself breaks no promise: dropped clients of a killed node, and messages blocked by a fault, are reported
+only as between sides.  3. A time that should have been measured and was not is broken.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ENDS: tuple[MarkKind, ...] = ("fault lifted", "process resumed", "process start
 
 
 def judge(record: DrillRecord) -> tuple[Verdict, ...]:
-    """One verdict for each of :data:`PROMISES`, in their order."""
+    """Return one verdict for each of :data:`PROMISES`, in their order."""
     return tuple(Verdict(promise, *of(record)) for promise, of in PROMISES.items())
 
 
@@ -46,10 +46,10 @@ def _not_judged(why: str) -> _Found:
 
 
 def measure(record: DrillRecord) -> tuple[Speed, ...]:
-    """Every time that this kind of drill has, read off its marks; what never happened has none.
+    """Return all times of this kind of drill, from its marks; an event that never happened has none.
 
-    A side knows of the split once each of its nodes has declared a node of every other side down. Only of a
-    plain partition with default settings the times have a bar.
+    A side has detected the split once each of its nodes has declared a node of every other side down. Times
+    have a bar only for a plain partition with default settings.
     """
     plain = record.plan.kind == "partition"
     found: list[Speed] = []
@@ -90,16 +90,16 @@ def _known(record: DrillRecord) -> _Found:
 
 
 def _declared(record: DrillRecord) -> tuple[dict[tuple[str, str], float], str]:
-    """Seconds until each node declared a node of each side that it lost down, and why nobody may judge it.
+    """Return seconds until each node declared a node of each lost side down, and why they are not judged.
 
-    They are infinite where it never did.
+    Seconds are infinite if it never did.
     """
     pairs = _parted_nodes(record)
     if not pairs:
         return {}, "nodes were not parted"
     side_of = _side_of(record)
     together = _reachable(record.plan.nodes, pairs)
-    # Who still reaches a node through others has nothing to declare.
+    # A node that is still reachable through others need not be declared down.
     wanted = {(node, side_of.get(peer, peer)) for node, peer in pairs if peer not in together[node]}
     if not wanted:
         return {}, "all nodes still reached each other through others"
@@ -120,7 +120,7 @@ def _side_of(record: DrillRecord) -> dict[str, str]:
 
 
 def _reachable(nodes: Sequence[str], cut: set[tuple[str, str]]) -> dict[str, set[str]]:
-    """Whom each node reaches, through others too."""
+    """Return the nodes that each node reaches, directly or through others."""
     found = {name: {name} for name in nodes}
     for a, b in combinations(nodes, 2):
         if not {(a, b), (b, a)} & cut and found[a] is not found[b]:
@@ -130,7 +130,7 @@ def _reachable(nodes: Sequence[str], cut: set[tuple[str, str]]) -> dict[str, set
 
 
 def _parted_nodes(record: DrillRecord) -> set[tuple[str, str]]:
-    """Who has to find out about whom; in a cut both do, whichever way it goes."""
+    """Return pairs (node, peer) of which the node must detect the peer's loss; in a cut both must."""
     plan = record.plan
     if plan.kind in ("partition", "flapping", "coordinator"):
         names = plan.nodes
@@ -162,12 +162,12 @@ def _routes(record: DrillRecord) -> _Found:
 
 
 def _lifted(record: DrillRecord) -> float | None:
-    """When the fault ended at last: a flapping link comes back more than once."""
+    """Return when the fault last ended: a flapping link comes back more than once."""
     return max((mark.at for mark in record.marks if mark.kind in _ENDS), default=None)
 
 
 def _after(record: DrillRecord, since: float, kind: MarkKind) -> dict[str, float]:
-    """How long after that time each node had the first mark of a kind."""
+    """Return, per node, the seconds from ``since`` to its first mark of a kind."""
     found: dict[str, float] = {}
     for mark in record.marks:
         if mark.kind == kind and mark.at >= since:
@@ -205,16 +205,16 @@ def _between(record: DrillRecord) -> _Found:
 
 
 def promised(record: DrillRecord) -> Callable[[Tally], bool]:
-    """Whether what a row lost is against a promise: not QoS 0, and not a clean session across the fault."""
+    """Return a predicate: do a row's losses break a promise? Not with QoS 0, nor clean across the fault."""
     apart = _apart(record)
     return lambda row: bool(row.qos) and (row.persistent or not apart(row))
 
 
 def _apart(record: DrillRecord) -> Callable[[Tally], bool]:
-    """Whether the fault stood between the sides of a row.
+    """Return a predicate: did the fault separate the sides of a row?
 
-    Not on ways that a node was killed on while it healed: of the messages of such a way, those that it had to
-    do with are parted, and others are not.
+    Not on a path on which a node was killed during the heal: of its messages, only those that involved that
+    node are parted.
     """
     torn = {(row.source, row.target) for row in record.traffic if row.parted and row.phase == "split"}
     return lambda row: row.parted or (row.phase in ("split", "heal") and (row.source, row.target) in torn)
@@ -260,7 +260,7 @@ def _minority(record: DrillRecord) -> _Found:
 
 
 def _unfair(record: DrillRecord, restarted: set[str]) -> Iterator[str]:
-    """What restarted and should not have, in words."""
+    """Describe restarts that should not have happened."""
     for heal in record.heals:
         if both := set(heal.reloaded) & set(heal.survivors):
             yield f"{_names(both)} survived and restarted"
@@ -277,8 +277,8 @@ def _unfair(record: DrillRecord, restarted: set[str]) -> Iterator[str]:
 
 def _quarantine(record: DrillRecord) -> _Found:
     decided = sum(heal.restored + heal.merged for heal in record.heals)
-    # A heal counts what its coordinator saw lose; a row is kept wherever that was seen, so there are
-    # at least as many kept as the fullest quarantine holds.
+    # A heal counts the rows that its coordinator saw lose; every node that saw it keeps the row, so at
+    # least as many are kept as the fullest quarantine holds.
     fullest = max((found.rows for found in record.quarantined), default=0)
     kept = max(sum(heal.quarantined for heal in record.heals), fullest)
     left = sum(heal.left for heal in record.heals)
@@ -317,7 +317,7 @@ def _names(names: Iterable[str]) -> str:
 
 
 def short(node: str) -> str:
-    """``node3`` of ``node3@127.0.0.1``."""
+    """Return ``node3`` of ``node3@127.0.0.1``."""
     return node.partition("@")[0]
 
 
@@ -332,4 +332,4 @@ PROMISES: dict[str, Callable[[DrillRecord], _Found]] = {
     "Nothing is discarded without quarantine": _quarantine,
     "One cluster at the end, all tables equal": _whole,
 }
-"""What is promised, in the order in which it is shown."""
+"""Promises, in the order of display."""

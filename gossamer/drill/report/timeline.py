@@ -1,7 +1,7 @@
-"""What the timeline of a drill shows: phases, a lane for each node, rate and latency of each side.
+"""Timeline of a drill: phases, a lane for each node, rate and latency of each side.
 
-Pure. It is drawn by ``timeline.svg.j2``. A lane has stretches of the node's sight: ``clear`` while it sees
-everybody, ``doubt`` from its first suspicion, ``blind`` while it holds anybody for dead, ``gone`` while its
+Pure. It is drawn by ``timeline.svg.j2``. A lane has stretches by the node's view: ``clear`` while all peers
+are up, ``doubt`` from its first suspicion, ``blind`` while it considers a peer down, ``gone`` while its
 process does not run, ``still`` while that is paused.
 """
 
@@ -28,9 +28,9 @@ LANE = 26
 PANEL = 120
 GAP = 38
 POINTS = 400
-"""Of a curve, at most: more than the picture is wide in dots helps nobody."""
+"""Maximum points of a curve; more would exceed the picture's width in pixels."""
 LINES = 8
-"""Colours of sides that the style sheet knows."""
+"""Number of side colours in the style sheet."""
 
 _CIRCLE = "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0z"
 _SQUARE = "M-4 -4h8v8h-8z"
@@ -72,7 +72,7 @@ SYMBOLS: dict[MarkKind, tuple[str, str]] = {
     "client dropped": ("full bad", _DOWN),
     "client back": ("full good", _UP),
 }
-"""How each kind of mark is drawn: classes, and a path around 0. What the drill did to all is a line."""
+"""Symbol of each kind of mark: classes, and a path around 0. An action on all nodes is a line."""
 
 Condition = Literal["clear", "doubt", "blind", "gone", "still"]
 _SIGHT: dict[MarkKind, Condition] = {
@@ -95,7 +95,7 @@ _PROCESS: dict[MarkKind, Condition] = {
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """From ``begin`` to ``end`` the node was in ``condition``."""
+    """Time span in which the node was in ``condition``."""
 
     begin: float
     end: float
@@ -104,7 +104,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Marks of one kind at one node that are too close to be told apart."""
+    """Marks of one kind at one node that are too close to be drawn apart."""
 
     at: float
     node: str
@@ -113,7 +113,7 @@ class Cluster:
 
     @property
     def words(self) -> str:
-        """All that the symbol stands for."""
+        """Tooltip of the symbol."""
         peers = ", ".join(dict.fromkeys(short(mark.peer) for mark in self.marks if mark.peer))
         detail = next((mark.detail for mark in self.marks if mark.detail), "")
         what = " ".join(filter(None, (self.kind, peers, f"({detail})" if detail and not peers else "")))
@@ -121,7 +121,7 @@ class Cluster:
 
 
 def stretches(marks: Iterable[Mark], node: str, end: float) -> list[Stretch]:
-    """The lane of ``node`` from 0 to ``end``."""
+    """Return the lane of ``node`` from 0 to ``end``."""
     changes: list[tuple[float, Condition]] = [(0.0, "clear"), *_changes(marks, node)]
     ends = [min(at, end) for at, _ in changes[1:]] + [end]
     found: list[Stretch] = []
@@ -134,7 +134,7 @@ def stretches(marks: Iterable[Mark], node: str, end: float) -> list[Stretch]:
 
 
 def _changes(marks: Iterable[Mark], node: str) -> Iterator[tuple[float, Condition]]:
-    """When the node came into which condition."""
+    """Yield the node's changes of condition, with their times."""
     peers: dict[str, Condition] = {}
     process: Condition = "clear"
     for mark in marks:
@@ -143,7 +143,7 @@ def _changes(marks: Iterable[Mark], node: str) -> Iterator[tuple[float, Conditio
         if mark.kind in _PROCESS:
             process = _PROCESS[mark.kind]
             if process == "gone":
-                # Its next life knows nothing of what this one saw.
+                # After a restart it has no memory of earlier suspicions.
                 peers.clear()
         elif mark.kind in _SIGHT:
             peers[mark.peer] = _SIGHT[mark.kind]
@@ -154,7 +154,7 @@ def _changes(marks: Iterable[Mark], node: str) -> Iterator[tuple[float, Conditio
 
 
 def clusters(marks: Iterable[Mark], *, near: float) -> list[Cluster]:
-    """Marks of the same node and kind, those within ``near`` seconds of the first together."""
+    """Group marks of the same node and kind within ``near`` seconds of the first."""
     groups: list[list[Mark]] = []
     latest: dict[tuple[str, MarkKind], list[Mark]] = {}
     for mark in marks:
@@ -167,14 +167,14 @@ def clusters(marks: Iterable[Mark], *, near: float) -> list[Cluster]:
 
 
 def legend(record: DrillRecord) -> list[tuple[MarkKind, str, str]]:
-    """The symbols that the picture has, in the order of :data:`SYMBOLS`: meaning, classes and path."""
+    """Return the picture's symbols in the order of :data:`SYMBOLS`: meaning, classes and path."""
     there = {mark.kind for mark in record.marks if mark.node}
     return [(kind, classes, path) for kind, (classes, path) in SYMBOLS.items() if kind in there]
 
 
 def picture(record: DrillRecord, *, fine: bool = True) -> dict[str, object]:
-    """What the template draws. Where it is not ``fine``, curves have fewer points, and more marks are one."""
-    # What comes after the last phase is the drill's own: nothing is published any more.
+    """Build the template data. If not ``fine``, curves have fewer points, and more marks are grouped."""
+    # After the last phase nothing is published any more.
     end = max(1.0, *(phase.end for phase in record.phases)) if record.phases else max(record.seconds, 1.0)
     nodes = record.plan.nodes
     marks = [mark for mark in record.marks if mark.at <= end]
@@ -207,7 +207,7 @@ def picture(record: DrillRecord, *, fine: bool = True) -> dict[str, object]:
             (y, f"s{side_of.get(node, 0) % LINES}", node, stretches(marks, node, end))
             for node, y in where.items()
         ],
-        # What is drawn last lies on top: rare kinds above frequent ones.
+        # Later ones are drawn on top: rare kinds above frequent ones.
         "signs": [
             (one, where[one.node], *SYMBOLS.get(one.kind, ("open dim", _CIRCLE)))
             for one in sorted(found, key=lambda one: one.kind in ("healed", "restarted store"))
@@ -219,7 +219,7 @@ def picture(record: DrillRecord, *, fine: bool = True) -> dict[str, object]:
 
 _Sides = dict[str, list[Sample]]
 _Titled = tuple[str, float, Panel]
-"""A panel with its title, and where it begins."""
+"""Title, top and content of a panel."""
 
 
 def _rate(sides: _Sides, x: Callable[[float], float], top: float) -> _Titled:
@@ -243,7 +243,7 @@ def _latency(sides: _Sides, x: Callable[[float], float], top: float) -> _Titled:
         share = (math.log10(max(value, 10.0**low)) - low) / (high - low)
         return round(top + PANEL * (1 - min(share, 1.0)), 1)
 
-    # A stretch in which nothing was delivered is a gap.
+    # A span without deliveries is a gap.
     curves = _curves(
         sides, x, lambda one: (y(one.latency_p50), y(one.latency_p99)), lambda one: bool(one.delivered)
     )
@@ -259,7 +259,7 @@ def _curves(
     values: Callable[[Sample], tuple[float, float]],
     there: Callable[[Sample], bool],
 ) -> list[tuple[str, Points]]:
-    """Dots and a line of each side, wherever there is something to show."""
+    """Return dots and lines of each side, where ``there`` is true."""
     curves: list[tuple[str, Points]] = []
     for colour, samples in zip(_colours(sides), sides.values(), strict=True):
         for shown, run in groupby(samples, key=there):
@@ -275,7 +275,7 @@ def _colours(sides: _Sides) -> list[str]:
 
 
 def _keys(sides: _Sides, top: float) -> list[tuple[float, float, str, str]]:
-    """Names beside a panel and not at the end of each line, where equal sides would cover each other."""
+    """Return the legend beside a panel; at the ends of the lines equal sides would overlap."""
     return [
         (RIGHT + 6.0, top + 12 + 15 * number, colour, f"{name[:5]}…" if len(name) > 6 else name)
         for number, (name, colour) in enumerate(zip(sides, _colours(sides), strict=True))
@@ -283,7 +283,7 @@ def _keys(sides: _Sides, top: float) -> list[tuple[float, float, str, str]]:
 
 
 def _thinned(samples: Sequence[Sample], points: int) -> list[Sample]:
-    """At most so many points; of several seconds the mean rates, and the worst of what was late."""
+    """Reduce samples to at most ``points``: mean rates, and the worst latencies."""
     step = max(1, math.ceil(len(samples) / points))
     return [_mean(samples[at : at + step]) for at in range(0, len(samples), step)]
 

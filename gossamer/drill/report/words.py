@@ -1,4 +1,4 @@
-"""A drill, or a suite of them, in a few words and figures, for those who read nothing else; pure."""
+"""Summary of a drill or a suite in a few words and figures; pure."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from gossamer.faults import DRILLS
 
 
 class PromiseRow(Struct, frozen=True):
-    """One promise over all drills. ``kept`` None: no drill put it to the test."""
+    """Promise over all drills. ``kept`` None: no drill tested it."""
 
     promise: str
     kept: bool | None
     kept_in: int = 0
     judged_in: int = 0
     worst: str = ""
-    """Name of the drill that broke it first; of one that kept it where none did."""
+    """Name of the first drill that broke it; if none did, of one that kept it."""
     got: str = ""
-    """In that drill."""
+    """Result in that drill."""
 
 
 class Summary(Struct, frozen=True):
-    """What a suite came to. ``kept``: every drill was carried out and kept what it put to the test."""
+    """Result of a suite. ``kept``: every drill completed and kept all promises that it tested."""
 
     kept: bool
     words: str
@@ -34,18 +34,18 @@ class Summary(Struct, frozen=True):
 
 
 def name_of(plan: Plan) -> str:
-    """``partition 3/2``, ``kill node5``: short, and the same for the same drill."""
+    """Return a short, stable name: ``partition 3/2``, ``kill node5``."""
     return DRILLS[plan.kind].name.format(shape=plan.shape)
 
 
 def phase_name(plan: Plan, name: PhaseName) -> str:
-    """What a phase is called: a fault that parts no sides is no split."""
+    """Return the display name of a phase: a fault that separates no sides is no split."""
     parting = DRILLS[plan.kind].at == "split" and plan.kind != "slow"
     return "fault" if name == "split" and not parting else name
 
 
 def outcome(verdicts: Iterable[Verdict], failure: str = "") -> str:
-    """``kept``, ``broken``, or ``none`` where nothing was judged."""
+    """Return ``kept``, ``broken``, or ``none`` if nothing was judged."""
     found = {verdict.kept for verdict in verdicts}
     if failure or False in found:
         return "broken"
@@ -53,7 +53,7 @@ def outcome(verdicts: Iterable[Verdict], failure: str = "") -> str:
 
 
 def verdict_in_words(record: DrillRecord) -> str:
-    """One sentence."""
+    """Return the verdict as one sentence."""
     judged = [verdict for verdict in record.verdicts if verdict.kept is not None]
     broken = [verdict for verdict in judged if not verdict.kept]
     if record.failure:
@@ -76,7 +76,7 @@ def _promises(count: int) -> str:
 
 
 def happened(record: DrillRecord) -> str:
-    """What was done, and what came of it."""
+    """Describe what was done, and the result."""
     plan = record.plan
     load = f" under {plan.load:,.0f} messages a second" if plan.load else " without load"
     done = f"{_done(record)}{load}."
@@ -120,7 +120,7 @@ def _slowness(plan: Plan) -> str:
 
 
 def figures(record: DrillRecord) -> list[tuple[str, str, str]]:
-    """Name, value and a remark, for the top of a report."""
+    """Return name, value and remark of each figure, for the top of a report."""
     found = []
     for speed in record.speeds:
         value = "never" if speed.seconds is None else f"{speed.seconds:.1f} s"
@@ -138,7 +138,7 @@ def figures(record: DrillRecord) -> list[tuple[str, str, str]]:
 
 
 def names(nodes: Iterable[str]) -> str:
-    """``node1, node2``."""
+    """Join short names: ``node1, node2``."""
     return ", ".join(short(node) for node in nodes)
 
 
@@ -147,7 +147,7 @@ def _capital(text: str) -> str:
 
 
 def summarise(records: Mapping[str, DrillRecord], skipped: Mapping[str, str]) -> Summary:
-    """``records`` by the names of their drills; ``skipped``: why others were not run."""
+    """Summarise a suite: ``records`` by drill name; ``skipped``: why others did not run."""
     rows = tuple(_row(promise, records) for promise in PROMISES)
     broken = [row for row in rows if row.kept is False]
     judged = [row for row in rows if row.kept is not None]

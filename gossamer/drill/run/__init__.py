@@ -1,1 +1,1 @@
-"""Carrying drills out: a script of steps, their executor, the watch on the nodes, the suite of all drills."""
+"""Execution of drills: script, executor, load, watch on the nodes, suite of all drills."""

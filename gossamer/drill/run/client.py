@@ -1,9 +1,9 @@
-"""A client of a drill: stays connected, and reports what becomes of its connection and of its messages.
+"""Client of a drill: stays connected, and reports events of its connection and messages.
 
-It reconnects by itself when its connection ends, which it reports first: a drill counts that.
+It reports the end of its connection, which a drill counts, and then reconnects by itself.
 
-Rules: 1. ``publish`` sends at once or not at all, so that a message waits for nothing but the broker.  2. A
-message that was not acknowledged before its connection ended is not sent again: nobody owes it.
+Rules: 1. ``publish`` sends at once or not at all, so that a message waits only for the broker.  2. A message
+that was not acknowledged before its connection ended is not resent: it is not owed.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from gossamer.network import Network
 
 KEEP_ALIVE = 30
 SESSION_EXPIRY = 3600
-"""Seconds that a persistent session outlives its connection."""
+"""Seconds for which a persistent session outlives its connection."""
 _TIMEOUT = 10.0
-"""Seconds for CONNACK, and for SUBACK."""
+"""Timeout in seconds for CONNACK, and for SUBACK."""
 _CLOSE_TIMEOUT = 1.0
 _RETRY_INTERVAL = 0.5
 
 
 class TrafficClient:
-    """One client at one node. ``filters`` are subscribed to at every new session, with their QoS.
+    """Client at one node. ``filters`` are subscribed to at every new session, with their QoS.
 
-    ``delivered`` gets the payload of each message that arrives, ``acknowledged`` the token of each that the
-    broker has taken. ``changed`` gets the reason when the connection ended, and not by :meth:`close`; and no
-    reason when it is back.
+    ``delivered`` gets the payload of each arriving message, ``acknowledged`` the token of each that the
+    broker acknowledged. ``changed`` gets the reason when the connection ends other than by :meth:`close`, and
+    an empty one when it is back.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class TrafficClient:
         return self._connection is not None and self._connection.connected
 
     async def start(self) -> None:
-        """Connect and subscribe; from then on stay connected.
+        """Connect and subscribe, and stay connected from then on.
 
         Raises:
             OSError, TimeoutError, RefusedError, ClientLostError: the first attempt failed.
@@ -71,7 +71,7 @@ class TrafficClient:
         self._keeper = asyncio.create_task(self._keep(connection), name=f"client {self.client_id}")
 
     async def close(self) -> None:
-        """Disconnect, and stay so."""
+        """Disconnect, and stay disconnected."""
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.wait({self._keeper})
@@ -80,18 +80,18 @@ class TrafficClient:
                 async with asyncio.timeout(_CLOSE_TIMEOUT):
                     await self._connection.disconnect()
             except TimeoutError:
-                # A node that stands still takes no DISCONNECT.
+                # A paused node reads no DISCONNECT.
                 self._connection.drop()
 
     def publish(
         self, topic: bytes, payload: bytes, *, qos: int = 0, retain: bool = False, token: object = None
     ) -> bool:
-        """Send one message; False when it cannot be sent now."""
+        """Send one message; return False if it cannot be sent now."""
         connection = self._connection
         return connection is not None and connection.post(topic, payload, qos=qos, retain=retain, token=token)
 
     def resume(self, client: MqttClient, *, present: bool) -> None:
-        """CONNACK came."""
+        """Handle CONNACK: resume the session if it is ``present``."""
         if not present:
             self._half_received.clear()
         client.adopt(

@@ -1,8 +1,8 @@
-"""Does what a script says, on real nodes, and sees whether all is as before.
+"""Executor of a script on real nodes; afterwards it checks that the cluster is as before.
 
-A full disc is the kernel's file size limit of the node's process (RLIMIT_FSIZE, by prlimit): every write to
-a file fails, without rights and without filling anybody's disc. It differs from a full disc in the error
-(EFBIG for ENOSPC), and in that bytes that are there already cannot be written again either.
+A full disc is simulated by the file size limit of the node's process (RLIMIT_FSIZE, by prlimit): every write
+to a file fails, without privileges and without filling a disc. It differs from a full disc in the error
+(EFBIG for ENOSPC), and in that existing bytes cannot be overwritten either.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from gossamer.drill.stage.backend import BackEnd, BackEndError
 from gossamer.errors import UnavailableError
 
 _TIMEOUT = 60.0
-"""Seconds for the cluster to be whole after a restart, and for a heal to begin."""
+"""Timeout in seconds for the cluster to be whole after a restart, and for a heal to begin."""
 _LOOK = 0.5
 CONFLICTS = 5
-"""Retained messages that each side writes."""
+"""Number of retained messages that each side writes."""
 
 
 class Note(Protocol):
-    """Notes that something happened now; without a node, what the drill did to all."""
+    """Recorder of an event now; without a node: an action on all nodes."""
 
     def __call__(self, kind: MarkKind, node: str = "", *, detail: str = "") -> None: ...
 
 
 class Executor:
-    """Carries steps out, one after another, and notes what it did."""
+    """Performs steps one after another, and records its actions."""
 
     def __init__(self, backend: BackEnd, watch: Watch, load: Load, *, note: Note) -> None:
         self.down: set[str] = set()
         """Nodes that the script ended."""
         self.conflicts = 0
-        """Rows that were written at more than one node."""
+        """Number of rows written at more than one node."""
         self.coordinator = ""
-        """The node that was killed while it healed."""
+        """Node that was killed while it coordinated a heal."""
         self._backend = backend
         self._watch = watch
         self._load = load
@@ -54,10 +54,10 @@ class Executor:
         return [node.name for node in self._backend.nodes]
 
     async def learn_routes(self) -> None:
-        """Learn what all nodes know while all is well.
+        """Store the routes of all nodes while the cluster is whole.
 
         Raises:
-            UnavailableError: they do not come to know the same.
+            UnavailableError: their routes do not become equal.
         """
         wanted = {client_filter for client in self._load.subscribers for client_filter, _ in client.filters}
 
@@ -71,7 +71,7 @@ class Executor:
         await self._until(lack, "all routes at all nodes")
 
     async def perform(self, steps: Sequence[Step]) -> None:
-        """One after another."""
+        """Perform steps one after another."""
         for step in steps:
             await self._perform(step, next(iter(step.nodes), self.coordinator))
 
@@ -107,10 +107,10 @@ class Executor:
                 await self._until(self._no_plan, "a heal to begin", every=0.02)
                 await self._end(self.coordinator, kill=True)
 
-    # -- is all as before?
+    # -- checks that the cluster is as before
 
     async def until_whole(self, *, quiet: float) -> None:
-        """Wait until every node is ready, has the routes it had, and knows of nothing to heal."""
+        """Wait until every node is ready, has its earlier routes, and has nothing to heal."""
         await self._watch.until_routes(self._routes)
         self._note("routes equal")
         loop = asyncio.get_running_loop()
@@ -121,7 +121,7 @@ class Executor:
             await asyncio.sleep(_LOOK)
 
     async def missing(self) -> str:
-        """What is not as before, in words; empty when all is."""
+        """Describe what is not as before; empty if everything is."""
         lacks = await asyncio.gather(*map(self._lack, self._names))
         return "; ".join(f"{name} {lack}" for name, lack in zip(self._names, lacks, strict=True) if lack)
 
@@ -139,7 +139,7 @@ class Executor:
         return ""
 
     async def _until(self, lack: Callable[[], Awaitable[str]], wanted: str, *, every: float = _LOOK) -> None:
-        """Wait, within bounds, until nothing lacks."""
+        """Wait until ``lack`` returns nothing. Raises UnavailableError at the timeout."""
         missing = "no node answered"
         try:
             async with asyncio.timeout(_TIMEOUT):
@@ -165,7 +165,7 @@ class Executor:
         self._note("process killed" if kill else "process stopped", name)
 
     def _write(self, names: Sequence[str]) -> None:
-        """Retained messages of the same topics, and of other contents, at each of the nodes."""
+        """Publish retained messages to the same topics with different contents at each of the nodes."""
         writers = [next(one for one in self._load.publishers if one.node.name == name) for name in names]
         for number in range(CONFLICTS):
             topic = f"drill-conflict/{number}".encode()
@@ -183,6 +183,6 @@ class Executor:
 
 
 def limit_files(pid: int, *, full: bool) -> None:
-    """Let no file of a process grow, or let them again. Raises OSError where it is gone or not ours."""
+    """Forbid or allow file growth of a process. Raises OSError if it is gone or not ours."""
     _, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (0 if full else hard, hard))

@@ -1,12 +1,12 @@
-"""What became of every message: sent, acknowledged, delivered, late, lost, doubled; pure.
+"""Ledger of all messages: sent, acknowledged, delivered, late, lost, doubled; pure.
 
-A stream is all that one publisher says to one subscriber by one quality of service, numbered from 0. The
-ledger notes three times for each message (sent, acknowledged, first delivered) and counts copies; tallies and
-samples are read off in the end.
+A stream is all messages of one publisher to one subscriber with one quality of service, numbered from 0. The
+ledger records three times for each message (sent, acknowledged, first delivered) and counts copies; tallies
+and samples are computed at the end.
 
-Rules: 1. Times are passed in and only compared with each other.  2. What was delivered and never sent is
-counted as ``foreign``, and in no tally.  3. A message for a clean session whose client was away is
-parted from it, whatever the phase: nobody was subscribed.  4. 26 bytes a message: a million fit into a drill.
+Rules: 1. Times are passed in and only compared with each other.  2. A message delivered and never sent counts
+as ``foreign``, and in no tally.  3. A message for a clean session whose client was disconnected is parted
+from it in any phase: there was no subscription.  4. 26 bytes per message: a million fit into a drill.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _no_times() -> array[float]:
 
 @dataclass(slots=True, eq=False)
 class Stream:
-    """One publisher's messages for one subscriber; nodes are named, ``number`` travels in the payload."""
+    """One publisher's messages to one subscriber, by node name; ``number`` is sent in the payload."""
 
     number: int
     source: str
@@ -38,14 +38,14 @@ class Stream:
     qos: int
     persistent: bool
     absent: array[int] = field(default_factory=partial(array, "B"))
-    """Whether nobody subscribed to a message when it was sent."""
+    """Per message: whether it had no subscriber when it was sent."""
     sent: array[float] = field(default_factory=_no_times)
     acknowledged: array[float] = field(default_factory=_no_times)
     delivered: array[float] = field(default_factory=_no_times)
     copies: array[int] = field(default_factory=partial(array, "B"))
 
     def rows(self) -> Iterator[tuple[float, float, float, int]]:
-        """Of each message when it was sent, acknowledged and first delivered, and how often."""
+        """Yield each message's times of sending, acknowledgement and first delivery, and its copies."""
         return zip(self.sent, self.acknowledged, self.delivered, self.copies, strict=True)
 
 
@@ -55,25 +55,25 @@ class Ledger:
     def __init__(self) -> None:
         self.streams: list[Stream] = []
         self.foreign = 0
-        """Deliveries of what this drill never sent."""
+        """Deliveries of messages that this drill never sent."""
         self.sent: Counter[tuple[str, str]] = Counter()
-        """So far, by source and target; for those who look while it goes on."""
+        """Messages sent so far, by source and target; for progress displays."""
         self.delivered: Counter[tuple[str, str]] = Counter()
         self.owed = 0
-        """Acknowledged and not delivered, so far."""
+        """Messages acknowledged and not delivered so far."""
 
     def open(self, source: str, target: str, qos: int, *, persistent: bool) -> Stream:
-        """A new stream."""
+        """Open a new stream."""
         stream = Stream(len(self.streams), source, target, qos, persistent)
         self.streams.append(stream)
         return stream
 
     def note_sent(self, stream: Stream, at: float, *, absent: bool = False) -> int:
-        """A message is handed to the socket; its number. ``absent``: nobody subscribes to it."""
+        """Record a message written to the socket; return its number. ``absent``: it has no subscriber."""
         self.sent[stream.source, stream.target] += 1
         stream.absent.append(absent)
         stream.sent.append(at)
-        # Nobody acknowledges QoS 0; what was handed over counts.
+        # QoS 0 has no acknowledgement: it counts as acknowledged when written.
         stream.acknowledged.append(_NEVER if stream.qos else at)
         self.owed += not stream.qos
         stream.delivered.append(_NEVER)
@@ -81,13 +81,13 @@ class Ledger:
         return len(stream.sent) - 1
 
     def note_acknowledged(self, stream: Stream, sequence: int, at: float) -> None:
-        """The broker has it."""
+        """Record the broker's acknowledgement."""
         if math.isnan(stream.acknowledged[sequence]):
             stream.acknowledged[sequence] = at
             self.owed += stream.copies[sequence] == 0
 
     def note_delivered(self, number: int, sequence: int, at: float) -> None:
-        """A subscriber got message ``sequence`` of stream ``number``, as its payload says."""
+        """Record the delivery of message ``sequence`` of stream ``number``, from its payload."""
         if not 0 <= number < len(self.streams) or not 0 <= sequence < len(self.streams[number].sent):
             self.foreign += 1
             return
@@ -99,7 +99,7 @@ class Ledger:
             self.delivered[stream.source, stream.target] += 1
             self.owed -= not math.isnan(stream.acknowledged[sequence])
 
-    # -- in the end
+    # -- results
 
     def tallies(
         self,
@@ -109,7 +109,7 @@ class Ledger:
         parted: Callable[[PhaseName, str, str], bool],
         late_after: float,
     ) -> tuple[Tally, ...]:
-        """By side, phase, quality of service, kind of session, and whether the fault stood between.
+        """Tally by side, phase, quality of service, kind of session, and whether the fault separated them.
 
         A message belongs to the phase in which it was sent; phases follow each other.
         """
@@ -130,7 +130,7 @@ class Ledger:
             for absent, (sent, acknowledged, delivered, copies) in zip(
                 stream.absent, stream.rows(), strict=True
             ):
-                # Times of sending only grow, so the phases are walked through once.
+                # Times of sending only grow, so one pass over the phases is enough.
                 while at + 1 < len(begins) and sent >= begins[at + 1]:
                     at += 1
                 row = rows[at][absent]
@@ -146,7 +146,7 @@ class Ledger:
         return tuple(Tally(*key, *row) for key, row in sums.items() if row[0])
 
     def samples(self, end: float, *, side_of: Callable[[str], str]) -> tuple[Sample, ...]:
-        """Second by second, each side; what was delivered counts for the subscriber's side."""
+        """Return samples per second and side; deliveries count for the subscriber's side."""
         counts: Counter[tuple[str, int]] = Counter()
         latencies: defaultdict[tuple[str, int], list[float]] = defaultdict(list)
         for stream in self.streams:

@@ -1,12 +1,12 @@
-"""The load of a drill: who publishes what for whom, at a pace that does not depend on the answers.
+"""Load of a drill: publishers, subscribers and messages, at a rate independent of the answers.
 
-Every node has one publisher for every node, and six subscribers: for each quality of service one whose
-session is clean and one whose session is persistent. Each message is for one subscriber, so that it is plain
-what became of it, and whatever holds up one path holds up no other.
+Every node has one publisher for every node, and six subscribers: for each quality of service one with a clean
+session and one with a persistent session. Each message is for one subscriber, so that its outcome is
+unambiguous, and a blocked path blocks no other.
 
-Rules: 1. The pace is a schedule: what was due while a client was away or full is not made up for, but counted
-(``withheld``).  2. Which stream is next follows from the seed. Of four messages one is of QoS 0, two of
-QoS 1, one of QoS 2.  3. Every message carries its publisher, its stream, its number and its time.
+Rules: 1. The rate is a schedule: messages due while a client was disconnected or full are not made up for,
+but counted (``withheld``).  2. The seed decides the next stream. Of four messages one is of QoS 0, two of
+QoS 1, one of QoS 2.  3. Every message carries its publisher, stream, number and time.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from gossamer.network import Network
 _HEAD = struct.Struct(">IId")
 _TICK = 0.02
 _MOST_BEHIND = 0.5
-"""Seconds of schedule that are made up for after this process stood still; what is older is withheld."""
+"""Seconds of schedule made up for after this process stalled; older messages are withheld."""
 _SHARES = {0: 1, 1: 2, 2: 1}
 _AT_ONCE = 8
-"""Clients that connect: a node that starts takes new ones only as fast as it can greet them."""
+"""Number of clients that connect at once: a node that starts accepts only as fast as it can answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Lane:
-    """One stream and what is needed to send on it."""
+    """Stream with its publisher and topic."""
 
     stream: Stream
     publisher: TrafficClient
@@ -44,7 +44,7 @@ class _Lane:
 
 
 class Load:
-    """``now`` gives the drill's time; ``changed`` is that of :class:`TrafficClient`."""
+    """Clients and schedule. ``now`` returns the drill's time; ``changed`` as in :class:`TrafficClient`."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Load:
         self.ledger = Ledger()
         self.withheld = 0
         self.lag = 0.0
-        """The longest time that this process stood still, in seconds: what it measured is that coarse."""
+        """Longest stall of this process in seconds, and so the precision of its measurements."""
         self._rate = rate
         self._now = now
         make = partial(
@@ -91,31 +91,31 @@ class Load:
         self._next = 0
         self._pacer: asyncio.Task[None] | None = None
 
-    # -- life
+    # -- lifecycle
 
     async def connect(self) -> None:
-        """Connect all, subscribers first.
+        """Connect all clients, subscribers first.
 
         Raises:
-            OSError, TimeoutError, PeerError, TransportError: the first client that could not.
+            OSError, TimeoutError, PeerError, TransportError: a client could not connect.
         """
         for clients in (self.subscribers, self.publishers):
             for at in range(0, len(clients), _AT_ONCE):
                 await asyncio.gather(*(client.start() for client in clients[at : at + _AT_ONCE]))
 
     def begin(self) -> None:
-        """Publish from now on."""
+        """Start publishing."""
         self._pacer = asyncio.create_task(self._pace(), name="load")
 
     async def stop(self) -> None:
-        """Publish no more; connections stay."""
+        """Stop publishing; connections stay."""
         pacer, self._pacer = self._pacer, None
         if pacer is not None:
             pacer.cancel()
             await asyncio.wait({pacer})
 
     async def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         await self.stop()
         await asyncio.gather(*(client.close() for client in (*self.publishers, *self.subscribers)))
 
@@ -150,7 +150,7 @@ class Load:
         else:
             self.withheld += 1
 
-    # -- what clients tell
+    # -- callbacks of clients
 
     def _acknowledged(self, token: object) -> None:
         assert isinstance(token, tuple)  # noqa: S101 - our own

@@ -1,13 +1,13 @@
-"""A whole drill from its plan to its verdicts.
+"""Runner of a drill, from its plan to its verdicts.
 
 ::
 
     start ─▶ clients ─▶ warm-up ─▶ split (the script's fault) ─▶ heal ─▶ after ─▶ drain ─▶ record
 
-Rules: 1. The end of the heal is seen, not awaited by the clock: all nodes ready, all routes as before, no
-split open, no heal under way, for a moment.  2. All waits are bounded; what did not happen in time is missing
-in the record, and is no error of the drill.  3. However it ends, the back end is closed, and the janitor
-removes what the drill made.
+Rules: 1. The end of the heal is observed, not timed: all nodes ready, all routes as before, no split open, no
+heal under way, for a moment.  2. All waits are bounded; an event that did not happen in time is missing in
+the record, and is no error of the drill.  3. However the drill ends, the back end is closed, and the janitor
+removes everything that the drill created.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ from gossamer.network import SystemNetwork
 log = structlog.get_logger(__name__)
 
 HEAL_TIMEOUT = 120.0
-"""Seconds for everything to be as before."""
+"""Timeout in seconds for everything to be as before."""
 QUIET = 3.0
-"""Seconds for which nothing may be open before a drill believes that all is healed."""
+"""Seconds without anything open after which a drill considers the cluster healed."""
 DRAIN_TIMEOUT = 15.0
 DRAIN_QUIET = 2.0
-"""Seconds without a delivery after which nothing more is expected."""
+"""Seconds without a delivery after which no more are expected."""
 _NODE_SETTING = "GOSSAMER_"
 
 StepName = Literal[
@@ -71,7 +71,7 @@ StepName = Literal[
 
 @dataclass(slots=True)
 class Progress:
-    """What is known so far, for those who look on. Times are the drill's."""
+    """State of a running drill, for displays. Times are the drill's."""
 
     plan: Plan
     step: StepName = "starting"
@@ -85,7 +85,7 @@ class Progress:
 
 
 def backend_of(name: BackEndName, ended: Callable[[str, str], None]) -> BackEnd:
-    """The back end of that name. Raises BackEndError where it cannot work."""
+    """Create the back end of that name. Raises BackEndError if it cannot work here."""
     return GateBackEnd(ended=ended) if name == "gate" else NetnsBackEnd(ended=ended)
 
 
@@ -97,15 +97,15 @@ async def conduct(
     tell: Callable[[Mark | StepName], None] = lambda _: None,
     show: Callable[[Progress], None] = lambda _: None,
 ) -> tuple[DrillRecord, Path]:
-    """Carry out one drill, and judge it; the directory it ran in is there afterwards only with ``keep``.
+    """Run one drill, and judge it; its directory is kept only with ``keep``.
 
-    ``tell`` gets every mark and every step that begins, ``show`` what may be looked at all the while.
+    ``tell`` gets every mark and every step that begins, ``show`` the progress object, once, at the start.
 
     Raises:
         GossamerError: the plan does not fit, the back end does not work here, the cluster does not start.
-        OSError, TimeoutError: the clients do not come in.
+        OSError, TimeoutError: the clients cannot connect.
     """
-    # Before anything is made: what does not fit is said at once.
+    # Before anything is created: an invalid plan fails at once.
     script_of(plan)
     drill = _Drill(plan, tell)
     show(drill.progress)
@@ -122,7 +122,7 @@ async def conduct(
 
 
 class _Drill:
-    """One drill; ``tell`` gets every mark and every step that begins."""
+    """Drill under way; ``tell`` gets every mark and every step that begins."""
 
     def __init__(self, plan: Plan, tell: Callable[[Mark | StepName], None]) -> None:
         self.progress = Progress(plan)
@@ -136,7 +136,7 @@ class _Drill:
         self._down: set[str] = set()
 
     async def run(self, directory: Path, patience: float) -> DrillRecord:
-        """Carry it out."""
+        """Run the drill and return its record."""
         try:
             self._step("starting")
             plan = self.progress.plan
@@ -155,7 +155,7 @@ class _Drill:
         script = script_of(plan)
         progress.sides = script.sides
         loop = asyncio.get_running_loop()
-        # Until the first phase begins, all is before the drill's time.
+        # Until the first phase begins, all times are negative.
         self._zero = loop.time() + 1e6
         progress.now = lambda: loop.time() - self._zero
         load = progress.load = Load(
@@ -188,7 +188,7 @@ class _Drill:
             await watch.close()
 
     async def _phases(self, script: Script, executor: Executor) -> str:
-        """All that is under load; why it could not be carried out, empty if it could."""
+        """Run the phases under load; return why they did not complete, empty if they did."""
         plan = self.progress.plan
         failure = ""
         with self._phase("warm-up"):
@@ -259,11 +259,11 @@ class _Drill:
             "python": platform.python_version(),
         }
 
-    # -- what is noted
+    # -- recording
 
     @contextmanager
     def _phase(self, name: PhaseName) -> Iterator[None]:
-        """A phase that goes on; it is noted when it ends."""
+        """Run the body as a phase, which is recorded at its end."""
         self._step(name)
         phases = self.progress.phases
         begin = phases[-1].end if phases else 0.0
@@ -288,7 +288,7 @@ class _Drill:
         self._mark(Mark(self._now(), node, kind, peer, detail))
 
     def _changed(self, client: TrafficClient, reason: str) -> None:
-        """A client's connection ended, or is back."""
+        """Record that a client's connection ended, or is back."""
         node = client.node.name
         if reason:
             drop = ClientDrop(self._now(), client.client_id, node, reason, excused=node in self._down)
@@ -296,12 +296,12 @@ class _Drill:
         self._note("client dropped" if reason else "client back", node, peer=client.client_id, detail=reason)
 
     def _node_ended(self, name: str, how: str) -> None:
-        """A node's process ended, and nobody here wanted it."""
+        """Record an unexpected end of a node's process."""
         self._note("process ended", name, detail=how)
 
 
 async def _drain(load: Load) -> None:
-    """Wait for what is still on its way, and not for what will never come."""
+    """Wait for messages in flight, until deliveries cease."""
     ledger = load.ledger
     loop = asyncio.get_running_loop()
     end = loop.time() + DRAIN_TIMEOUT

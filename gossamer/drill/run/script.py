@@ -1,7 +1,7 @@
-"""What a drill does, step by step: pure, so that every kind of drill can be read and tested as a list.
+"""Script of a drill, a list of steps: pure, so that every kind of drill can be read and tested.
 
-Steps are carried out in order. Most drills are a fault, a wait and its end; a rolling restart waits for the
-cluster after each node, and the one that kills a coordinator waits for a heal to begin.
+Steps are performed in order. Most drills are a fault, a wait and its end; a rolling restart waits for the
+cluster after each node, and the drill that kills a coordinator waits for a heal to begin.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ Action = Literal[
     "kill coordinator",  # wait, within bounds, until a heal has begun, and kill the node that leads it
 ]
 _LATEST = 30.0
-"""Seconds after which a fault that nobody lifted ends by itself, beyond its time."""
+"""Seconds beyond its time after which a fault that was not lifted ends by itself."""
 DOWN = 3.0
-"""Seconds for which a rolling restart, or a coordinator, leaves a node down."""
+"""Seconds for which a rolling restart, or a coordinator drill, leaves a node down."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing that a drill does; actions say what they take."""
+    """Step of a drill; the action determines which fields are used."""
 
     action: Action
     nodes: tuple[str, ...] = ()
@@ -54,41 +54,41 @@ _OF_ONE: Mapping[DrillKind, tuple[Action, Action]] = {
     "clock": ("set clock", "set clock"),
     "disk": ("fill disk", "free disk"),
 }
-"""What is done to one node, and what ends that."""
+"""Action on one node per kind of drill, and the action that ends it."""
 LIFT = Step("apply")
 WHOLE = Step("await cluster")
 
 
 def wait(seconds: float) -> Step:
-    """Let time pass."""
+    """Return a step that waits."""
     return Step("wait", seconds=seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """``split`` is carried out while the fault holds; ``heal`` once it has ended."""
+    """Steps of a drill: ``split`` while the fault is active, ``heal`` once it has ended."""
 
     split: tuple[Step, ...]
     heal: tuple[Step, ...]
     sides: tuple[Side, ...]
     parted: frozenset[tuple[str, str]]
-    """Pairs of names, both ways, that the fault stands between; a node that is down is parted from itself."""
+    """Pairs of names, both ways, that the fault separates; a node that is down is parted from itself."""
 
     @property
     def needs(self) -> list[Ability]:
-        """What the back end has to be able to do, in a fixed order."""
+        """Abilities that the back end needs, in a fixed order."""
         steps = (*self.split, *self.heal)
         clock: list[Ability] = ["clock"] if any(step.action == "set clock" for step in steps) else []
         return list(dict.fromkeys(clock + [one for step in steps for one in abilities_for(step.faults)]))
 
 
 def lacking(plan: Plan, abilities: Collection[Ability]) -> list[Ability]:
-    """What the drill takes and the back end does not have."""
+    """Return the abilities that the drill needs and the back end lacks."""
     return [ability for ability in script_of(plan).needs if ability not in abilities]
 
 
 def check(plan: Plan, abilities: Collection[Ability]) -> None:
-    """Raises :class:`BackEndError` where the back end cannot do what the drill takes."""
+    """Raise :class:`BackEndError` if the back end lacks an ability that the drill needs."""
     if lacks := lacking(plan, abilities):
         raise BackEndError(
             backend=plan.backend,
@@ -100,7 +100,7 @@ def check(plan: Plan, abilities: Collection[Ability]) -> None:
 
 
 def script_of(plan: Plan) -> Script:
-    """The steps of a drill.
+    """Build the steps of a drill.
 
     Raises:
         ShapeError, WrongValueError: the plan's shape does not fit its nodes.
@@ -137,7 +137,7 @@ def _between(plan: Plan, shape: Shape) -> Script:
         slow = tuple(LinkFault(a, b, delay=delay, jitter=jitter, loss=loss) for a, b in pairs)
         text = f"slow {shape.text}: delay {delay:g} s ± {jitter:g}, loss {loss:.0%}"
         split = (Step("apply", seconds=latest, faults=slow, text=text), wait(plan.seconds))
-        # Slow is not parted: all messages are owed in time to come.
+        # A slow link separates nothing: all messages are still owed.
         parted = frozenset()
     return Script(split, heal, _sides(names, shape.sides), parted)
 
@@ -171,7 +171,7 @@ def _of_one(plan: Plan) -> Script:
     jump = float((DRILLS[plan.kind].defaults | plan.settings).get("jump", 0.0))
     heal = (Step(end, one), WHOLE) if plan.kind == "kill" else (Step(end, one),)
     others = [other for other in range(1, len(names) + 1) if other != number]
-    # Whose clock jumps, or whose disc is full, is still owed every message.
+    # A node with a clock jump, or a full disc, is still owed every message.
     gone = names if plan.kind in ("kill", "pause") else ()
     parted = frozenset(pair for other in gone for pair in ((*one, other), (other, *one)))
     sides = sorted([[number], others])

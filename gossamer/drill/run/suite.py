@@ -1,8 +1,8 @@
-"""All drills, one after the other: which there are, which are run, and what they came to.
+"""Suite of all drills: the plans, the selection, and the results.
 
-Rules: 1. A drill that the back end cannot do is not run, and said so; of what it can do in part, that part is
-run.  2. A drill that does not come to its end breaks the suite, and the next one is run all the same.  3. The
-suite knows neither back ends nor screens: ``carry_out`` is passed in.
+Rules: 1. A drill that the back end does not support is skipped and reported; if it supports a part, that part
+is run.  2. A drill that does not complete breaks the suite, and the next one is still run.  3. The suite is
+independent of back ends and displays: ``carry_out`` is passed in.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gossamer.errors import GossamerError, WrongValueError
 from gossamer.faults import DRILLS, DrillKind
 
 QUICK: dict[str, Setting] = {"GOSSAMER_CLUSTER__AUTOHEAL": "3s"}
-"""What the nodes of a quick suite are configured with."""
+"""Configuration of the nodes of a quick suite."""
 _Shapes = Mapping[DrillKind, tuple[str, ...]]
 _ALL: _Shapes = {
     "partition": ("3/2", "4/1", "2/2/1", "2/2", "1/1/1", "1>2", "1-2"),
@@ -47,13 +47,13 @@ _FEW: _Shapes = {
 
 @dataclass(slots=True)
 class SuiteResult:
-    """What was run, by name, and why others were not."""
+    """Records of drills by name, and why others were skipped."""
 
     records: dict[str, DrillRecord] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
 
     def summary(self) -> Summary:
-        """What it came to."""
+        """Return the summary of the suite."""
         return summarise(self.records, self.skipped)
 
 
@@ -65,7 +65,7 @@ def suite_plans(
     seed: int = 0,
     hold: float | None = None,
 ) -> list[Plan]:
-    """Every drill of the suite, in the order in which they are run; ``hold``: how long each fault does."""
+    """Return the plans of the suite in order; ``hold``: duration of each fault in seconds."""
     nodes, seconds, aside, rate = (3, 10.0, 2.0, 200.0) if quick else (5, 20.0, 5.0, 500.0)
     return [
         Plan(
@@ -86,10 +86,10 @@ def suite_plans(
 
 
 def choose_plans(found: Sequence[Plan], only: Sequence[str]) -> list[Plan]:
-    """Those whose kind or name is in ``only``, all without any.
+    """Return plans whose kind or name is in ``only``; all if it is empty.
 
     Raises:
-        WrongValueError: one of them names nothing.
+        WrongValueError: a name matches no plan.
     """
     words = {word: None for plan in found for word in (plan.kind, name_of(plan))}
     if unknown := [word for word in only if word not in words]:
@@ -105,16 +105,16 @@ async def run_suite(
     tell: Callable[[str, DrillRecord | None, str], None] = lambda *_: None,
     result: SuiteResult | None = None,
 ) -> SuiteResult:
-    """Run them in order. ``tell(name, record, why)``: one is over, or was not run, and why.
+    """Run drills in order. ``tell(name, record, why)``: one is over, or was skipped, and why.
 
-    ``result`` is filled as it goes, for those who want what there was when it is interrupted.
+    ``result`` is filled progressively, so that an interrupted suite keeps its results.
     """
     suite = SuiteResult() if result is None else result
     for plan in found:
         name = name_of(plan)
         lacks = lacking(plan, abilities)
         if lacks and plan.kind == "slow" and "loss" in abilities:
-            # Lossy is better than nothing, and the record says what it was.
+            # Loss without delay is better than nothing, and the record shows it.
             plan = replace(plan, settings={**plan.settings, "delay": 0.0, "jitter": 0.0})
         elif lacks:
             suite.skipped[name] = f"back end {plan.backend} has no {' and no '.join(lacks)} here"
@@ -123,7 +123,7 @@ async def run_suite(
         try:
             record = await carry_out(plan)
         except (GossamerError, OSError, TimeoutError) as error:
-            # It did not even begin.
+            # It failed before it began.
             failure = str(error) or type(error).__name__
             record = DrillRecord(plan=plan, began_at=time.time(), failure=failure)
             record = replace(record, verdicts=judge(record))
@@ -133,7 +133,7 @@ async def run_suite(
 
 
 def suite_json(suite: SuiteResult) -> bytes:
-    """All of it as JSON: the verdicts first, then every record."""
+    """Encode the suite as JSON: the verdicts first, then every record."""
     summary = suite.summary()
     data = {
         "kept": summary.kept,

@@ -1,11 +1,11 @@
-"""Who suspected, lost, found and healed whom, and when: read from the nodes' own histories.
+"""Watch on the nodes: suspicions, losses, returns and heals, read from the nodes' own histories.
 
-Nodes keep what happens to them (``GET /api/v1/events``) with its age, so that asking a few times a second is
-enough to know the times to milliseconds. That all routes are equal is nobody's event: it is looked at, five
-times a second, and only while it matters.
+Nodes keep their events (``GET /api/v1/events``) with ages, so that polling a few times a second gives times
+precise to milliseconds. Equal routes are no event of a node: they are polled, five times a second, and only
+while it matters.
 
-Rules: 1. A node that does not answer is asked again; what it kept is not lost.  2. A new life of a node
-counts from 1 again.  3. The drill's time of an event is that of the answer less the event's age.
+Rules: 1. A node that does not answer is asked again; its stored events are not lost.  2. A new creation of a
+node counts from 1 again.  3. The drill's time of an event is that of the answer minus the event's age.
 
 Once a drill is over, nodes are asked for heals, quarantined rows, members and checksums of their tables.
 """
@@ -60,7 +60,7 @@ _STATES: dict[MarkKind, State] = {
 
 
 def mark_of(node: str, event: Mapping[str, Any], told_at: float) -> Mark | None:
-    """An event of ``GET /api/v1/events`` as a mark; None for kinds of later versions."""
+    """Convert an event of ``GET /api/v1/events`` to a mark; None for kinds of later versions."""
     kind = _KINDS.get(event["kind"])
     if kind is None:
         return None
@@ -69,27 +69,27 @@ def mark_of(node: str, event: Mapping[str, Any], told_at: float) -> Mark | None:
 
 @dataclass(slots=True)
 class Sight:
-    """Who sees whom, by the marks so far; whoever was never lost is up."""
+    """Each node's view of its peers from the marks so far; a peer that was never lost is up."""
 
     states: dict[tuple[str, str], State] = field(default_factory=dict)
 
     def note(self, mark: Mark) -> None:
-        """Take in one mark; those of one node come in order."""
+        """Apply one mark; marks of one node come in order."""
         state = _STATES.get(mark.kind)
         if state is not None:
             self.states[mark.node, mark.peer] = state
         elif mark.kind == "process started":
-            # Its new life knows nobody to be down.
+            # After a restart it considers no peer down.
             for pair in [pair for pair in self.states if pair[0] == mark.node]:
                 del self.states[pair]
 
     def of(self, node: str, peer: str) -> State:
-        """How ``node`` sees ``peer``."""
+        """Return the state of ``peer`` in ``node``'s view."""
         return self.states.get((node, peer), "up")
 
 
 class Watch:
-    """``tell`` hears of every mark. ``now`` gives the drill's time; events before 0 are not told."""
+    """Poller of nodes. ``tell`` gets every mark from time 0 on; ``now`` returns the drill's time."""
 
     def __init__(
         self, nodes: Sequence[NodePlan], *, now: Callable[[], float], tell: Callable[[Mark], None]
@@ -98,27 +98,27 @@ class Watch:
         self._tell = tell
         self._nodes = {node.name: node for node in nodes}
         self._known = {node.name: (0, 0) for node in nodes}
-        """Creation and serial of the last event of each."""
+        """Creation and serial of each node's last event."""
         self._client = httpx.AsyncClient(timeout=_TIMEOUT, trust_env=False)
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """Ask from now on."""
+        """Start polling."""
         self._task = asyncio.create_task(self._follow(), name="watch")
 
     async def close(self) -> None:
-        """Ask no more."""
+        """Stop polling."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait({self._task})
         await self._client.aclose()
 
     async def look(self) -> None:
-        """Ask all for their events once, now."""
+        """Poll all nodes for their events once, now."""
         await asyncio.gather(*map(self._events, self._nodes))
 
     async def get(self, name: str, path: str, *, any_status: bool = False) -> Any:
-        """A node's answer as data; None without an answer, and where it refuses."""
+        """Return a node's answer as data; None without an answer, or on an error status."""
         try:
             answer = await self._client.get(self._nodes[name].api + path)
             return answer.json() if any_status or answer.status_code == 200 else None
@@ -126,14 +126,14 @@ class Watch:
             return None
 
     async def get_all(self, path: str, *, any_status: bool = False) -> list[Any]:
-        """The answers of all nodes at once, in their order."""
+        """Return the answers of all nodes, asked at once, in their order."""
         return await asyncio.gather(*(self.get(name, path, any_status=any_status) for name in self._nodes))
 
     async def routes(self, name: str) -> Routes | None:
-        """Every filter that a node knows, with the nodes that have subscribers to it.
+        """Return every filter of a node's routes, with the nodes that have subscribers to it.
 
         None while it is not linked to all others, with all their tables loaded: rows of a node that is down
-        are kept for a while, and shown, though nothing is sent by them.
+        are kept and listed for a while, though nothing is sent by them.
         """
         ready = await self.get(name, "/ready")
         if ready is None or len(ready["members"]) < len(self._nodes):
@@ -144,7 +144,7 @@ class Watch:
         return frozenset((item["filter"], frozenset(item["nodes"])) for item in page["items"])
 
     async def until_routes(self, expected: Routes) -> None:
-        """Wait until every node has just these routes; a mark for each."""
+        """Wait until every node has exactly these routes, and mark each."""
         missing = dict.fromkeys(self._nodes)
         while missing:
             begun = self._now()
@@ -169,7 +169,7 @@ class Watch:
         if told["creation"] != creation and serial:
             self._known[name] = (told["creation"], 0)
             return
-        # The ages are of some moment between question and answer.
+        # The ages were taken between request and answer.
         answered = (asked + self._now()) / 2
         for event in told["items"]:
             serial = event["serial"]
@@ -179,11 +179,11 @@ class Watch:
         self._known[name] = (told["creation"], serial)
 
 
-# -- in the end
+# -- at the end
 
 
 async def heals_of(watch: Watch, *, since: float) -> tuple[Heal, ...]:
-    """Every heal once, whichever node reports it; ``since`` is when the drill began, since 1970."""
+    """Return every heal once, whichever node reports it; ``since``: start of the drill, since 1970."""
     heals: dict[str, Heal] = {}
     for history in await watch.get_all("/api/v1/autoheal/history"):
         for incident in history or ():
@@ -194,7 +194,7 @@ async def heals_of(watch: Watch, *, since: float) -> tuple[Heal, ...]:
 
 
 async def quarantined_of(watch: Watch, nodes: Sequence[NodePlan]) -> tuple[Quarantined, ...]:
-    """Rows that lost, of the nodes that answer."""
+    """Return the quarantined rows of the nodes that answer."""
     statuses = await watch.get_all("/api/v1/autoheal")
     return tuple(
         Quarantined(node.name, str(node.directory / "tables.db"), status["quarantined"])
@@ -204,15 +204,15 @@ async def quarantined_of(watch: Watch, nodes: Sequence[NodePlan]) -> tuple[Quara
 
 
 async def ends_of(watch: Watch, nodes: Sequence[NodePlan]) -> tuple[NodeEnd, ...]:
-    """Members and tables of each node.
+    """Return members and tables of each node.
 
-    Replication may still be on its way when load ends, so nodes that differ are asked again for a while, and
-    what they reported last counts.
+    Replication may still be under way when the load ends, so nodes that differ are asked again for a while;
+    the last answers count.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _AGREEMENT_TIMEOUT
     while True:
-        # A node that is not ready says so with its members.
+        # A node that is not ready also lists its members.
         ready = await watch.get_all("/ready", any_status=True)
         tables = await watch.get_all("/api/v1/tables/digests")
         ends = tuple(map(_end_of, nodes, ready, tables))

@@ -1,1 +1,1 @@
-"""Where a drill takes place: node processes, and the back ends that break the network between them."""
+"""Stage of a drill: node processes, and the back ends that break the network between them."""

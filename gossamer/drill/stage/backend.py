@@ -1,19 +1,18 @@
-"""Where the nodes of a drill run, and how the network between them is broken: what every back end has.
+"""Base of all back ends, which run the nodes of a drill and break the network between them.
 
-Two exist: ``gate``, real processes whose transports have a fault gate (needs no rights), and ``netns``, a
-network namespace for each node and packets that are really dropped (needs root). Nodes are started as
-``gossamer up`` starts them.
+Two exist: ``gate``, real processes whose transports have a fault gate (needs no privileges), and ``netns``, a
+network namespace for each node and packets dropped by the kernel (needs root). Nodes are started as by
+``gossamer up``.
 
-Rules: 1. A fault is of one direction: what ``source`` says to ``target``. A cut between two nodes is two
-faults, and only what is ordered is cut.  2. ``apply`` replaces all that holds; nothing adds up.  3. Clients
-and the drill itself reach every node through all faults.  4. ``close`` leaves no process, namespace, rule or
-directory, may be called again and at any time, also after a ``start`` that failed half-way.  5. No fault
-outlives its drill for long.  6. A node that ends is not restarted: the drill decides.  7. All nodes die with
-this process, however it ends. At the end they are killed, not stopped: what they hold is thrown away, and a
-node that is paused or cut off would take its time.
+Rules: 1. A fault has one direction, from ``source`` to ``target``. A cut between two nodes is two faults.
+2. ``apply`` replaces all active faults; nothing adds up.  3. Clients and the drill itself reach every node
+through all faults.  4. ``close`` leaves no process, namespace, rule or directory, may be called again and at
+any time, also after a ``start`` that failed half-way.  5. No fault outlives its drill for long.  6. A node
+that ends is not restarted: the drill decides.  7. All nodes die with this process, however it ends. At the
+end they are killed, not stopped: their data is discarded, and a paused or cut-off node would take long.
 
-With the gate, a fault of one direction is told where it has to be (see ``docs/design/drills.md``): a cut to
-both ends, since each end holds back only the connections that it opened; what slows or loses, to the sender.
+With the gate, a fault of one direction is set where it takes effect (see ``docs/design/drills.md``): a cut at
+both ends, since each end blocks only the connections that it opened; delay and loss at the sender.
 """
 
 from __future__ import annotations
@@ -48,12 +47,12 @@ from gossamer.launch import (
 from gossamer.supervisor import Pid, Reason, Runtime
 
 Ability = Literal["delay", "loss", "clock"]
-"""What a back end may lack; every one cuts, both ways or one. Jitter takes what delay does."""
+"""Optional abilities of a back end; every one can cut, both ways or one. Jitter needs ``delay``."""
 _REQUEST_TIMEOUT = 5.0
 
 
 class BackEndError(UnavailableError):
-    """A back end cannot do here what it is asked for."""
+    """A back end cannot do what was requested, on this machine."""
 
     def __init__(
         self, *, backend: str, reason: str, remedy: str = "see its node.log (--keep keeps it)"
@@ -65,7 +64,7 @@ class BackEndError(UnavailableError):
 
 @dataclass(frozen=True, slots=True)
 class LinkFault:
-    """What happens to what ``source`` says to ``target`` (names of nodes). Seconds; ``loss`` is a share."""
+    """Fault from ``source`` to ``target`` (names of nodes). Times in seconds; ``loss`` is a share."""
 
     source: str
     target: str
@@ -76,7 +75,7 @@ class LinkFault:
 
 
 def abilities_for(faults: Sequence[LinkFault]) -> list[Ability]:
-    """The abilities that it takes to let these faults hold, in a fixed order."""
+    """Return the abilities that these faults need, in a fixed order."""
     delay: list[Ability] = ["delay"] if any(fault.delay or fault.jitter for fault in faults) else []
     return [*delay, "loss"] if any(fault.loss for fault in faults) else delay
 
@@ -84,22 +83,22 @@ def abilities_for(faults: Sequence[LinkFault]) -> list[Ability]:
 class BackEnd(ABC):
     """Starts a cluster of processes, ends and pauses them, and breaks the network between them.
 
-    ``ended(name, how)`` is called when a node ended that was not told to.
+    ``ended(name, how)`` is called when a node ended unexpectedly.
 
     Raises:
-        BackEndError: anything that is this machine's fault, from every method.
+        BackEndError: this machine prevents it, from every method.
     """
 
     name: BackEndName
     abilities: frozenset[Ability]
     settings: ClassVar[Mapping[str, str]]
-    """What this back end adds to the environment of every node."""
+    """Additions of this back end to the environment of every node."""
 
     def __init__(self, *, ended: Callable[[str, str], None]) -> None:
         self.nodes: tuple[NodePlan, ...] = ()
-        """All nodes, killed ones too, in order of their numbers."""
+        """All nodes, including killed ones, in order of their numbers."""
         self.pids: dict[str, int] = {}
-        """Of the latest process of each node."""
+        """Pid of the latest process of each node."""
         self._plan: ClusterPlan
         self._ended = ended
         self._environ: dict[str, str] = {}
@@ -107,7 +106,7 @@ class BackEnd(ABC):
         self._running: dict[str, Pid] = {}
         self._workspace: Workspace | None = None
         self._starting: asyncio.Task[None] | None = None
-        """The wait for all to be ready, cancelled by the first that ends."""
+        """Wait for all to be ready, cancelled by the first that ends."""
         self._early_end: NodeEndedError | None = None
         self._client = httpx.AsyncClient(timeout=_REQUEST_TIMEOUT, trust_env=False)
 
@@ -116,7 +115,7 @@ class BackEnd(ABC):
     ) -> None:
         """Start all nodes, and wait until every node is ready and sees every other.
 
-        ``directory`` exists and is empty; everything goes below it. ``settings`` is environment of every
+        ``directory`` exists and is empty; all files go below it. ``settings`` is the environment of every
         node, such as ``GOSSAMER_CLUSTER__AUTOHEAL``. ``patience`` is in seconds.
 
         Raises:
@@ -151,7 +150,7 @@ class BackEnd(ABC):
         await wait_until_ready(self._plan, seconds=seconds, progress=lambda _: None)
 
     def _place(self, nodes: int, directory: Path) -> ClusterPlan:
-        """Make what the nodes run in, and plan them: here, on loopback and free ports."""
+        """Plan the nodes and create their surroundings; by default on loopback and free ports."""
         return make_plan(
             nodes=nodes,
             directory=directory,
@@ -162,19 +161,19 @@ class BackEnd(ABC):
         )
 
     def _prefix(self, node: NodePlan) -> tuple[str, ...]:
-        """The command that a node is run by."""
+        """Return the command prefix of a node."""
         return ()
 
     @abstractmethod
     async def apply(self, faults: Sequence[LinkFault], *, seconds: float) -> None:
-        """Let just these hold, for at most ``seconds``; none: let no fault hold. Back when that is so."""
+        """Apply exactly these faults for at most ``seconds``; return once they are active. Empty: none."""
 
     def node(self, name: str) -> NodePlan:
-        """The node of that name."""
+        """Return the node of that name."""
         return next(node for node in self.nodes if node.name == name)
 
     async def put(self, name: str, path: str, body: Mapping[str, object]) -> None:
-        """Send a node a request of its API."""
+        """Send a PUT request to a node's API."""
         try:
             answer = await self._client.put(self.node(name).api + path, json=body)
         except httpx.TransportError as error:
@@ -187,7 +186,7 @@ class BackEnd(ABC):
     # -- processes
 
     async def restart(self, name: str) -> None:
-        """Start a node that does not run, on its own directory and ports; back once its process runs."""
+        """Start a stopped node on its directory and ports; return once its process runs."""
         node = self.node(name)
         self.pids.pop(name, None)
         pid = await self._runtime.start(
@@ -202,7 +201,7 @@ class BackEnd(ABC):
         self.pids[name] = await self._runtime.call(pid, "pid")
 
     async def stop(self, name: str, *, kill: bool) -> None:
-        """End the process of a node, in order or by SIGKILL, and wait until it is gone."""
+        """Stop the process of a node, in order or by SIGKILL, and wait for its end."""
         pid = self._find(name)
         gone = self._runtime.join(pid)
         del self._running[name]
@@ -213,12 +212,12 @@ class BackEnd(ABC):
         await asyncio.wait({gone})
 
     def signal(self, name: str, number: int) -> None:
-        """Send a signal to the process of a node and all that it started: SIGSTOP, SIGCONT."""
+        """Send a signal to the process of a node and its children: SIGSTOP, SIGCONT."""
         self._find(name)
         self._signal(name, number)
 
     async def close(self) -> None:
-        """End everything; see rule 4."""
+        """Stop and remove everything; see rule 4."""
         await self._client.aclose()
         gone = {self._runtime.join(pid) for pid in self._running.values()}
         running = dict(self._running)
@@ -227,7 +226,7 @@ class BackEnd(ABC):
             if name in self.pids:
                 self._signal(name, signal.SIGKILL)
             else:
-                # Interrupted before it was known which process it is.
+                # Interrupted before its process was known.
                 self._runtime.exit(pid, "shutdown")
         if gone:
             await asyncio.wait(gone)
@@ -245,26 +244,26 @@ class BackEnd(ABC):
         try:
             os.killpg(self.pids[name], number)
         except ProcessLookupError:
-            # It ended by itself in this moment, which is told on its own.
+            # It ended by itself at this moment, which is reported separately.
             pass
 
     def _on_end(self, node: NodePlan, reason: Reason) -> None:
         if self._running.pop(node.name, None) is None:
             return
         if self._starting is not None and self._early_end is None:
-            # Its log goes with the drill.
+            # Its log is removed with the drill.
             self._early_end = NodeEndedError(node, reason)
             self._starting.cancel()
         self._ended(node.name, describe_end(reason))
 
 
 def requests_of(faults: Sequence[LinkFault]) -> dict[str, list[dict[str, object]]]:
-    """Requests for each node, by its name, for just these faults to hold."""
+    """Return the requests to each node, by name, that apply exactly these faults."""
     requests: dict[str, list[dict[str, object]]] = {}
     for fault in faults:
         told: dict[str, object] = {"peer": fault.target, "direction": "out"}
         if fault.cut:
-            # Who opened an incoming connection is not known there: the other end holds back its own.
+            # The opener of an incoming connection is unknown there: the other end blocks its own.
             other = {"peer": fault.source, "direction": "in", "cut": True}
             requests.setdefault(fault.target, []).append(other)
             told["cut"] = True
@@ -275,7 +274,7 @@ def requests_of(faults: Sequence[LinkFault]) -> dict[str, list[dict[str, object]
 
 
 class GateBackEnd(BackEnd):
-    """Faults are told to the nodes, which let them end by themselves after their time."""
+    """Back end whose nodes apply the faults themselves, and end them after their time."""
 
     name: BackEndName = "gate"
     abilities: frozenset[Ability] = frozenset({"delay", "loss", "clock"})
@@ -289,7 +288,7 @@ class GateBackEnd(BackEnd):
         requests = requests_of(faults)
         concerned = self._told | requests.keys()
         self._told = set(requests)
-        # All at once, so that a cut is one moment.
+        # All at once, so that a cut happens at one moment.
         await asyncio.gather(*(self._tell(name, requests.get(name, []), seconds) for name in concerned))
 
     async def _tell(self, name: str, faults: list[dict[str, object]], seconds: float) -> None:

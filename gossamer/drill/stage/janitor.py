@@ -1,13 +1,11 @@
-"""Cleans up after a drill, however it ends: a process of its own that waits until the drill is gone.
+"""Janitor: a process of its own that cleans up after a drill, however it ends.
 
-The drill tells it what is to be undone before it does it. When the drill closes the pipe, or dies, the
-janitor undoes all of that, the latest first, and ends. So there is one way to clean up, and every drill takes
-it.
+The drill registers each undo command before the action. When the drill closes the pipe, or dies, the janitor
+runs all commands, the latest first, and ends. So there is one way to clean up, and every drill uses it.
 
-Rules: 1. It leads a session of its own, so that Ctrl-C does not reach it.  2. It is a script of the shell,
-so it costs nothing to have one.  3. What fails is tried again for five seconds, since nodes that die at this
-moment may still write or hold on to a namespace; then it is reported on standard error, and the rest is
-undone all the same.
+Rules: 1. It leads a session of its own, so that Ctrl-C does not reach it.  2. It is a shell script, so it is
+cheap.  3. A command that fails is retried for five seconds, since nodes that are dying may still write or use
+a namespace; then it is reported on standard error, and the rest is still run.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ import shlex
 import subprocess
 
 CLOSE_TIMEOUT = 30.0
-"""Seconds that cleaning up may take before the drill ends without it; the janitor goes on."""
+"""Seconds after which the drill ends without waiting for the cleanup; the janitor continues."""
 
 _SCRIPT = """\
 while IFS= read -r duty; do
@@ -34,7 +32,7 @@ done
 
 
 class Janitor:
-    """Make it first, :meth:`close` it last."""
+    """Handle of the janitor process: create it first, :meth:`close` it last."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = subprocess.Popen(  # noqa: S603
@@ -46,13 +44,13 @@ class Janitor:
         )
 
     def run(self, *argv: str) -> None:
-        """In the end, run this command."""
+        """Register a command for the cleanup."""
         if self._process is None or self._process.stdin is None:
             raise RuntimeError("the janitor has been closed")
         self._process.stdin.write(f"{shlex.join(argv)}\n".encode())
 
     def close(self) -> None:
-        """Have everything undone now, and wait for it. May be called again."""
+        """Run the cleanup now, and wait for it. May be called again."""
         process, self._process = self._process, None
         if process is None or process.stdin is None:
             return
@@ -60,5 +58,5 @@ class Janitor:
         try:
             process.wait(CLOSE_TIMEOUT)
         except subprocess.TimeoutExpired:
-            # It goes on by itself, and is nobody's child once we are gone.
+            # It continues by itself after we have ended.
             return

@@ -1,11 +1,11 @@
-"""The back end with root's rights: every node in a network namespace, and packets that are really dropped.
+"""Back end for root: every node in a network namespace, and packets dropped by the kernel.
 
-Nodes run without the fault gate, on sockets of the kernel, so what is seen here is what a network would do to
-them. A janitor takes the namespaces away, and the faults with them, when they are closed or the drill dies.
+Nodes run without the fault gate, on kernel sockets, so the drill shows the effects of a real network. A
+janitor removes the namespaces, and the faults with them, when they are closed or the drill dies.
 
-Rules: 1. What was made is named after this process; what a dead one and its janitor left goes when the next
-is made.  2. While it is open, the thread that opened it is in the hub, and so are threads and processes that
-it starts; closing takes it back. Commands name the namespace that they are for, so any thread may run them.
+Rules: 1. Namespaces are named after this process; leftovers of a dead process are removed when the next are
+created.  2. While they are open, the thread that opened them is in the hub, and so are threads and processes
+that it starts; closing moves it back. Commands name their namespace, so any thread may run them.
 3. Closing may come at any time and again.
 """
 
@@ -39,12 +39,12 @@ _WHERE = Path("/run/netns")
 _CLONE_NEWNET = 0x40000000
 _COMMAND_TIMEOUT = 30
 PORTS = {"mqtt": 1883, "api": 8091, "gossip": 7946, "distribution": 4370}
-"""No two nodes share an address, so all have the ports that everybody knows."""
+"""Well-known ports for all nodes, since no two share an address."""
 _serials = itertools.count(1)
 
 
 def check_rights() -> None:
-    """Raises :class:`BackEndError` where namespaces cannot be made for a reason that is known at once."""
+    """Raise :class:`BackEndError` if namespaces obviously cannot be created."""
     if os.geteuid() != 0:
         raise _error("network namespaces need root", "run this by sudo, or take --backend gate")
     if shutil.which("ip") is None:
@@ -55,7 +55,7 @@ def check_rights() -> None:
 
 
 def abilities_here() -> frozenset[Ability]:
-    """What this kernel and its tools can do; tried out in a namespace of its own."""
+    """Return the abilities of this kernel and its tools, tested in a temporary namespace."""
     plan = NetPlan(_this_maker(), next(_serials), 0)
     hub = plan.space(0)
     able: set[Ability] = set()
@@ -71,12 +71,12 @@ def abilities_here() -> frozenset[Ability]:
 
 
 def _this_maker() -> Maker:
-    """This process."""
+    """Return the id of this process."""
     return Maker(os.getpid(), _started(os.getpid()) or 0)
 
 
 def leftovers() -> list[str]:
-    """Namespaces of drills whose process is gone."""
+    """Return the namespaces of drills whose process has ended."""
     if not _WHERE.is_dir():
         return []
     makers = ((path.name, maker_of(path.name)) for path in sorted(_WHERE.iterdir()))
@@ -94,10 +94,10 @@ class Namespaces:
         self._slow: set[int] = set()
         self._losing: set[int] = set()
         self._home: tuple[int, int] | None = None
-        """Where this thread was, as a descriptor, and which thread it is."""
+        """Original namespace of the thread that opened this, as a descriptor, and that thread."""
 
     def open(self) -> None:
-        """Make them and move this thread into the hub; first takes away what dead drills left."""
+        """Create the namespaces and move this thread into the hub; leftovers are removed first."""
         for space in leftovers():
             log.info("drill_leftover_removed", namespace=space)
             _run("sh", "-c", _removal(space))
@@ -108,14 +108,14 @@ class Namespaces:
         _batch("ip", plan.space(0), plan.hub_lines())
         for node in range(1, plan.nodes + 1):
             _batch("ip", plan.space(node), plan.node_lines(node))
-            # Packets of open connections would not be looked up at all, and so pass a cut.
+            # Otherwise packets of open connections skip the route lookup, and so pass a cut.
             early = "echo 0 > /proc/sys/net/ipv4/ip_early_demux"
             _run("ip", "netns", "exec", plan.space(node), "sh", "-c", early)
         self._home = (os.open("/proc/thread-self/ns/net", os.O_RDONLY), threading.get_ident())
         enter(plan.space(0))
 
     def apply(self, faults: Sequence[LinkFault], numbers: Mapping[str, int]) -> None:
-        """Let just these hold. ``numbers``: of the nodes, by name."""
+        """Apply exactly these faults. ``numbers``: node numbers by name."""
         missing = next((able for able in abilities_for(faults) if able not in self._abilities), None)
         if missing is not None:
             raise _error(
@@ -129,7 +129,7 @@ class Namespaces:
             slow = {}
         for node in sorted(self._slow | set(slow)):
             self._slow_down(node, slow.get(node, {}))
-        # Cuts last and side by side: they are to come as one.
+        # Cuts last and in parallel, to come as one.
         nodes = range(1, self.plan.nodes + 1)
         with ThreadPoolExecutor(len(nodes)) as pool:
             list(pool.map(lambda node: self._cut(node, cuts.get(node, frozenset())), nodes))
@@ -145,7 +145,7 @@ class Namespaces:
             _run("tc", "-n", space, "qdisc", "delete", "dev", CABLE, "root")
             self._slow.discard(node)
         if slow:
-            # Noted first: half of it would have to go as well.
+            # Recorded first, so that a half-applied one is removed too.
             self._slow.add(node)
             _batch("tc", space, self.plan.slow_lines(slow))
 
@@ -160,7 +160,7 @@ class Namespaces:
         self._losing = set(heard)
 
     def close(self) -> None:
-        """Move this thread back and have all removed, with the processes in them."""
+        """Move this thread back and remove all namespaces, with the processes in them."""
         if self._home is not None:
             descriptor, thread = self._home
             if thread == threading.get_ident():
@@ -172,14 +172,14 @@ class Namespaces:
 
 
 class NetnsBackEnd(BackEnd):
-    """Faults are rules of the kernel.
+    """Back end whose faults are kernel rules.
 
     Raises:
-        BackEndError: this process or this machine may not do it; when it is made, so before anything is.
+        BackEndError: this process or machine cannot do it; on construction, before anything is created.
     """
 
     name: BackEndName = "netns"
-    # The drill does not come from loopback, and nobody else can come at all.
+    # The drill does not connect from loopback, and no other client can connect at all.
     settings: ClassVar[Mapping[str, str]] = {"GOSSAMER_API__ANONYMOUS_ROLE": "viewer"}
 
     def __init__(self, *, ended: Callable[[str, str], None]) -> None:
@@ -214,19 +214,19 @@ class NetnsBackEnd(BackEnd):
 
 
 def _removal(space: str) -> str:
-    """The script that takes a namespace away, and the processes of a node in it; others may be at it."""
+    """Return the script that removes a namespace and a node's processes in it, safe to run concurrently."""
     end = "" if space.endswith(HUB) else f"ip netns pids {space} | xargs -r kill -9; "
     gone = f"test ! -e {_WHERE / space}"
     return f"{gone} || {{ {end}ip netns delete {space}; }} || {gone}"
 
 
 def _started(pid: int) -> int | None:
-    """When a process began, in ticks; None: there is none."""
+    """Return the start time of a process in ticks; None if there is none."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
-    # The name in parentheses may hold blanks; a zombie is gone for our purposes.
+    # The name in parentheses may contain blanks; a zombie counts as ended.
     fields = stat[stat.rindex(")") + 2 :].split()
     return None if fields[0] == "Z" else int(fields[19])
 
@@ -241,7 +241,7 @@ def enter(space: str) -> None:
 
 
 def _set_namespace(descriptor: int) -> None:
-    # os.setns is there from Python 3.12 on.
+    # os.setns exists from Python 3.12 on.
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.setns(descriptor, _CLONE_NEWNET):
         reason = os.strerror(ctypes.get_errno())
@@ -268,7 +268,7 @@ def _can(*command: str, text: str = "") -> bool:
 
 
 def _run(*command: str, text: str = "") -> str:
-    """Its output. Raises :class:`BackEndError` with what it complained about."""
+    """Run a command and return its output. Raises :class:`BackEndError` with its error output."""
     try:
         done = subprocess.run(  # noqa: S603
             command, input=text, capture_output=True, text=True, check=False, timeout=_COMMAND_TIMEOUT

@@ -1,4 +1,4 @@
-"""The network of a drill in namespaces, as names, addresses and the lines that iproute2 is given; pure.
+"""Network of a drill in namespaces, as names, addresses and input lines for iproute2; pure.
 
 ::
 
@@ -6,18 +6,18 @@
     (the drill itself)         ├─ cable 10.77.0.2, node 2
                                └─ …
 
-Everything stands in namespaces of its own, the drill too, which moves into the hub for as long as it lasts:
-no interface, address or rule is added to what the machine has, so none can be in the way or be left there.
+Everything is in namespaces of its own, including the drill, which moves into the hub while it runs: no
+interface, address or rule is added to the machine's own, so none can interfere or be left there.
 
-- A **cut** is a routing rule in the namespace of the receiver, which swallows what comes from the sender.
-  Nobody is told: in the sender's namespace, or with an interface that goes down, the kernel would tell it.
+- A **cut** is a routing rule in the namespace of the receiver, which drops packets from the sender silently;
+  in the sender's namespace, or with an interface down, the kernel would report an error to the sender.
   The hub has an address that no rule names, so the drill reaches every node through every cut.
-- **Delay and loss** are netem's, in the namespace of the sender, behind a class for each receiver. Where the
-  kernel has no netem, nftables can lose packets at the receiver, and nothing can delay them.
+- **Delay and loss** are netem's, in the namespace of the sender, behind a class for each receiver. If the
+  kernel has no netem, nftables can drop packets at the receiver, and nothing can delay them.
 
-Names carry the process that made them, its start included, since process numbers are used again: what a dead
-one left can be told from what is in use. Rejected: names of interfaces in the machine's own namespace, which
-its firewall sees and which a killed drill would leave behind; iptables, which needs more of the kernel.
+Names contain the creating process and its start time, since pids are reused: leftovers of a dead process can
+be distinguished from namespaces in use. Rejected: interfaces in the machine's own namespace, which its
+firewall sees and which a killed drill would leave behind; iptables, which needs more of the kernel.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from gossamer.drill.stage.backend import LinkFault
 
 HUB = "hub"
 CABLE = "cable"
-"""The interface of a node."""
+"""Interface name of a node."""
 
 _BRIDGE = "bridge"
 _NET = "10.77.0"
 _HUB_HOST = 254
 _FIRST_CUT = 10
-"""Priority of the rule that swallows what node 0 says; below that of local addresses."""
+"""Base priority of the rules that drop packets of a node; below that of local addresses."""
 _LOCAL = 1000
 _BEHIND = f"dev {CABLE} parent 1: protocol ip prio 1 u32"
 _NAME = re.compile(r"gossamer-drill-(\d+)-(\d+)-(\d+)-(hub|node\d+)")
@@ -44,42 +44,42 @@ _NAME = re.compile(r"gossamer-drill-(\d+)-(\d+)-(\d+)-(hub|node\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """The process that made namespaces; ``started`` in ticks since the machine did."""
+    """Process that created namespaces; ``started`` in ticks since boot."""
 
     pid: int
     started: int
 
 
 def maker_of(space: str) -> Maker | None:
-    """Who made this namespace; None: no drill did."""
+    """Return the creator of a namespace; None if it is not a drill's."""
     found = _NAME.fullmatch(space)
     return None if found is None else Maker(int(found[1]), int(found[2]))
 
 
 @dataclass(frozen=True, slots=True)
 class NetPlan:
-    """Namespaces and addresses of ``nodes`` nodes, numbered from 1; ``serial`` tells drills of a process
-    apart."""
+    """Namespaces and addresses of ``nodes`` nodes, numbered from 1; ``serial`` distinguishes drills of a
+    process."""
 
     maker: Maker
     serial: int
     nodes: int
 
     def space(self, node: int) -> str:
-        """The namespace of a node; 0: the hub."""
+        """Return the namespace of a node; 0: the hub."""
         label = f"node{node}" if node else HUB
         return f"gossamer-drill-{self.maker.pid}-{self.maker.started}-{self.serial}-{label}"
 
     def spaces(self) -> list[str]:
-        """All of them, the hub first."""
+        """Return all namespaces, the hub first."""
         return [self.space(node) for node in range(self.nodes + 1)]
 
     def host(self, node: int) -> str:
-        """The address of a node; 0: the hub's."""
+        """Return the address of a node; 0: the hub's."""
         return f"{_NET}.{node or _HUB_HOST}"
 
     def hub_lines(self) -> list[str]:
-        """What ``ip`` is told in the hub, once all namespaces are there."""
+        """Return the ``ip`` lines for the hub, once all namespaces exist."""
         lines = [
             "link set lo up",
             f"link add {_BRIDGE} type bridge forward_delay 0",
@@ -92,18 +92,18 @@ class NetPlan:
         return lines
 
     def node_lines(self, node: int) -> list[str]:
-        """What ``ip`` is told in the namespace of a node, after the hub."""
+        """Return the ``ip`` lines for the namespace of a node, after the hub's."""
         return [
             "link set lo up",
             f"address add {self.host(node)}/24 dev {CABLE}",
             f"link set {CABLE} up",
-            # Local addresses are looked up first of all; what shall be swallowed has to stand before that.
+            # Local addresses are looked up first; a rule that drops has to come before that.
             f"rule add priority {_LOCAL} lookup local",
             "rule delete priority 0",
         ]
 
     def cut_lines(self, old: frozenset[int], new: frozenset[int]) -> list[str]:
-        """What ``ip`` is told at a receiver so that it hears ``new`` no more instead of ``old``."""
+        """Return the ``ip`` lines for a receiver that change its cut senders from ``old`` to ``new``."""
         add = [
             f"rule add priority {_FIRST_CUT + node} iif {CABLE} from {self.host(node)} blackhole"
             for node in sorted(new - old)
@@ -111,10 +111,10 @@ class NetPlan:
         return add + [f"rule delete priority {_FIRST_CUT + node}" for node in sorted(old - new)]
 
     def slow_lines(self, slow: Mapping[int, LinkFault]) -> list[str]:
-        """What ``tc`` is told at a sender whose queue is the kernel's own; ``slow``: faults by receiver."""
+        """Return the ``tc`` lines for a sender with the kernel's own queue; ``slow``: faults by receiver."""
         if not slow:
             return []
-        # The rate limits nothing; a class is only what a filter can point to.
+        # The rate limits nothing; a class only serves as the target of a filter.
         lines = [f"qdisc add dev {CABLE} root handle 1: htb default 1", _class("1:1")]
         for node, fault in sorted(slow.items()):
             number = f"{node + 0x10:x}"
@@ -128,7 +128,7 @@ class NetPlan:
         return lines
 
     def loss_text(self, losses: Mapping[int, float]) -> str:
-        """What ``nft -f -`` is told at a receiver; ``losses``: shares by sender. Replaces what was."""
+        """Return the ``nft -f -`` input for a receiver; it replaces all. ``losses``: shares by sender."""
         rules = "".join(
             f'    iifname "{CABLE}" ip saddr {self.host(node)}'
             + ("" if share >= 1 else f" numgen random mod 1000000 < {round(share * 1_000_000)}")
@@ -140,7 +140,7 @@ class NetPlan:
 
 
 def cuts_of(faults: Iterable[LinkFault], numbers: Mapping[str, int]) -> dict[int, frozenset[int]]:
-    """Whom each receiver shall hear no more."""
+    """Return the cut senders of each receiver."""
     cuts: dict[int, set[int]] = {}
     for fault in faults:
         if fault.cut:
@@ -149,7 +149,7 @@ def cuts_of(faults: Iterable[LinkFault], numbers: Mapping[str, int]) -> dict[int
 
 
 def slow_of(faults: Iterable[LinkFault], numbers: Mapping[str, int]) -> dict[int, dict[int, LinkFault]]:
-    """Faults that are no cut, by sender and receiver."""
+    """Return faults other than cuts, by sender and receiver."""
     slow: dict[int, dict[int, LinkFault]] = {}
     for fault in faults:
         if not fault.cut and (_is_late(fault) or fault.loss):
@@ -162,7 +162,7 @@ def _is_late(fault: LinkFault) -> bool:
 
 
 def _delay(fault: LinkFault) -> str:
-    # netem's jitter is to both sides of the delay, ours comes on top.
+    # netem's jitter is on both sides of the delay, ours is added on top.
     half = fault.jitter / 2
     return f" delay {_millis(fault.delay + half)}" + (f" {_millis(half)}" if half else "")
 
