@@ -1,4 +1,4 @@
-"""The underlay: who is in the cluster, told by gossip."""
+"""Cluster membership by gossip."""
 
 from swimprotocol.status import Status
 

@@ -1,21 +1,19 @@
-"""The envelope of every packet: which cluster it belongs to, who sent it, that nobody else did, and only
-once.
+"""Envelope of every packet: cluster, authenticated sender, and replay protection.
 
 ::
 
     magic 2 | mode 1 | key 4 | env 4 | sender 8 | number 8 | sent at 4 | body | tag 16
 
-Modes: 1 = HMAC-SHA256 cut to 16 bytes, readable on the wire; 2 = AES-256-GCM, the default, which is also the
-faster one. Both authenticate the header. Receivers take either; the mode only decides what is sent.
+Modes: 1 = HMAC-SHA256 truncated to 16 bytes, readable on the wire; 2 = AES-256-GCM, the default, which is
+also faster. Both authenticate the header. Receivers accept either; the mode only applies to sending.
 
 Rules: 1. AES keys are derived per sender, and the nonce is the sender's packet number, so a nonce repeats
 only if two processes draw the same random 64-bit id.  2. Every installed key opens, the primary one seals:
-install everywhere, use, remove, and no packet is lost on the way.  3. A packet number is admitted once per
-sender. A sender not heard of before must have sent within the last ten minutes of this node's wall clock, so
-that a recorded packet cannot be played to a node that has just started.  4. No key appears in any message.
+install everywhere, use, remove, and no packet is lost meanwhile.  3. A packet number is admitted once per
+sender. An unknown sender must have sent within ten minutes of this node's wall clock, so that a recorded
+packet cannot be replayed to a node that has just started.  4. No key appears in any message.
 
-swim-protocol's ``Signatures`` was rejected for the wire: one key only, 48 bytes of overhead, nothing against
-replay.
+Rejected: swim-protocol's ``Signatures``: one key only, 48 bytes of overhead, no replay protection.
 """
 
 from __future__ import annotations
@@ -49,12 +47,12 @@ _CIPHERS = 4096
 
 
 def cluster_key(cookie: str) -> bytes:
-    """The gossip key that belongs to a cookie. As strong as the cookie: use a long random one."""
+    """Derive the gossip key of a cookie. It is as strong as the cookie: use a long random one."""
     return hmac.digest(b"gossamer gossip key", cookie.encode(), "sha256")
 
 
 class KeyringError(UsageError):
-    """A change to the keyring that would lose packets or makes no sense."""
+    """A change to the keyring that is invalid or would lose packets."""
 
     def __init__(self, action: str, key_id: str, problem: str) -> None:
         self.action = action
@@ -63,7 +61,7 @@ class KeyringError(UsageError):
 
 
 class _Key(NamedTuple):
-    """A key of the cluster, and the one derived from it that packets are sealed with."""
+    """Cluster key, and the key derived from it that seals packets."""
 
     secret: bytes
     packets: bytes
@@ -71,7 +69,7 @@ class _Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """An authentic packet."""
+    """Authenticated packet."""
 
     sender: str
     number: int
@@ -90,17 +88,17 @@ class Keyring:
         self.replace(keys)
 
     def copy(self) -> Keyring:
-        """The same keys, to try a change on."""
+        """Return a copy with the same keys, to try a change on."""
         same = copy(self)
         same.replace(self.keys())
         return same
 
     def keys(self) -> list[bytes]:
-        """The keys themselves, the primary one first: for whoever keeps them, and nobody else."""
+        """Return the secret keys, the primary one first, only for storing them."""
         return [key.secret for key in self._keys.values()]
 
     def replace(self, keys: Sequence[bytes]) -> None:
-        """Have these keys and no others; the first is the primary one."""
+        """Replace all keys; the first is the primary one."""
         if not keys:
             raise KeyringError("install", "-", "a keyring needs at least one key; give the cluster a cookie")
         self._keys: dict[bytes, _Key] = {}
@@ -109,11 +107,11 @@ class Keyring:
             self.install(key)
 
     def key_ids(self) -> list[str]:
-        """Names of the installed keys, the primary first. A name does not reveal its key."""
+        """Return the names of the installed keys, the primary first. A name does not reveal its key."""
         return [key_id.hex() for key_id in self._keys]
 
     def install(self, key: bytes) -> str:
-        """Accept packets sealed with ``key``; returns its name."""
+        """Accept packets sealed with ``key``; return its name."""
         key_id = hmac.digest(key, b"gossamer key id", "sha256")[:4]
         self._keys[key_id] = _Key(key, hmac.digest(key, b"gossamer packets", "sha256"))
         return key_id.hex()
@@ -132,7 +130,7 @@ class Keyring:
         self._ciphers.clear()
 
     def seal(self, sender: str, number: int, sent_at: float, body: bytes) -> bytes:
-        """A packet; ``number`` must never repeat in the life of ``sender``."""
+        """Seal a packet; ``number`` must never repeat for the id ``sender``."""
         origin, key_id = bytes.fromhex(sender), next(iter(self._keys))
         head = _HEAD.pack(_MAGIC, self._mode, key_id, self._env, origin, number, int(sent_at) & 0xFFFFFFFF)
         if self._mode == 1:
@@ -140,7 +138,7 @@ class Keyring:
         return head + self._cipher(key_id, origin).encrypt(number.to_bytes(12, "big"), body, head)
 
     def open(self, packet: bytes) -> Opened:
-        """Check a packet.
+        """Authenticate and open a packet.
 
         Raises:
             PacketRejected: ``malformed``, ``version``, ``foreign-env``, ``unknown-key`` or ``forged``.
@@ -189,7 +187,7 @@ class Keyring:
 
 
 class ReplayGuard:
-    """Admits each packet number of a sender once, reordering within a window allowed."""
+    """Admits each packet number of a sender once; reordering is allowed within a window."""
 
     def __init__(self, *, window: int = 1024, horizon: float = 600.0, senders: int = 16_384) -> None:
         self._window = window
@@ -199,10 +197,10 @@ class ReplayGuard:
         self._seen: OrderedDict[str, tuple[int, int]] = OrderedDict()
 
     def admit(self, packet: Opened, wall: float) -> None:
-        """Take note of an authentic packet.
+        """Record an authenticated packet.
 
         Raises:
-            PacketRejected: ``replayed``, or ``stale`` for an unknown sender whose clock is not near ours.
+            PacketRejected: ``replayed``, or ``stale`` for an unknown sender whose clock is far from ours.
         """
         known = self._seen.get(packet.sender)
         if known is None:
@@ -232,7 +230,7 @@ _LARGEST_FILE = 64 * 1024
 
 
 class KeyFileError(TransportError):
-    """The keys of gossip cannot be read, or not be kept. Never shows what is in the file."""
+    """The gossip keys cannot be read or stored. The message never shows the file's content."""
 
     def __init__(self, *, path: Path, problem: str, advice: str) -> None:
         self.path = path
@@ -241,20 +239,20 @@ class KeyFileError(TransportError):
 
 
 class KeyFile:
-    """One small file in the data directory, in which the keys outlive their node. It blocks: use a thread.
+    """File in the data directory that stores the keys across restarts. It blocks: use a thread.
 
-    Rules: 1. There is no file until somebody changes the keys; till then the key is the one that belongs to
-    the cookie. From then on the file alone says which keys there are, so that a removed key does not come
-    back with the cookie.  2. A change is on disc before it takes effect: a node that dies in the middle of a
-    rotation comes back with all that it has said it has.  3. The file is replaced whole. One that is damaged,
-    or open to others, ends the start: a node with the wrong keys would only be cut off without a word.
+    Rules: 1. There is no file until the keys are changed; before that the key is derived from the cookie.
+    Afterwards only the file counts, so that a removed key does not come back with the cookie.  2. A change is
+    on disc before it takes effect: a node that dies during a rotation comes back with all keys that it
+    confirmed.  3. The file is replaced atomically. If it is damaged, or readable by others, the node does not
+    start: with wrong keys it would be cut off silently.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def load(self) -> list[bytes]:
-        """The keys, the one in use first; none where keys were never changed.
+        """Load the keys, the one in use first; empty if the keys were never changed.
 
         Raises:
             KeyFileError: the file is damaged, unreadable, or readable by others.
@@ -273,17 +271,17 @@ class KeyFile:
             kept = json.loads(text)
             keys = [bytes.fromhex(key) for key in kept["keys"]]
         except (ValueError, KeyError, TypeError):
-            # Without the cause: its message would show the text.
+            # Without the cause, whose message would show the text.
             raise self._unusable("the file is damaged") from None
         if kept.get("version") != _FILE_VERSION or not keys:
             raise self._unusable(f"expected version {_FILE_VERSION} with at least one key")
         return keys
 
     def save(self, keys: Sequence[bytes]) -> None:
-        """Keep these; back once they would survive a crash.
+        """Store the keys; return once they would survive a crash.
 
         Raises:
-            KeyFileError: they cannot be kept; what was kept before is still there.
+            KeyFileError: they cannot be stored; the previous ones are still there.
         """
         content = json.dumps({"version": _FILE_VERSION, "keys": [key.hex() for key in keys]}).encode()
         try:

@@ -1,10 +1,10 @@
-"""What is known of a member, and what happens to it: the values other packages see.
+"""Members and their events: the values that other packages see.
 
 The vocabulary is swim-protocol's: :class:`swimprotocol.status.Status` with ONLINE, SUSPECT and OFFLINE. A
-member that left on its own word is OFFLINE with ``left`` set, which that vocabulary has no word for.
+member that left voluntarily is OFFLINE with ``left`` set, for which that vocabulary has no word.
 
-A *name* is the node's; an *id* is one life of it (random, new at every start); an *incarnation* counts the
-statements that life makes about itself and is owned by it alone.
+A *name* is the node's; an *id* is one instance of it (random, new at every start); an *incarnation* counts
+the statements of that instance about itself, and only it may raise it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Name = Annotated[str, Meta(min_length=1, max_length=255)]
 Port = Annotated[int, Meta(ge=0, le=65535)]
 MAX_NUMBER = 2**53
 MAX_METADATA = 512
-"""Bytes, encoded. The smallest ``cluster.gossip.mtu`` has room for as much and a full member record."""
+"""Encoded bytes. The smallest ``cluster.gossip.mtu`` has room for them and a full member record."""
 Number = Annotated[int, Meta(ge=0, le=MAX_NUMBER)]
 
 
 class MemberMetadata(msgspec.Struct, frozen=True, array_like=True):
-    """What a member says of itself; at most 512 bytes encoded.
+    """Metadata of a member, set by itself; at most 512 bytes encoded.
 
     ``start_time`` is wall-clock seconds since 1970; ``ports`` maps a service to its port
     (``mqtt``, ``api``, ``gossip``, ``distribution``).
@@ -44,7 +44,7 @@ class MemberMetadata(msgspec.Struct, frozen=True, array_like=True):
 
 
 class MetadataTooLargeError(UsageError):
-    """Metadata of a member that no packet has room for."""
+    """Metadata of a member that does not fit a packet."""
 
     def __init__(self, *, got: int) -> None:
         self.got = got
@@ -55,7 +55,7 @@ class MetadataTooLargeError(UsageError):
 
 
 def check_metadata(metadata: MemberMetadata) -> None:
-    """Raise MetadataTooLargeError where a packet has no room for ``metadata``."""
+    """Raise MetadataTooLargeError if ``metadata`` does not fit a packet."""
     size = len(msgspec.msgpack.encode(metadata))
     if size > MAX_METADATA:
         raise MetadataTooLargeError(got=size)
@@ -63,7 +63,7 @@ def check_metadata(metadata: MemberMetadata) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member as this node sees it now."""
+    """Member in this node's current view."""
 
     id: str
     name: str
@@ -74,13 +74,13 @@ class Member:
     metadata: MemberMetadata
     left: bool = False
     removed: bool = False
-    """Gone because it was down for too long; one that lives comes back by saying so. ``left`` is set too."""
+    """Removed after it was down for too long; a live one comes back by refuting. ``left`` is set too."""
     stopped: bool = False
-    """Down by its own word, as far as this node heard it, and expected back."""
+    """Down after it announced its stop, if this node got the message, and expected back."""
 
     @property
     def endpoint(self) -> Address:
-        """Where its gossip listens."""
+        """Address at which its gossip listens."""
         return (self.address, self.port)
 
 
@@ -90,11 +90,11 @@ class _OfMember:
 
 
 class MemberUp(_OfMember):
-    """A member was heard of for the first time, or came back."""
+    """A member is new, or came back."""
 
 
 class MemberSuspect(_OfMember):
-    """A member does not answer; it may still refute."""
+    """A member does not answer, and may still refute."""
 
 
 class MemberAlive(_OfMember):
@@ -103,15 +103,15 @@ class MemberAlive(_OfMember):
 
 @dataclass(frozen=True, slots=True)
 class MemberDown:
-    """A member is considered dead. ``reason``: ``unreachable``, ``refused``, ``reported``,
-    ``replaced``, or ``stopped`` by its own word."""
+    """A member is declared down. ``reason``: ``unreachable``, ``refused``, ``reported``,
+    ``replaced``, or ``stopped`` as it announced itself."""
 
     member: Member
     reason: str
 
 
 class MemberLeft(_OfMember):
-    """A member left on its own word, was forced to, or was down for too long."""
+    """A member left voluntarily, was forced out, or was down for too long."""
 
 
 class MemberUpdated(_OfMember):
@@ -125,9 +125,9 @@ HintKind = Literal[
 
 @dataclass(frozen=True, slots=True)
 class PartitionHint:
-    """A sign that the network, not a member, is at fault. A hint: only a quorum or a lease fences.
+    """Sign that the network, not a member, is at fault. It is a hint: only a quorum or a lease fences.
 
-    ``evidence`` is plain data that explains the kind to a person.
+    ``evidence`` is plain data that explains the hint to an operator.
     """
 
     kind: HintKind
@@ -136,7 +136,7 @@ class PartitionHint:
 
 @dataclass(frozen=True, slots=True)
 class NameConflict:
-    """Another living node has this node's name and is older; this one has to go."""
+    """An older live node has this node's name; this one must stop."""
 
     name: str
     holder: Member
@@ -164,7 +164,7 @@ MemberEvent = (
 
 @dataclass(frozen=True, slots=True)
 class LinkEvidence:
-    """What a data link to ``name`` saw: evidence beside the probes."""
+    """State of a data link to ``name``: evidence in addition to probes."""
 
     name: str
     kind: Literal["reset", "refused", "ok"]
@@ -172,6 +172,6 @@ class LinkEvidence:
 
 @dataclass(frozen=True, slots=True)
 class LoopLag:
-    """This node's event loop ran ``seconds`` late: what it did not hear meanwhile is no evidence."""
+    """This node's event loop was ``seconds`` late: missing answers in that time are no evidence."""
 
     seconds: float

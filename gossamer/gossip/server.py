@@ -1,7 +1,7 @@
-"""The shell around the gossip state machine: timers, requests, subscribers. It decides nothing.
+"""Shell around the gossip state machine: timers, requests, subscribers. It decides nothing.
 
 Packets and timers come in as guarded callbacks and are handled in the turn they
-arrive, so nothing queues up behind the mailbox; only requests of other processes go through it.
+arrive, so nothing queues up in the mailbox; only requests of other processes go through it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class GossipServer(GenServer):
 
     Calls: :class:`Join`, :class:`Leave`, :class:`ForceLeave`, :class:`UpdateMetadata`, :class:`Keys`. Casts:
     :class:`LinkEvidence`, :class:`LoopLag`. ``subscribers`` (registered names, best) get
-    every event from the first on. ``key_file`` keeps changes of the keys; what it holds is the keyring.
+    every event from the first on. ``key_file`` stores changes of the keys; if it exists it is the keyring.
     """
 
     async def init(
@@ -119,7 +119,7 @@ class GossipServer(GenServer):
                 try:
                     self._feed(steps.Requested(self._tokens, request))
                 except UsageError as error:
-                    # A caller's mistake is the answer, not the end of the server.
+                    # A caller's mistake is returned as the answer, and does not crash the server.
                     del self._callers[self._tokens]
                     return Reply(error)
             case steps.Keys(action, key):
@@ -149,7 +149,7 @@ class GossipServer(GenServer):
         self._transport.close()
 
     async def _change_keys(self, action: str, key: bytes | str) -> Reply:
-        """Kept first, so that a node that dies now comes back with what it has said it has."""
+        """Change the keyring; it is stored first, so that a crash loses no confirmed key."""
         if action == "list":
             return Reply(self._keyring.key_ids())
         try:
@@ -237,19 +237,19 @@ class GossipServer(GenServer):
         elif isinstance(event, NameConflict):
             log.error(name, name=event.name, holder=f"{event.holder.address}:{event.holder.port}")
         elif isinstance(event, MemberDown):
-            # One that said goodbye is no trouble.
+            # An announced stop is not a problem.
             level = logging.INFO if event.reason == "stopped" else logging.WARNING
             log.log(level, name, member=event.member.name, reason=event.reason)
         elif isinstance(event, ForcedOut):
             log.warning("forced_out_by_gossip")
         else:
-            # New ports or services are of interest to nobody but who looks for a fault.
+            # New ports or services are only of interest when debugging.
             level = logging.DEBUG if isinstance(event, MemberUpdated) else logging.INFO
             address = f"{event.member.address}:{event.member.port}"
             log.log(level, name, member=event.member.name, address=address)
         self._view.counters[name] += 1
         for subscriber in list(self._subscribers):
-            # A name may be free for the moment its process restarts; a pid that is gone stays gone.
+            # A name is free while its process restarts; a dead pid stays dead.
             if not send(subscriber, event) and not isinstance(subscriber, str):
                 del self._subscribers[subscriber]
 
@@ -270,7 +270,7 @@ class GossipServer(GenServer):
         self._feed(steps.Tick())
 
     async def _exchange(self, action: steps.OpenStream) -> None:
-        """The body of a linked process: one question to a peer."""
+        """Body of a linked process: one stream request to a peer."""
         self._learn(await self._transport.ask(action))
 
 

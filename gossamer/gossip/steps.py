@@ -1,10 +1,10 @@
-"""What other processes ask of gossip; what goes into its state machine, and what comes out of it.
+"""Requests to gossip, inputs of its state machine, and its actions.
 
-A caller's mistake (metadata too large, an unknown key) comes back as the answer: a ``UsageError``, not
+A caller's mistake (metadata too large, an unknown key) is returned as the answer: a ``UsageError``, not
 raised.
 
-Inputs carry what happened; actions say what to do about it. Addresses are where to send, bodies are plain:
-the shell seals and opens envelopes, so the state machine can be run by the thousand without cryptography.
+Inputs are events; actions are their consequences. Bodies are plain: the shell seals and opens envelopes, so
+thousands of state machines can run without cryptography.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ class Join(Struct, frozen=True):
 
 
 class Leave(Struct, frozen=True):
-    """Call: tell everybody and be alone. Answered with None when it has spread.
+    """Call: announce the departure and leave the cluster. Answered with None when it has spread.
 
-    ``returning``: stopped, and expected back: the others hold it for down, not for gone.
+    ``returning``: stopped, and expected back: the others consider it down, not left.
     """
 
     returning: bool = False
 
 
 class ForceLeave(Struct, frozen=True):
-    """Call: remove a member for good. Answered with False where no such member is known.
+    """Call: remove a member permanently. Answered with False if no such member is known.
 
-    ``final`` False: only where it is down, and until it says that it lives.
+    ``final`` False: only if it is down, and until it announces that it is alive.
     """
 
     name: str
@@ -51,7 +51,7 @@ class ForceLeave(Struct, frozen=True):
 
 
 class UpdateMetadata(Struct, frozen=True):
-    """Call: say something new about this node. Answered with None, or the error."""
+    """Call: change this node's metadata. Answered with None, or the error."""
 
     metadata: MemberMetadata
 
@@ -73,12 +73,12 @@ class Keys(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time passed; ``deadline`` may have come."""
+    """Time passed; ``deadline`` may be due."""
 
 
 @dataclass(frozen=True, slots=True)
 class PacketReceived:
-    """An authentic datagram of the life ``sender``."""
+    """An authenticated datagram of the instance ``sender``."""
 
     sender: str
     source: Address
@@ -87,7 +87,7 @@ class PacketReceived:
 
 @dataclass(frozen=True, slots=True)
 class StreamRequested:
-    """A peer opened a stream and asked; answered by :class:`ReplyStream` with the same token, or not at
+    """A peer's request on a stream; answered by :class:`ReplyStream` with the same token, or not at
     all."""
 
     token: Token
@@ -107,7 +107,7 @@ class StreamReplied:
 
 @dataclass(frozen=True, slots=True)
 class StreamFailed:
-    """An :class:`OpenStream` got no answer. ``refused``: the host is there, nobody listens."""
+    """An :class:`OpenStream` got no answer. ``refused``: the host is up, the port is closed."""
 
     token: Token
     reason: str
@@ -115,7 +115,7 @@ class StreamFailed:
 
 @dataclass(frozen=True, slots=True)
 class Requested:
-    """This node's own side asks for something; what it gets is an :class:`Answer` to the token."""
+    """A request of this node's own processes; an :class:`Answer` to the token follows."""
 
     token: Token
     request: Join | Leave | ForceLeave | UpdateMetadata
@@ -138,7 +138,7 @@ Input = (
 
 @dataclass(frozen=True, slots=True)
 class JoinResult:
-    """Which seeds answered, and what the others did instead."""
+    """Seeds that answered, and the failures of the others."""
 
     joined: tuple[Address, ...] = ()
     failed: Mapping[Address, str] = field(default_factory=dict)
@@ -152,7 +152,7 @@ class SendPacket:
 
 @dataclass(frozen=True, slots=True)
 class OpenStream:
-    """Connect, send ``body``, wait for one answer, all within ``timeout`` seconds."""
+    """Connect, send ``body`` and wait for one answer, within ``timeout`` seconds."""
 
     token: Token
     address: Address
@@ -168,14 +168,14 @@ class ReplyStream:
 
 @dataclass(frozen=True, slots=True)
 class Emit:
-    """Tell subscribers."""
+    """Send an event to subscribers."""
 
     event: MemberEvent
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The result of a request."""
+    """Result of a request."""
 
     token: Token
     result: object

@@ -1,14 +1,14 @@
-"""Datagrams and streams of one gossip server: sockets, envelopes sealed and opened, questions and answers.
+"""Datagrams and streams of one gossip server: sockets, envelopes, requests and answers.
 
-A stream is one question, one answer, one connection. A frame is four bytes of length and a sealed packet.
+A stream is one request, one answer, one connection. A frame is four bytes of length and a sealed packet.
 Both sides bound what they buffer by the largest frame, the answering side also how long and how many.
 
-Rules: 1. A packet that does not open, was seen before, or is this node's own reaches nobody: it is counted by
+Rules: 1. A packet that does not open, was seen before, or is this node's own is dropped: it is counted by
 reason, and logged once a minute for each.  2. Packets are handled in the turn they arrive, so nothing queues
-up in here.  3. The sockets belong to a port linked to the server: they close however the server ends, also
-when it is killed, so that its successor finds them free. They do so a turn of the loop later, so binding is
-tried for half a second.  4. Both or none: a datagram port whose stream port is taken is given back.  5. What
-cannot be bound or reached by others is the operator's to change, and the error names the key.
+up here.  3. The sockets belong to a port linked to the server: they close however the server ends, also when
+it is killed, so that its successor finds them free. They do so a turn of the loop later, so binding is
+retried for half a second.  4. Both or none: a datagram port whose stream port is taken is released.  5. If an
+address cannot be bound, or reached by others, the error names the configuration key.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class GossipAddressError(UsageError):
 
 
 def local_host() -> str:
-    """The address of the interface that leads out of this machine; loopback where none does."""
+    """Return the address of the interface with the default route; loopback if there is none."""
     with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         # Connecting a datagram socket sends nothing; it only asks for the route.
         probe.connect(("192.0.2.1", 9))
@@ -66,7 +66,7 @@ def local_host() -> str:
 
 
 def frame(packet: bytes) -> bytes:
-    """A packet as it goes onto a stream."""
+    """Frame a packet for a stream."""
     return len(packet).to_bytes(_HEAD, "big") + packet
 
 
@@ -78,10 +78,10 @@ class FrameBuffer:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> bytes | None:
-        """The packet, once it is whole.
+        """Add bytes; return the packet once it is whole.
 
         Raises:
-            PacketRejected: ``oversized``; the length alone says so, the rest is not waited for.
+            PacketRejected: ``oversized``, by the length alone; the rest is not waited for.
         """
         self._buffer += data
         if len(self._buffer) < _HEAD:
@@ -97,7 +97,7 @@ class FrameBuffer:
 
 
 class AskingStream(asyncio.Protocol):
-    """The side that connected: sends one frame, waits for one."""
+    """Connecting side: sends one frame and waits for one."""
 
     def __init__(self, *, max_frame: int) -> None:
         self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -116,7 +116,7 @@ class AskingStream(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self.answer.done():
-            # Nobody may be waiting any more, so an exception would be reported as never retrieved.
+            # There may be no waiter any more; an exception would be logged as never retrieved.
             self.answer.set_result(b"")
 
 
@@ -135,7 +135,7 @@ async def open_sockets(
     received: Callable[[bytes, Address], object],
     answering: Callable[[], asyncio.Protocol],
 ) -> tuple[asyncio.DatagramTransport, Listener]:
-    """Bind both sockets, at one port.
+    """Bind both sockets to one port.
 
     Raises:
         GossipAddressError: the address cannot be bound.
@@ -165,12 +165,12 @@ async def open_sockets(
 
 
 def advertised(bind: Address, bound: Address) -> Address:
-    """Where others reach this node: what is bound, or where that is every address, the way out."""
+    """Return the address for peers: the bound one, or for a wildcard that of the default route."""
     return (local_host() if bind[0] in _WILDCARDS else bound[0], bound[1])
 
 
 class GossipTransport(Port):
-    """Made inside the gossip server; ``counters`` are the view's."""
+    """Sockets of the gossip server, created inside it; ``counters`` are the view's."""
 
     def __init__(
         self,
@@ -187,15 +187,15 @@ class GossipTransport(Port):
         self._identity = identity
         self._counters = counters
         self.on_input: Callable[[steps.Input], None] | None = None
-        """Takes what comes. None: nobody does yet, and it is lost, as packets may be."""
+        """Receiver of inputs. None: not set yet, and inputs are lost, as packets may be."""
         self._guard = ReplayGuard()
         self._complained: dict[str, float] = {}
         self._streams: Places[_AnsweringStream] = Places(_MAX_STREAMS, _MAX_STREAMS_EACH)
-        # Guarded: a fault in here is the server's.
+        # Guarded: an exception in here crashes the server.
         self.read = guarded(self._read)
 
     async def bind(self, address: Address) -> Address:
-        """Open the sockets; return what was bound.
+        """Open the sockets; return the bound address.
 
         Raises:
             GossipAddressError: the address cannot be bound.
@@ -208,7 +208,7 @@ class GossipTransport(Port):
         return self._listener.address
 
     def handle_exit(self, source: object, reason: object) -> None:
-        # The only link is the server's: also a normal end of it is the end of its sockets.
+        # The only link is the server's: its sockets close on its normal end too.
         self.close()
 
     def on_close(self, reason: object) -> None:
@@ -220,7 +220,7 @@ class GossipTransport(Port):
     # ---- out --------------------------------------------------------------------------------------------
 
     def send(self, address: Address, body: bytes) -> None:
-        """One datagram."""
+        """Send one datagram."""
         packet = self._seal(body)
         counters = self._counters
         counters["packets_out"] += 1
@@ -233,12 +233,12 @@ class GossipTransport(Port):
             self._complain("send_failed", address=address, error=str(error))
 
     def answer(self, token: object, body: bytes) -> None:
-        """Answer a question that came on a stream, if it still waits."""
+        """Answer a request on a stream, if it is still open."""
         if isinstance(token, _AnsweringStream) and token in self._streams:
             token.send(self._seal(body))
 
     async def ask(self, action: steps.OpenStream) -> steps.Input:
-        """One question to a peer; what came of it."""
+        """Send one request to a peer; return the answer or the failure as an input."""
         try:
             async with asyncio.timeout(action.timeout):
                 transport, stream = await self._network.connect(
@@ -266,12 +266,12 @@ class GossipTransport(Port):
     # ---- in ---------------------------------------------------------------------------------------------
 
     def reject(self, error: PacketRejected, source: object = None) -> None:
-        """Count a packet that is none, or none for us."""
+        """Count and log a rejected packet."""
         self._counters["rejected." + error.reason] += 1
         self._complain("packet_rejected", reason=error.reason, detail=error.detail, source=source)
 
     def accept(self, stream: _AnsweringStream) -> bool:
-        """Take a stream that was opened to this node; False when there are too many."""
+        """Accept an incoming stream; return False if there are too many."""
         full = self._streams.take(stream, stream.peer[0])
         if full:
             self._counters["rejected.busy"] += 1
@@ -279,7 +279,7 @@ class GossipTransport(Port):
         return not full
 
     def ended(self, stream: _AnsweringStream) -> None:
-        """A stream is closed."""
+        """Forget a closed stream."""
         self._streams.free(stream)
 
     def _on_datagram(self, data: bytes, address: Address) -> None:
@@ -322,7 +322,7 @@ class GossipTransport(Port):
         return opened
 
     def _complain(self, event: str, **facts: object) -> None:
-        """Log once a minute for each kind of trouble; the counters have the rest."""
+        """Log a problem, once a minute per kind; the counters have the rest."""
         key = f"{event} {facts.get('reason')}"
         now = self._clock.monotonic()
         if now - self._complained.get(key, -1e9) >= 60.0:
@@ -331,12 +331,12 @@ class GossipTransport(Port):
 
 
 class _AnsweringStream(asyncio.Protocol):
-    """The side that accepted: waits for one frame, hands it on, sends what comes back."""
+    """Accepting side: waits for one frame, passes it on, sends the answer."""
 
     def __init__(self, owner: GossipTransport) -> None:
         self.frames = FrameBuffer(max_frame=MAX_QUESTION)
         self.asked = False
-        """Its question came, or what was none; the rest is not read."""
+        """True once a request, or an invalid one, arrived; the rest is not read."""
         self.peer: Address = ("", 0)
         self._owner = owner
         self._timer: asyncio.TimerHandle | None = None
@@ -355,13 +355,13 @@ class _AnsweringStream(asyncio.Protocol):
             self._owner.read(self, data)
 
     def send(self, packet: bytes) -> None:
-        """Answer, and close once it is written."""
+        """Send the answer, and close once it is written."""
         if not self._transport.is_closing():
             self._transport.write(frame(packet))
             self._transport.close()
 
     def close(self) -> None:
-        """End without an answer."""
+        """Close without an answer."""
         self.asked = True
         self._transport.abort()
 

@@ -1,8 +1,8 @@
-"""What a node knows of its cluster, readable without asking anybody.
+"""A node's view of its cluster, readable without a call.
 
-The view outlives the gossip server: it is made once a node, the server publishes into it, and a server that
-is restarted by its supervisor takes its identity and the last known members from here. To the cluster a
-restarted server is the same life with a higher incarnation, not a node that died and came back.
+The view outlives the gossip server: it is created once per node, the server publishes into it, and a server
+restarted by its supervisor takes its identity and the last known members from it. To the cluster a restarted
+server is the same instance with a higher incarnation, not a node that died and came back.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _HINTS = 64
 
 
 class Identity:
-    """One life of this node: what must not change, and numbers that must not repeat, while it lasts."""
+    """Identity of one instance of this node, with packet numbers that must not repeat."""
 
     __slots__ = ("address", "id", "incarnation", "number")
 
@@ -30,7 +30,7 @@ class Identity:
         self.number = 0
 
     def next_number(self) -> int:
-        """The number of the next packet."""
+        """Return the number of the next packet."""
         self.number += 1
         return self.number
 
@@ -45,20 +45,20 @@ class MembershipView:
         self.hints: deque[tuple[float, PartitionHint]] = deque(maxlen=_HINTS)
         """The latest partition hints with the wall-clock time of each."""
         self.rtt = Histogram()
-        """Seconds until members answered probes."""
+        """Round-trip times of probes in seconds."""
         self._swim: Swim | None = None
         self._cached: tuple[int, Member | None, tuple[Member, ...]] = (-1, None, ())
 
     @property
     def local(self) -> Member:
-        """This node. Raises LookupError before gossip has started."""
+        """This node's member. Raises LookupError before gossip has started."""
         if self._swim is None:
             raise LookupError("gossip has not started on this node; start the node first")
         return self._swim.local
 
     @property
     def health(self) -> int:
-        """The local health score: 0 is well, 7 is worst."""
+        """Local health score: 0 is healthy, 7 is worst."""
         return 0 if self._swim is None else self._swim.awareness.score
 
     @property
@@ -67,7 +67,7 @@ class MembershipView:
         return self._swim is not None and self._swim.aloof
 
     def members(self, *, include_left: bool = False) -> list[Member]:
-        """Everybody known, this node first: online, suspected and down members."""
+        """Return all known members, this node first: online, suspected and down ones."""
         swim = self._swim
         if swim is None:
             return []
@@ -78,14 +78,14 @@ class MembershipView:
         return [member for member in members if include_left or not member.left or member is members[0]]
 
     def get(self, name: str) -> Member | None:
-        """One member by its node name."""
+        """Return a member by its node name."""
         return next((member for member in self.members(include_left=True) if member.name == name), None)
 
     def publish(self, swim: Swim) -> None:
-        """Called by the gossip server: read from this state machine."""
+        """Read from this state machine from now on; called by the gossip server."""
         self._swim = swim
         self._cached = (-1, None, ())
 
     def records(self, now: float) -> list[Record]:
-        """Called by a restarted gossip server: what its predecessor knew."""
+        """Return the predecessor's table, for a restarted gossip server."""
         return [] if self._swim is None else self._swim.table.records(now)[1:]

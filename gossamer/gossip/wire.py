@@ -1,10 +1,10 @@
-"""The words members say to each other, and their bytes.
+"""Messages between members, and their encoding.
 
 A packet's body is one msgpack array of messages; each message is an array that starts with its number.
-Statements that wait in the broadcast queue are kept encoded, and a packet is their concatenation behind an
-array header, so a statement is encoded once however often it is sent.
+Statements in the broadcast queue are kept encoded, and a packet is their concatenation after an array header,
+so a statement is encoded once however often it is sent.
 
-Rule: the decoder raises :class:`PacketRejected` and nothing else, whatever the bytes.
+Rule: the decoder raises only :class:`PacketRejected`, whatever the bytes.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Id = Annotated[str, Meta(min_length=16, max_length=16)]
 Host = Annotated[
     str, Meta(max_length=64, pattern=r"^(\d{1,3}(\.\d{1,3}){3}|[0-9a-fA-F:]*:[0-9a-fA-F:.]*(%\w+)?)$")
 ]
-"""An IP literal: a name would make the receiver's loop wait for DNS."""
+"""IP literal: a host name would make the receiver's loop wait for DNS."""
 Sequence32 = Annotated[int, Meta(ge=0, lt=2**32)]
 
 
 class PacketRejected(PeerError):  # noqa: N818 - named for what happened to the packet
-    """Bytes from the network that are no packet of this cluster. ``reason`` is a word that is counted."""
+    """Bytes from the network that are no packet of this cluster. ``reason`` is also the counter's name."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         self.reason = reason
@@ -36,7 +36,7 @@ class PacketRejected(PeerError):  # noqa: N818 - named for what happened to the 
 
 
 class Ping(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """Are you there, and are you still the life ``target``?"""
+    """Question whether the receiver is up, and still the instance ``target``."""
 
     sequence: Sequence32
     target: Id
@@ -47,13 +47,13 @@ class Ack(msgspec.Struct, frozen=True, array_like=True, tag=2):
 
 
 class Nack(msgspec.Struct, frozen=True, array_like=True, tag=3):
-    """A helper's word that it works, but got no answer from the target."""
+    """Helper's answer that it is up, but got no answer from the target."""
 
     sequence: Sequence32
 
 
 class PingRequest(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """Ping ``target`` for me."""
+    """Request to ping ``target`` for the sender."""
 
     sequence: Sequence32
     target: Id
@@ -62,7 +62,7 @@ class PingRequest(msgspec.Struct, frozen=True, array_like=True, tag=4):
 
 
 class Stranger(msgspec.Struct, frozen=True, array_like=True, tag=5):
-    """The life you ask for is not here; another process has its address."""
+    """Answer to a Ping for another instance: this process has its address now."""
 
     sequence: Sequence32
 
@@ -79,7 +79,7 @@ class Alive(msgspec.Struct, frozen=True, array_like=True, tag=6):
 
 
 class Suspect(msgspec.Struct, frozen=True, array_like=True, tag=7):
-    """``by`` got no answer; ``hard`` when its host refused a connection as well."""
+    """Suspicion by ``by``, which got no answer; ``hard``: the host also refused a connection."""
 
     name: Name
     id: Id
@@ -89,7 +89,7 @@ class Suspect(msgspec.Struct, frozen=True, array_like=True, tag=7):
 
 
 class Dead(msgspec.Struct, frozen=True, array_like=True, tag=8):
-    """``by`` declares it down, or, with ``left``, gone; ``removed``: unless it says that it lives."""
+    """Report by ``by`` that it is down, or with ``left`` has left; ``removed``: unless it refutes."""
 
     name: Name
     id: Id
@@ -100,7 +100,7 @@ class Dead(msgspec.Struct, frozen=True, array_like=True, tag=8):
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True):
-    """One row of a member's table.
+    """Row of a member's table.
 
     ``age``: seconds in ``state`` (0 alive, 1 suspect, 2 down, 3 left, 4 removed).
     """
@@ -113,7 +113,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
 class Sync(msgspec.Struct, frozen=True, array_like=True, tag=9):
     """Rows of a table, the sender's own first, and the marks of the rows wanted in return.
 
-    ``join`` wants what there is; ``reply`` answers either.
+    ``join`` wants all rows; ``reply`` answers either.
     """
 
     kind: Literal["join", "sync", "reply"]
@@ -122,21 +122,21 @@ class Sync(msgspec.Struct, frozen=True, array_like=True, tag=9):
 
 
 class Compare(msgspec.Struct, frozen=True, array_like=True, tag=11):
-    """Is your table like mine? ``digest`` is that of all marks together."""
+    """Question whether the tables are equal, by the ``digest`` of all marks."""
 
     me: Alive
     digest: Annotated[bytes, Meta(min_length=8, max_length=8)]
 
 
 class Marks(msgspec.Struct, frozen=True, array_like=True, tag=12):
-    """Eight bytes for each row; none when the tables are alike."""
+    """Eight bytes for each row; none if the tables are equal."""
 
     me: Alive
     marks: bytes
 
 
 class Refuse(msgspec.Struct, frozen=True, array_like=True, tag=10):
-    """No exchange. ``reason``: ``left``, ``name-taken``, ``full``."""
+    """Refusal of an exchange. ``reason``: ``left``, ``name-taken``, ``full``."""
 
     reason: Annotated[str, Meta(max_length=64)]
 
@@ -150,19 +150,19 @@ _decoder: msgspec.msgpack.Decoder[list[Message]] = msgspec.msgpack.Decoder(list[
 
 
 def encode(message: Message) -> bytes:
-    """One message, as it stands in a body."""
+    """Encode one message of a body."""
     return _encoder.encode(message)
 
 
 def compound(parts: Sequence[bytes]) -> bytes:
-    """A body out of encoded messages; at most three bytes longer than they are."""
+    """Join encoded messages into a body, at most three bytes longer than they are."""
     count = len(parts)
     head = bytes((0x90 | count,)) if count < 16 else b"\xdc" + count.to_bytes(2, "big")
     return head + b"".join(parts)
 
 
 def decode(body: bytes) -> list[Message]:
-    """The messages of a body.
+    """Decode the messages of a body.
 
     Raises:
         PacketRejected: the bytes are no body (reason ``malformed``).

@@ -1,1 +1,1 @@
-"""The SWIM protocol as a pure machine: probes, suspicion, verdicts, dissemination, synchronisation."""
+"""SWIM protocol as a pure state machine: probes, suspicion, verdicts, dissemination, push-pull."""

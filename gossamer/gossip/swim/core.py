@@ -1,8 +1,8 @@
-"""The core that the parts of the state machine share, and their timers: a heap of things to do later.
+"""Core shared by the parts of the state machine, and their timers: a heap of callbacks.
 
-Rules of the timers: 1. Nothing is cancelled: what fires checks whether it still applies.  2. Equal times fire
-in the order they were set.  3. ``lag`` tells how late the earliest one is, which is how the state machine
-notices that its process stalled.
+Rules of the timers: 1. Timers are never cancelled: a callback checks whether it still applies.  2. Equal
+times fire in the order they were set.  3. ``lag`` is the delay of the earliest one, by which the state
+machine detects that its process stalled.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ class Timers:
 
     @property
     def deadline(self) -> float | None:
-        """When the next one is due."""
+        """Time at which the next timer is due."""
         return self._heap[0][0] if self._heap else None
 
     def lag(self, now: float) -> float:
-        """How late the earliest due timer is, in seconds."""
+        """Return the delay of the earliest timer in seconds."""
         return now - self._heap[0][0] if self._heap else 0.0
 
     def run(self, now: float) -> None:
-        """Fire all that is due, what they set at ``now`` or before included."""
+        """Fire all due timers, including new ones that are due at ``now``."""
         heap = self._heap
         while heap and heap[0][0] <= now:
             heapq.heappop(heap)[2](now)
 
 
 class Core:
-    """What is one for all parts, of the life that says ``me`` of itself."""
+    """Shared objects of all parts of one instance."""
 
     def __init__(self, me: Alive, settings: GossipConfig, rng: random.Random) -> None:
         self.table = MemberTable(me, retransmit_mult=settings.retransmit_mult)
@@ -63,7 +63,7 @@ class Core:
 
 
 class Part:
-    """A part around a core."""
+    """Base of the parts around a core."""
 
     def __init__(self, core: Core) -> None:
         self._table = core.table

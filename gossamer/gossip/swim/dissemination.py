@@ -1,26 +1,26 @@
-"""How news reaches everybody: rounds of gossip, and push-pull, the exchange of tables.
+"""Dissemination: rounds of gossip, and push-pull, the exchange of tables.
 
-A round tells a few live members, drawn at random, what waits to spread, and one that has been down for a
-short time only, so that one which lives can refute. Rounds run for as long as something waits. News also
-rides on every probe; rounds are what makes it fast. Push-pull joins through seeds, and is the anti-entropy
-that repairs what gossip lost.
+A round sends queued statements to a few random live members, and to one that has been down for a short time
+only, so that it can refute. Rounds run as long as statements are queued. Statements are also piggybacked on
+every probe; rounds make them fast. Push-pull joins through seeds, and is the anti-entropy that repairs what
+gossip lost.
 
 Rules of push-pull:
 
-1. A join is an exchange with each seed; it succeeds with the first that answers and reports the others.
+1. A join is an exchange with each seed; it succeeds if one answers, and reports the others.
 2. After a join exchanges follow quickly, then ever more slowly until ``sync_interval``: thirty nodes that
-start at once know each other after the first two.  3. The interval grows with the logarithm of a cluster
-above 32.
-4. Contact with an unknown member, or the return of a dead one, calls for an exchange with it; few run at
+start at once know each other after the first two.  3. The interval grows with the logarithm of the size of a
+cluster above 32.
+4. Contact with an unknown member, or the return of a down one, triggers an exchange with it; few run at
 once.
-5. A node that left takes no part until its own side asks to join.
-6. Tables are compared before rows are sent: eight bytes when they are alike, eight bytes a row when not, and
-then only the rows that one side lacks. A joiner sends itself and gets the table; a seed that many join at
-once gives all but the first few of each second a sample, and they ask those whom they find in it.
-7. News from an exchange is being spread already: it is repeated rarely, and not at all by a node that knew
-nobody before.
+5. A node that left takes no part until its own processes ask to join.
+6. Tables are compared before rows are sent: eight bytes if they are equal, eight bytes per row if not, and
+then only the rows that one side lacks. A joiner sends itself and gets the table; a seed with many joiners at
+once sends a sample to all but the first few of each second, and they ask the members in it.
+7. News from an exchange is being spread already: it is repeated rarely, and not at all by a node that had an
+empty table before.
 
-Whole tables both ways, as memberlist does it, were measured first: a thousand that join at once decoded ten
+Rejected: whole tables both ways, as in memberlist. Measured: a thousand simultaneous joiners decoded ten
 million rows, of which one million were news.
 """
 
@@ -40,34 +40,34 @@ from gossamer.network import Address
 
 _PACKETS_A_TARGET = 3
 GOSSIP_TO_DEAD = 30.0
-"""A down member still receives gossip for this many seconds, so that it can refute."""
+"""Seconds for which a down member still receives gossip, so that it can refute."""
 _EARLY = (0.3, 1.0, 3.0, 8.0)
-"""Seconds from a join to the exchanges that follow it."""
+"""Delays in seconds of the exchanges after a join."""
 _PARALLEL = 4
 _SMALL = 128
-"""Tables up to this size are given whole to anybody."""
+"""Size up to which tables are always sent whole."""
 _WHOLE_A_SECOND = 8
-"""How many joiners get a larger table whole in one second."""
+"""Number of joiners that get a larger table whole in one second."""
 _SAMPLE = 64
 _REPEATS = 2
 _MARK = 8
 
 
 class Gossiper(Part):
-    """Runs the rounds of this node."""
+    """Gossip rounds of this node."""
 
     def __init__(self, core: Core) -> None:
         super().__init__(core)
         self._running = False
 
     def wake(self, now: float) -> None:
-        """Begin, at a phase of our own, if news waits and no rounds run."""
+        """Start rounds, at a random phase, if statements are queued and no rounds run."""
         if not self._running and self._outbox.gossiping():
             self._running = True
             self._timers.at(now + self._rng.uniform(0, self._settings.gossip_interval), self._round)
 
     def at_once(self, now: float) -> None:
-        """A round now."""
+        """Run a round now."""
         self._running = True
         self._round(now)
 
@@ -99,7 +99,7 @@ class _Exchange:
 
 
 class PushPull(Part):
-    """Runs the exchanges of this node."""
+    """Push-pull exchanges of this node."""
 
     def __init__(self, core: Core, verdicts: Verdicts) -> None:
         super().__init__(core)
@@ -110,7 +110,7 @@ class PushPull(Part):
         self._given = 0
 
     def start(self, now: float) -> None:
-        """Begin the periodic exchanges."""
+        """Start the periodic exchanges."""
         self._timers.at(now + self._rng.uniform(0.5, 1.0) * self._interval(), self._periodic)
 
     def join(self, token: Token, addresses: tuple[Address, ...], now: float) -> None:
@@ -127,21 +127,21 @@ class PushPull(Part):
             self._timers.at(now + seconds * self._rng.uniform(0.7, 1.3), self._with_anybody)
 
     def exchange(self, address: Address, _now: float) -> None:
-        """Compare tables with one address soon, unless that is under way."""
+        """Compare tables with one address, unless that is under way."""
         under_way = {exchange.address for exchange in self._running.values()}
         if address not in under_way and len(under_way) < _PARALLEL:
             self._ask(_Exchange(address, "compare"), Compare(self._table.me, self._table.digest()))
 
-    # ---- asked ------------------------------------------------------------------------------------------
+    # ---- requests of peers ------------------------------------------------------------------------------
 
     def compared(self, token: Token, asked: Compare, now: float) -> None:
-        """A peer asks whether our tables are alike."""
+        """Answer a peer's question whether our tables are equal."""
         self._verdicts.alive(asked.me, now)
         alike = asked.digest == self._table.digest()
         self._outbox.reply(token, Marks(self._table.me, b"" if alike else _packed(self._table.marks())))
 
     def requested(self, token: Token, sync: Sync, by: str, now: float) -> None:
-        """A peer sent rows: take them in and answer with those it wants."""
+        """Merge a peer's rows and answer with those that it wants."""
         reason = self._refusal(sync, now)
         if reason:
             self._outbox.reply(token, Refuse(reason))
@@ -150,17 +150,17 @@ class PushPull(Part):
             self._merge(sync, by, now)
             self._outbox.reply(token, Sync("reply", self._rows_for_joiner(now)))
             return
-        # What the peer lacks was marked before its rows change ours.
+        # The peer's marks refer to our table before its rows change it.
         marks = self._table.marks()
         wanted = [marks[mark] for mark in _unpacked(sync.wants) if mark in marks]
         self._merge(sync, by, now, repeats=_REPEATS)
         rows = [self._me(), *(self._table.row(name, now) for name in wanted if self._table.get(name))]
         self._outbox.reply(token, Sync("reply", rows))
 
-    # ---- answered ---------------------------------------------------------------------------------------
+    # ---- answers of peers -------------------------------------------------------------------------------
 
     def replied(self, number: int, answer: Marks | Sync | Refuse | None, by: str, now: float) -> None:
-        """A seed's table, the marks of a peer's, the rows asked for, or why there are none."""
+        """Handle an answer: a seed's table, a peer's marks, requested rows, or a refusal."""
         exchange = self._running.pop(number, None)
         if exchange is None:
             return
@@ -173,21 +173,21 @@ class PushPull(Part):
             if join is not None:
                 join.joined.append(address)
                 if not alone:
-                    # The seed knows only this node yet, not those whom it brings along.
+                    # The seed has only this node's row yet, not its other members.
                     self.exchange(address, now)
         elif join is not None:
             join.failed[address] = answer.reason if isinstance(answer, Refuse) else "no gossamer answer"
         self._settle(join)
 
     def failed(self, number: int, reason: str) -> None:
-        """The stream of an exchange failed."""
+        """Handle the failure of an exchange's stream."""
         exchange = self._running.pop(number, None)
         if exchange is not None and exchange.join is not None:
             exchange.join.failed[exchange.address] = reason
             self._settle(exchange.join)
 
     def _differences(self, address: Address, answer: Marks, now: float) -> None:
-        """Give the rows that the peer lacks, ask for those that we lack."""
+        """Send the rows that the peer lacks, and request those that we lack."""
         self._verdicts.alive(answer.me, now)
         if not answer.marks:
             return
@@ -235,8 +235,8 @@ class PushPull(Part):
         entry = self._table.get(joiner.name)
         if entry is None or entry.state > SUSPECT or entry.id == joiner.id or entry.address == here:
             return ""
-        # The holder may be the joiner's own former life at another address: look, so that the next try
-        # succeeds.
+        # The holder may be the joiner's earlier instance at another address: probe it, so that the next
+        # attempt succeeds.
         self._verdicts.prober.doubt(entry, now)
         return "name-taken"
 
@@ -275,5 +275,5 @@ def _packed(marks: Iterable[int]) -> bytes:
 
 
 def _unpacked(marks: bytes) -> list[int]:
-    """A rest that is no whole mark is nobody's."""
+    """Unpack marks; trailing bytes are ignored."""
     return [int.from_bytes(marks[at : at + _MARK], "big") for at in range(0, len(marks) - _MARK + 1, _MARK)]

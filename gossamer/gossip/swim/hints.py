@@ -1,17 +1,17 @@
 """Partition hints: signs that the network, and not a member, is at fault.
 
 Rules: 1. A hint carries its evidence and decides nothing.  2. The same kind is given at most once in
-``quiet`` seconds.  3. Counters are about consecutive findings; one good answer clears them.  4. Who leaves on
-purpose is no sign of anything, and who is leaving itself says nothing of the others.
+``quiet`` seconds.  3. Counters count consecutive findings; one good answer clears them.  4. A voluntary leave
+is no evidence, and a node that is leaving gives no hints.
 
 =============  ====================================================================================
 minority       fewer members are alive than a quorum of the last settled view
-burst          many suspicions at once while this node is well
+burst          many suspicions at once while this node is healthy
 own-link       probes fail and no helper answers either, for several targets in a row
 partial        helpers reach a member again and again that this node does not
 udp-blocked    only streams reach a member
-accused        this node had to refute its own death, said by a member that it had never lost
-healed-split   this node and its accuser held each other dead
+accused        this node refuted its own death, reported by a member that it had never lost
+healed-split   this node and its accuser considered each other down
 view-mismatch  an exchange of tables brought news long after the view had settled
 =============  ====================================================================================
 """
@@ -25,7 +25,7 @@ from typing import Literal
 from gossamer.gossip.member import HintKind, PartitionHint
 
 Path = Literal["direct", "helper", "stream"]
-"""How the answer to a probe came."""
+"""Path on which a probe was answered."""
 
 _WORDS: dict[HintKind, str] = {
     "minority": "only {alive} of {of} members are reachable, fewer than the quorum of {quorum}: "
@@ -44,7 +44,7 @@ _WORDS: dict[HintKind, str] = {
 
 
 def explain(hint: PartitionHint) -> str:
-    """A hint in words."""
+    """Describe a hint."""
     names = [str(name) for key in ("suspected", "unreachable", "members") for name in _list(hint, key)]
     facts = {**hint.evidence, "count": len(names), "names": ", ".join(names)}
     return _WORDS[hint.kind].format_map(facts)
@@ -58,12 +58,12 @@ def _list(hint: PartitionHint, key: str) -> list[object]:
 _BURST_WINDOW = 3.0
 _REPEATS = 3
 _SPREAD = 5.0
-"""Seconds in which gossip reaches everybody, many times over."""
+"""Seconds in which gossip safely reaches all members."""
 _TRACKED = 1024
 
 
 class PartitionHints:
-    """Turns findings of the other parts into hints, given to ``emit``."""
+    """Turns findings of the other parts into hints, passed to ``emit``."""
 
     def __init__(
         self, emit: Callable[[PartitionHint], None], *, settle: float = 10.0, quiet: float = 30.0
@@ -82,11 +82,11 @@ class PartitionHints:
         self._withdrawn = False
 
     def withdraw(self) -> None:
-        """This node leaves, or is alone on purpose: it says nothing until it joins again."""
+        """Stop giving hints while this node leaves or is standalone, until it joins again."""
         self._withdrawn = True
 
     def begin(self, now: float) -> None:
-        """This node is alone, or joins again: what it saw before does not count."""
+        """Restart after this node was alone, or joins again: discard earlier findings."""
         self._withdrawn = False
         self._suspected.clear()
         self._alone.clear()
@@ -96,7 +96,7 @@ class PartitionHints:
         self._size_since = now
 
     def sized(self, size: int, now: float) -> None:
-        """The number of live members, this node included, is now ``size``."""
+        """Record the number of live members, this node included."""
         if size == self._size:
             return
         self._settle_down(now)
@@ -107,10 +107,10 @@ class PartitionHints:
             self._give("minority", now, alive=size, of=self._settled, quorum=quorum)
 
     def left(self, now: float, *, live: bool) -> None:
-        """A member left by intent, live until then or not: the view that counts is smaller."""
+        """Shrink the settled view after a voluntary leave; ``live``: the member was up until then."""
         self._settle_down(now)
         if live:
-            # No change of size follows from this, so none is taken for a loss.
+            # So that the change of size does not count as a loss.
             self._size = max(1, self._size - 1)
         self._settled = max(self._size, self._settled - 1)
 
@@ -119,7 +119,7 @@ class PartitionHints:
             self._settled = self._size
 
     def suspected(self, name: str, *, size: int, score: int, now: float) -> None:
-        """A member became suspect."""
+        """Record that a member became suspect."""
         self._suspected.append((now, name))
         while self._suspected[0][0] < now - _BURST_WINDOW:
             self._suspected.popleft()
@@ -128,7 +128,7 @@ class PartitionHints:
             self._give("burst", now, suspected=names, of=size, own_health=score)
 
     def unanswered(self, name: str, *, helpers: int, nacks: int, now: float) -> None:
-        """A probe failed."""
+        """Record a failed probe."""
         if not helpers:
             return
         if nacks:
@@ -140,7 +140,7 @@ class PartitionHints:
             self._give("own-link", now, unreachable=list(self._alone))
 
     def answered(self, name: str, path: Path, now: float) -> None:
-        """A probe succeeded over ``path``."""
+        """Record a probe that succeeded over ``path``."""
         if path != "stream":
             self._alone.clear()
         if path == "direct":
@@ -158,13 +158,13 @@ class PartitionHints:
             )
 
     def accused(self, by: str, *, mutual: bool, now: float) -> None:
-        """This node refuted its own death; ``mutual``: it held its accuser dead as well."""
+        """Record that this node refuted its own death; ``mutual``: it considered its accuser down too."""
         self._give("healed-split" if mutual else "accused", now, by=by)
 
     def surprised(self, news: dict[str, float], *, settled_for: float, now: float) -> None:
-        """An exchange changed what is known of some members after the view had been still.
+        """Record that an exchange brought news of members after the view had settled.
 
-        ``news``: for how many seconds the other side has known it. What is fresh is still on its way here.
+        ``news``: the age of each in seconds at the other side. Fresh news is still in flight to this node.
         """
         names = sorted(name for name, age in news.items() if age >= _SPREAD)
         if settled_for >= self._settle and names:

@@ -1,14 +1,14 @@
-"""Collects the actions of one step, and fills every packet up with what waits to spread.
+"""Outbox: collects the actions of one step, and fills packets with queued statements.
 
-Whoever is suspected, down or gone is told so in each packet sent to it, so that it can refute at once
+Every packet to a member that is suspected, down or removed says so, so that it can refute at once
 (Lifeguard's buddy system), or learn that it was removed.
 
-Rules of the queue: 1. One statement a member: a newer one replaces the older.  2. Fewest transmits first;
+Rules of the queue: 1. One statement per member: a newer one replaces the older.  2. Fewest transmits first;
 among equals the newest.  3. A statement is dropped after ``mult * ceil(log10(members + 1))`` transmits.
-4. At most ``limit`` statements wait; the most transmitted go first.
+4. At most ``limit`` statements are queued; the most transmitted are evicted first.
 
-memberlist sorts equals by size to pack packets tighter. Records here are of much the same size, so a first
-fit that gives up after a few misses costs O(taken) instead of a sorted tree and packs as well.
+memberlist sorts equals by size to pack packets tighter. Records here have similar sizes, so a first fit that
+gives up after a few misses costs O(taken) instead of a sorted tree and packs as well.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from gossamer.network import Address
 
 _ARRAY_HEAD = 3
 _MISSES = 4
-"""How many too large statements are skipped before a packet counts as full."""
+"""Number of too large statements skipped before a packet counts as full."""
 
 
 class BroadcastQueue:
-    """Statements waiting to spread, keyed by the member they are about."""
+    """Queued statements, keyed by the member they are about."""
 
     __slots__ = ("_level_of", "_levels", "_limit")
 
@@ -39,9 +39,9 @@ class BroadcastQueue:
         return len(self._level_of)
 
     def put(self, name: str, message: bytes, *, sent: int = 0) -> None:
-        """Queue ``message`` about ``name``, replacing what was queued about it.
+        """Queue ``message`` about ``name``, replacing an earlier one.
 
-        ``sent`` counts it as sent so often already: news that others are spreading needs fewer repeats.
+        ``sent`` is its initial number of transmits: news that others are spreading needs fewer repeats.
         """
         level = self._level_of.get(name)
         if level is not None:
@@ -54,7 +54,7 @@ class BroadcastQueue:
         self._level_of[name] = sent
 
     def discard(self, name: str) -> None:
-        """Forget what is queued about ``name``."""
+        """Remove the statement about ``name``."""
         level = self._level_of.pop(name, None)
         if level is not None:
             del self._levels[level][name]
@@ -62,11 +62,11 @@ class BroadcastQueue:
     def take(
         self, room: int, *, limit: int, told: set[str] | None = None, counted: bool = True
     ) -> list[bytes]:
-        """Statements that fit into ``room`` bytes; each is counted as sent once more.
+        """Return statements that fit into ``room`` bytes; each counts as sent once more.
 
-        ``told`` are the names that this receiver has just heard of: they are skipped, and grow. A second
-        packet that repeats the first would only use up the transmits that others need. Nor does one that
-        probably reaches nobody: not ``counted``.
+        ``told`` are names just sent to this receiver: they are skipped, and new ones are added, because a
+        packet that repeats the previous one would waste transmits. With ``counted`` False, for a packet that
+        probably does not arrive, transmits are not counted.
         """
         taken: list[tuple[int, str, bytes]] = []
         misses = 0
@@ -88,7 +88,7 @@ class BroadcastQueue:
             if told is not None:
                 told.update(name for _, name, _ in taken)
             return [message for _, _, message in taken]
-        # Oldest first, so that relative age survives the move to the next level.
+        # Oldest first, to keep the relative age on the next level.
         for level, name, message in reversed(taken):
             del self._levels[level][name]
             if told is not None:
@@ -112,7 +112,7 @@ class BroadcastQueue:
 
 
 class Outbox:
-    """The actions of the step that runs."""
+    """Actions of the current step."""
 
     def __init__(self, table: MemberTable, *, mtu: int) -> None:
         self._table = table
@@ -120,15 +120,15 @@ class Outbox:
         self._room = mtu - OVERHEAD - _ARRAY_HEAD
         self._actions: list[Action] = []
         self.repeats: int | None = None
-        """While rows of an exchange are taken in: how often news of others is repeated; None: in full."""
+        """While rows of an exchange are merged: transmits of news about others; None: all."""
 
     def drain(self) -> list[Action]:
-        """What the step decided, in order."""
+        """Return the step's actions, in order."""
         actions, self._actions = self._actions, []
         return actions
 
     def accusation(self, entry: Entry) -> Message | None:
-        """What a member that is not simply alive has to be told."""
+        """Return the statement for a member that is not alive in our view."""
         if entry.state == ALIVE:
             return None
         me = self._table.me.name
@@ -140,11 +140,11 @@ class Outbox:
     def packet(
         self, address: Address, *messages: Message, entry: Entry | None = None, again: bool = False
     ) -> None:
-        """Send messages, what ``entry`` has to be told, and as much gossip as fits.
+        """Send messages, the accusation of ``entry``, and as much gossip as fits.
 
-        ``again``: this repeats a packet that was not answered. Like one to a member that is suspected, it
-        probably reaches nobody, and must not use up the transmits of news: in a split each side has much to
-        tell, and would say most of it to the other.
+        ``again``: it repeats an unanswered packet. Like one to a suspected member, it probably does not
+        arrive, and must not use up the transmits of news: in a split each side has much news, and would send
+        most of it to the other.
         """
         parts = [encode(message) for message in messages]
         if entry is not None and entry.state != ALIVE:
@@ -159,7 +159,7 @@ class Outbox:
             self._actions.append(SendPacket(address, compound(parts)))
 
     def gossip(self, entry: Entry, *, packets: int) -> None:
-        """Tell a member what waits to spread, in as many packets as that fills."""
+        """Send queued statements to a member, in at most ``packets`` packets."""
         told: set[str] = set()
         for _ in range(packets):
             parts = []
@@ -175,7 +175,7 @@ class Outbox:
             self._actions.append(SendPacket(entry.address, compound(parts + news)))
 
     def broadcast(self, name: str, message: Message) -> None:
-        """Spread a statement about ``name``."""
+        """Queue a statement about ``name``."""
         if self.repeats is None or name == self._table.me.name:
             self._queue.put(name, encode(message))
         elif self.repeats:
@@ -185,7 +185,7 @@ class Outbox:
             self._queue.discard(name)
 
     def gossiping(self) -> bool:
-        """Does anything wait to spread?"""
+        """True while statements are queued."""
         return len(self._queue) > 0
 
     def forget(self, name: str) -> None:

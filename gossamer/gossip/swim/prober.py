@@ -1,14 +1,14 @@
-"""Probing: who is asked next, and what counts as no answer.
+"""Failure detection by probes: the order of targets, and escalation of unanswered probes.
 
 Twice an interval a live member, from a shuffled round robin, is pinged, and four times more while no ack
-comes. Without one in time the probe escalates: helpers are asked to ping, a stream is opened, then once more
-with other helpers. Only when all of it stayed silent until the deadline is the member suspected.
+arrives. Without one in time the probe escalates: helpers are asked to ping, a stream is opened, then once
+more with other helpers. The member is suspected only if nothing of it was answered by the deadline.
 
-Rules: 1. Any way to the target clears it: ack, helper's ack, stream.  2. A helper that cannot reach the
-target says so (nack); helpers that say nothing at all raise our own health score, not the target's guilt,
-and are probed at once.  3. Evidence from data links starts a probe at once, all steps together; it never
-convicts without one.  4. Members that are down are tried for ever, one an interval, now and then by stream,
-and told that they are thought dead.
+Rules: 1. Any path to the target clears it: ack, helper's ack, stream.  2. A helper that cannot reach the
+target sends a nack; helpers that do not answer at all raise our own health score instead, and are probed at
+once. 3. Evidence from data links starts a probe at once, with all steps together; it never suffices without
+one. 4. Members that are down are tried for ever, one an interval, now and then by stream, and the packet says
+that they are considered down.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from gossamer.network import Address
 
 _MAX_RELAYS = 1024
 _INSIST = (0.2, 0.4, 0.6, 0.8)
-"""Parts of the probe timeout after which a ping without an ack is repeated. A lost packet must not leave all
-the rest of a probe to the moment in which its target stalls: at 5 % loss and a stall of 0.3 s each second,
-one ping here made a suspicion a minute, three made one an hour."""
+"""Parts of the probe timeout after which a ping without an ack is repeated. After a lost packet the rest of a
+probe must not coincide with a stall of its target: at 5 % loss and a stall of 0.3 s each second, one ping
+here made a suspicion a minute, three made one an hour."""
 _STREAM_EVERY = 4
-"""Each so many tries of down members goes by stream, for networks that lost UDP."""
+"""Every so many attempts a down member is tried by stream, for networks that block UDP."""
 
 
 class RoundRobin:
-    """Every live member once a round, in an order drawn anew each round; newcomers anywhere in it."""
+    """Every live member once a round, reshuffled each round; newcomers at a random place."""
 
     def __init__(self, table: MemberTable, rng: random.Random) -> None:
         self._table = table
@@ -45,11 +45,11 @@ class RoundRobin:
         self._at = 0
 
     def add(self, name: str) -> None:
-        """A new member takes a random place in the rest of this round."""
+        """Insert a new member at a random place in the rest of this round."""
         self._order.insert(self._rng.randint(self._at, len(self._order)), name)
 
     def next(self) -> Entry | None:
-        """Whose turn it is; None where nobody is live."""
+        """Return the next live member, or None."""
         for _ in range(2):
             while self._at < len(self._order):
                 entry = self._table.get(self._order[self._at])
@@ -77,7 +77,7 @@ class _Probe:
 
 
 class Prober(Part):
-    """Runs the probes of this node and those it does for others; ``exchange`` compares tables."""
+    """Probes of this node and those for others; ``exchange`` compares tables."""
 
     def __init__(self, core: Core, verdicts: Verdicts, exchange: Callable[[Address, float], None]) -> None:
         super().__init__(core)
@@ -89,44 +89,44 @@ class Prober(Part):
         self._relays: dict[int, tuple[Address, int]] = {}
         self._reconnects = 0
         self.timed: Callable[[float], None] = lambda _seconds: None
-        """Set by the owner: told how long each answer took that came straight from the member."""
+        """Set by the owner: called with the seconds of each direct answer."""
 
     def start(self, now: float) -> None:
-        """Begin, at a phase of our own."""
+        """Start the timers, at random phases."""
         settings = self._settings
         self._timers.at(now + self._rng.uniform(0, settings.probe_interval), self._turn)
         self._timers.at(now + self._rng.uniform(0, settings.reconnect_interval), self._reconnect)
 
     def reset(self) -> None:
-        """Forget every probe under way."""
+        """Drop every probe under way."""
         self._probes.clear()
         self._probing.clear()
         self._relays.clear()
 
     def appeared(self, entry: Entry) -> None:
-        """A member is new."""
+        """Add a new member to the rounds."""
         self._order.add(entry.name)
 
     def returned(self, entry: Entry, now: float) -> None:
-        """A member is back from the dead: it may know others that this node does not."""
+        """Add a member that was down and is back, and compare tables: it may know unknown members."""
         self.appeared(entry)
         self._exchange(entry.address, now)
 
     # ---- our own probes ---------------------------------------------------------------------------------
 
     def doubt(self, entry: Entry, now: float) -> None:
-        """Find out soon whether a member is there."""
+        """Probe a member soon."""
         if entry.name not in self._probing and entry.state <= SUSPECT:
             self._begin(entry, now, window=self._settings.probe_interval, at_once=True)
 
     def hearsay(self, entry: Entry, now: float) -> None:
-        """Another member suspects this one: perhaps look for ourselves."""
+        """Probe a member that another suspects, at a probability that bounds the probes in the cluster."""
         wanted = 4 * self._settings.suspicion_confirmations
         if self._rng.random() * self._table.size < wanted:
             self.doubt(entry, now)
 
     def evidence(self, evidence: LinkEvidence, now: float) -> None:
-        """A data link to a member broke, or works."""
+        """Handle the state of a data link: it broke, or works."""
         entry = self._table.get(evidence.name)
         if entry is None or entry.state > SUSPECT:
             return
@@ -135,7 +135,7 @@ class Prober(Part):
             if sequence is not None:
                 self._succeed(self._probes[sequence], now, "stream")
             return
-        # Everybody's link to a dead node breaks in the same instant: larger clusters spread their probes.
+        # All links to a dead node break at the same instant: larger clusters spread their probes.
         spread = 0.05 if self._table.size <= 32 else 0.5
         self._timers.at(now + self._rng.uniform(0, spread), partial(self._follow_up, entry.name, entry.id))
 
@@ -201,12 +201,12 @@ class Prober(Part):
         if probe is None or now < probe.deadline:
             return
         self._drop(probe)
-        # A refusal came from the target's host: our network works, and helpers had no time to nack.
+        # The target's host refused: our network works, and helpers had no time to nack.
         if not probe.refused:
             helpers = len(probe.asked)
             if probe.nacks < helpers:
-                # Helpers that say nothing are gone too, or we are: found out now, at the health of before,
-                # and not one by one, each later than the last. The smaller side of a split learns of it so.
+                # Silent helpers are down too, or we are cut off. Probe them now, with the health score of
+                # before, and not one by one, each later than the last: so the smaller side detects a split.
                 for helper in probe.asked:
                     self.doubt(helper, now)
             self._awareness.apply(max(0, helpers - probe.nacks) if helpers else 1)
@@ -217,7 +217,7 @@ class Prober(Part):
             self._verdicts.suspect(accusation, now)
 
     def acknowledged(self, sequence: int, sender: str, now: float) -> bool:
-        """An ack came in. False when it answers nothing of ours."""
+        """Handle an ack; return False if it answers no probe of ours."""
         relay = self._relays.pop(sequence, None)
         if relay is not None:
             address, original = relay
@@ -230,13 +230,13 @@ class Prober(Part):
         return True
 
     def nacked(self, sequence: int) -> None:
-        """A helper works, and did not get an answer either."""
+        """Record that a helper is up, and got no answer either."""
         probe = self._probes.get(sequence)
         if probe is not None and probe.nacks < len(probe.asked):
             probe.nacks += 1
 
     def estranged(self, sequence: int, source: Address, now: float) -> None:
-        """Another process answered at the target's address."""
+        """Handle an identity mismatch: another process answered at the target's address."""
         probe = self._probes.get(sequence)
         if probe is not None and source == probe.entry.address:
             self._drop(probe)
@@ -245,13 +245,13 @@ class Prober(Part):
                 self._verdicts.replaced(entry, now)
 
     def stream_answered(self, sequence: int, sender: str, now: float) -> None:
-        """The stream of a probe carried an ack."""
+        """Handle an ack on a probe's stream."""
         probe = self._probes.get(sequence)
         if probe is not None and sender == probe.id:
             self._succeed(probe, now, "stream")
 
     def stream_failed(self, sequence: int, reason: str, now: float) -> None:
-        """The stream of a probe could not be opened. Refusal ends the wait early."""
+        """Handle the failure of a probe's stream; a refusal shortens the wait."""
         probe = self._probes.get(sequence)
         if probe is not None and reason == "refused":
             probe.refused = True
@@ -261,7 +261,7 @@ class Prober(Part):
                 self._timers.at(soon, partial(self._expire, sequence))
 
     def extend(self, seconds: float) -> None:
-        """This process stalled: give the answers that wait in its socket time to be read."""
+        """Extend the deadlines after this process stalled, so that answers in its socket are read."""
         for sequence, probe in self._probes.items():
             probe.deadline += seconds
             self._timers.at(probe.deadline, partial(self._expire, sequence))
@@ -282,14 +282,14 @@ class Prober(Part):
     # ---- for others -------------------------------------------------------------------------------------
 
     def pinged(self, ping: Ping, source: Address, entry: Entry | None) -> None:
-        """Somebody asks whether this node lives."""
+        """Answer a ping."""
         if ping.target == self._table.me.id:
             self._outbox.packet(source, Ack(ping.sequence), entry=entry)
         else:
             self._outbox.packet(source, Stranger(ping.sequence), entry=entry)
 
     def requested(self, request: PingRequest, source: Address, now: float) -> None:
-        """Somebody asks this node to ping a third."""
+        """Ping a third member for a peer."""
         if len(self._relays) >= _MAX_RELAYS:
             return
         sequence = self._rng.getrandbits(32)
@@ -308,7 +308,7 @@ class Prober(Part):
         if sequence in self._relays:
             self._outbox.packet(address, message)
 
-    # ---- the dead ---------------------------------------------------------------------------------------
+    # ---- down members -----------------------------------------------------------------------------------
 
     def _reconnect(self, now: float) -> None:
         self._timers.at(now + self._settings.reconnect_interval, self._reconnect)

@@ -1,13 +1,13 @@
-"""This node's own name: what is said of this node, and who keeps the name where another life claims it.
+"""Statements about this node: refutation of accusations, and conflicts over its name.
 
-SWIM's refutation by a higher incarnation: only the node raises its own incarnation, and it does so to outbid
-what others hold of it. It says nothing new once it is leaving: what it hears then is its own goodbye,
-repeated. A leave that another one said (force-leave) cannot be refuted.
+SWIM's refutation by a higher incarnation: only the node raises its own incarnation, to override statements of
+others about it. While it is leaving it refutes nothing, since it then receives its own leave, repeated. A
+leave that another node issued (force-leave) cannot be refuted.
 
-Another life that claims this node's name at another address is a *rival*. It is pinged: when it is silent, it
-was a former life or a lie, and this node outbids it. When it answers, the one that started first keeps the
-name; of two that started in the same instant the smaller id. Both come to the same verdict, so exactly one
-goes. One rival at a time; the next claim is heard again when gossip repeats it.
+Another instance that claims this node's name at another address is a *rival*. It is pinged: if it is silent,
+it was an earlier instance or a false claim, and this node overrides it. If it answers, the one that started
+first keeps the name; of two that started at the same instant the smaller id. Both decide alike, so exactly
+one stops. One rival at a time; gossip repeats the next claim.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PINGS = (0.0, 0.3, 0.6)
 class Refutation(Part):
     """Statements under this node's own name.
 
-    ``forced_out`` is told who removed this node; ``give_way`` to whom the name belongs.
+    ``forced_out`` is called with the node that removed this one; ``give_way`` with the owner of the name.
     """
 
     def __init__(
@@ -42,13 +42,13 @@ class Refutation(Part):
     ) -> None:
         super().__init__(core)
         self.leaving = False
-        """Set by the owner: this node has said goodbye."""
+        """Set by the owner: this node has announced its leave."""
         self._forced_out = forced_out
         self._give_way = give_way
         self._rival: tuple[int, Alive] | None = None
 
     def claimed(self, said: Alive, state: int, by: str, now: float) -> bool:
-        """Take a life of this node's name that was heard of, in ``state``. True when it changed something."""
+        """Handle a claim to this node's name, in ``state``; return True if it changed something."""
         me = self._table.me
         if said.id == me.id:
             if self.leaving:
@@ -71,12 +71,12 @@ class Refutation(Part):
         return False
 
     def accused(self, said: Suspect | Dead, now: float) -> bool:
-        """Answer who suspects this node, or holds it for dead."""
+        """Refute a suspicion or death of this node; return True if it changed something."""
         me = self._table.me
         if said.id != me.id or said.by == me.name or self.leaving:
             return False
         if said.incarnation < me.incarnation:
-            # Refuted before, but this accuser has not heard: say it again.
+            # Refuted before, but the accuser has not received it: repeat it.
             self._outbox.broadcast(me.name, me)
             return False
         if isinstance(said, Dead) and said.left and not said.removed:
@@ -89,25 +89,25 @@ class Refutation(Part):
         return True
 
     def outbid(self, incarnation: int) -> None:
-        """Make this node's own statement newer than ``incarnation`` and spread it."""
+        """Raise this node's incarnation above ``incarnation`` and broadcast its statement."""
         me = self._table.me
-        # A lie about the largest number there is must not make our own statement undecodable.
+        # A false claim of the largest number must not make our own statement undecodable.
         newer = min(incarnation + 1, MAX_NUMBER)
         self.restate(Alive(me.name, me.id, me.host, me.port, newer, me.metadata))
 
     def restate(self, said: Alive) -> None:
-        """Spread a new statement about this node."""
+        """Broadcast a new statement about this node."""
         if not self.leaving:
             self._table.me = said
             self._outbox.broadcast(said.name, said)
 
     def was_apart(self, name: str, now: float) -> bool:
-        """Whether this node holds a member for dead, or did so until a moment ago."""
+        """Return whether this node considers a member down, or did so until a moment ago."""
         entry = self._table.get(name)
         return entry is not None and (entry.state == DOWN or now - entry.returned < _RETURN_MEMORY)
 
     def acknowledged(self, sequence: int, sender: str, now: float) -> None:
-        """An ack that answers no probe."""
+        """Handle an ack that answers no probe: a rival's."""
         if self._rival is not None and self._rival[0] == sequence and self._rival[1].id == sender:
             rival, self._rival = self._rival[1], None
             self._resolve(rival, now)
@@ -118,7 +118,7 @@ class Refutation(Part):
     # ---- rivals -----------------------------------------------------------------------------------------
 
     def _meet(self, said: Alive, now: float) -> None:
-        """Another life claims our name elsewhere: is anybody there?"""
+        """Ping the address from which another instance claims our name."""
         if self._rival is not None:
             return
         sequence = self._rng.getrandbits(32)

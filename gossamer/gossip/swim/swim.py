@@ -1,11 +1,11 @@
-"""The gossip state machine of one node: SWIM (Das, Gupta, Motivala, 2002) with Lifeguard's three extensions.
+"""Gossip state machine of one node: SWIM (Das, Gupta, Motivala, 2002) with Lifeguard's three extensions.
 
 ``step(input, now)`` takes one input and returns the actions to do, in order. No clock, no I/O, no tasks; the
 only randomness is the generator passed in, and nothing iterates over a set, so one seed is one history.
 
-The parts, around one ``core``: ``table`` stores, ``verdicts`` decides what statements do, ``refutation``
-answers those about this node and settles who keeps its name, ``prober`` asks who is there, ``dissemination``
-gossips and exchanges tables, ``hints`` watches for partitions, ``outbox`` fills packets.
+The parts, around one ``core``: ``table`` stores, ``verdicts`` applies statements, ``refutation`` answers
+those about this node and resolves name conflicts, ``prober`` detects failures, ``dissemination`` gossips and
+exchanges tables, ``hints`` watches for partitions, ``outbox`` fills packets.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from gossamer.gossip.swim.verdicts import Verdicts
 from gossamer.network import Address
 
 LAG_THRESHOLD = 0.15
-"""A timer that fires later than this says that this process, not its peers, is slow."""
+"""Timer delay in seconds above which this process, not its peers, counts as slow."""
 
 
 class Swim:
-    """One node's membership. ``id`` is 16 hexadecimal digits, new for every life."""
+    """One node's membership. ``id`` is 16 hexadecimal digits, new for every instance."""
 
     def __init__(
         self,
@@ -87,32 +87,32 @@ class Swim:
 
     @property
     def deadline(self) -> float | None:
-        """When the next :class:`Tick` is due."""
+        """Time at which the next :class:`Tick` is due."""
         return self._timers.deadline
 
     @property
     def aloof(self) -> bool:
-        """True after a leave, until this node's own side joins again."""
+        """True after a leave, until this node's own processes join again."""
         return self._aloof
 
     @property
     def local(self) -> Member:
-        """This node."""
+        """This node's member."""
         me = self.table.me
         return Member(
             me.id, me.name, me.host, me.port, Status.ONLINE, me.incarnation, me.metadata, self._aloof
         )
 
     def members(self) -> list[Member]:
-        """Everybody known, this node first; those that left included until their tombstone goes."""
+        """Return all known members, this node first; those that left until their tombstone expires."""
         return [self.local, *(entry.member() for entry in self.table)]
 
     def step(self, event: steps.Input, now: float) -> list[steps.Action]:
-        """Take in one input.
+        """Process one input.
 
         Raises:
-            PacketRejected: the input carries bytes that are no packet. It changed nothing; ``drain`` has
-                what a malformed answer ended.
+            PacketRejected: the input's bytes are no packet. It changed nothing; ``drain`` returns the
+                actions after a malformed answer.
         """
         lag = self._timers.lag(now)
         if lag > LAG_THRESHOLD:
@@ -123,11 +123,11 @@ class Swim:
         return self._outbox.drain()
 
     def timed(self, tell: Callable[[float], None]) -> None:
-        """Tell how long members take to answer probes."""
+        """Call ``tell`` with the seconds of each direct answer to a probe."""
         self._prober.timed = tell
 
     def restore(self, records: list[wire.Record], now: float) -> None:
-        """Take over what a predecessor in the same process knew, without events, and say that we are here."""
+        """Restore the table of a predecessor in the same process, without events, and announce this node."""
         for record in records:
             state = ALIVE if record.state == SUSPECT else record.state
             entry = Entry(record.alive, state, now - record.age)
@@ -139,7 +139,7 @@ class Swim:
             self._gossiper.at_once(now)
 
     def drain(self) -> list[steps.Action]:
-        """Actions of a step that raised."""
+        """Return the actions of a step that raised."""
         return self._outbox.drain()
 
     # ---- time -------------------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ class Swim:
         self._timers.run(now)
 
     def _late(self, event: LoopLag, now: float) -> None:
-        # Between two of our own timers, or it would have been noticed already.
+        # Between two of our own timers, or it would have been detected already.
         if event.seconds > LAG_THRESHOLD and now - self._stalled_at > event.seconds:
             self._stalled(event.seconds, now)
 
@@ -289,9 +289,9 @@ class Swim:
         self._outbox.answer(token, None)
 
     def _withdraw(self, now: float, *, returning: bool) -> None:
-        """Be alone: forget the others, who are told nothing more, and stay alone until asked to join.
+        """Drop all members and become standalone until asked to join; nothing more is sent to them.
 
-        They are gone for this node too, with all that it keeps for them, unless it is ``returning`` to them.
+        For this node they have left too, with all that it keeps for them, unless it is ``returning``.
         """
         self._aloof = True
         self._hints.withdraw()

@@ -1,8 +1,8 @@
-"""The membership table: one entry a name, and the indexes that make choosing members cheap.
+"""Membership table: one entry per name, and indexes for a fast choice of members.
 
-It stores and finds; what may follow what is decided in ``verdicts``. Live and down names stand in lists with
-their positions, so that adding, dropping and drawing at random cost the same at 3 members and at 3000, and so
-that the order reaching behaviour depends on the events only, never on string hashes.
+It stores and finds; ``verdicts`` decides on changes. Live and down names are in lists with their positions,
+so that adding, dropping and random choice cost the same at 3 members and at 3000, and so that any order with
+an effect depends on the events only, never on string hashes.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ SUSPECT: Final = 1
 DOWN: Final = 2
 LEFT: Final = 3
 REMOVED: Final = 4
-"""Gone because it was down for too long: like LEFT, but one that lives says so and is a member again."""
+"""Removed after it was down for too long: like LEFT, but a live one refutes and is a member again."""
 MAX_MEMBERS: Final = 10_000
 STOPPED: Final = "stopped"
-"""The reason of one that is down by its own word."""
+"""Reason of a member that is down after it announced its stop."""
 
 _STATUS = (Status.ONLINE, Status.SUSPECT, Status.OFFLINE, Status.OFFLINE, Status.OFFLINE)
 
 
 class Entry:
-    """What is known of one member: its own last statement, and our verdict on it."""
+    """Entry of one member: its own last statement, and our verdict on it."""
 
     __slots__ = ("alive", "heard", "mark", "reason", "returned", "since", "state", "suspicion")
 
@@ -43,14 +43,14 @@ class Entry:
         self.state = state
         self.since = since
         self.heard = since
-        """When its last statement came."""
+        """Time of its last statement."""
         self.suspicion: Suspicion | None = None
         self.reason = ""
-        """Why it is down."""
+        """Reason why it is down."""
         self.returned = -1e9
-        """When it last came back from the dead."""
+        """Time when it last came back after it was down."""
         self.mark = 0
-        """Kept by the table."""
+        """Its mark for comparisons, maintained by the table."""
 
     @property
     def name(self) -> str:
@@ -69,7 +69,7 @@ class Entry:
         return (self.alive.host, self.alive.port)
 
     def member(self) -> Member:
-        """The value that others see."""
+        """Return the public value."""
         alive = self.alive
         return Member(
             alive.id,
@@ -85,23 +85,23 @@ class Entry:
         )
 
     def record(self, now: float) -> Record:
-        """The row that peers are sent; its age is that of the state, or of the statement if that is newer."""
+        """Return the row for peers; its age is that of the state, or of the statement if that is newer."""
         return Record(self.alive, self.state, max(0.0, now - max(self.since, self.heard)))
 
 
 def retransmit_limit(members: int, *, mult: int) -> int:
-    """How often one statement is sent in a cluster of ``members``."""
+    """Return how often one statement is sent in a cluster of ``members``."""
     return mult * math.ceil(math.log10(members + 1))
 
 
 def mark_of(alive: Alive, state: int) -> int:
-    """Eight bytes that stand for a row when tables are compared. A suspicion is not part of it: it passes."""
+    """Return the eight-byte hash of a row for comparisons. Suspicions are transient and not included."""
     text = f"{alive.id} {alive.incarnation} {0 if state <= SUSPECT else state}"
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
 class _Names:
-    """A list of names to draw from, with constant-time removal."""
+    """List of names for random choice, with constant-time removal."""
 
     __slots__ = ("_at", "names")
 
@@ -125,12 +125,12 @@ class _Names:
 
 
 class MemberTable:
-    """Every member but this node itself, which is ``me``."""
+    """All members except this node itself, which is ``me``."""
 
     def __init__(self, me: Alive, *, retransmit_mult: int) -> None:
         self.me = me
         self.version = 0
-        """Rises with every change."""
+        """Number that rises with every change."""
         self.changed_at = 0.0
         self._mult = retransmit_mult
         self._entries: dict[str, Entry] = {}
@@ -139,7 +139,7 @@ class MemberTable:
         self._live = _Names()
         self._down = _Names()
         self.suspected: dict[str, Entry] = {}
-        """In the order in which they fell silent."""
+        """Suspected members, in the order of suspicion."""
         self._digest = 0
         self.retransmits = retransmit_limit(1, mult=retransmit_mult)
 
@@ -151,12 +151,12 @@ class MemberTable:
 
     @property
     def live(self) -> list[str]:
-        """Names that are alive or suspected. Do not change it."""
+        """Names that are alive or suspected; read-only."""
         return self._live.names
 
     @property
     def size(self) -> int:
-        """Members of the cluster, this node included."""
+        """Number of live members, this node included."""
         return len(self._live.names) + 1
 
     def get(self, name: str) -> Entry | None:
@@ -167,12 +167,12 @@ class MemberTable:
         return None if name is None else self._entries.get(name)
 
     def by_address(self, address: Address) -> Entry | None:
-        """The live member that was last seen at an address."""
+        """Return the live member last seen at an address."""
         name = self._by_address.get(address)
         return None if name is None else self._entries.get(name)
 
     def put(self, entry: Entry, now: float) -> None:
-        """Add an entry, or file it anew after its statement or state changed."""
+        """Add an entry, or update the indexes after its statement or state changed."""
         name = entry.name
         old = self._entries.get(name)
         if old is not None and old is not entry:
@@ -201,7 +201,7 @@ class MemberTable:
         self._changed(now)
 
     def restate(self, entry: Entry, alive: Alive, now: float) -> None:
-        """Take in a newer statement of the same life; ``put`` follows."""
+        """Store a newer statement of the same instance; ``put`` must follow."""
         entry.heard = now
         if self._by_address.get(entry.address) == entry.name:
             del self._by_address[entry.address]
@@ -224,7 +224,7 @@ class MemberTable:
         self._changed(now)
 
     def sample(self, rng: random.Random, count: int, *, exclude: str = "") -> list[Entry]:
-        """Up to ``count`` distinct live members, drawn at random, never ``exclude``."""
+        """Return up to ``count`` distinct random live members, never ``exclude``."""
         names = self._live.names
         if len(names) <= count + 1:
             chosen = [name for name in names if name != exclude][:count]
@@ -239,24 +239,24 @@ class MemberTable:
         return [self._entries[name] for name in chosen]
 
     def any_down(self, rng: random.Random) -> Entry | None:
-        """One of those that are down, drawn at random."""
+        """Return a random down member, or None."""
         down = self._down.names
         return self._entries[down[rng.randrange(len(down))]] if down else None
 
     def records(self, now: float) -> list[Record]:
-        """The whole table with this node first."""
+        """Return the whole table with this node first."""
         return [Record(self.me, ALIVE, 0.0), *(entry.record(now) for entry in self._entries.values())]
 
     def row(self, name: str, now: float) -> Record:
-        """One row, this node's included."""
+        """Return one row; ``name`` may be this node."""
         return Record(self.me, ALIVE, 0.0) if name == self.me.name else self._entries[name].record(now)
 
     def digest(self) -> bytes:
-        """Equal for tables that say the same, whatever the order and whoever holds them."""
+        """Return a digest that is equal for equal tables, whatever their order and node."""
         return (self._digest ^ mark_of(self.me, ALIVE)).to_bytes(8, "big")
 
     def marks(self) -> dict[int, str]:
-        """The mark of every row, this node's included, and whose it is."""
+        """Return the mark of every row, this node's included, with its name."""
         marks = {entry.mark: name for name, entry in self._entries.items()}
         marks[mark_of(self.me, ALIVE)] = self.me.name
         return marks

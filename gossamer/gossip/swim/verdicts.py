@@ -1,21 +1,21 @@
-"""Verdicts: what a statement about a member does to what is known of it.
+"""Verdicts: application of statements about members to the table.
 
 Rules:
 
-1. Within one life (one id), the higher incarnation wins; at equal incarnations left beats down beats suspect
-   beats alive. Only the life itself raises its incarnation, and it does so to refute.
-2. A new life at the same address replaces the old one, whatever its name: one address holds one process.
-   Incarnations start at the wall clock in milliseconds, so a restart is newer without asking; where a clock
-   went back, the new life hears of the old one's number and outbids it.
-3. A new life of a live name at *another* address is not believed. The holder is probed: if it is dead its
-   name becomes free, if not there are two nodes with one name and the younger has to go.
-4. A death is hearsay when it is told in an exchange of tables, or said by one that we held dead ourselves
-   until a moment ago: a member that we hold alive is then probed, not accused. After a split heals, each side
-   would otherwise accuse every member of the other, and bury its own on the word of the other.
-5. A leave said by another than the member (force-leave) cannot be refuted: the member goes. A removal can:
-   it is of members that are down, and one that lives comes back by saying so.
+1. Within one instance (one id), the higher incarnation wins; at equal incarnations left beats down beats
+   suspect beats alive. Only the instance itself raises its incarnation, to refute.
+2. A new instance at the same address replaces the old one, whatever its name: one address has one process.
+   Incarnations start at the wall clock in milliseconds, so a restart is newer by itself; if a clock went
+   back, the new instance receives the old one's number and overrides it.
+3. A new instance of a live name at *another* address is not accepted. The holder is probed: if it is dead its
+   name becomes free, if not there are two nodes with one name and the younger must stop.
+4. A death is an indirect report if it comes in an exchange of tables, or from a member that we considered
+   down until just now: a member that is alive in our view is then probed, not accused. Otherwise, after a
+   split heals, each side would accuse every member of the other, and mark its own down on the other's report.
+5. A leave issued by another node (force-leave) cannot be refuted. A removal can: it is of members that are
+   down, and a live one comes back by refuting.
 
-What is said of this node itself is ``refutation``'s.
+Statements about this node itself are handled by ``refutation``.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ if TYPE_CHECKING:
 
 
 class Verdicts(Part):
-    """The only writer of the membership table."""
+    """Only writer of the membership table."""
 
     def __init__(self, core: Core, own: Refutation) -> None:
         super().__init__(core)
         self._own = own
         self._witnesses = 0
         self.prober: Prober
-        """Set by the owner: it looks at who is in doubt, new, or back."""
+        """Set by the owner: it probes members that are in doubt, new, or back."""
 
     # ---- statements -------------------------------------------------------------------------------------
 
     def alive(self, said: Alive, now: float) -> bool:
-        """A member's statement about itself. True when it changed something."""
+        """Apply a member's statement about itself; return True if it changed something."""
         if said.name == self._table.me.name:
             return self._own.claimed(said, ALIVE, said.name, now)
         entry = self._table.get(said.name)
@@ -84,7 +84,7 @@ class Verdicts(Part):
         return True
 
     def suspect(self, said: Suspect, now: float) -> bool:
-        """Somebody got no answer from a member."""
+        """Apply a suspicion of a member."""
         if said.name == self._table.me.name:
             return self._own.accused(said, now)
         entry = self._table.get(said.name)
@@ -105,7 +105,7 @@ class Verdicts(Part):
         return True
 
     def dead(self, said: Dead, now: float, *, reason: str = "reported") -> bool:
-        """Somebody declares a member down, or gone for good."""
+        """Apply a report that a member is down, or has left permanently."""
         if said.name == self._table.me.name:
             return self._own.accused(said, now)
         entry = self._table.get(said.name)
@@ -115,11 +115,11 @@ class Verdicts(Part):
             return False
         own = said.by == said.name
         if own:
-            # It knows best.
+            # Its own statement.
             reason = STOPPED
         if said.removed:
             if entry.state != DOWN:
-                # Whoever removed it did not see it; we do, or shall find out.
+                # It was removed by a node that does not see it; probe whether we do.
                 self.prober.doubt(entry, now)
                 return False
         elif entry.state == REMOVED and not said.left:
@@ -128,7 +128,7 @@ class Verdicts(Part):
             self.prober.doubt(entry, now)
             return False
         if said.incarnation > entry.incarnation:
-            # A statement of that incarnation that comes later must not raise the dead.
+            # A later statement of that incarnation must not revive it.
             newest = msgspec.structs.replace(entry.alive, incarnation=said.incarnation)
             self._table.restate(entry, newest, now)
         self._bury(entry, REMOVED if said.removed else LEFT if said.left else DOWN, reason, now)
@@ -136,7 +136,7 @@ class Verdicts(Part):
         return True
 
     def merge(self, record: Record, by: str, now: float) -> bool:
-        """One row of a peer's table."""
+        """Merge one row of a peer's table."""
         said = record.alive
         if said.name == self._table.me.name:
             return self._own.claimed(said, record.state, by, now)
@@ -158,13 +158,13 @@ class Verdicts(Part):
         return False
 
     def replaced(self, entry: Entry, now: float) -> None:
-        """Another process answers at the member's address."""
+        """Mark a member down because another process answers at its address."""
         if entry.state <= SUSPECT:
             said = Dead(entry.name, entry.id, entry.incarnation, self._table.me.name)
             self.dead(said, now, reason="replaced")
 
     def extend_suspicions(self, seconds: float) -> None:
-        """This process stalled: what it did not read in time is no evidence."""
+        """Extend all suspicions after this process stalled: unread answers are no evidence."""
         for entry in self._table.suspected.values():
             if entry.suspicion is not None:
                 entry.suspicion.extend(seconds)
@@ -198,7 +198,7 @@ class Verdicts(Part):
         return True
 
     def _evict_zombie(self, said: Alive, now: float) -> bool:
-        """Make room at an address; False when the one there is the newer."""
+        """Remove an older instance from an address; return False if the one there is newer."""
         holder = self._table.by_address((said.host, said.port))
         if holder is None or holder.id == said.id or holder.name == said.name:
             return True
@@ -242,12 +242,12 @@ class Verdicts(Part):
             self.prober.hearsay(entry, now)
 
     def _count_witnesses(self) -> None:
-        """The suspected cannot confirm that others are dead; those that are left may be too few."""
+        """Recount possible confirmers: suspected members cannot confirm, and the rest may be too few."""
         witnesses = self._table.size - 1 - len(self._table.suspected)
         before, self._witnesses = self._witnesses, witnesses
         needed = self._settings.suspicion_confirmations
         if min(before, witnesses) >= needed:
-            # As nearly always: enough of them, before and now.
+            # The usual case: enough of them, before and now.
             return
         for entry in self._table.suspected.values():
             if entry.suspicion is not None:
@@ -264,7 +264,7 @@ class Verdicts(Part):
             self._timers.at(deadline, partial(self._judge, entry, suspicion))
 
     def _last_look(self, entry: Entry, suspicion: Suspicion, now: float) -> None:
-        """No verdict on hearsay alone: a refutation that missed us rides on the answer to this probe."""
+        """Probe before the verdict: the answer carries any refutation that we missed."""
         due = suspicion.deadline() - now <= self._settings.probe_interval + 1e-6
         if entry.suspicion is suspicion and due:
             self.prober.doubt(entry, now)
@@ -289,8 +289,8 @@ class Verdicts(Part):
         self._reap_later(entry)
 
     def _remember(self, record: Record, now: float) -> bool:
-        """A down or gone member that we never met: keep it, so that it is tried and not resurrected."""
-        # Written so that an age which is no number is refused as well.
+        """Keep a down or left member that was unknown here, so that it is tried and not revived."""
+        # Written so that an age of NaN is refused too.
         if not record.age < self._retention(record.state) or len(self._table) >= MAX_MEMBERS:
             return False
         entry = Entry(record.alive, record.state, now - record.age)
