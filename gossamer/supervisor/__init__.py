@@ -1,10 +1,10 @@
 """The OTP port: processes, links, monitors, servers and supervisors on asyncio.
 
-A process is one task with a mailbox, owned by the process table of its ``Runtime``. Semantics are OTP's,
-names too. See ``process`` for exit signals, ``supervisor`` for what one decides, ``port`` for
+A process is one task with a mailbox, owned by the process table of its ``Runtime``. Semantics and names are
+OTP's. See ``process`` for exit signals, ``supervisor`` for restart decisions, ``port`` for
 connections.
 
-This list is the only one: what a module behind the door defines is for the whole package.
+``__all__`` is the whole public API; other names in the modules are internal to the package.
 """
 
 from gossamer.supervisor.errors import (

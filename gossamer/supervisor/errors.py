@@ -1,19 +1,19 @@
-"""What goes wrong when processes are started, named and called.
+"""Errors of starting, naming and calling processes.
 
 ::
 
     UsageError
     ├── NotInProcess        a function of the running process was called outside of one
-    ├── BadDestination      something that is no pid, name or (name, node)
+    ├── BadDestination      not a pid, name or (name, node)
     ├── NameTaken           the name belongs to another live process
-    ├── NoSuchProcess       no live process is meant
+    ├── NoSuchProcess       no live process matches
     ├── CallingSelf         a process called itself and would wait for ever
-    ├── BadReturn           a callback returned a shape that its behaviour does not know
+    ├── BadReturn           a callback returned a value that its behaviour does not accept
     ├── NotAsync            a callback or body cannot be awaited: `async` is missing, or it is a class
-    ├── NoSuchCallback      a server was asked something it has no callback for
-    ├── BadChildSpec        a child specification or a supervisor flag that makes no sense
-    ├── AlreadyStarted      the child with that id runs already
-    ├── AlreadyPresent      its specification is there, the child is not running
+    ├── NoSuchCallback      a server has no callback for a request
+    ├── BadChildSpec        an invalid child specification or supervisor flag
+    ├── AlreadyStarted      the child with that id is already running
+    ├── AlreadyPresent      a child with that id is specified, but is not running
     ├── ChildNotFound       the supervisor has no such child
     ├── ChildRunning        the child must be terminated first
     └── ChildRestarting     the child is being restarted
@@ -22,11 +22,11 @@
     │   └── CallTimeout     it did not answer in time
     ├── StartFailed         a process ended before its ``init`` was done
     ├── MailboxFull         the receiver's mailbox is at its bound
-    ├── MaxChildren         a dynamic supervisor holds as many children as it may
-    └── TooManyTraces       a node traces as many processes as it may
+    ├── MaxChildren         a dynamic supervisor is at its limit of children
+    └── TooManyTraces       a node is at its limit of traced processes
 
-Not errors but orders, which is why they stand outside the tree: ``ExitProcess`` (ends the running process
-with a reason, as ``exit/1``), ``Ignore`` and ``StopInit`` (an ``init`` that does not want to run).
+Outside the tree, because they are control flow and no errors: ``ExitProcess`` (ends the running process
+with a reason, as ``exit/1``), ``Ignore`` and ``StopInit`` (an ``init`` that declines to run).
 """
 
 # ruff: noqa: N818  (OTP says noproc and badarg; the names say what happened, not that it is an error)
@@ -47,7 +47,7 @@ class ExitProcess(BaseException):
 
 
 class Ignore(Exception):
-    """Raised by ``init``: this process is not wanted now; a supervisor keeps its specification."""
+    """Raised by ``init``: do not run now; a supervisor keeps its specification."""
 
 
 class StopInit(Exception):
@@ -90,7 +90,7 @@ class NameTaken(UsageError):
 
 
 class NoSuchProcess(UsageError):
-    """No live process is meant by a pid or a name."""
+    """No live process has that pid or name."""
 
     def __init__(self, destination: object, node: str, *, elsewhere: str | None = None) -> None:
         self.destination = destination
@@ -127,7 +127,7 @@ class BadReturn(UsageError):
 
 
 class NotAsync(UsageError):
-    """A callback, a body or a start function gave back something that cannot be awaited."""
+    """A callback, a body or a start function returned something that cannot be awaited."""
 
     def __init__(self, where: str, got: object, advice: str) -> None:
         self.where = where
@@ -221,7 +221,7 @@ ADVICE = {
     NOCONNECTION: "; its node is not connected; see `gossamer nodes`",
     TIMEOUT: "; see what keeps it with `gossamer ps` and `gossamer trace`, or allow more time",
 }
-"""What to do about the reasons that say nothing of themselves."""
+"""Advice for reasons that do not explain themselves."""
 
 
 class CallFailed(UnavailableError):
@@ -264,7 +264,7 @@ class MailboxFull(UnavailableError):
 
 
 class MaxChildren(UnavailableError):
-    """A dynamic supervisor holds as many children as it may."""
+    """A dynamic supervisor is at its limit of children."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -272,7 +272,7 @@ class MaxChildren(UnavailableError):
 
 
 class TooManyTraces(UnavailableError):
-    """A node traces as many processes as it may."""
+    """A node is at its limit of traced processes."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit

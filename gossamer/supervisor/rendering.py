@@ -1,12 +1,12 @@
-"""A value as one short line, for people who look into a running node.
+"""Rendering of a value as one short line, for operators of a running node.
 
-Rules: 1. Never a secret: a field or a key whose name speaks of one shows as ``***``, and bytes show as their
-length, for nobody can tell what is in them.  2. The start of an MQTT payload is shown, since that is what
-one looks for: a field ``payload`` beside a field ``topic``.  3. Bounded in length, breadth and depth,
-whatever the value; no code of the value's class runs, but that of the classes named here.
+Rules: 1. Never a secret: a field or a key with a name like one shows as ``***``, and bytes show as their
+length, since their content is unknown.  2. The start of an MQTT payload is shown, since it helps debugging:
+a field ``payload`` beside a field ``topic``.  3. Bounded in length, breadth and depth, whatever the value; no
+code of the value's class runs, except of the classes named here.
 
-Rejected: ``repr`` cut short, which shows everything that its author forgot to hide, and renders a table of a
-million rows before it is cut.
+Rejected: a truncated ``repr``, which shows everything that its author forgot to hide, and renders a table of
+a million rows before it is truncated.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ SECRETS = frozenset(
         "tokens",
     }
 )
-"""Words that make the name of a field or a key one of a secret."""
+"""Words that mark the name of a field or a key as secret."""
 
 HIDDEN = "***"
 LINE = 200
-"""Characters of a whole value."""
+"""Maximum characters of a whole value."""
 TEXT = 60
-"""Characters of a text in it."""
+"""Maximum characters of a text in it."""
 PAYLOAD = 24
-"""Bytes of an MQTT payload."""
+"""Maximum bytes of an MQTT payload."""
 BREADTH = 6
 DEPTH = 4
 
 
 class Told(str):
-    """A text that holds no secret, as its maker has made sure; it is shown without quotes."""
+    """Text that is known to contain no secret; it is shown without quotes."""
 
     __slots__ = ()
 
@@ -65,7 +65,7 @@ def shown(value: object) -> str:
 
 
 def is_secret(name: str) -> bool:
-    """Return True for a name that speaks of a secret: ``password``, ``api_token``, ``cluster-key``."""
+    """Return True for a name like a secret's: ``password``, ``api_token``, ``cluster-key``."""
     return not SECRETS.isdisjoint(name.lower().replace("-", "_").split("_"))
 
 

@@ -1,4 +1,4 @@
-"""The values processes exchange: identities, exit reasons and the signals that become messages.
+"""Values that processes exchange: identities, exit reasons and signals as messages.
 
 Rules: 1. Everything here is frozen plain data that msgpack can carry to another node.  2. A reason never
 holds a live exception or traceback, which would pin frames and cannot travel; :class:`Crash` carries
@@ -24,11 +24,11 @@ NOCONNECTION = "noconnection"
 TIMEOUT = "timeout"
 
 Reason = object
-"""The reason for which a process ended: a string such as ``"normal"``, a tuple, or a ``Crash``."""
+"""Exit reason of a process: a string such as ``"normal"``, a tuple, or a ``Crash``."""
 
 
 class Pid(Struct, frozen=True, order=True, cache_hash=True, gc=False, tag="pid"):
-    """A process: unique over nodes, and over restarts of a node by its creation."""
+    """Process id: unique over nodes, and over restarts of a node by its creation."""
 
     node: str
     creation: int
@@ -39,7 +39,7 @@ class Pid(Struct, frozen=True, order=True, cache_hash=True, gc=False, tag="pid")
 
 
 class Ref(Struct, frozen=True, order=True, cache_hash=True, gc=False, tag="ref"):
-    """A reference that is never used twice: a monitor, a timer, a remote call."""
+    """Reference that is never used twice: of a monitor, a timer, a remote call."""
 
     node: str
     creation: int
@@ -50,7 +50,7 @@ class Ref(Struct, frozen=True, order=True, cache_hash=True, gc=False, tag="ref")
 
 
 Destination = Pid | str | tuple[str, str]
-"""The receiver of a message: a pid, a name registered on this node, or ``(name, node)``."""
+"""Receiver of a message: a pid, a name registered on this node, or ``(name, node)``."""
 
 
 class Crash(Struct, frozen=True, tag="crash"):
@@ -75,14 +75,14 @@ class Crash(Struct, frozen=True, tag="crash"):
 
 
 class Exit(Struct, frozen=True, tag="exit"):
-    """An exit signal as a message, to a process that traps exits."""
+    """Exit signal as a message, to a process that traps exits."""
 
     source: Pid
     reason: Reason
 
 
 class Down(Struct, frozen=True, tag="down"):
-    """The message of a monitor: the process ended, or was not there."""
+    """Message of a monitor: the process ended, or did not exist."""
 
     ref: Ref
     pid: Pid | None
@@ -90,17 +90,17 @@ class Down(Struct, frozen=True, tag="down"):
 
 
 class Cast(Struct, frozen=True, tag="cast"):
-    """A request that wants no answer; ``handle_cast`` gets its content."""
+    """Request without an answer; ``handle_cast`` gets its content."""
 
     request: object
 
 
 class Timeout(Struct, frozen=True, tag="timeout"):
-    """No message came within the time that a server's last return value allowed."""
+    """Message that no other came within the timeout of the server's last return value."""
 
 
 def reason_from_plain(value: object) -> Reason:
-    """A reason as it was before a codec made lists of its tuples and dictionaries of its crashes."""
+    """Restore a reason after a codec turned its tuples into lists and its crashes into dictionaries."""
     if isinstance(value, list | tuple):
         return tuple(reason_from_plain(part) for part in value)
     if isinstance(value, dict) and value.get("type") == "crash":
@@ -118,7 +118,7 @@ def is_clean(reason: Reason) -> bool:
 
 
 def describe(reason: Reason) -> str:
-    """Return a reason on one line, for people."""
+    """Format a reason on one line."""
     if isinstance(reason, tuple):
         return "(" + ", ".join(describe(part) for part in reason) + ")"
     return str(reason)

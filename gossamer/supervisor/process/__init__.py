@@ -1,1 +1,1 @@
-"""Processes: the table of a node, signals, calls, ports, and what code inside a process may do."""
+"""Processes: the table of a node, signals, calls, ports, and functions for code inside a process."""

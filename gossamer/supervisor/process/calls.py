@@ -1,12 +1,12 @@
-"""A call in flight: the message that carries the request, and the answer's way back.
+"""Calls in flight: the message with the request, and the future of the answer.
 
-One object a call: it is the message in the server's mailbox, the ``caller`` that callbacks get, and the
-key under which the call is found when the server ends or the time is up. The answer goes through a
+One object per call: it is the message in the server's mailbox, the ``caller`` that callbacks get, and the
+key under which the call is found when the server ends or the call times out. The answer goes through a
 future, so code outside of any process can call too.
 
-Time limits: calls of one process table that share a limit (nearly all: 5 s) stand in one lane in the
-order in which they were made, which is the order in which they expire; only the head needs a timer.
-Rejected: one ``call_later`` a call, which costs more than the rest of the call together.
+Timeouts: calls of one process table with the same timeout (nearly all: 5 s) queue in one lane in the
+order of creation, which is the order of expiry; only the head needs a timer.
+Rejected: one ``call_later`` per call, which costs more than the rest of the call together.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from gossamer.supervisor.errors import CallFailed, CallTimeout
 from gossamer.supervisor.values import TIMEOUT, Pid, Reason
 
 Tracer = Callable[[str, object], None]
-"""Is told what a process does; see ``tracing``."""
+"""Called with a process's events; see ``tracing``."""
 
 
 class Sent(Struct, frozen=True):
-    """A message as a tracer sees it, with the process that it went to or came from."""
+    """Message as a tracer sees it, with its destination or source."""
 
     to: object
     message: object
 
 
 class Caller:
-    """A call in flight: the calling process, its request, and the way back for the answer."""
+    """Call in flight: the calling process, its request, and the future of the answer."""
 
     __slots__ = ("_future", "_target", "pid", "request")
 
@@ -44,7 +44,7 @@ class Caller:
         self._future = future
 
     def answer(self, value: object) -> None:
-        """Give the caller its answer; a second answer, or one that comes too late, is dropped."""
+        """Send the answer; a second answer, or a late one, is dropped."""
         future = self._future
         if not future.done():
             future.set_result(value)
@@ -56,7 +56,7 @@ class Caller:
             future.set_exception(CallFailed(self._destination(), reason))
 
     def expire(self, timeout: float) -> None:
-        """Fail the call because its time limit is reached."""
+        """Fail the call with a timeout."""
         future = self._future
         if not future.done():
             chain = getattr(self._target, "waiting_chain", str)()
@@ -79,7 +79,7 @@ class Caller:
 
 
 class _Followed(Struct, eq=False):
-    """The future of a call to a traced process; the caller awaits it as if it were the future itself."""
+    """Future of a call to a traced process, awaitable like the wrapped future."""
 
     future: asyncio.Future[object]
     caller: Pid | None
@@ -100,7 +100,7 @@ class _Followed(Struct, eq=False):
 
 
 class Lane:
-    """Calls that share one time limit, oldest first."""
+    """Calls with the same timeout, oldest first."""
 
     __slots__ = ("_loop", "_pending", "_timeout", "_timer")
 
@@ -117,11 +117,11 @@ class Lane:
             self._timer = self._loop.call_at(deadline, self._fire)
 
     def remove(self, caller: Caller) -> None:
-        """The call is over."""
+        """Remove a finished call."""
         self._pending.pop(caller, None)
 
     def close(self) -> None:
-        """Stop the clock."""
+        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
 

@@ -1,13 +1,13 @@
-"""What every process is to the others: an identity, links, monitors, a name, and an end.
+"""Base of every process in the table: identity, links, monitors, name, and exit.
 
 An entry is one row of the process table. Two kinds exist: a ``Process`` (a task with a mailbox) and a
-``Port`` (no task, synchronous callbacks). How an entry takes a message or a signal is theirs; how entries
-are tied together, and what happens when one ends, is decided here.
+``Port`` (no task, synchronous callbacks). They define how an entry handles a message or a signal; links,
+monitors and exits are handled here.
 
-Rules: 1. An entry ends once, in ``bury``; whoever is tied to it learns the same reason.  2. Its row, its
-name and its rows in other tables are gone *before* the first EXIT or DOWN is sent, so that whoever is
-told can start a successor under the same name.  3. Links and monitors are dictionaries, not sets: signals
-go out in the order in which the ties were made, on every run.  4. All of them are made on first use: a
+Rules: 1. An entry exits once, in ``bury``; all its links and monitors get the same reason.  2. Its row, its
+name and its rows in other tables are removed *before* the first EXIT or DOWN is sent, so that a receiver
+can start a successor under the same name.  3. Links and monitors are dictionaries, not sets: signals are
+sent in the order of their creation, on every run.  4. All of them are created on first use: a
 connection is an entry, and there are hundreds of thousands.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 Watcher = Pid | Callable[[Down], None]
-"""Who is told of an end: a process by message, or the runtime's own code at once."""
+"""Receiver of a Down: a process by message, or the runtime's own code by a call."""
 
 current: ContextVar[Entry] = ContextVar("gossamer.supervisor.current")
 """The process that the running code belongs to."""
@@ -68,9 +68,9 @@ class Entry:
     )
 
     kind = "process"
-    """What ``gossamer ps`` shows as type."""
+    """Type in ``gossamer ps``."""
 
-    # What only a process with a mailbox has.
+    # Set only for a process with a mailbox.
     behaviour: object | None = None
     dropped = 0
     overflow = 0
@@ -89,13 +89,13 @@ class Entry:
     cleanups: list[Callable[[Entry], None]] | None
     tracer: Tracer | None
     waiting_on: Entry | None
-    """Whom it calls just now."""
+    """Process that it is calling now."""
 
     def enter(self, runtime: ProcessTable, *, label: str, name: str | None, parent: Pid | None) -> None:
-        """Take a row of ``runtime``'s table, and ``name`` if given.
+        """Enter ``runtime``'s table, and register ``name`` if given.
 
         Raises:
-            NameTaken: another live process holds ``name``; nothing has happened then.
+            NameTaken: another live process has ``name``; nothing changed.
         """
         if name is not None and name in runtime.names:
             raise NameTaken(name, runtime.names[name].pid)
@@ -111,42 +111,42 @@ class Entry:
         if name is not None:
             runtime.names[name] = self
 
-    # How an entry takes things; the kinds say.
+    # Delivery, implemented by the kinds.
 
     def deliver(self, message: object) -> bool:
-        """Take a user's message; False when the mailbox is full."""
+        """Deliver a user's message; return False if the mailbox is full."""
         raise NotImplementedError
 
     def deliver_signal(self, message: Exit | Down) -> None:
-        """Take what a tie brought; never refused."""
+        """Deliver the message of a link or monitor; never refused."""
         raise NotImplementedError
 
     def exit_signal(self, source: Pid, reason: Reason, *, linked: bool = False) -> None:
-        """Take an exit signal, by the rules of the reference manual."""
+        """Handle an exit signal, by the rules of the reference manual."""
         raise NotImplementedError
 
     def crash(self, exception: BaseException) -> None:
-        """End as if the process itself had raised ``exception``."""
+        """Exit as if the process itself had raised ``exception``."""
         raise NotImplementedError
 
     def mailbox_length(self) -> int:
-        """Messages waiting."""
+        """Number of waiting messages."""
         return 0
 
     def state(self) -> str:
-        """What it is doing, in a word."""
+        """Return its state in a word."""
         return "open"
 
     def note(self) -> str:
-        """What else ``gossamer ps`` shows: whom it serves, what it waits for."""
+        """Return a remark for ``gossamer ps``: its client, or what it waits for."""
         return ""
 
     def runs_here(self) -> bool:
-        """Whether the running task is its own."""
+        """Return whether the running task is its own."""
         return False
 
     def waiting_chain(self) -> str:
-        """Whom it itself waits for, and whether that leads back to it; for a call that got no answer."""
+        """Describe the chain of calls that it waits for, and a deadlock; for a call that timed out."""
         chain: list[Entry] = []
         process: Entry | None = self
         while process is not None and process not in chain:
@@ -159,10 +159,10 @@ class Entry:
             return f"; deadlock: {shown} -> {process.label} {process.pid}; break the circle with a cast"
         return f"; it waits itself: {shown}"
 
-    # Ties.
+    # Links and monitors.
 
     def link(self, pid: Pid) -> None:
-        """Tie this process to ``pid``: when one ends abnormally the other gets the signal."""
+        """Link this process to ``pid``: when one exits abnormally the other gets the signal."""
         if pid == self.pid or (self.links is not None and pid in self.links):
             return
         if self.tracer is not None:
@@ -181,14 +181,14 @@ class Entry:
                 self.exit_signal(pid, NOCONNECTION, linked=True)
 
     def tie(self, pid: Pid) -> None:
-        """This side of a link."""
+        """Add this side of a link."""
         links = self.links = self.links or {}
         links[pid] = None
         if pid.node != self.runtime.node:
             self.runtime.note_remote(pid.node, self.pid)
 
     def untie(self, pid: Pid) -> bool:
-        """Remove this side of a link; False when there was none."""
+        """Remove this side of a link; return False if there was none."""
         links = self.links
         if links is None or pid not in links:
             return False
@@ -196,7 +196,7 @@ class Entry:
         return True
 
     def unlink(self, pid: Pid) -> None:
-        """Remove the link to ``pid`` on both sides; no signal of it comes afterwards."""
+        """Remove the link to ``pid`` on both sides; no signal of it arrives afterwards."""
         if not self.untie(pid):
             return
         if self.tracer is not None:
@@ -208,7 +208,7 @@ class Entry:
             self.runtime.route(signals.UnlinkSignal(pid.node, pid, self.pid))
 
     def monitor(self, destination: Destination) -> Ref:
-        """Watch a process: one ``Down`` comes when it ends, at once when it is not there."""
+        """Monitor a process: one ``Down`` arrives when it exits, at once if it does not exist."""
         runtime = self.runtime
         if self.tracer is not None:
             self.tracer("monitor", destination)
@@ -233,12 +233,12 @@ class Entry:
         return ref
 
     def watch(self, ref: Ref, watcher: Watcher) -> None:
-        """Tell ``watcher`` when this entry ends."""
+        """Add a monitor: ``watcher`` gets a ``Down`` when this entry exits."""
         watchers = self.watchers = self.watchers or {}
         watchers[ref] = watcher
 
     def demonitor(self, ref: Ref) -> bool:
-        """Stop watching; False when the watch was over. A ``Down`` already queued stays queued."""
+        """Remove a monitor; return False if it had fired. A ``Down`` already queued stays queued."""
         destination = None if self.watching is None else self.watching.pop(ref, None)
         if destination is None:
             return False
@@ -258,22 +258,22 @@ class Entry:
             target.forget_watcher(ref)
 
     def forget_watcher(self, ref: Ref) -> bool:
-        """Another process watches this one no more; False when it did not."""
+        """Remove another process's monitor of this one; return False if there was none."""
         return self.watchers is not None and self.watchers.pop(ref, None) is not None
 
     def forget_watching(self, ref: Ref) -> bool:
-        """This process watches another no more; False when it did not."""
+        """Remove this process's monitor of another; return False if there was none."""
         return self.watching is not None and self.watching.pop(ref, None) is not None
 
     def on_release(self, cleanup: Callable[[Entry], None]) -> None:
-        """Run ``cleanup(self)`` when the entry ends, before anybody is told."""
+        """Run ``cleanup(self)`` when the entry exits, before any signal is sent."""
         cleanups = self.cleanups = self.cleanups or []
         cleanups.append(cleanup)
 
-    # The end.
+    # Exit.
 
     def bury(self, reason: Reason) -> None:
-        """End with ``reason``: release what is held, then tell all that are tied to it. Once only."""
+        """Exit with ``reason``, once: release resources, then send signals to links and monitors."""
         runtime = self.runtime
         if runtime.table.pop(self.pid, None) is None:
             return
@@ -291,8 +291,8 @@ class Entry:
                     cleanup(self)
                 except Exception:
                     log.exception("cleanup_failed", pid=str(self.pid), label=self.label)
-        # A port that dies of a signal dies inside the sender's bury; the queue keeps the stack flat and lets
-        # everybody tied to the first death hear of it before the second is told.
+        # A port that dies of a signal dies inside the sender's bury; the queue keeps the stack flat and sends
+        # all signals of the first exit before those of the second.
         graves = runtime.graves
         graves.append(self)
         if len(graves) == 1:
@@ -300,13 +300,13 @@ class Entry:
                 try:
                     graves[0].farewell()
                 except Exception:
-                    # Whoever was still to be told is not; the next death must be all the same.
+                    # Its remaining signals are lost; the next exit must still be handled.
                     log.exception("farewell_failed", pid=str(graves[0].pid), label=graves[0].label)
                 finally:
                     graves.popleft()
 
     def farewell(self) -> None:
-        """Tell callers, links and monitors; drop this entry's own watches."""
+        """Fail callers, signal links and monitors, and drop this entry's own monitors."""
         runtime, pid, reason = self.runtime, self.pid, self.reason
         calls, self.calls = self.calls, None
         if calls is not None:

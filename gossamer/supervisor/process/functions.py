@@ -1,7 +1,7 @@
-"""What code inside a process says: ``send``, ``call``, ``link``, ``monitor`` and the rest.
+"""Functions for code inside a process: ``send``, ``call``, ``link``, ``monitor`` and the rest.
 
-Each function finds the running process by a context variable, so it works in tasks and callbacks that a
-process made as well. Outside of processes use the methods of ``Runtime``.
+Each function finds the running process by a context variable, so it also works in tasks and callbacks that
+a process created. Outside of processes use the methods of ``Runtime``.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ def spawn_link(
     label: str | None = None,
     max_mailbox: int = MAX_MAILBOX,
 ) -> Pid:
-    """As ``spawn``, linked to the running process before its first step."""
+    """Start a process as ``spawn``, linked to the running process before its first step."""
     runtime, me = current_runtime("spawn_link"), self_pid()
     return runtime.spawn(body, *args, name=name, label=label, link_to=me, max_mailbox=max_mailbox)
 
 
 def send(destination: Destination, message: object) -> bool:
-    """Put a message into a mailbox; False when it is known not to arrive."""
+    """Put a message into a mailbox; return False if it is known not to arrive."""
     entry = current.get(None)
     if entry is None:
         raise NotInProcess("send")
@@ -60,7 +60,7 @@ def send(destination: Destination, message: object) -> bool:
 
 
 async def send_wait(destination: Destination, message: object) -> bool:
-    """As ``send``, but wait while the receiver's mailbox is full: back-pressure."""
+    """Send as ``send``, but wait while the receiver's mailbox is full: back-pressure."""
     runtime = running("send_wait").runtime
     pause = 0.001
     while True:
@@ -72,7 +72,7 @@ async def send_wait(destination: Destination, message: object) -> bool:
 
 
 def cast(destination: Destination, request: object) -> None:
-    """Send a request that wants no answer; it succeeds even if nobody is there."""
+    """Send a request without an answer; it succeeds even if there is no receiver."""
     send(destination, Cast(request))
 
 
@@ -83,7 +83,7 @@ def call(
 
     Raises:
         CallTimeout: no answer in time; a late one is dropped.
-        CallFailed: the process ended, is not there, or its node is not connected.
+        CallFailed: the process ended, does not exist, or its node is not connected.
         CallingSelf: a process called itself.
     """
     me = current.get(None)
@@ -93,10 +93,10 @@ def call(
 
 
 def link(pid: Pid) -> None:
-    """Tie the running process to ``pid``.
+    """Link the running process to ``pid``.
 
     Raises:
-        UsageError: it is a name. A link holds a process, and a name may move to another.
+        UsageError: it is a name. A link is to a process, and a name may move to another.
     """
     me = running("link")
     if not isinstance(pid, Pid):
@@ -105,17 +105,17 @@ def link(pid: Pid) -> None:
 
 
 def unlink(pid: Pid) -> None:
-    """Remove the tie; no signal of it comes afterwards."""
+    """Remove the link; no signal of it arrives afterwards."""
     running("unlink").unlink(pid)
 
 
 def monitor(destination: Destination) -> Ref:
-    """Watch a process: one ``Down`` comes when it ends, at once when it is not there."""
+    """Monitor a process: one ``Down`` arrives when it exits, at once if it does not exist."""
     return running("monitor").monitor(destination)
 
 
 def demonitor(ref: Ref, *, flush: bool = False) -> bool:
-    """Stop watching; ``flush`` removes a ``Down`` already queued. False when the watch was over."""
+    """Remove a monitor; ``flush`` removes a queued ``Down``. Return False if it had fired."""
     me = running("demonitor")
     watched = me.demonitor(ref)
     if flush and not watched and isinstance(me, Process):
@@ -126,11 +126,11 @@ def demonitor(ref: Ref, *, flush: bool = False) -> bool:
 
 
 def exit(destination: Destination, reason: Reason) -> None:  # noqa: A001 - Erlang's name for it
-    """Send an exit signal. To itself: a process that does not trap it ends here and now.
+    """Send an exit signal. To itself: a process that does not trap it ends at once.
 
     Raises:
-        ExitProcess: the running process was meant; let it through.
-        BadDestination: it is no destination.
+        ExitProcess: the destination is the running process; let it through.
+        BadDestination: it is not a destination.
     """
     me = running("exit")
     if me.runtime.find(destination) is me and isinstance(me, Process) and asyncio.current_task() is me.task:
@@ -142,7 +142,7 @@ def exit(destination: Destination, reason: Reason) -> None:  # noqa: A001 - Erla
 
 
 def trap_exit(flag: bool = True) -> bool:
-    """Receive exit signals as messages from now on; return the old flag. Ports decide in ``handle_exit``."""
+    """Receive exit signals as messages; return the old flag. Ports decide in ``handle_exit``."""
     me = running("trap_exit")
     if not isinstance(me, Process):
         return True
@@ -176,14 +176,14 @@ def whereis(name: str) -> Pid | None:
 
 
 class TimerRef:
-    """A message that will be sent; made by ``send_after``."""
+    """Handle of a message that will be sent, returned by ``send_after``."""
 
     __slots__ = ("_handle", "_loop", "_when")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, handle: asyncio.TimerHandle, when: float) -> None:
         self._loop = loop
         self._handle = handle
-        # Not the handle's own: for a timer that is due at once, uvloop's has none.
+        # Not the handle's own: uvloop has none for a timer that is due at once.
         self._when = when
 
     def cancel(self) -> float | None:
@@ -196,7 +196,7 @@ class TimerRef:
 
 
 def send_after(seconds: float, destination: Destination, message: object) -> TimerRef:
-    """Send ``message`` in ``seconds`` seconds, to the process that has the name then; dropped if none has."""
+    """Send ``message`` after ``seconds``, to the process that has the name then, if any."""
     runtime = running("send_after").runtime
     loop = runtime.loop
     when = loop.time() + seconds

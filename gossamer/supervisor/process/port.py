@@ -1,17 +1,17 @@
-"""Ports: processes without a task, for connections (Erlang's word for the same thing).
+"""Ports: processes without a task, for connections (Erlang's ports).
 
-A port has a pid, a name, links, monitors and exit signals like any process, and takes messages by a
-synchronous callback, in the sender's turn. A hundred thousand idle connections then cost their rows in
+A port has a pid, a name, links, monitors and exit signals like any process, and handles messages in a
+synchronous callback, in the sender's turn. So a hundred thousand idle connections cost only their rows in
 the table and nothing on the loop.
 
-Rules: 1. Messages are taken one after another: what arrives while a callback of the port runs waits until
+Rules: 1. Messages are handled one after another: one that arrives during a callback of the port waits until
 it is done.  2. An exception in a callback closes the port with a ``Crash``; it never reaches the sender.
-3. Every exit signal except ``kill`` is put to ``handle_exit``, whose default is the rule of processes:
-``normal`` is dropped, anything else closes.  4. ``on_close`` runs once, before anybody tied to the port
-is told.
+3. Every exit signal except ``kill`` is passed to ``handle_exit``, whose default is the rule of processes:
+``normal`` is dropped, anything else closes.  4. ``on_close`` runs once, before links and monitors are
+signalled.
 
-``guarded`` gives the callbacks of the event loop (protocols, timers) the same standing: they run as the
-process that made them, and what they raise ends that process.
+``guarded`` does the same for callbacks of the event loop (protocols, timers): they run as the process that
+created them, and an exception ends that process.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ R = TypeVar("R")
 
 
 class Port(Entry):
-    """A process without a task, for connections; subclass it, define callbacks, and ``open`` an instance."""
+    """Process without a task, for connections; subclass it, define callbacks, and ``open`` an instance."""
 
     __slots__ = ("_backlog", "_busy")
 
@@ -52,11 +52,11 @@ class Port(Entry):
         link_to: Pid | None = None,
         runtime: Runtime | None = None,
     ) -> Pid:
-        """Become a process of ``runtime`` (of the running process where none is given).
+        """Become a process of ``runtime`` (default: that of the running process).
 
         Raises:
-            NameTaken: another live process holds ``name``.
-            NotInProcess: neither a runtime nor a running process.
+            NameTaken: another live process has ``name``.
+            NotInProcess: there is neither a runtime nor a running process.
         """
         parent = current.get(None)
         if runtime is None:
@@ -74,7 +74,7 @@ class Port(Entry):
     # Callbacks.
 
     def handle_message(self, message: Any) -> None:
-        """Handle a message; of a cast, its content."""
+        """Handle a message, or the content of a cast."""
         log.warning("unexpected_message", pid=str(self.pid), label=self.label, message=type(message).__name__)
 
     def handle_call(self, request: Any, caller: Caller) -> None:
@@ -87,12 +87,12 @@ class Port(Entry):
             self.close(reason)
 
     def on_close(self, reason: Reason) -> None:
-        """Release what the port holds; it is ending."""
+        """Release the port's resources; it is closing."""
 
-    # What it may do.
+    # Operations.
 
     def close(self, reason: Reason = NORMAL) -> None:
-        """End with ``reason``."""
+        """Close with ``reason``."""
         if self.reason is not None:
             return
         self.reason = reason
@@ -173,12 +173,12 @@ class Port(Entry):
 
 
 def guarded(callback: Callable[P, R], *, entry: Entry | None = None) -> Callable[P, R | None]:
-    """Make a callback that runs as the process that made it, and crashes that process when it raises.
+    """Wrap a callback to run as the current process, and to crash that process if it raises.
 
-    Once that process has ended the callback does nothing. ``entry`` names another process, a port mostly.
+    Once that process has ended the callback does nothing. ``entry`` is another process, mostly a port.
 
     Raises:
-        NotInProcess: no process runs here and none was named.
+        NotInProcess: no process runs here and no ``entry`` was given.
     """
     owner = running("guarded") if entry is None else entry
 

@@ -1,14 +1,14 @@
-"""A process: one task, one mailbox, and the rules by which exit signals end it.
+"""Process: one task, one mailbox, and the rules of exit signals.
 
 Exit signals (Erlang reference manual, "Processes"): ``kill`` sent directly cannot be trapped and is seen
 as ``killed`` by others; a trapping process gets everything else as a message; ``normal`` from another
-process is dropped; any other reason ends it. The reason that was asked for is stored before the task is
-cancelled, because a raising ``finally`` replaces the CancelledError.
+process is dropped; any other reason ends it. The reason is stored before the task is cancelled, because
+a raising ``finally`` replaces the CancelledError.
 
-What asyncio does differently, and the remedy: a task cancelled before its first step never runs (the
-done-callback buries it); a task may swallow the cancel (the next ``receive`` raises again, ``kill``
-cancels again with back-off, and what survives even that becomes a *zombie*: unlinked, unregistered,
-reported); SystemExit in a task would stop the loop (it ends the process only).
+Differences of asyncio, and the remedies: a task cancelled before its first step never runs (the
+done-callback ends it); a task may swallow the cancel (the next ``receive`` raises again, ``kill``
+cancels again with back-off, and a survivor of that becomes a *zombie*: unlinked, unregistered,
+reported); SystemExit in a task would stop the loop (here it ends only the process).
 
 The mailbox is one deque in order of arrival. Its bound counts users' messages; EXIT and DOWN always fit.
 """
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 MAX_MAILBOX = 1_000_000
-"""Messages a mailbox holds unless ``spawn`` says otherwise."""
+"""Default bound of a mailbox in messages."""
 
 BURST = 127
-"""A process gives way to others after this many messages (a mask: one less than a power of two)."""
+"""Messages after which a process yields (a mask: one less than a power of two)."""
 
 KILL_RETRIES = (0.01, 0.05, 0.2, 0.5, 1.0)
-"""Seconds between cancelling again a process that swallowed its kill."""
+"""Seconds between repeated cancels of a process that swallowed its kill."""
 
 
 def reason_of(exception: BaseException) -> Reason:
-    """The exit reason of a process that raised ``exception``."""
+    """Return the exit reason of a process that raised ``exception``."""
     if isinstance(exception, ExitProcess):
         return exception.reason
     if isinstance(exception, CallFailed):
@@ -53,21 +53,21 @@ def reason_of(exception: BaseException) -> Reason:
 
 
 class Stopped(ExitProcess):
-    """The order to end, after ``terminate`` has run."""
+    """End the process, after ``terminate`` has run."""
 
 
 class Served(Protocol):
-    """A behaviour, to the process that runs it."""
+    """Behaviour, as its process sees it."""
 
     async def _otp_live(self, then: Any) -> None:
-        """Serve until told otherwise."""
+        """Serve until stopped."""
 
     async def _otp_terminate(self, reason: Reason) -> None:
         """Clean up."""
 
 
 class Process(Entry):
-    """A task with a mailbox; made by ``Runtime.spawn`` only."""
+    """Task with a mailbox; created only by ``Runtime.spawn``."""
 
     __slots__ = (
         "_retries",
@@ -133,7 +133,7 @@ class Process(Entry):
             interrupt()
 
     def wake(self) -> None:
-        """Let the process look at its mailbox."""
+        """Wake the process to check its mailbox."""
         waiter = self.waiter
         if waiter is not None:
             self.waiter = None
@@ -141,7 +141,7 @@ class Process(Entry):
                 waiter.set_result(None)
 
     def _make_room(self, message: object) -> bool:
-        """The slow way in: the mailbox is at its bound, or every message is traced (``limit`` is 0 then)."""
+        """Slow path of delivery: the mailbox is at its bound, or every message is traced (``limit`` is 0)."""
         room = len(self.mailbox) < self.overflow + self.signals
         if room and len(self.mailbox) >= self.overflow:
             self.signals = sum(type(waiting) in (Exit, Down) for waiting in self.mailbox)
@@ -183,7 +183,7 @@ class Process(Entry):
         return "" if target is None else f"waits for {target.name or target.label} {target.pid}"
 
     async def receive(self, timeout: float | None = None, match: Callable[[Any], bool] | None = None) -> Any:
-        """The next message, or the first that ``match`` wants, in order of arrival.
+        """Return the next message, or the first that matches, in order of arrival.
 
         Raises:
             TimeoutError: none came within ``timeout`` seconds.
@@ -215,9 +215,9 @@ class Process(Entry):
             await self._wait(deadline)
 
     async def _wait(self, deadline: float | None) -> None:
-        """Sleep until something is delivered."""
+        """Sleep until a message is delivered."""
         if self.reason is not None:
-            # It swallowed the cancel that was to end it.
+            # It swallowed the cancel.
             raise asyncio.CancelledError
         if self.waiter is not None:
             raise NotInProcess("receive (of a process that already waits in another task)")
@@ -245,7 +245,7 @@ class Process(Entry):
             self.condemn(reason)
 
     def condemn(self, reason: Reason) -> None:
-        """End with ``reason`` at the next step."""
+        """Request the exit with ``reason`` at the next step."""
         if self.reason is None:
             self.reason = reason
             self.task.cancel()
@@ -284,9 +284,9 @@ class Process(Entry):
     # Life.
 
     async def main(self, body: Callable[..., Awaitable[Any]], args: tuple[object, ...]) -> None:
-        """The task: run ``body``, then the behaviour that it started, and bury the process with its reason.
+        """Run ``body`` as the task, then the behaviour that it started, and exit with the reason.
 
-        The behaviour runs from here and not from ``body``: a frame less for each process, and each message.
+        The behaviour runs from here and not from ``body``: one frame less per process, and per message.
         """
         self.task.remove_done_callback(self.done)
         reason: Reason = NORMAL
@@ -295,7 +295,7 @@ class Process(Entry):
             if not inspect.isawaitable(life):
                 raise NotAsync.of(body, life)
             then = await life
-            # This frame lives as long as a server; what it holds is held for each of a hundred thousand.
+            # This frame lives as long as a server, so it must not keep these for each of a hundred thousand.
             del life, args
             if self.behaviour is not None:
                 await self.behaviour._otp_live(then)
@@ -308,16 +308,16 @@ class Process(Entry):
         self.end(reason if self.reason is None else self.reason)
 
     async def _ended_by(self, error: BaseException, behaviour: Served | None) -> Reason:
-        """The exit reason that ``error`` is, after ``terminate`` has run where the behaviour has one."""
+        """Run the behaviour's ``terminate``, if any, and return the exit reason of ``error``."""
         if isinstance(error, asyncio.CancelledError):
             reason = Crash.of(error) if self.reason is None else self.reason
-            # Faulted: a guarded callback of this process raised; as if a callback of the server had.
+            # A guarded callback of this process raised: treated like an exception in a server's callback.
             terminates = self.faulted
         else:
             reason = reason_of(error)
             terminates = isinstance(error, Exception | ExitProcess) and not isinstance(error, Stopped)
             if not isinstance(error, ExitProcess) and (self.reason is None or behaviour is not None):
-                # Reported before terminate runs, which may fail as well.
+                # Reported before terminate runs, which may fail too.
                 report_crash(self, reason, error)
         if behaviour is None or not terminates:
             return reason
@@ -331,15 +331,15 @@ class Process(Entry):
         return reason
 
     def done(self, task: asyncio.Task[None]) -> None:
-        """The task was cancelled before its first step."""
+        """Exit after the task was cancelled before its first step."""
         self.end(KILLED if self.reason is None else self.reason)
 
     def end(self, reason: Reason) -> None:
-        """The task is over."""
+        """Exit after the task is over."""
         self.runtime.zombies.pop(self.pid, None)
         started = self.started
         if started is not None and not started.done() and self.parent is not None and self.links:
-            # Who started it gets the outcome of the start, not an exit signal as well.
+            # The starter gets the outcome of the start, and no exit signal in addition.
             self.unlink(self.parent)
         self.bury(reason)
         self.mailbox.clear()

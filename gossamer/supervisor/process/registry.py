@@ -1,7 +1,7 @@
-"""Processes under keys, as in Elixir's Registry: ``unique`` for finding, ``duplicate`` for dispatching.
+"""Registry of processes by key, as Elixir's: ``unique`` for lookup, ``duplicate`` for dispatch.
 
-A process leaves it when it ends, before anybody is told of its end, so that a successor can take the key at
-once.
+A process is removed when it exits, before its links and monitors are signalled, so that a successor can take
+the key at once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gossamer.supervisor.values import Pid
 
 
 class Registry:
-    """A map of keys to processes of one runtime, read and written directly, without a message."""
+    """Map of keys to processes of one runtime, read and written directly, without messages."""
 
     def __init__(self, keys: Literal["unique", "duplicate"] = "duplicate") -> None:
         if keys not in ("unique", "duplicate"):
@@ -26,10 +26,10 @@ class Registry:
         self._keys: dict[Pid, dict[Hashable, None]] = {}
 
     def register(self, key: Hashable, value: object = None) -> None:
-        """Put the running process under ``key``; again for the same key replaces the value.
+        """Register the running process under ``key``; a second time replaces the value.
 
         Raises:
-            NameTaken: unique keys, and another process holds this one.
+            NameTaken: keys are unique, and another process has this one.
         """
         entry = running("Registry.register")
         row = self._rows.setdefault(key, {})
@@ -43,7 +43,7 @@ class Registry:
         held[key] = None
 
     def unregister(self, key: Hashable) -> bool:
-        """Take the running process away from ``key``; False when it was not there."""
+        """Remove the running process from ``key``; return False if it was not there."""
         entry = current.get(None)
         held = None if entry is None else self._keys.get(entry.pid)
         if entry is None or held is None or key not in held:
@@ -62,7 +62,7 @@ class Registry:
         return next(iter(row)).pid if row else None
 
     def keys(self, pid: Pid) -> list[Hashable]:
-        """Return the keys that a process holds."""
+        """Return the keys of a process."""
         return list(self._keys.get(pid, ()))
 
     def dispatch(self, key: Hashable, message: object) -> int:

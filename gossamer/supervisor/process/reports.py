@@ -1,10 +1,10 @@
-"""What a crash report says beyond the reason: what the process was doing, what it held, where it went wrong.
+"""Crash reports: reason, message being handled, state, and location of the error.
 
-Rules: 1. All of it is found when a process has crashed; nothing is written down before, for that would cost
-every message. The message that was being handled still stands in the frame of the loop that took it, and the
-traceback leads there.  2. State and message are ``shown``: one line, without what is named like a secret.
-3. The frames of the framework in front of the user's own are left out of the traceback; when there are no
-others, as after a wrong return value, they stay.
+Rules: 1. Everything is collected after the crash; nothing is recorded before, since that would slow down
+every message. The message being handled is still in the frame of the server's loop, which the traceback leads
+to.  2. State and message are ``shown``: one line, without fields named like a secret.
+3. Framework frames before the user's first one are left out of the traceback; if there are no others, as
+after a wrong return value, they stay.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from gossamer.supervisor.values import Cast, Crash, Reason, describe, is_clean
 log = structlog.get_logger(__name__)
 
 LOOPS = {"_otp_live": "message", "_otp_step": "event"}
-"""Functions of behaviours that take messages, and the local variable that is the one in hand."""
+"""Message loops of behaviours, each with the local variable of the current message."""
 
 ATTRIBUTES = 12
 LINE = 600
 
 
 def report_crash(entry: Entry, reason: Reason, error: BaseException | None = None) -> None:
-    """Write the crash report of a process or a port, unless its end is an orderly one."""
+    """Log the crash report of a process or a port, unless it exits in order."""
     if is_clean(reason):
         return
     brought = reason.traceback if isinstance(reason, Crash) else ""
@@ -47,14 +47,14 @@ def report_crash(entry: Entry, reason: Reason, error: BaseException | None = Non
         reductions=entry.reductions,
         handling=_handling(error),
         state=_state_of(entry.behaviour),
-        # A reason may bring the traceback of another process, or of another node.
+        # A reason may carry the traceback of another process, or of another node.
         traceback=brought if error is None else _crash_text(error),
     )
 
 
 def where_is(task: asyncio.Task[None]) -> str:
-    """The line of code at which a task waits, innermost first, three deep."""
-    # A task gives the frames of its own stack only; the awaited coroutines lead further in.
+    """Return the lines of code at which a task waits, innermost first, three deep."""
+    # A task has only the frames of its own stack; the awaited coroutines lead further in.
     lines: list[str] = []
     waiting: Any = task.get_coro()
     while waiting is not None:
@@ -67,7 +67,7 @@ def where_is(task: asyncio.Task[None]) -> str:
 
 
 def _crash_text(error: BaseException) -> str:
-    """The traceback of ``error``, from the user's first frame on."""
+    """Format the traceback of ``error``, from the user's first frame on."""
     start = error.__traceback__
     while start is not None and "gossamer/supervisor/" in start.tb_frame.f_code.co_filename:
         start = start.tb_next
@@ -75,7 +75,7 @@ def _crash_text(error: BaseException) -> str:
 
 
 def _handling(error: BaseException | None) -> str:
-    """The message during which ``error`` was raised, empty where there was none."""
+    """Return the message during which ``error`` was raised; empty if there was none."""
     said, step = "", None if error is None else error.__traceback__
     while step is not None:
         local = LOOPS.get(step.tb_frame.f_code.co_name)
@@ -86,7 +86,7 @@ def _handling(error: BaseException | None) -> str:
 
 
 def _state_of(behaviour: object | None) -> str:
-    """The attributes of a server, shortened."""
+    """Format the attributes of a server, shortened."""
     if behaviour is None:
         return ""
     held = {key: value for key, value in vars(behaviour).items() if not key.startswith("_otp_")}

@@ -1,9 +1,9 @@
-"""The processes of one node: makes them, takes signals of other nodes to them, and ends them.
+"""Runtime: creates the processes of one node, delivers signals of other nodes, and ends them.
 
-Rules: 1. Nothing else in gossamer makes tasks.  2. A signal for a process that is not there is answered as
-its kind demands: noproc for a call, a link and a monitor, silence for a message.  3. A lost node ends every
-tie and call across it with ``noconnection``; the processes there may well live on.  4. Many runtimes may
-share one loop (the simulator does); the running process knows its own.
+Rules: 1. Nothing else in gossamer creates tasks.  2. A signal for a process that does not exist is answered
+according to its kind: noproc for a call, a link and a monitor, nothing for a message.  3. A lost node ends
+every link, monitor and call across it with ``noconnection``; its processes may still live.  4. Many runtimes
+may share one loop, as in the simulator; each process has its own.
 
 Time is the running loop's, so that everything here works on virtual time.
 """
@@ -48,14 +48,14 @@ Ts = TypeVarTuple("Ts")
 
 
 class Initialised(Protocol[P]):
-    """A behaviour to type checkers: what its ``init`` takes is what starting it takes."""
+    """Behaviour for type checkers: it is started with the arguments of its ``init``."""
 
     async def init(self, *args: P.args, **options: P.kwargs) -> object:
         """Prepare."""
 
 
 class _Remote(Struct, eq=False):
-    """In the place of the future of a call from another node: sends the answer there, once."""
+    """Stand-in for the future of a call from another node: sends the answer there, once."""
 
     ref: Ref
     entry: Entry
@@ -75,12 +75,12 @@ class _Remote(Struct, eq=False):
 
 
 class Runtime(ProcessTable):
-    """The processes of one node, with all that is done to them."""
+    """Processes of one node, with all operations on them."""
 
     def __init__(self, node: str = "nonode@nohost", creation: int = 1) -> None:
         super().__init__(node, creation)
         self.restarts: Counter[str] = Counter()
-        """Children that were restarted, by the registered name of their supervisor; blank: it has none."""
+        """Restarts of children, by the registered name of their supervisor; blank: it has none."""
 
     @staticmethod
     def current() -> Runtime:
@@ -91,7 +91,7 @@ class Runtime(ProcessTable):
         """
         return current_runtime("Runtime.current")
 
-    # Making processes.
+    # Creation of processes.
 
     def spawn(
         self,
@@ -105,7 +105,7 @@ class Runtime(ProcessTable):
         """Start a process that runs ``body(*args)``; it is registered and linked before its first step.
 
         Raises:
-            NameTaken: another live process holds ``name``.
+            NameTaken: another live process has ``name``.
         """
         parent = current.get(None)
         entry = self.make(
@@ -130,13 +130,13 @@ class Runtime(ProcessTable):
         parent: Pid | None,
         max_mailbox: int = MAX_MAILBOX,
     ) -> Process:
-        """Start a process and return its entry; behaviours start through this."""
+        """Start a process and return its entry; behaviours are started by this."""
         loop = self._loop or self.loop
         process = Process(loop, max_mailbox)
         process.enter(self, label=label, name=name, parent=parent)
         if self.traced:
             self._note("spawn", process.pid, label)
-        # A copy: what the child sets in its context stays its own.
+        # A copy: the child's changes to its context stay its own.
         context = copy_context()
         context.run(current.set, process)
         process.task = task = loop.create_task(process.main(body, args), name=label, context=context)
@@ -236,7 +236,7 @@ class Runtime(ProcessTable):
             if entry is not None:
                 entry.untie(signal.source)
         elif isinstance(signal, signals.ExitSignal):
-            # A link's signal counts only while the link is there: it may have crossed an unlink.
+            # A link's signal counts only while the link exists: it may have crossed an unlink.
             if entry is not None and (not signal.linked or entry.untie(signal.source)):
                 entry.exit_signal(signal.source, reason_from_plain(signal.reason), linked=signal.linked)
         elif isinstance(signal, signals.MonitorSignal):
@@ -265,7 +265,7 @@ class Runtime(ProcessTable):
     def _unwatched(self, entry: Entry | None, signal: signals.DemonitorSignal) -> None:
         if entry is not None and entry.forget_watcher(signal.ref):
             return
-        # The monitor was made by name, and the name has moved on since.
+        # The monitor was made by name, and the name has moved since.
         for pid in self.remote_ties.get(signal.ref.node, ()):
             other = self.table.get(pid)
             if other is not None and other.forget_watcher(signal.ref):
@@ -292,18 +292,18 @@ class Runtime(ProcessTable):
                 if entry.untie(other):
                     entry.exit_signal(other, NOCONNECTION, linked=True)
 
-    # The end.
+    # Shutdown.
 
     async def stop(self, timeout: float = 30.0) -> None:
-        """End everything in order: root processes by reverse age, each with its tree, then what is left.
+        """Stop everything in order: root processes by reverse age, each with its tree, then the rest.
 
-        ``timeout`` bounds the orderly part of each root, in seconds; what takes longer is killed.
+        ``timeout`` bounds the orderly stop of each root, in seconds; after that it is killed.
         """
         me = current.get(None)
         mine = me.pid if me is not None and me.runtime is self else None
         for pid in reversed([p for p, e in self.table.items() if e.parent not in self.table and p != mine]):
             if pid in self.table:
-                # From itself, which behaviours take as from their parent: the runtime is nobody's child.
+                # From itself, which behaviours treat like their parent's: a root has no other.
                 self.table[pid].exit_signal(pid, SHUTDOWN)
                 done = self.join(pid)
                 await asyncio.wait([done], timeout=timeout)
@@ -319,7 +319,7 @@ class Runtime(ProcessTable):
             lane.close()
 
     def halt(self) -> None:
-        """End everything at once without notice, as ``kill -9`` does; no callback of a process runs."""
+        """End everything at once, as ``kill -9`` does; no callback of a process runs."""
         self.remote = None
         entries, self.table = list(self.table.values()), {}
         self.reach = self.table

@@ -1,9 +1,9 @@
-"""Signals that cross to another node, as plain data; what carries them there plugs in above.
+"""Signals to other nodes, as plain data; a router that carries them plugs in above.
 
-A runtime hands every signal for a remote process to ``runtime.remote.route(signal)``, and gets those of
-its peers through ``runtime.deliver_remote(signal)``. Order per (sender, receiver) is the router's duty,
-for all kinds of signal alike. ``message``, ``request`` and ``value`` are the user's plain data; how they
-are encoded is the router's business.
+A runtime passes every signal for a remote process to ``runtime.remote.route(signal)``, and gets those of
+its peers through ``runtime.deliver_remote(signal)``. The router keeps the order per (sender, receiver),
+for all kinds of signals alike, and encodes ``message``, ``request`` and ``value``, which are the user's plain
+data.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class SendSignal(Struct, frozen=True, tag="send"):
 
 
 class CallSignal(Struct, frozen=True, tag="call"):
-    """A request from ``caller`` (None outside of a process) that wants a ``ReplySignal`` for ``ref``."""
+    """A request from ``caller`` (None outside of a process), answered by a ``ReplySignal`` for ``ref``."""
 
     node: str
     to: Pid | str
@@ -34,7 +34,7 @@ class CallSignal(Struct, frozen=True, tag="call"):
 
 
 class ReplySignal(Struct, frozen=True, tag="reply"):
-    """The answer to a call, or why there is none (``failed``: value is the exit reason)."""
+    """The answer to a call, or its failure (``failed``: value is the exit reason)."""
 
     node: str
     ref: Ref
@@ -59,7 +59,7 @@ class UnlinkSignal(Struct, frozen=True, tag="unlink"):
 
 
 class ExitSignal(Struct, frozen=True, tag="exit_signal"):
-    """An exit signal; ``linked`` when it travels along a link and so removes it."""
+    """An exit signal; ``linked``: it travels along a link and so removes it."""
 
     node: str
     to: Pid | str
@@ -69,7 +69,7 @@ class ExitSignal(Struct, frozen=True, tag="exit_signal"):
 
 
 class MonitorSignal(Struct, frozen=True, tag="monitor"):
-    """``source`` watches ``to`` under ``ref``."""
+    """``source`` monitors ``to`` under ``ref``."""
 
     node: str
     to: Pid | str
@@ -78,7 +78,7 @@ class MonitorSignal(Struct, frozen=True, tag="monitor"):
 
 
 class DemonitorSignal(Struct, frozen=True, tag="demonitor"):
-    """The watch ``ref`` is over."""
+    """The monitor ``ref`` is removed."""
 
     node: str
     to: Pid | str
@@ -86,7 +86,7 @@ class DemonitorSignal(Struct, frozen=True, tag="demonitor"):
 
 
 class DownSignal(Struct, frozen=True, tag="down_signal"):
-    """What ``to`` watched under ``ref`` ended."""
+    """The process that ``to`` monitored under ``ref`` ended."""
 
     node: str
     to: Pid
@@ -109,7 +109,7 @@ Signal = (
 
 
 class RemoteRouter(Protocol):
-    """Carries signals to other nodes."""
+    """Router of signals to other nodes."""
 
     def route(self, signal: Signal) -> bool:
-        """Take the signal for ``signal.node``; False when that node is not connected."""
+        """Send the signal to ``signal.node``; return False if that node is not connected."""

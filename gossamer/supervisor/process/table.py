@@ -1,8 +1,8 @@
-"""The process table of one node: who is there, and what they send each other.
+"""Process table of one node, and the messages between its processes.
 
 Rules: 1. The table holds processes strongly, because the event loop does not.  2. A pid of an earlier
-creation of this node is nobody.  3. Numbers of pids and references are never used twice.  4. A message to a
-process that is not there is dropped, as in Erlang; ``send`` says so by False, a call by
+creation of this node matches no process.  3. Numbers of pids and references are never used twice.  4. A
+message to a process that does not exist is dropped, as in Erlang; ``send`` then returns False, a call raises
 ``CallFailed(noproc)``.
 """
 
@@ -21,17 +21,17 @@ from gossamer.supervisor.process.entry import Entry, current
 from gossamer.supervisor.values import NOCONNECTION, NOPROC, Cast, Destination, Down, Pid, Reason, Ref
 
 LANES = 64
-"""Time limits that get a lane of their own; a program uses a handful."""
+"""Maximum number of timeouts with a lane of their own; a program uses a handful."""
 
 
 class ProcessTable:
-    """Local processes by pid and by name, and the messages between them; ``Runtime`` makes and ends them."""
+    """Local processes by pid and by name, and messages between them; ``Runtime`` creates and ends them."""
 
     def __init__(self, node: str = "nonode@nohost", creation: int = 1) -> None:
         self.node = node
         self.creation = creation
         self.table: dict[Pid, Entry] = {}
-        # Where senders look first: the table itself, or nothing while anything is traced; see ``tracing``.
+        # The senders' first lookup: the table itself, or empty while anything is traced; see ``tracing``.
         self.reach = self.table
         self.traced = 0
         self.names: dict[str, Entry] = {}
@@ -47,7 +47,7 @@ class ProcessTable:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop of this runtime, the one that ran when it was first used."""
+        """Event loop of this runtime: the one running at its first use."""
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
         return self._loop
@@ -64,7 +64,7 @@ class ProcessTable:
         """Return the live local process at a destination, None if there is none.
 
         Raises:
-            BadDestination: it is no destination at all.
+            BadDestination: it is not a destination.
         """
         if isinstance(destination, Pid):
             return self.table.get(destination)
@@ -94,7 +94,7 @@ class ProcessTable:
         """Register a live local process under ``name``.
 
         Raises:
-            NameTaken: another process holds the name, or this one has a name already.
+            NameTaken: another process has the name, or this one has a name already.
             CallFailed: no such process.
         """
         entry = self.table.get(pid)
@@ -116,7 +116,7 @@ class ProcessTable:
         return entry is not None
 
     def alive(self, pid: Pid) -> bool:
-        """Return True until a local process ends, or has an exit signal on its way."""
+        """Return True until a local process ends, or is about to by an exit signal."""
         entry = self.table.get(pid)
         return entry is not None and entry.reason is None
 
@@ -125,7 +125,7 @@ class ProcessTable:
         return list(self.table)
 
     def join(self, pid: Pid) -> asyncio.Future[Reason]:
-        """Return a future of the reason with which a local process ends, noproc if it is not there."""
+        """Return a future of a local process's exit reason, noproc if it does not exist."""
         future: asyncio.Future[Reason] = self.loop.create_future()
         entry = self.table.get(pid)
         if entry is None:
@@ -140,19 +140,19 @@ class ProcessTable:
         return future
 
     def note_remote(self, node: str, pid: Pid) -> None:
-        """Note that ``pid`` is linked to, or watches, something on ``node``."""
+        """Record that ``pid`` is linked to, or monitors, a process on ``node``."""
         self.remote_ties.setdefault(node, {})[pid] = None
 
     # Other nodes.
 
     def route(self, signal: signals.Signal) -> bool:
-        """Hand a signal to the router; return False if there is none or the node is not connected."""
+        """Pass a signal to the router; return False if there is none or the node is not connected."""
         return self.remote is not None and self.remote.route(signal)
 
     # Messages.
 
     def send(self, destination: Destination, message: object) -> bool:
-        """Put a message into a mailbox; False when it is known not to arrive.
+        """Put a message into a mailbox; return False if it is known not to arrive.
 
         Raises:
             BadDestination: it is no destination.
@@ -168,7 +168,7 @@ class ProcessTable:
         return bool(target.deliver(message))
 
     def cast(self, destination: Destination, request: object) -> None:
-        """Send a request that wants no answer; it succeeds even if nobody is there."""
+        """Send a request without an answer; it succeeds even if there is no receiver."""
         self.send(destination, Cast(request))
 
     def call(
@@ -178,7 +178,7 @@ class ProcessTable:
 
         Raises:
             CallTimeout: no answer in time; a late one is dropped.
-            CallFailed: the process ended, is not there, or its node is not connected.
+            CallFailed: the process ended, does not exist, or its node is not connected.
             CallingSelf: a process called itself.
         """
         return self._call(current.get(None), destination, request, timeout)
@@ -201,7 +201,7 @@ class ProcessTable:
             if target is None:
                 return await self._call_away(me, destination, request, timeout)
         if target.reason is not None:
-            # Told to end: it answers nothing any more.
+            # It is about to exit and answers no more.
             raise CallFailed(destination, target.reason)
         caller = kind(None if me is None else me.pid, request, target, self.loop.create_future())
         if me is not None:
@@ -229,7 +229,7 @@ class ProcessTable:
     async def _call_noted(
         self, me: Entry, destination: Destination, request: object, timeout: float | None
     ) -> object:
-        """A call of a process that is traced."""
+        """Make a call from a traced process."""
         self._note("call", destination, request)
         try:
             value = await self._call(me, destination, request, timeout, noted=True)
@@ -240,7 +240,7 @@ class ProcessTable:
         return value
 
     def _note(self, event: str, whom: object, what: object) -> None:
-        """Tell the tracer of the running process, if it has one."""
+        """Report an event to the tracer of the running process, if it has one."""
         me = current.get(None)
         if me is not None and me.tracer is not None:
             me.tracer(event, Sent(whom, what))
@@ -289,6 +289,6 @@ class ProcessTable:
         if entry is not None:
             entry.exit_signal(entry.pid if me is None else me.pid, reason)
         elif (remote := self.remote_address(destination)) is not None:
-            # Outside of processes the runtime speaks, as the process that nobody is.
+            # Outside of processes the source is the runtime: pid number 0, which no process has.
             source = Pid(self.node, self.creation, 0) if me is None else me.pid
             self.route(signals.ExitSignal(remote[0], remote[1], source, reason, linked=False))

@@ -1,6 +1,6 @@
-"""Tracing: what a process takes in and sends out, as it happens.
+"""Tracing of the messages and signals that a process receives and sends, as they happen.
 
-A *tap* is called with an event and what it is about, in the turn in which it happens:
+A *tap* is called with an event and its subject, in the turn in which it happens:
 
 ======== =========================== ==============================================
 in       ``receive``                 the message, a ``Cast`` or a ``Caller``
@@ -13,14 +13,14 @@ out      ``send`` ``call``           ``Sent(to whom, message)``
 ..       ``link`` ``unlink``         the pid
 ..       ``monitor`` ``demonitor``   whom, the reference
 ..       ``spawn``                   ``Sent(the child, its label)``
-the end  ``end``                     the reason; the taps are off then
+the end  ``end``                     the reason; the taps are then removed
 ======== =========================== ==============================================
 
-Rules: 1. It costs nothing while it is off. A traced mailbox has its bound set to zero, which sends every
-delivery through the slow way in; and while anything of a runtime is traced, ``reach``, the table that
-senders look into first, is empty, which sends every message through the slow way out.  2. Any number of
-taps, each on its own; one that raises is taken off and the process goes on.  3. A tap sees live objects
-and must only look; ``Trace`` makes lines of them at once, bounded in number.
+Rules: 1. It costs nothing while it is off. A traced mailbox has its bound set to zero, so every delivery
+takes the slow path in; and while anything of a runtime is traced, ``reach``, the senders' first lookup, is
+empty, so every message takes the slow path out.  2. Any number of independent taps; one that raises is
+removed and the process continues.  3. A tap sees live objects and must not change them; ``Trace`` formats
+them as lines at once, bounded in number.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from gossamer.supervisor.values import Cast, Destination, Down, Exit, describe
 log = structlog.get_logger(__name__)
 
 BACKLOG = 1000
-"""Lines that wait for a reader; what comes above is counted and left out."""
+"""Maximum number of lines that wait for a reader; more are dropped and counted."""
 
 TRACES = 16
-"""Readers of one runtime at a time: each of them makes the node slower."""
+"""Maximum number of readers of one runtime: each of them slows the node down."""
 
 
 class _Taps(Struct, eq=False):
-    """The taps of one process."""
+    """Taps of one process."""
 
     entry: Entry
     taps: list[Tracer] = []
@@ -68,7 +68,7 @@ class _Taps(Struct, eq=False):
 
 
 def attach(entry: Entry, tap: Tracer) -> None:
-    """Call ``tap`` with what ``entry`` does from now on."""
+    """Call ``tap`` with the events of ``entry`` from now on."""
     taps = entry.tracer
     if not isinstance(taps, _Taps):
         taps = entry.tracer = _Taps(entry)
@@ -80,7 +80,7 @@ def attach(entry: Entry, tap: Tracer) -> None:
 
 
 def detach(entry: Entry, tap: Tracer) -> None:
-    """No more of it; twice is once."""
+    """Remove a tap; a second time does nothing."""
     taps = entry.tracer
     if not isinstance(taps, _Taps) or tap not in taps.taps:
         return
@@ -97,14 +97,14 @@ def detach(entry: Entry, tap: Tracer) -> None:
 
 
 def clear(entry: Entry) -> None:
-    """Take all taps off."""
+    """Remove all taps."""
     taps = entry.tracer
     for tap in tuple(taps.taps) if isinstance(taps, _Taps) else ():
         detach(entry, tap)
 
 
 class TraceLine(Struct, frozen=True):
-    """One traced event, for people; ``at`` is the reader's clock, ``way`` is in, out or empty."""
+    """Traced event as text; ``at`` is the reader's clock, ``way`` is in, out or empty."""
 
     at: float
     event: str
@@ -122,14 +122,14 @@ async def follow(
     limit: int | None = None,
     pulse: float | None = None,
 ) -> AsyncGenerator[TraceLine | None, None]:
-    """Yield lines of what a local process does, until it ends, ``seconds`` are over or ``limit`` lines came.
+    """Yield a local process's events as lines, until it ends, or ``seconds`` or ``limit`` is reached.
 
-    The first line, ``tracing``, comes at once, the last is ``end`` or ``over``. None comes where nothing
-    happened for ``pulse`` seconds. Closing the iterator takes the tap off.
+    The first line, ``tracing``, comes at once, the last is ``end`` or ``over``. None is yielded after
+    ``pulse`` seconds without an event. Closing the iterator removes the tap.
 
     Raises:
-        NoSuchProcess: nobody is there.
-        TooManyTraces: others trace this runtime already.
+        NoSuchProcess: there is no such process.
+        TooManyTraces: too many others trace this runtime.
     """
     entry = runtime.find(destination)
     if entry is None:
@@ -163,7 +163,7 @@ async def follow(
 
 
 class _Reader:
-    """Turns events into lines as they happen, and keeps some for whoever reads."""
+    """Tap that turns events into lines, and buffers them for the reader."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now

@@ -1,9 +1,9 @@
-"""The process table as trees of plain data: what ``gossamer ps`` draws and the API serves.
+"""Process table as trees of plain data, for ``gossamer ps`` and the API.
 
-Rules: 1. A table of 100,000 processes must not stop the loop: it is read in slices, with others' turns in
-between, and so is not of one moment.  2. What comes in hundreds is counted rather than listed: of the
+Rules: 1. A table of 100,000 processes must not block the loop: it is read in slices, with other turns in
+between, and so is no snapshot of one moment.  2. Large families are counted rather than listed: of the
 children of one process with one label only the first ``fold`` are shown, and no more than ``SHOWN`` processes
-in all; the others, and what is below them, are summed up by label.
+in all; the others, and their descendants, are summed up by label.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from gossamer.supervisor.process.table import ProcessTable
 from gossamer.supervisor.values import Pid
 
 TASK_BYTES = 1200
-"""What a task, its coroutines, its context and its future weigh beside what can be asked for its size."""
+"""Estimated bytes of a task, its coroutines, context and future, which ``getsizeof`` does not include."""
 
 FOLD = 20
 SHOWN = 5000
 SLICE = 500
-"""Processes looked at in one turn of the loop; about two milliseconds."""
+"""Processes read in one turn of the loop; about two milliseconds."""
 
 SAMPLE = 100
-"""Messages of a mailbox that are weighed, the others are taken to be like them."""
+"""Messages of a mailbox that are measured; the others are extrapolated."""
 
 
 class Folded(Struct):
-    """Children of one label that are counted and not listed; sums over all of them."""
+    """Sums over children of one label that are not listed."""
 
     label: str
     number: int = 0
@@ -44,11 +44,11 @@ class Folded(Struct):
 
 
 class ProcessNode(Struct, frozen=True):
-    """One process and those it started.
+    """Process and its children.
 
     ``restarts``: of this child by its supervisor. ``reductions``: messages handled. ``memory``: bytes, an
-    estimate that leaves out what the state refers to. ``dropped``: messages that found the mailbox full.
-    ``note``: what else is worth a word, whom it waits for or whom it serves.
+    estimate without objects that the state refers to. ``dropped``: messages refused by the full mailbox.
+    ``note``: a remark, such as what it waits for, or its client.
     """
 
     pid: Pid
@@ -68,19 +68,19 @@ class ProcessNode(Struct, frozen=True):
 
     @property
     def more(self) -> int:
-        """How many children are not listed."""
+        """Number of children that are not listed."""
         return sum(kind.number for kind in self.folded)
 
 
 _Below = dict[Pid | None, dict[str, tuple[list[Entry], Folded]]]
-"""By parent and label: the children that are shown, and the sums of the others."""
+"""By parent and label: the listed children, and the sums of the others."""
 
 
 async def forest(runtime: ProcessTable, *, fold: int = FOLD, root: Pid | None = None) -> list[ProcessNode]:
-    """Every process of ``runtime`` under the one that started it, while that one lives; or ``root`` alone."""
+    """Return all processes of ``runtime`` as trees by (live) parent, or only the tree of ``root``."""
     table = runtime.table
     below: _Below = {}
-    # Of those not shown: below whom they are summed up.
+    # Of those not listed: the process under which they are summed up.
     home: dict[Pid | None, Pid | None] = {}
     room = SHOWN
     for at, entry in enumerate(list(table.values())):
@@ -101,7 +101,7 @@ async def forest(runtime: ProcessTable, *, fold: int = FOLD, root: Pid | None = 
             others.reductions += entry.reductions
             others.restarts += _restarts(runtime, parent, entry)
             others.memory += memory_of(entry)
-    # What is shown is bounded, and drawn in one turn.
+    # The listed part is bounded, and built in one turn.
     if root is None:
         return _nodes(runtime, None, below)
     found = table.get(root)
@@ -140,7 +140,7 @@ def _restarts(runtime: ProcessTable, above: Pid | None, entry: Entry) -> int:
 
 
 def memory_of(entry: Entry) -> int:
-    """Bytes that a process takes, without what its state refers to."""
+    """Return the bytes of a process, without objects that its state refers to."""
     size = sys.getsizeof(entry) + sys.getsizeof(entry.pid)
     for ties in (entry.links, entry.watchers, entry.watching, entry.calls):
         if ties is not None:
@@ -157,10 +157,10 @@ def memory_of(entry: Entry) -> int:
 
 
 def locate(runtime: ProcessTable, text: str) -> Pid:
-    """Return the live process that ``<node.31>``, ``node.31``, ``31`` or a registered name stands for.
+    """Return the live process named by ``<node.31>``, ``node.31``, ``31`` or a registered name.
 
     Raises:
-        NoSuchProcess: there is none, or it lives on another node, which the message names.
+        NoSuchProcess: there is none, or it is on another node, which the message names.
     """
     entry = runtime.names.get(text)
     if entry is not None:

@@ -1,1 +1,1 @@
-"""Behaviours: GenServer and StateMachine, and the servers that are made of them alone."""
+"""Behaviours: GenServer and StateMachine, and servers built on them."""

@@ -1,8 +1,8 @@
-"""How a behaviour starts: a process that says when it is ready, to whoever started it.
+"""Start of a behaviour: a process that reports to its starter when it is ready.
 
-Rules (OTP's ``proc_lib``): 1. ``start`` and ``start_link`` come back once ``init`` is done; then the
+Rules (OTP's ``proc_lib``): 1. ``start`` and ``start_link`` return once ``init`` is done; then the
 process is registered, linked and ready.  2. When ``init`` fails, the process is gone and its name is free
-*before* the starter hears of it, and no exit signal of it reaches a linked starter as well.  3.
+*before* the starter gets the error, and a linked starter gets no exit signal in addition.  3.
 ``terminate`` is not run after a failed ``init``.
 """
 
@@ -36,14 +36,14 @@ CALLBACKS = (
     "handle_event",
     "terminate",
 )
-"""What a behaviour awaits."""
+"""Callbacks that a behaviour awaits."""
 
 TERMINATE_PATIENCE = 10.0
-"""Seconds after which a ``terminate`` that has not ended is reported."""
+"""Seconds after which a ``terminate`` that is still running is reported."""
 
 
 class Named(Generic[P]):
-    """A behaviour with the name and label that its process gets; made by ``Behaviour.named``."""
+    """Behaviour with a name and label for its process, returned by ``Behaviour.named``."""
 
     __slots__ = ("_behaviour", "_options")
 
@@ -52,47 +52,47 @@ class Named(Generic[P]):
         self._options = options
 
     async def start(self, *args: P.args, **options: P.kwargs) -> Pid:
-        """As ``Behaviour.start``; all arguments go to ``init``."""
+        """Start as ``Behaviour.start``; all arguments go to ``init``."""
         pid: Pid = await self._behaviour.start(*args, **self._options, **options)
         return pid
 
     async def start_link(self, *args: P.args, **options: P.kwargs) -> Pid:
-        """As ``Behaviour.start_link``; all arguments go to ``init``."""
+        """Start as ``Behaviour.start_link``; all arguments go to ``init``."""
         pid: Pid = await self._behaviour.start_link(*args, **self._options, **options)
         return pid
 
 
 class Behaviour:
-    """The common base of GenServer, Supervisor and StateMachine: how they start and end.
+    """Common base of GenServer, Supervisor and StateMachine: start and end.
 
     A type checker compares the arguments of ``start`` and ``start_link`` with those of ``init``. It cannot do
-    so where ``name`` or ``label`` stand among them; ``named`` takes these two apart:
+    so with ``name`` or ``label`` among them; ``named`` separates these two:
     ``await Account.named("account").start_link(10)``.
     """
 
     kind = "worker"
-    """What ``gossamer ps`` shows as type."""
+    """Type in ``gossamer ps``."""
 
-    # Names that start so are the framework's; all others are free for who subclasses a behaviour.
+    # Names with this prefix are the framework's; all others are free for subclasses.
     _otp_process: Process
 
     @property
     def process(self) -> Process:
-        """The process that runs this instance, available from ``init`` on."""
+        """Process that runs this instance, available from ``init`` on."""
         return self._otp_process
 
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         for name in CALLBACKS:
             callback = inspect.getattr_static(cls, name, None)
-            # A plain function may give back something to await; only its call tells. An ``async def`` is left
-            # alone, so that this costs nothing.
+            # A plain function may return an awaitable, which only its call shows. An ``async def`` is not
+            # wrapped, so that this costs nothing.
             if inspect.isfunction(callback) and not inspect.iscoroutinefunction(callback):
                 setattr(cls, name, _awaited(callback))
 
     @classmethod
     def named(cls: type[Initialised[P]], name: str | None = None, *, label: str | None = None) -> Named[P]:
-        """Return this behaviour under a registered name, to be started with what ``init`` takes alone."""
+        """Return this behaviour with a registered name, to be started with only ``init``'s arguments."""
         given = {"name": name, "label": label}
         return Named(cls, {key: value for key, value in given.items() if value is not None})
 
@@ -113,8 +113,8 @@ class Behaviour:
 
         Raises:
             StartFailed: ``init`` ended the process.
-            Ignore: ``init`` does not want to run.
-            NameTaken: another process holds the name.
+            Ignore: ``init`` declined to run.
+            NameTaken: another process has the name.
         """
         runtime = current_runtime(f"{cls.__name__}.start")
         return await cls._otp_launch(runtime, None, args, options)
@@ -132,7 +132,7 @@ class Behaviour:
     async def start_link(cls, *args: object, label: str | None, **options: object) -> Pid: ...
     @classmethod
     async def start_link(cls, *args: object, **options: object) -> Pid:
-        """As ``start``, linked to the running process."""
+        """Start as ``start``, linked to the running process."""
         runtime, me = current_runtime(f"{cls.__name__}.start_link"), current.get()
         return await cls._otp_launch(runtime, me.pid, args, options)
 
@@ -157,7 +157,7 @@ class Behaviour:
         try:
             failure = await started
         except asyncio.CancelledError:
-            # Nobody waits for it any more, and it may hang in its init for ever.
+            # There is no waiter any more, and it may hang in its init for ever.
             if link_to is not None:
                 process.unlink(link_to)
             runtime.exit(process.pid, KILL)
@@ -168,7 +168,7 @@ class Behaviour:
 
     @classmethod
     async def _otp_enter(cls, args: tuple[object, ...], options: dict[str, object]) -> Any:
-        """The start of the process; its ``main`` goes on with ``_otp_live``."""
+        """Run ``init`` as the start of the process; its ``main`` continues with ``_otp_live``."""
         process = cast("Process", current.get())
         server = cls()
         server._otp_process = process
@@ -187,11 +187,11 @@ class Behaviour:
         return then
 
     async def _otp_begin(self, args: tuple[object, ...], options: dict[str, object]) -> Any:
-        """Everything before the starter is told; what it gives back goes to ``_otp_live``."""
+        """Prepare, before the starter is informed; the result is passed to ``_otp_live``."""
         raise NotImplementedError
 
     async def _otp_live(self, then: Any) -> None:
-        """Serve until told otherwise."""
+        """Serve until stopped."""
         raise NotImplementedError
 
     async def terminate(self, reason: Reason) -> None:
@@ -202,13 +202,13 @@ class Behaviour:
         """
 
     async def _otp_terminate(self, reason: Reason) -> None:
-        """Run ``terminate``, if there is one, and say so when it does not come to an end."""
+        """Run ``terminate``, if there is one, and report it if it does not end."""
         if type(self).terminate is Behaviour.terminate:
             return
         process = self._otp_process
         process.status = "terminating"
         if self.kind == "supervisor":
-            # It waits for its children, as long as their specifications say; they report for themselves.
+            # It waits for its children, as long as their specifications say; each reports itself.
             await self.terminate(reason)
             return
         late = process.loop.call_later(TERMINATE_PATIENCE, _hanging, process)
@@ -219,7 +219,7 @@ class Behaviour:
 
 
 def _awaited(callback: Callable[P, object]) -> Callable[P, Coroutine[object, None, object]]:
-    """A callback that is no ``async def``, and says so unless what it gives back can be awaited."""
+    """Wrap a callback that is no ``async def``, and raise NotAsync unless its result is awaitable."""
 
     @functools.wraps(callback)
     async def awaited(*args: P.args, **options: P.kwargs) -> object:

@@ -3,8 +3,8 @@
 Rules: 1. ``Stop(reason, reply=value)`` runs ``terminate`` first and answers then.  2. ``handle_continue``
 runs before any queued message.
 
-The loop pops the mailbox itself instead of awaiting ``receive``, and gives way to other processes after a
-burst of messages: a mailbox that never runs empty must not stop the node.
+The loop pops the mailbox itself instead of awaiting ``receive``, and yields to other processes after a
+burst of messages: a mailbox that never runs empty must not block the node.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Continue(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True):
-    """Answer the caller and continue; after ``timeout`` seconds without a message comes a ``Timeout()``."""
+    """Answer the caller and continue; ``timeout`` seconds without a message yield a ``Timeout()``."""
 
     value: object
     timeout: float | None = None
@@ -60,10 +60,10 @@ def reply(caller: Caller, value: object) -> None:
 
 
 class GenServer(Behaviour):
-    """A process that serves requests one after another; subclass it and define the callbacks that you need.
+    """Process that serves requests one after another; subclass it and define the callbacks that you need.
 
     State is the instance's own attributes. A callback returns what happens next: ``Reply(value)``,
-    ``NoReply()`` or ``Stop(reason)``; None stands for ``NoReply()`` where nobody waits for an answer.
+    ``NoReply()`` or ``Stop(reason)``; None means ``NoReply()`` where no caller waits.
     """
 
     async def init(self, *args: Any, **options: Any) -> Continue | None:
@@ -71,15 +71,15 @@ class GenServer(Behaviour):
         return None
 
     async def handle_call(self, request: Any, caller: Caller) -> Reply | NoReply | Stop:
-        """Serve a request that wants an answer."""
+        """Handle a request with an answer."""
         raise NoSuchCallback(type(self).__name__, "handle_call", request)
 
     async def handle_cast(self, request: Any) -> NoReply | Stop | None:
-        """Serve a request that wants no answer."""
+        """Handle a request without an answer."""
         raise NoSuchCallback(type(self).__name__, "handle_cast", request)
 
     async def handle_info(self, message: Any) -> NoReply | Stop | None:
-        """Handle any other message: one that was sent, ``Exit``, ``Down``, timers."""
+        """Handle any other message: a sent one, ``Exit``, ``Down``, timers."""
         log.warning(
             "unexpected_message",
             pid=str(self._otp_process.pid),
@@ -89,7 +89,7 @@ class GenServer(Behaviour):
         return None
 
     async def handle_continue(self, token: Any) -> NoReply | Stop | None:
-        """Do the work that ``Continue(token)`` put off."""
+        """Do the work deferred by ``Continue(token)``."""
         raise NoSuchCallback(type(self).__name__, "handle_continue", token)
 
     # The shell.
@@ -106,7 +106,7 @@ class GenServer(Behaviour):
         mailbox = process.mailbox
         create_future = loop.create_future
         handle_call = self.handle_call
-        # Code outside of any process signs with the receiver's own pid; the runtime stops its roots so.
+        # Code outside of any process sends as the receiver's own pid; so the runtime stops its roots.
         parent, me = process.parent, process.pid
         timeout: float | None = None
         burst = 0
@@ -116,7 +116,7 @@ class GenServer(Behaviour):
             )
         while True:
             if process.reason is not None:
-                # A callback swallowed the cancel that was to end it.
+                # A callback swallowed the cancel.
                 raise asyncio.CancelledError
             if mailbox:
                 burst += 1
@@ -160,7 +160,7 @@ class GenServer(Behaviour):
             timeout = None if outcome is None else await self._otp_conclude(None, outcome, where)
 
     async def _otp_idle(self, timeout: float) -> bool:
-        """Wait for a message; False when none came in time."""
+        """Wait for a message; return False if none came in time."""
         process = self._otp_process
         waiter = process.waiter = process.loop.create_future()
         timer = process.loop.call_later(timeout, process.wake)
@@ -171,7 +171,7 @@ class GenServer(Behaviour):
         return bool(process.mailbox) or process.loop.time() < timer.when()
 
     async def _otp_conclude(self, caller: Caller | None, outcome: Any, where: str) -> float | None:
-        """Carry out what a callback returned; gives back the time to wait for the next message."""
+        """Act on a callback's return value; return the timeout for the next message."""
         while True:
             kind = type(outcome)
             if kind is Stop:

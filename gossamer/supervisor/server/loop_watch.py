@@ -1,16 +1,15 @@
-"""Loop watch: how late the event loop runs, and who holds it.
+"""Loop watch: measures the event loop's lag, and finds the code that blocks it.
 
-A callback that blocks stops every process of the node. The server ticks and measures by how much each
-tick is late; a thread looks on from outside, and when a tick is overdue it notes which process runs and
-at which line of code, which nobody could tell afterwards. Late ticks are reported by the server, once for
-each stall.
+A callback that blocks stops every process of the node. The server ticks and measures the delay of each
+tick; a thread watches from outside, and when a tick is overdue it records the running process and its line of
+code, which could not be found afterwards. The server reports late ticks, once per stall.
 
-Others read ``watch.lag``, the seconds by which the last tick was late, or are told of each stall by ``tell``:
-gossip takes it into its local health.
+Others read ``watch.lag``, the delay of the last tick in seconds, or get each stall by ``tell``: gossip
+includes it in its local health.
 
-Where the loop's time is not the system's (simulations), no thread is started and nothing is ever late.
+If the loop's time is not the system's (simulations), no thread is started and nothing is ever late.
 
-What else holds the loop is Python's garbage collector: ``tune_collector`` sets it for a program of many small
+Python's garbage collector also blocks the loop: ``tune_collector`` tunes it for a program of many small
 long-lived objects, and measures its pauses.
 """
 
@@ -37,28 +36,28 @@ from gossamer.supervisor.values import Pid
 log = structlog.get_logger(__name__)
 
 _TICK = object()
-"""The message that the server sends itself."""
+"""Message that the server sends itself."""
 
 _Seen = tuple[Pid | None, str | None, str | None]
-"""Who held the loop: its pid, its label, and the line of code."""
+"""Process that blocked the loop: pid, label, and line of code."""
 
 
 class LoopWatch(GenServer):
-    """A server that measures how late the event loop runs and reports what blocks it; one for each node."""
+    """Server that measures the event loop's lag and reports what blocks it; one per node."""
 
     lag: float
-    """Seconds by which the last tick was late."""
+    """Delay of the last tick in seconds."""
     worst: float
-    """The largest of them."""
+    """Largest delay in seconds."""
     delays: Histogram
-    """All of them."""
+    """Histogram of all delays."""
     stalls: int
-    """Ticks that were late enough to be reported."""
+    """Number of ticks late enough to be reported."""
 
     async def init(
         self, *, interval: float = 0.25, stall: float = 0.1, tell: Callable[[float], None] | None = None
     ) -> None:
-        """Tick each ``interval`` seconds; report ticks that come more than ``stall`` seconds late."""
+        """Tick every ``interval`` seconds; report ticks more than ``stall`` seconds late."""
         self._tell = tell
         self.lag = self.worst = self._peak = 0.0
         self.delays = Histogram()
@@ -74,7 +73,7 @@ class LoopWatch(GenServer):
         send_after(interval, self.process.pid, _TICK)
 
     def take_peak(self) -> float:
-        """The largest lag since this was last called."""
+        """Return the largest lag since the last call."""
         peak, self._peak = self._peak, 0.0
         return peak
 
@@ -106,7 +105,7 @@ class LoopWatch(GenServer):
 
 
 class _Witness(threading.Thread):
-    """The thread that looks on; it only reads, and reads what may change under it with care."""
+    """Observer thread; it only reads, and tolerates concurrent changes."""
 
     def __init__(self, runtime: Runtime, patience: float) -> None:
         super().__init__(name="loop-watch", daemon=True)
@@ -122,7 +121,7 @@ class _Witness(threading.Thread):
         self._ticked.set()
 
     def tick(self) -> _Seen | None:
-        """The loop runs; gives back what was seen while it did not."""
+        """Record that the loop runs; return what was seen while it did not."""
         seen, self._seen = self._seen, None
         self._ticked.set()
         return seen
@@ -143,26 +142,26 @@ class _Witness(threading.Thread):
         try:
             task = asyncio.current_task(self._runtime.loop)
             for entry in tuple(self._runtime.table.values()):
-                # One that is just being spawned is in the table before it has a task.
+                # A process that is being spawned is in the table before it has a task.
                 if isinstance(entry, Process) and getattr(entry, "task", None) is task is not None:
                     return entry.pid, entry.label, where
         except RuntimeError:
-            # The table changed while it was read: the loop runs again.
+            # The table changed during the read: the loop runs again.
             pass
         return None, None, where
 
 
 THRESHOLDS = (50_000, 20, 50)
-"""New objects between collections. With Python's own 700 a start and stop of one of 1,000, 10,000 and 50,000
-GenServers takes 27, 51 and 85 µs, with the collector off 26; off is no choice, since users' code makes
-cycles. With these, 100 times 1,000 children take 142 times the time."""
+"""New objects between collections. With Python's default of 700 a start and stop of one of 1,000, 10,000 and
+50,000 GenServers takes 27, 51 and 85 µs, with the collector off 26; off is no option, since users' code
+creates cycles. With these, 100 times 1,000 children take 142 times the time."""
 
 PAUSES = tuple(Histogram() for _ in THRESHOLDS)
-"""Histograms of the seconds that garbage collections took, one for each generation."""
+"""Histograms of garbage collection times in seconds, one per generation."""
 
 
 def tune_collector() -> None:
-    """Collect garbage less often, and exempt what is loaded by now; to be called when a node starts."""
+    """Collect garbage less often, and exempt objects loaded by now; called when a node starts."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)

@@ -1,6 +1,6 @@
-"""Children that are processes of the operating system: an embedded etcd, a Spark driver.
+"""Children that are operating-system processes: an embedded etcd, a Spark driver.
 
-A server stands for the program, so it is supervised like anything else: when the program ends, the server
+A server represents the program, so it is supervised like any other: when the program ends, the server
 ends with ``normal`` (status 0), ``("exit_status", n)`` or ``("signal", "SIGSEGV")``, and the restart type
 decides.
 
@@ -8,10 +8,10 @@ Rules: 1. The program leads a process group of its own; stopping sends SIGTERM t
 after ``grace`` seconds. Give the child specification a ``shutdown`` longer than ``grace``.  2. However
 the server ends, ``kill`` included, nothing of the group is left.  3. However this node ends, SIGKILL
 included, the program dies too (PR_SET_PDEATHSIG).  4. Its output goes to the log line by line, long lines
-cut.
+truncated.
 
-The death signal is set by a small stub that then executes the program. Rejected: ``preexec_fn``, which
-runs Python between fork and exec while gRPC's threads hold locks.
+A small stub sets the death signal and then executes the program. Rejected: ``preexec_fn``, which runs Python
+between fork and exec while gRPC's threads hold locks.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from gossamer.supervisor.values import NORMAL, Exit, Pid, Reason
 log = structlog.get_logger(__name__)
 
 LINE = 4096
-"""Characters of a line of output that reach the log."""
+"""Maximum characters of an output line in the log."""
 
 _STUB = """\
 import ctypes, os, sys
@@ -61,7 +61,7 @@ class OsProcess(GenServer):
     kind = "os_process"
 
     pid: int
-    """What the operating system calls it; the process group has the same number."""
+    """Operating-system pid; also the number of the process group."""
 
     async def init(
         self,
@@ -74,12 +74,12 @@ class OsProcess(GenServer):
         ready: str | None = None,
         ready_timeout: float = 30.0,
     ) -> None:
-        """Start ``argv``; with ``ready``, wait for a line of output that the pattern is found in.
+        """Start ``argv``; with ``ready``, wait for a line of output that matches the pattern.
 
-        ``pass_fds`` are descriptors that it inherits.
+        ``pass_fds`` are inherited descriptors.
 
         Raises:
-            StopInit: there is no such program, or it ended or stayed silent before it was ready.
+            StopInit: there is no such program, or it ended or timed out before it was ready.
         """
         trap_exit(True)
         self._grace = grace
@@ -100,7 +100,7 @@ class OsProcess(GenServer):
         )
         self.pid = child.pid
         self._child = child
-        # Should this server die without terminate, the group dies with it.
+        # If this server dies without terminate, the group dies with it.
         self.process.on_release(lambda _entry: self._signal(signal.SIGKILL))
         me, label = self_pid(), self.process.label
         pattern = None if ready is None else re.compile(ready)
@@ -143,7 +143,7 @@ class OsProcess(GenServer):
             raise StopInit(exit_reason(message.status))
 
     def _note_end(self, status: int) -> None:
-        """The leader is gone; whatever it left in its group goes too."""
+        """Handle the end of the leader: kill the rest of its group."""
         if not self._ended.done():
             self._signal(signal.SIGKILL)
             self._ended.set_result(status)
@@ -159,7 +159,7 @@ class OsProcess(GenServer):
 
 
 def exit_reason(status: int) -> Reason:
-    """The exit reason that stands for the exit status of a program, negative where a signal ended it."""
+    """Return the exit reason for a program's exit status, which is negative after a signal."""
     if status == 0:
         return NORMAL
     if status > 0:
@@ -173,7 +173,7 @@ def exit_reason(status: int) -> Reason:
 async def _read(
     child: asyncio.subprocess.Process, server: Pid, label: str, ready: re.Pattern[str] | None
 ) -> None:
-    """Log the output, say when it is ready, and say when it has ended."""
+    """Log the output, and report when the program is ready and when it has ended."""
     stream = child.stdout
     rest = b""
     while stream is not None:

@@ -3,13 +3,13 @@
 One callback, ``handle_event(event, state)``, returns ``Next(state, …)``, ``Keep(…)`` (or None) or
 ``Stop``.
 
-Order of events: those a callback put in front (``events``) come first, then postponed ones that a change
-of state brought back, then the mailbox. *Postpone* puts an event aside until the state changes; then all
-that were put aside are tried again, in order of arrival.
+Order of events: those inserted by a callback (``events``) come first, then postponed ones after a change of
+state, then the mailbox. *Postpone* defers an event until the state changes; then all postponed events are
+retried, in order of arrival.
 
-Three kinds of timeout, in seconds: the *event* timeout comes when no other event does, and any event
+Three kinds of timeout, in seconds: the *event* timeout fires if no other event comes, and any event
 cancels it; the *state* timeout belongs to the state, and a change of state cancels it; *named* timeouts
-run until they are set again or cancelled (None). A timeout that was cancelled never comes, even if its
+run until they are set again or cancelled (None). A cancelled timeout is never delivered, even if its
 timer had fired.
 """
 
@@ -44,13 +44,13 @@ class Info(Struct, frozen=True):
 
 
 class Internal(Struct, frozen=True):
-    """An event that a callback inserted before all others."""
+    """Event that a callback inserted before all others."""
 
     content: Any
 
 
 class Enter(Struct, frozen=True):
-    """The state was entered, from ``previous`` (None at the start); sent where ``state_enter`` is set."""
+    """The state was entered, from ``previous`` (None at the start); sent if ``state_enter`` is set."""
 
     previous: Hashable
 
@@ -60,11 +60,11 @@ class EventTimeout(Struct, frozen=True):
 
 
 class StateTimeout(Struct, frozen=True):
-    """The state timeout: the state lasted as long as it may."""
+    """The state timeout: the state lasted too long."""
 
 
 class NamedTimeout(Struct, frozen=True):
-    """A timeout that was set by name."""
+    """A named timeout."""
 
     name: str
 
@@ -83,7 +83,7 @@ class Keep(_Outcome, frozen=True):
 
 
 class Next(_Outcome, frozen=True):
-    """Go to ``state``; if that is the state already, postponed events stay postponed.
+    """Go to ``state``; if it is the current one, postponed events stay postponed.
 
     ``reply`` answers a ``CallEvent``, ``postpone`` sees this event again in the next state, ``events`` come
     before all others. Timeouts, in seconds: ``event_timeout`` ends with the next event, ``state_timeout``
@@ -94,7 +94,7 @@ class Next(_Outcome, frozen=True):
 
 
 class _Fired(Struct, eq=False):
-    """A timer's message to its own machine; stale unless it is still the one that was set last."""
+    """A timer's message to its machine; stale unless it is the last one that was set."""
 
     key: str
     event: object
@@ -105,7 +105,7 @@ _EVENT, _STATE, _NAMED = "event", "state", "named:"
 
 
 class StateMachine(GenServer):
-    """A server whose behaviour depends on a state; subclass it and define ``init`` and ``handle_event``.
+    """Server whose behaviour depends on a state; subclass it and define ``init`` and ``handle_event``.
 
     With ``state_enter = True`` in the class each change of state, and the start, brings an ``Enter`` first.
     """
@@ -122,7 +122,7 @@ class StateMachine(GenServer):
         """Handle one event in one state."""
         raise NotImplementedError
 
-    # The shell: a server whose every message is an event.
+    # The shell: a server that handles every message as an event.
 
     async def _otp_begin(self, args: tuple[object, ...], options: dict[str, object]) -> Continue:
         self._agenda: deque[object] = deque()
@@ -157,7 +157,7 @@ class StateMachine(GenServer):
         return await self._otp_events(message.event)
 
     async def _otp_events(self, *events: object) -> NoReply:
-        """Handle an event of the mailbox, and all that need not be waited for after it."""
+        """Handle an event of the mailbox, and all inserted and postponed events after it."""
         agenda, burst = self._agenda, 0
         agenda.extend(events)
         while agenda:
@@ -216,7 +216,7 @@ class StateMachine(GenServer):
         fired.timer = self._otp_process.loop.call_later(seconds, self._fire, fired)
 
     def _fire(self, fired: _Fired) -> None:
-        # Past the bound on purpose: a timer is no user's message.
+        # Past the bound on purpose: a timer is not a user's message.
         self._otp_process.mailbox.append(fired)
         self._otp_process.wake()
 

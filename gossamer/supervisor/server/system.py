@@ -1,8 +1,8 @@
-"""System messages: look at a server's state, replace it, suspend it, trace it, count what it does.
+"""System messages: read a server's state, replace it, suspend it, trace it, read its statistics.
 
-OTP's ``sys`` module. A system request stands in the mailbox like any message, so it sees the state
-between two messages, never in the middle of one. A suspended process takes system requests only; what
-else arrives waits in order.
+OTP's ``sys`` module. A system request is queued in the mailbox like any message, so it sees the state
+between two messages, never in the middle of one. A suspended process handles only system requests; other
+messages wait in order.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from gossamer.supervisor.values import NOPROC, Destination
 
 T = TypeVar("T")
 State = dict[str, Any]
-"""The attributes of a server, by name."""
+"""Attributes of a server, by name."""
 
 _FRAMEWORK = frozenset({"_otp_process"})
 
 
 class SystemRequest(Caller):
-    """A request to the process rather than to what it serves: a function, called with the process."""
+    """Request to the process rather than to its behaviour: a function, called with the process."""
 
     __slots__ = ()
 
@@ -67,20 +67,20 @@ async def replace_state(
 
 
 async def suspend(destination: Destination, timeout: float = 5.0) -> None:
-    """Make a server take system requests only, until ``resume``."""
+    """Make a server handle only system requests, until ``resume``."""
     await _request(destination, lambda process: setattr(process, "status", "suspended"), timeout)
 
 
 async def resume(destination: Destination, timeout: float = 5.0) -> None:
-    """Make a suspended server continue with the messages that arrived meanwhile."""
+    """Make a suspended server continue with the queued messages."""
     await _request(destination, lambda process: setattr(process, "status", None), timeout)
 
 
 def trace(destination: Destination, tracer: Tracer | None) -> None:
-    """Call ``tracer(event, about)`` for what a process or a port takes in and sends out; None ends the trace.
+    """Call ``tracer(event, about)`` for a process's or port's messages and signals; None ends the trace.
 
-    ``tracing`` lists the events. The tracer runs in the turn of whoever acts: quick; one that raises is taken
-    off and reported.
+    ``tracing`` lists the events. The tracer runs in the turn of the event and must be fast; one that raises
+    is removed and reported.
     """
     entry = running("a system request").runtime.find(destination)
     if entry is None:
@@ -116,7 +116,7 @@ async def _request(destination: Destination, work: Callable[[Process], T], timeo
 
 
 async def attend(process: Process, request: SystemRequest) -> None:
-    """Serve a system request; a ``suspend`` comes back after the ``resume``."""
+    """Serve a system request; a ``suspend`` returns after the ``resume``."""
     _serve(process, request)
     while process.status == "suspended":
         _serve(process, await process.receive(match=lambda message: type(message) is SystemRequest))

@@ -1,1 +1,1 @@
-"""Supervision: what a supervisor is told, what it decides, and the servers that carry it out."""
+"""Supervision: child specifications, restart decisions, and the supervisors."""

@@ -1,7 +1,7 @@
-"""Applications: the parts of a node, started in order of their dependencies and stopped in reverse.
+"""Applications: parts of a node, started in order of their dependencies and stopped in reverse.
 
-An application is a start function that gives back its topmost process, mostly a supervisor. What its end
-means depends on its type, as in OTP:
+An application is a start function that returns its topmost process, mostly a supervisor. The effect of its
+end depends on its type, as in OTP:
 
 =========== ======================= =====================
 type        normal, shutdown        other reasons
@@ -12,7 +12,7 @@ temporary   reported                reported
 =========== ======================= =====================
 
 "The node stops" here means that ``Applications`` ends with ``("shutdown", ("application_terminated",
-name, reason))`` after it has stopped the others; whoever started it takes the node down.
+name, reason))`` after it has stopped the others; its starter then stops the node.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """One part of a node. ``shutdown``: seconds its topmost process gets to stop, or "infinity"."""
+    """Part of a node. ``shutdown``: seconds for its topmost process to stop, or "infinity"."""
 
     name: str
     start: Start
@@ -48,10 +48,10 @@ class Application:
 
 
 def start_order(applications: Iterable[Application], running: Sequence[str] = ()) -> list[Application]:
-    """Dependencies first, else in the order given.
+    """Return applications with dependencies first, otherwise in the given order.
 
     Raises:
-        BadChildSpec: a dependency is missing, comes twice, or depends on itself through others.
+        BadChildSpec: a dependency is missing, a name is repeated, or dependencies form a cycle.
     """
     waiting: dict[str, Application] = {}
     for application in applications:
@@ -74,18 +74,18 @@ def start_order(applications: Iterable[Application], running: Sequence[str] = ()
 
 
 def _child(application: Application) -> ChildSpec:
-    """The specification of its topmost process: once ended, it is forgotten."""
+    """Return the specification of its topmost process, which is removed once ended."""
     return ChildSpec(application.name, application.start, "temporary", application.shutdown, "supervisor")
 
 
 class Applications(Supervisor):
-    """Starts, watches and stops the applications of a node: a supervisor that restarts none of them."""
+    """Starts, monitors and stops the applications of a node: a supervisor that restarts none of them."""
 
     async def init(self, applications: Iterable[Application] = ()) -> None:  # type: ignore[override]
         """Start all applications; when one fails, stop those before it and fail.
 
         Raises:
-            BadChildSpec: the dependencies make no sense; nothing was started.
+            BadChildSpec: the dependencies are invalid; nothing was started.
         """
         ordered = start_order(applications)
         self._applications = {application.name: application for application in ordered}

@@ -1,11 +1,11 @@
-"""What all kinds of supervisors share: how a child is started, stopped, counted and told of.
+"""Base of all supervisors: start, stop, counting and reports of children.
 
-Rules: 1. Whatever goes wrong in a start function is the child's failure.  2. Stopping watches for the end by
-the table row, not by a link, so a child that unlinked cannot hang its supervisor.  3. A child that hangs in
-its start does not keep the tree above it from stopping.  4. With back-off a restart counts against the
-intensity when the child fails, not when the wait ends, so a supervisor that gives up does so at once.  5. A
-wait is never zero: a child with back-off is never restarted in the same turn. Rejected: a first restart at
-once; what fails on every node would still restart on all of them together.
+Rules: 1. Any error in a start function is the child's failure.  2. Stopping waits for the end by the table
+row, not by a link, so a child that unlinked cannot block its supervisor.  3. A child that hangs in its start
+does not keep the tree above it from stopping.  4. With back-off a restart counts against the intensity when
+the child fails, not when the wait ends, so a supervisor gives up at once.  5. A wait is never zero: a child
+with back-off is never restarted in the same turn. Rejected: a first restart at once; a failure common to all
+nodes would still restart on all of them together.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class RestartWindow:
 
 
 class Delays:
-    """The waits of one child."""
+    """Back-off state of one child."""
 
     __slots__ = ("_backoff", "_failures", "_rng", "_tried_at")
 
@@ -79,7 +79,7 @@ class Delays:
         self._tried_at = 0.0
 
     def next(self, now: float) -> float:
-        """Seconds to wait after a failure at ``now``."""
+        """Return the seconds to wait after a failure at ``now``."""
         backoff = self._backoff
         if now - self._tried_at >= backoff.reset_after:
             self._failures = 0
@@ -101,10 +101,10 @@ class Failed(Struct, frozen=True):
 
 
 class Child(Struct, eq=False):
-    """A specification and what became of it.
+    """Specification of a child and its state.
 
     ``leader``: while it waits by back-off, the child whose wait it is, itself or the one it was stopped with.
-    ``attempt`` numbers its waits; an order that comes from an earlier one is stale.
+    ``attempt`` numbers its waits; an order of an earlier one is stale.
     """
 
     spec: ChildSpec
@@ -116,21 +116,21 @@ class Child(Struct, eq=False):
 
 
 class TryAgain(Struct, frozen=True):
-    """The supervisor's order to itself to make the next attempt for a child."""
+    """The supervisor's message to itself to make the next attempt for a child."""
 
     child: Child
     attempt: int
 
 
 class _Order(Struct, frozen=True):
-    """An administrator's request: a method of the server, by name, and its arguments."""
+    """Administrator's request: a method of the server, by name, and its arguments."""
 
     method: str
     arguments: tuple[object, ...]
 
 
 class Administered(GenServer):
-    """A server whose administrators call its methods; an error that one raises is raised at the caller."""
+    """Server whose administrators call its methods; an error in one is raised at the caller."""
 
     async def handle_call(self, request: object, caller: Caller) -> Reply | NoReply | Stop:
         if not isinstance(request, _Order) or not hasattr(self, request.method):
@@ -155,7 +155,7 @@ async def ask(
 
 
 class ChildKeeper(Administered):
-    """The base of ``Supervisor`` and ``DynamicSupervisor``."""
+    """Base of ``Supervisor`` and ``DynamicSupervisor``."""
 
     kind = "supervisor"
 
@@ -168,12 +168,12 @@ class ChildKeeper(Administered):
 
     @property
     def restarts(self) -> int:
-        """Restarts of children so far, failed attempts included."""
+        """Number of restarts of children so far, failed attempts included."""
         return self._restarts
 
     @staticmethod
     async def which_children(supervisor: Destination, timeout: float | None = None) -> list[ChildInfo]:
-        """Return every child, in start order; a ``DynamicSupervisor`` puts those to be restarted last."""
+        """Return every child, in start order; a ``DynamicSupervisor`` lists restarting ones last."""
         return await ask(supervisor, timeout, ChildKeeper._which)
 
     @staticmethod
@@ -200,26 +200,26 @@ class ChildKeeper(Administered):
             return await self._exited(message.source, message.reason)
         return await super().handle_info(message)
 
-    # What the kinds decide.
+    # Implemented by the kinds.
 
     def _members(self) -> Iterable[tuple[ChildSpec, Pid | Literal["restarting"] | None]]:
-        """Every child, with what ``ChildInfo`` says of it."""
+        """Yield every child with its pid as in ``ChildInfo``."""
         raise NotImplementedError
 
     async def _exited(self, pid: Pid, reason: Reason) -> Stop | None:
-        """A linked process ended."""
+        """Handle the end of a linked process."""
         raise NotImplementedError
 
     async def _try_again(self, order: TryAgain) -> Stop | None:
-        """The time for the next attempt has come."""
+        """Make the next attempt for a child."""
         raise NotImplementedError
 
-    # What they do with a child.
+    # Operations on a child.
 
     async def _launch(self, spec: ChildSpec, restarts: int = 0) -> Pid | Failed | None:
-        """Start a child; a failure is reported. Gives up once the parent tells this process to end.
+        """Start a child; a failure is reported. It is aborted when the parent stops this process.
 
-        The order to end stays in the mailbox and is obeyed next.
+        The parent's exit signal stays in the mailbox and is handled next.
         """
         process, told = self._otp_process, False
 
@@ -250,7 +250,7 @@ class ChildKeeper(Administered):
             self._report("shutdown_error", reason, spec, pid, restarts)
 
     def _restarts_again(self, spec: ChildSpec, pid: Pid, reason: Reason, restarts: int) -> bool:
-        """Return True where a child that ended restarts; an end that is not as it should be is reported."""
+        """Return True if a child that ended restarts; an abnormal end is reported."""
         clean = is_clean(reason)
         again = spec.restart == "permanent" or (spec.restart == "transient" and not clean)
         if again or not clean:
@@ -272,7 +272,7 @@ class ChildKeeper(Administered):
         return child.spec.backoff or self._flags.backoff
 
     def _delay(self, child: Child) -> float:
-        """Seconds until the next attempt for a child that failed; 0 where there is no back-off."""
+        """Return the seconds until the next attempt for a child that failed; 0 without back-off."""
         backoff = self._backoff(child)
         if backoff is None:
             return 0.0
@@ -281,16 +281,16 @@ class ChildKeeper(Administered):
         return child.delays.next(self._otp_process.loop.time())
 
     async def _try_later(self, child: Child, delay: float = 0.0) -> None:
-        """Try again in ``delay`` seconds; 0: once the messages that wait now are served."""
+        """Schedule the next attempt in ``delay`` seconds; 0: after the messages that are queued now."""
         order, process = Cast(TryAgain(child, child.attempt)), self._otp_process
         if delay:
             send_after(delay, process.pid, order)
         else:
             process.runtime.send(process.pid, order)
-            # Attempts that fail at once must not hold the loop.
+            # Attempts that fail at once must not block the loop.
             await asyncio.sleep(0)
 
-    # What they say.
+    # Reports.
 
     def _report(self, context: str, reason: Reason, spec: ChildSpec, pid: object, restarts: int) -> None:
         log.error(
@@ -315,7 +315,7 @@ class ChildKeeper(Administered):
 
 
 async def start_one(spec: ChildSpec) -> Pid | Failed | None:
-    """Run a start function; whatever goes wrong in it is the child's failure."""
+    """Run a start function; any error in it is the child's failure."""
     try:
         started: object = spec.start()
         if not inspect.isawaitable(started):
@@ -334,9 +334,9 @@ async def start_one(spec: ChildSpec) -> Pid | Failed | None:
 
 
 async def reap(supervisor: Process, ends: Mapping[Pid, Shutdown | None]) -> dict[Pid, Reason]:
-    """Stop processes together and forget their EXITs; gives back the reasons with which they ended.
+    """Stop processes in parallel and discard their EXITs; return their exit reasons.
 
-    What has not ended when the longest shutdown among them is over is killed.
+    Those that have not ended after the longest shutdown among them are killed.
     """
     runtime, mailbox = supervisor.runtime, supervisor.mailbox
     joined: dict[Pid, asyncio.Future[Reason]] = {}
@@ -360,7 +360,7 @@ async def reap(supervisor: Process, ends: Mapping[Pid, Shutdown | None]) -> dict
 
 
 def expected_end(reason: Reason, spec: ChildSpec) -> bool:
-    """True where a stopped child ended as its specification lets one hope."""
+    """Return True if a stopped child ended as its specification expects."""
     if reason == NOPROC:
         return True
     if spec.shutdown == "brutal_kill":
@@ -369,7 +369,7 @@ def expected_end(reason: Reason, spec: ChildSpec) -> bool:
 
 
 def _killed_late(context: str, reason: Reason, spec: ChildSpec) -> dict[str, str]:
-    """What to say of a child that had to be killed."""
+    """Return the advice for a child that had to be killed."""
     if context != "shutdown_error" or reason != KILLED:
         return {}
     if not isinstance(spec.shutdown, int | float):
@@ -379,7 +379,7 @@ def _killed_late(context: str, reason: Reason, spec: ChildSpec) -> dict[str, str
 
 
 def _named(start: Any) -> str:
-    """A start function by its name, ``Ledger.start_link``."""
+    """Return the name of a start function, ``Ledger.start_link``."""
     owner = getattr(start, "__self__", None)
     if isinstance(owner, type):
         return f"{owner.__qualname__}.{start.__name__}"

@@ -1,12 +1,12 @@
-"""DynamicSupervisor: any number of children that come and go, each on its own (``one_for_one``).
+"""DynamicSupervisor: any number of independent children added at run time (``one_for_one``).
 
-Children have no ids; their pid addresses them. A child that is restarted gets a new pid, one that ends
-for good is forgotten. Stopping is in parallel, on one shared timer: the longest ``shutdown`` among the
+Children have no ids; their pid addresses them. A child that is restarted gets a new pid, one that is not
+is removed. Stopping is in parallel, on one shared timer: the longest ``shutdown`` among the
 children.
 
-A port is a child like any other. A connection opens in a synchronous callback, so ``adopt`` takes an open
-port without a call: link it to the supervisor first, ``port.open(link_to=supervisor)``. Of a child that was
-never restarted nothing is kept but its specification: there may be hundreds of thousands.
+A port is a child like any other. A connection opens in a synchronous callback, so ``adopt`` adds an open
+port without a call: link it to the supervisor first, ``port.open(link_to=supervisor)``. For a child that was
+never restarted only its specification is kept: there may be hundreds of thousands.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Adopt(Struct, frozen=True):
 
 
 class DynamicSupervisor(ChildKeeper):
-    """Starts, restarts and stops children that are added while it runs; a pid names each of them."""
+    """Starts, restarts and stops children that are added while it runs, addressed by pid."""
 
     async def init(
         self,
@@ -54,13 +54,13 @@ class DynamicSupervisor(ChildKeeper):
         backoff: Backoff | None = None,
         rng: random.Random | None = None,
     ) -> None:
-        """Begin without children; ``max_children`` None is any number.
+        """Start without children; ``max_children`` None: no limit.
 
-        More than ``intensity`` restarts in ``period`` seconds end the supervisor. ``backoff`` makes restarts
-        wait, as in ``Supervisor``; a child that waits counts against ``max_children``.
+        More than ``intensity`` restarts in ``period`` seconds end the supervisor. ``backoff`` delays
+        restarts, as in ``Supervisor``; a child that waits counts against ``max_children``.
 
         Raises:
-            BadChildSpec: a flag makes no sense.
+            BadChildSpec: a flag is invalid.
         """
         where = "DynamicSupervisor"
         check(strategy == "one_for_one", where, "strategy", strategy, "'one_for_one'")
@@ -83,17 +83,17 @@ class DynamicSupervisor(ChildKeeper):
     async def start_child(
         supervisor: Destination, spec: ChildSpec, timeout: float | None = None
     ) -> Pid | None:
-        """Start one more child; None when it ignores.
+        """Start one more child; return None if it raised ``Ignore``.
 
         Raises:
-            MaxChildren: the supervisor holds as many as it may.
+            MaxChildren: the supervisor is at its limit.
             StartFailed: it did not start.
         """
         return await ask(supervisor, timeout, DynamicSupervisor._start_child, spec)
 
     @staticmethod
     def adopt(supervisor: Destination, pid: Pid, spec: ChildSpec) -> None:
-        """Make an open port, linked to the supervisor already, its temporary child; without waiting.
+        """Add an open port, already linked to the supervisor, as a temporary child, without waiting.
 
         ``spec`` may be one object for all of them. Above ``max_children`` the port is shut down.
         """
@@ -101,7 +101,7 @@ class DynamicSupervisor(ChildKeeper):
 
     @staticmethod
     async def terminate_child(supervisor: Destination, pid: Pid, timeout: float | None = None) -> None:
-        """Stop a child and forget it.
+        """Stop a child and remove it.
 
         Raises:
             ChildNotFound: no child runs as ``pid``.
@@ -163,12 +163,12 @@ class DynamicSupervisor(ChildKeeper):
 
     async def _try_again(self, order: TryAgain) -> Stop | None:
         del self._waiting[order.child]
-        # Under back-off the failure counted when the wait began.
+        # With back-off the failure counted when the wait began.
         counted = self._backoff(order.child) is not None
         return await (self._attempt(order.child) if counted else self._restart(order.child))
 
     async def _restart(self, child: Child) -> Stop | None:
-        """Count a failure; then restart the child, now or when its wait is over."""
+        """Count a failure; then restart the child, now or after its wait."""
         if not self._admit(child):
             return Stop(SHUTDOWN)
         delay = self._delay(child)

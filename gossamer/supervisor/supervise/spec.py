@@ -1,4 +1,4 @@
-"""What a supervisor is told: child specifications and its own flags, checked before anything starts.
+"""Child specifications and supervisor flags, checked before anything starts.
 
 Defaults are OTP's: permanent, not significant, shutdown 5 s for a worker and infinity for a supervisor;
 ``one_for_one``, one restart in 5 s, no automatic shutdown, restarts at once.
@@ -28,17 +28,17 @@ Start = Callable[[], Awaitable[Pid | None]]
 
 
 def check(sound: bool, where: str, key: str, got: object, expected: str) -> None:
-    """Refuse a value that makes no sense.
+    """Refuse an invalid value.
 
     Raises:
-        BadChildSpec: it is not ``sound``.
+        BadChildSpec: ``sound`` is False.
     """
     if not sound:
         raise BadChildSpec(where, key, got, expected)
 
 
 def check_choice(where: str, key: str, got: object, choices: object) -> None:
-    """Refuse what is none of the values of a ``Literal``, as ``check`` does."""
+    """Refuse a value that a ``Literal`` does not include, as ``check`` does."""
     *others, last = map(repr, get_args(choices))
     check(got in get_args(choices), where, key, got, f"{', '.join(others)} or {last}")
 
@@ -52,11 +52,11 @@ class Backoff:
     """Exponential back-off between restarts; times in seconds.
 
     The n-th wait in a row is ``initial * factor ** (n - 1)``, at most ``maximum``, less a random part of it
-    that is at most ``jitter`` (below 1), so that children of many nodes do not restart in step. A child whose
-    last restart is ``reset_after`` seconds ago starts at ``initial`` again.
+    that is at most ``jitter`` (below 1), so that children of many nodes do not restart in step. After
+    ``reset_after`` seconds without a restart waits start at ``initial`` again.
 
     Raises:
-        BadChildSpec: a value makes no sense.
+        BadChildSpec: a value is invalid.
     """
 
     initial: float = 0.1
@@ -82,14 +82,14 @@ def _check_backoff(where: str, backoff: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ChildSpec:
-    """How to start, restart and stop one child.
+    """Specification of how to start, restart and stop one child.
 
-    ``start`` is awaited inside the supervisor and gives back the pid of a process linked to it; None means
-    that the child is not wanted now. ``shutdown`` is seconds to wait before the kill; None takes the default
-    of ``type``. ``backoff`` says how long restarts wait; None takes that of the supervisor.
+    ``start`` is awaited inside the supervisor and returns the pid of a process linked to it; None means that
+    the child declined to run. ``shutdown`` is the seconds before the kill; None: the default of ``type``.
+    ``backoff`` delays restarts; None: that of the supervisor.
 
     Raises:
-        BadChildSpec: a field makes no sense; it names the field, what it got and what it takes.
+        BadChildSpec: a field is invalid; the error names the field, its value and the expected one.
     """
 
     id: str
@@ -106,8 +106,8 @@ class ChildSpec:
     ) -> ChildSpec:
         """Return the specification of a permanent worker ``child``, started by ``start(*args, **options)``.
 
-        As ``ChildSpec(child, functools.partial(start, *args, **options))``, but a type checker sees arguments
-        that ``start`` does not take. For other fields: ``dataclasses.replace(spec, restart="transient")``.
+        Like ``ChildSpec(child, functools.partial(start, *args, **options))``, but a type checker finds
+        arguments that ``start`` does not accept. For other fields: ``dataclasses.replace(spec, restart=…)``.
         """
         return cls(child, partial(start, *args, **options))
 
@@ -127,7 +127,7 @@ class ChildSpec:
 
 
 def _start_expected(start: object) -> str:
-    """What a start function should have been; blank: it can be called."""
+    """Describe what was expected instead of a start function; empty: it is callable."""
     function = start.func if isinstance(start, partial) else start
     if isinstance(function, type) and hasattr(function, "start_link"):
         name = f"{function.__qualname__}.start_link"
@@ -142,7 +142,7 @@ def _start_expected(start: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """How a supervisor behaves."""
+    """Options of a supervisor."""
 
     strategy: Strategy = "one_for_one"
     intensity: int = 1
@@ -161,10 +161,10 @@ class Flags:
         _check_backoff(where, self.backoff)
 
     def check(self, spec: ChildSpec) -> None:
-        """Refuse what is no specification, and a significant child where nobody looks at it.
+        """Refuse anything but a specification, and a significant child without ``auto_shutdown``.
 
         Raises:
-            BadChildSpec: it is one of them.
+            BadChildSpec: it is one of these.
         """
         check_is_spec("supervisor", spec)
         unseen = spec.significant and self.auto_shutdown == "never"
@@ -173,7 +173,7 @@ class Flags:
 
 
 def check_is_spec(where: str, spec: object) -> None:
-    """Refuse what is no specification, an actor class first of all, as ``check`` does."""
+    """Refuse anything but a specification, such as an actor class, as ``check`` does."""
     if isinstance(spec, ChildSpec):
         return
     expected = "a ChildSpec"
@@ -183,7 +183,7 @@ def check_is_spec(where: str, spec: object) -> None:
 
 
 def check_children(flags: Flags, children: Iterable[ChildSpec]) -> None:
-    """Refuse specifications that do not fit the flags, and ids that come twice, as ``check`` does."""
+    """Refuse specifications that do not fit the flags, and duplicate ids, as ``check`` does."""
     seen: set[str] = set()
     for spec in children:
         flags.check(spec)
@@ -192,7 +192,7 @@ def check_children(flags: Flags, children: Iterable[ChildSpec]) -> None:
 
 
 class ChildInfo(Struct, frozen=True):
-    """One row of ``which_children``; ``pid`` is "restarting" between attempts, None when it does not run."""
+    """Row of ``which_children``; ``pid`` is "restarting" between attempts, None if it does not run."""
 
     id: str
     pid: Pid | Literal["restarting"] | None
@@ -200,7 +200,7 @@ class ChildInfo(Struct, frozen=True):
 
 
 class ChildCounts(Struct, frozen=True):
-    """How many children are specified, how many live, and how many of the specified are of each type."""
+    """Numbers of children specified, live, and specified of each type."""
 
     specs: int
     active: int

@@ -1,12 +1,12 @@
-"""Supervisor: starts, restarts and stops children in an order, by a strategy.
+"""Supervisor: starts, restarts and stops children in order, by a strategy.
 
 Every step is awaited before the next, as in OTP: children start and stop one after another, and requests
 wait meanwhile. Rules (``supervisor.erl``): 1. Children start in order of their specifications and stop in
 reverse.  2. A sweep counts once against the intensity, and every failed attempt once more.  3. A restart that
-fails leaves the child "restarting" and puts the next attempt behind what waits in the mailbox, so the
-supervisor keeps answering.  4. Temporary children are never restarted, not even as bystanders of a sweep.
-5. Only an end of its own lets a significant child shut its supervisor down, never ``terminate_child`` or a
-sweep.
+fails leaves the child "restarting" and queues the next attempt behind the messages in the mailbox, so the
+supervisor keeps answering.  4. Temporary children are never restarted, not even as part of a sweep.
+5. A significant child shuts its supervisor down only when it ends by itself, never by ``terminate_child`` or
+a sweep.
 
 With back-off (off by default) a restart waits.  6. ``rest_for_one`` and ``one_for_all`` stop the others at
 once, in reverse order, and start them in order when the wait is over; until then all of them are
@@ -53,7 +53,7 @@ RESTARTING: Literal["restarting"] = "restarting"
 
 
 class Supervisor(ChildKeeper):
-    """Starts, restarts and stops the children it is given."""
+    """Starts, restarts and stops its children."""
 
     def restarts_of(self, pid: Pid) -> int:
         """Return how often the child that runs as ``pid`` was restarted."""
@@ -72,12 +72,12 @@ class Supervisor(ChildKeeper):
     ) -> None:
         """Start ``children`` left to right; if one fails, stop those before it and fail.
 
-        More than ``intensity`` restarts in ``period`` seconds end the supervisor, and what is above it
-        decides. ``backoff`` makes restarts wait, for children whose specification has none of its own; None
+        More than ``intensity`` restarts in ``period`` seconds end the supervisor, and its own supervisor
+        decides. ``backoff`` delays restarts of children whose specification has none of its own; None
         restarts at once, as OTP does. ``rng`` is the source of its jitter.
 
         Raises:
-            BadChildSpec: a specification or a flag makes no sense; nothing was started.
+            BadChildSpec: a specification or a flag is invalid; nothing was started.
         """
         flags, specs = Flags(strategy, intensity, period, auto_shutdown, backoff), list(children)
         check_children(flags, specs)
@@ -95,17 +95,17 @@ class Supervisor(ChildKeeper):
     async def start_child(
         supervisor: Destination, spec: ChildSpec, timeout: float | None = None
     ) -> Pid | None:
-        """Add a child and start it; None when it ignores.
+        """Add a child and start it; return None if it raised ``Ignore``.
 
         Raises:
             AlreadyStarted, AlreadyPresent: the id is taken.
-            StartFailed: it did not start, and is forgotten again.
+            StartFailed: it did not start, and was removed again.
         """
         return await ask(supervisor, timeout, Supervisor._start_child, spec)
 
     @staticmethod
     async def terminate_child(supervisor: Destination, child_id: str, timeout: float | None = None) -> None:
-        """Stop a child, or its attempts to restart; a second time does nothing. A temporary one is forgotten.
+        """Stop a child, or its restart attempts; a second time does nothing. A temporary one is removed.
 
         Raises:
             ChildNotFound: no such id.
@@ -126,7 +126,7 @@ class Supervisor(ChildKeeper):
 
     @staticmethod
     async def delete_child(supervisor: Destination, child_id: str, timeout: float | None = None) -> None:
-        """Forget a child that was terminated.
+        """Remove a child that was terminated.
 
         Raises:
             ChildRunning, ChildRestarting, ChildNotFound: it cannot be.
@@ -212,7 +212,7 @@ class Supervisor(ChildKeeper):
     async def _try_again(self, order: TryAgain) -> Stop | None:
         child = order.child
         if self._children.get(child.spec.id) is not child or child.pid != RESTARTING:
-            # Somebody stopped it.
+            # It was stopped by a request.
             return None
         if child.leader is None:
             return await self._restart(child)
@@ -231,7 +231,7 @@ class Supervisor(ChildKeeper):
         swept = self._swept(child)
         leader = self._waiting_elder(child) or child
         await self._stop_all(swept)
-        # A temporary child that was stopped is forgotten.
+        # A temporary child that was stopped is removed.
         for other in swept:
             if self._children.get(other.spec.id) is other:
                 other.pid, other.leader = RESTARTING, leader
@@ -256,14 +256,14 @@ class Supervisor(ChildKeeper):
         return None
 
     def _swept(self, child: Child) -> list[Child]:
-        """The children that restart with ``child``, in start order."""
+        """Return the children that restart with ``child``, in start order."""
         if self._flags.strategy == "one_for_one":
             return [child]
         children = list(self._children.values())
         return children[children.index(child) :] if self._flags.strategy == "rest_for_one" else children
 
     def _waiting_elder(self, child: Child) -> Child | None:
-        """The child whose wait ``child`` has to join: one that the strategy starts before it, or with it."""
+        """Return the child whose wait ``child`` must join: one that the strategy starts before or with it."""
         if self._flags.strategy == "one_for_one":
             return None
         children = list(self._children.values())
@@ -299,7 +299,7 @@ class Supervisor(ChildKeeper):
                 self._children.pop(child.spec.id, None)
 
     def _drop(self, child: Child) -> None:
-        """Take a child as ended; a temporary one is forgotten."""
+        """Record the end of a child; a temporary one is removed."""
         child.pid = child.leader = None
         if child.spec.restart == "temporary":
             del self._children[child.spec.id]

@@ -1,8 +1,8 @@
 """Thespian actors under our supervisors, each in its own operating-system process.
 
-Start a ``ThespianSystem`` and, after it, a ``ThespianActor`` for each actor; a supervisor with
-``rest_for_one`` says the same. Needs the extra ``thespian``, which is imported in the host process only.
-See ``host`` for what is done about Thespian's traps.
+Start a ``ThespianSystem`` and, after it, a ``ThespianActor`` for each actor, under a supervisor with
+``rest_for_one``. Needs the extra ``thespian``, which is imported only in the host process.
+See ``host`` for the changes to Thespian's defaults.
 """
 
 from gossamer.supervisor.thespian.actor import ThespianActor

@@ -1,8 +1,8 @@
-"""ThespianActor: one Thespian actor as one of our processes.
+"""ThespianActor: a Thespian actor as one of our processes.
 
-``call`` asks the actor, ``cast`` and ``send`` tell it; values are plain data. It ends when the actor ends,
-with the actor's reason, so a supervisor restarts it like anything else; it is stopped by
-``ActorExitRequest`` and, after ``grace`` seconds, by SIGKILL. State does not outlive a restart.
+``call`` asks the actor, ``cast`` and ``send`` tell it; values are plain data. It ends with the actor, for the
+actor's reason, so a supervisor restarts it like any other process; it is stopped by ``ActorExitRequest`` and,
+after ``grace`` seconds, by SIGKILL. State does not survive a restart.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from gossamer.supervisor.values import NOPROC, SHUTDOWN, Destination, Down, Exit
 
 
 def _target_of(actor: type | str) -> str:
-    """The name under which the host imports an actor class, ``package.module.Class``.
+    """Return the name under which the host imports an actor class, ``package.module.Class``.
 
-    A class of the program that was started goes by that program's file.
+    A class of ``__main__`` is imported by its file.
     """
     if isinstance(actor, str):
         return actor
@@ -45,10 +45,10 @@ class ThespianActor(GenServer):
         start_timeout: float = 60.0,
         grace: float = 4.0,
     ) -> None:
-        """Create the actor in ``system`` and wait until it is there.
+        """Create the actor in ``system`` and wait until it runs.
 
         Raises:
-            StopInit: it is not; the reason is the actor's own.
+            StopInit: it failed; the reason is the actor's own.
         """
         trap_exit(True)
         self._ask_timeout, self._grace = ask_timeout, grace

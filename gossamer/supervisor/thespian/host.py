@@ -1,20 +1,20 @@
-"""The process that a Thespian system lives in: ``python -m gossamer.supervisor.thespian.host FD PORT PATH…``.
+"""Host process of a Thespian system: ``python -m gossamer.supervisor.thespian.host FD PORT PATH…``.
 
-A fresh interpreter, so that Thespian may fork: no event loop, no gRPC and no thread was ever here when it
-does. Where Thespian's own ways would break the promises of supervision, the few functions that do are
-replaced, in this process and so in all that it forks:
+A fresh interpreter, so that Thespian can fork safely: without event loop, gRPC and threads. A few functions
+of Thespian would break the guarantees of supervision and are replaced, in this process and so in all that it
+forks:
 
-- The admin stays a child in this process group (Thespian makes a daemon of it), and every process dies with
-  the one that forked it (PR_SET_PDEATHSIG): however the node ends, nothing is left.
-- Sockets bind 127.0.0.1 (Thespian: every address, with unauthenticated pickle on it). What listens is looked
-  at once the system is up; if any of it is not loopback, the host refuses to serve.
-- A port that is taken is refused, and so is an admin that somebody else started (Thespian attaches to it, and
-  with it to the code it was started from).
-- A handler that raises is not run again: the actor reports and ends (Thespian reruns it, then lives on).
-- Whoever reaps an actor reports its exit status.
+- The admin stays a child in this process group (Thespian daemonizes it), and every process dies with the one
+  that forked it (PR_SET_PDEATHSIG): however the node ends, nothing is left.
+- Sockets bind 127.0.0.1 (Thespian: every address, with unauthenticated pickle on it). Listening sockets are
+  checked once the system is up; if any is not on loopback, the host refuses to serve.
+- A port that is taken is refused, and so is an admin that another process started (Thespian attaches to it,
+  and so to the code it was started from).
+- A handler that raises is not run again: the actor reports and ends (Thespian reruns it, then continues).
+- The process that reaps an actor reports its exit status.
 
-Each actor has a thread with an endpoint of its own, and a new endpoint after an ask that came to no answer,
-so that an answer can only be that of the question.
+Each actor has a thread with an endpoint of its own, and a new endpoint after an ask without an answer, so
+that an answer always belongs to its question.
 """
 
 from __future__ import annotations
@@ -39,26 +39,26 @@ from gossamer.supervisor.thespian import wire
 from gossamer.supervisor.thespian.messages import BRIDGE, BRIDGE_NAME, Publish, Subscribe, Unsubscribe
 
 CRASH_STATUS = 70
-"""Exit status of an actor whose handler raised; the report says more."""
+"""Exit status of an actor whose handler raised; the report has the details."""
 ADMIN_GONE = 71
 """Exit status of the host when the admin ended by itself."""
 REFUSED = 72
-"""Exit status of the host when it may not serve."""
+"""Exit status of the host when it refuses to serve."""
 QUEUE = 1000
-"""Requests that wait for one actor."""
+"""Maximum number of requests that wait for one actor."""
 TRACEBACK = 16 * 1024
-"""Characters of a traceback that are reported."""
+"""Maximum characters of a reported traceback."""
 
 _socket: socket.socket | None = None
 
 
 def report(frame: wire.FrameToNode) -> None:
-    """Tell the node something, from any process of the system."""
+    """Send a frame to the node, from any process of the system."""
     if _socket is not None:
         try:
             _socket.send(wire.encode(frame))
         except (BrokenPipeError, ConnectionResetError):
-            # The node is gone, and the signal that ends this process is under way.
+            # The node has ended, and the death signal of this process is under way.
             os._exit(CRASH_STATUS)
 
 
@@ -76,7 +76,7 @@ def _die_with(parent: int) -> None:
 
 
 def _tie_forks() -> None:
-    """End every process that is forked from here, and from its children, with the one that forked it."""
+    """Make every process forked from here, and from its children, die with its parent."""
     parents: list[int] = []
     os.register_at_fork(
         before=lambda: parents.__setitem__(slice(None), [os.getpid()]),
@@ -90,7 +90,7 @@ def _bind_loopback() -> None:
 
 
 def _keep_admin() -> None:
-    """Start the admin as a child in this process group, not as a daemon; note that it was started here."""
+    """Start the admin as a child in this process group, not as a daemon; record that it was started here."""
     start_admin = multiprocCommon.startAdmin
 
     def start_admin_here(*args: Any) -> None:
@@ -117,7 +117,7 @@ def _keep_admin() -> None:
 
 
 def _report_exits() -> None:
-    """Report the exit status of an actor once, from the process that reaps it."""
+    """Report the exit status of each actor once, from the process that reaps it."""
     alive = multiprocCommon.MultiProcReplicator._checkChildLiveness
 
     def alive_or_reported(info: Any) -> bool:
@@ -133,7 +133,7 @@ def _report_exits() -> None:
 
 
 def _guard_actors() -> None:
-    """Report an actor that raises, and end it rather than run its handler again."""
+    """Report an actor that raises, and end it instead of running its handler again."""
     manager = actorManager.ActorManager
     create_instance = manager._createInstance
 
@@ -146,7 +146,7 @@ def _guard_actors() -> None:
                 try:
                     return super().create(actor)
                 except Exception as error:
-                    # Thespian ends the process after this, once it has told the admin that there is one.
+                    # Thespian ends the process after this, once it has reported it to the admin.
                     _report_crash(address, error)
                     raise
 
@@ -182,7 +182,7 @@ def _report_crash(address: str, error: Exception) -> None:
 
 
 def _exposed() -> list[str]:
-    """What this process group listens on that is not loopback."""
+    """Return the addresses on which this process group listens that are not loopback."""
     listening: dict[str, str] = {}
     for table, loopback in (("tcp", "0100007F"), ("tcp6", "00000000000000000000000001000000")):
         path = Path("/proc/net") / table
@@ -197,16 +197,16 @@ def _exposed() -> list[str]:
                 held = [str(descriptor.readlink()) for descriptor in (directory / "fd").iterdir()]
                 found += [listening[inode] for inode in held if inode in listening]
         except OSError:
-            # It ended while it was looked at.
+            # It ended during the check.
             continue
     return found
 
 
 class Bridge(Actor):  # type: ignore[misc]
-    """The actor that stands for the broker inside the system.
+    """Actor that represents the broker inside the system.
 
-    It writes what actors ask for to the socket that every process of the system inherited, and gives what the
-    host tells it to the actor that subscribed.
+    It writes actors' requests to the socket that every process of the system inherited, and passes the host's
+    deliveries to the actor that subscribed.
     """
 
     def __init__(self) -> None:
@@ -228,7 +228,7 @@ class Bridge(Actor):  # type: ignore[misc]
 
 
 class _ActorThread:
-    """One actor's requests, one after another, on an endpoint of its own."""
+    """Thread that serves one actor's requests in order, on an endpoint of its own."""
 
     def __init__(self, system: Any, actor: int, target: str) -> None:
         self._system = system
@@ -269,7 +269,7 @@ class _ActorThread:
 
 
 def _answer(endpoint: Any, address: Any, request: wire.Ask) -> bool:
-    """Ask and report; False when a late answer may still come to this endpoint."""
+    """Ask and report the answer; return False if a late answer may still come to this endpoint."""
     value = endpoint.ask(address, request.value, timedelta(seconds=request.timeout))
     if value is None:
         report(wire.Answer(request.call, None, f"no answer within {request.timeout:g} s"))
@@ -282,7 +282,7 @@ def _answer(endpoint: Any, address: Any, request: wire.Ask) -> bool:
 
 
 def _end_with_admin() -> None:
-    """End when a child of this process does; its only one is the admin."""
+    """End when the admin, the only child of this process, ends."""
     host = os.getpid()
 
     def died(number: int, frame: object) -> None:
@@ -329,7 +329,7 @@ def _serve(connection: socket.socket, system: Any) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Serve until the node says halt or is gone."""
+    """Serve until the node sends Halt or ends."""
     global _socket
     descriptor, wanted, *paths = arguments
     sys.path[:0] = [path for path in paths if path not in sys.path]
@@ -362,7 +362,7 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    # The module as actors import it, so that there is one.
+    # Import the module as actors do, so that there is only one.
     from gossamer.supervisor.thespian.host import main as serve
 
     serve(sys.argv[1:])

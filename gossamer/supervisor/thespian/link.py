@@ -1,6 +1,6 @@
-"""The node's end of the socket pair to a host: frames out, frames in, neither blocks.
+"""The node's end of the socket pair to a host: non-blocking frames out and in.
 
-What waits for the host is bounded; what may not be lost (create, stop, halt) goes beyond the bound.
+The queue to the host is bounded; frames that must not be lost (create, stop, halt) may exceed the bound.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from gossamer.supervisor.thespian import wire
 log = structlog.get_logger(__name__)
 
 BACKLOG = 1000
-"""Frames that wait for the host."""
+"""Maximum number of frames that wait for the host."""
 AT_ONCE = 64
-"""Frames taken in one turn of the loop."""
+"""Maximum number of frames read in one turn of the loop."""
 
 
 class HostLink:
-    """Belongs to one process, and is closed when that ends; ``take`` gets what the host says."""
+    """Link of one process, closed when that ends; ``take`` gets the host's frames."""
 
     def __init__(self, process: Process, take: Callable[[wire.FrameToNode], None]) -> None:
         self._process = process
@@ -33,16 +33,16 @@ class HostLink:
         self._take = take
         self._backlog: deque[bytes] = deque()
         self._socket, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        """``theirs`` is for the host; close it once the host has it."""
+        """``theirs`` is the host's end; close it once the host has inherited it."""
         self._socket.setblocking(False)
         process.on_release(lambda _entry: self._close())
 
     def listen(self) -> None:
-        """Take frames from now on."""
+        """Start reading frames."""
         self._loop.add_reader(self._socket, guarded(self.read))
 
     def read(self) -> None:
-        """Take what is there."""
+        """Read available frames."""
         for _ in range(AT_ONCE):
             try:
                 packet = self._socket.recv(2 * wire.MAX_FRAME)
@@ -60,10 +60,10 @@ class HostLink:
                 log.error("bad_frame", system=self._process.label, error=str(error))
 
     def write(self, frame: wire.FrameToHost) -> bool:
-        """Send a frame, now or when there is room; False when too many wait.
+        """Send a frame, now or when there is room; return False if too many wait.
 
         Raises:
-            BadValueError: what it carries may not travel.
+            BadValueError: its value cannot be sent.
         """
         packet = wire.encode(frame)
         if self._socket.fileno() < 0:

@@ -1,10 +1,10 @@
-"""What a Thespian actor says to the broker, and hears from it.
+"""Messages between a Thespian actor and the broker.
 
 ::
 
     self.send(self.createActor(BRIDGE, globalName=BRIDGE_NAME), Subscribe("plant/+/temperature"))
 
-after which ``receiveMessage`` gets a ``Delivered`` for each message. Subscriptions end with the actor.
+then ``receiveMessage`` gets a ``Delivered`` for each message. Subscriptions end with the actor.
 Payloads are bytes. Thespian pickles what its actors send to each other; between them and the broker it is
 msgpack.
 """
@@ -19,9 +19,9 @@ from msgspec import Struct
 __all__ = ["BRIDGE", "BRIDGE_NAME", "Delivered", "MessagePort", "Publish", "Subscribe", "Unsubscribe"]
 
 BRIDGE = "gossamer.supervisor.thespian.host.Bridge"
-"""The class of the actor that stands for the broker, as ``createActor`` takes it."""
+"""Class of the actor that represents the broker, as an argument of ``createActor``."""
 BRIDGE_NAME = "gossamer bridge"
-"""Its global name: there is one in each actor system."""
+"""Global name of the bridge: there is one in each actor system."""
 
 
 class Publish(Struct, frozen=True, tag="publish"):
@@ -34,20 +34,20 @@ class Publish(Struct, frozen=True, tag="publish"):
 
 
 class Subscribe(Struct, frozen=True, tag="subscribe"):
-    """Get what is published to ``filter`` from now on."""
+    """Subscribe to ``filter``."""
 
     filter: str
     qos: int = 0
 
 
 class Unsubscribe(Struct, frozen=True, tag="unsubscribe"):
-    """Get no more of it."""
+    """Unsubscribe from ``filter``."""
 
     filter: str
 
 
 class Delivered(Struct, frozen=True):
-    """A message that somebody published."""
+    """Published message."""
 
     topic: str
     payload: bytes
@@ -56,10 +56,10 @@ class Delivered(Struct, frozen=True):
 
 
 class MessagePort(Protocol):
-    """The way to a broker, given to a ``ThespianSystem`` by whoever starts it; called on the event loop."""
+    """Interface to a broker, passed to a ``ThespianSystem`` by its starter; called on the event loop."""
 
     def publish(self, message: Publish) -> None:
         """Publish; an exception is logged and the message dropped."""
 
     def subscribe(self, request: Subscribe, deliver: Callable[[Delivered], None]) -> Callable[[], None]:
-        """Call ``deliver`` for what arrives, until the function that this gives back is called."""
+        """Call ``deliver`` for each message, until the returned function is called."""

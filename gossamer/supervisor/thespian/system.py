@@ -1,9 +1,9 @@
-"""ThespianSystem: one Thespian actor system, in processes of its own, as one of our processes.
+"""ThespianSystem: a Thespian actor system, in processes of its own, as one of our processes.
 
-Rules: 1. It ends when the host of the system ends, and the other way round; nothing of the system is left
-then.  2. How an actor ended is told to whoever started it, with the actor's own reason where it could give
-one.  3. What actors publish and subscribe goes through the ``MessagePort`` that the system was given.  4.
-What waits for the host is bounded; deliveries that find no room are dropped and counted.
+Rules: 1. It ends when the host of the system ends, and vice versa; nothing of the system is left then.  2.
+The end of an actor is reported to its starter, with the actor's own reason if it gave one.  3. Actors publish
+and subscribe through the system's ``MessagePort``.  4. The queue to the host is bounded; deliveries that do
+not fit are dropped and counted.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from gossamer.supervisor.values import NORMAL, SHUTDOWN, Crash, Exit, Pid, Reaso
 log = structlog.get_logger(__name__)
 
 STRAY = 1000
-"""Reasons kept of actors that nobody asked for (children of actors)."""
+"""Maximum number of reasons kept of actors without a process here (children of actors)."""
 
 
 class Begin(Struct, frozen=True):
-    """Create an actor for the calling process; the answer is its number, or its ``ActorEnded``."""
+    """Request to create an actor for the calling process; the answer is its number, or ``ActorEnded``."""
 
     target: str
 
 
 class ActorEnded(Struct, frozen=True):
-    """What the process that stands for an actor is told of its end."""
+    """Message to the process that represents an actor: the actor ended."""
 
     reason: Reason
 
@@ -61,9 +61,9 @@ class ThespianSystem(GenServer):
     kind = "supervisor"
 
     admin_port: int
-    """Where the admin listens, on 127.0.0.1."""
+    """Port of the admin, on 127.0.0.1."""
     dropped: int
-    """Deliveries that found no room."""
+    """Deliveries that did not fit."""
 
     async def init(
         self,
@@ -74,7 +74,7 @@ class ThespianSystem(GenServer):
         start_timeout: float = 30.0,
         grace: float = 5.0,
     ) -> None:
-        """Start the system; ``port`` 0 takes a free one, ``path`` is where actors are imported from.
+        """Start the system; ``port`` 0: a free one; ``path``: the import path of actors.
 
         Raises:
             StopInit: Thespian is not installed, the port is taken, or the system is not up in time.
@@ -103,7 +103,7 @@ class ThespianSystem(GenServer):
                     *(sys.executable, "-m", "gossamer.supervisor.thespian.host"),
                     *(str(theirs.fileno()), str(port), *places),
                 ],
-                # Read when Thespian is imported: no log of its own.
+                # Read when Thespian is imported: it writes no log of its own.
                 env=os.environ | {"THESPLOG_FILE_MAXSIZE": "0"},
                 pass_fds=[theirs.fileno()],
                 grace=1.0,
@@ -115,7 +115,7 @@ class ThespianSystem(GenServer):
         except TimeoutError:
             raise StopInit(("timeout", f"no actor system within {start_timeout:g} s")) from None
         if isinstance(first, Exit):
-            # Its last words may be unread.
+            # Its last frames may be unread.
             self._link.read()
             raise StopInit(("thespian_host", self._refusal or first.reason))
         self.admin_port = first.port
@@ -155,10 +155,10 @@ class ThespianSystem(GenServer):
                 send_exit(self._host, SHUTDOWN)
                 await ended
 
-    # What the processes that stand for actors want; they call it directly.
+    # Called directly by the processes that represent actors.
 
     def ask(self, actor: int, value: object, timeout: float, caller: Caller) -> None:
-        """Ask an actor; its answer goes to ``caller``."""
+        """Ask an actor; the answer goes to ``caller``."""
         self._next += 1
         try:
             room = self._link.write(wire.Ask(actor, self._next, value, timeout))
@@ -171,21 +171,21 @@ class ThespianSystem(GenServer):
             caller.fail(("overload", f"{BACKLOG} requests wait for the actor system"))
 
     def tell(self, actor: int, value: object) -> None:
-        """Tell an actor something."""
+        """Send an actor a message."""
         try:
             self._link.write(wire.Tell(actor, value))
         except wire.BadValueError as error:
             log.error("message_dropped", system=self.process.label, error=str(error))
 
     def finish(self, number: int, *, kill: bool = False) -> None:
-        """Let an actor end, or kill it."""
+        """Stop an actor, or kill it."""
         actor = self._actors.get(number)
         if actor is not None and kill:
             self._kill(actor)
         elif actor is not None:
             self._link.write(wire.StopActor(number))
 
-    # What comes from the system.
+    # Frames from the system.
 
     def _take(self, frame: wire.FrameToNode) -> None:
         if isinstance(frame, wire.Answer):
@@ -212,7 +212,7 @@ class ThespianSystem(GenServer):
             self._requested(frame.address, frame.request)
 
     def _begun(self, frame: wire.Created | wire.Started) -> None:
-        """One of the two came; an actor runs once both have."""
+        """Handle one of the two frames; an actor runs once both have arrived."""
         if isinstance(frame, wire.Started):
             self._pids[frame.address] = frame.pid
             actor = self._by_address.get(frame.address)
@@ -228,7 +228,7 @@ class ThespianSystem(GenServer):
         if starter is not None:
             starter.answer(actor.number)
         if actor.owner not in self._by_owner:
-            # Whoever wanted it ended meanwhile.
+            # Its starter ended meanwhile.
             self._kill(actor)
 
     def _note_end(self, frame: wire.Ended) -> None:

@@ -1,7 +1,7 @@
 """Frames between a node and the host of its Thespian actors, over a socket pair that both inherit.
 
-Each frame is one packet of a SOCK_SEQPACKET pair, so any number of actors can write to it and none tears
-another's frame. msgpack, never pickle: an actor that was taken over must not get into the broker's
+Each frame is one packet of a SOCK_SEQPACKET pair, so any number of actors can write to it without mixing
+frames. msgpack, never pickle: a compromised actor must not get into the broker's
 process. Values are plain data.
 """
 
@@ -16,11 +16,11 @@ from gossamer.errors import UsageError
 from gossamer.supervisor.thespian.messages import Delivered, Publish, Subscribe, Unsubscribe
 
 MAX_FRAME = 128 * 1024
-"""Bytes of a frame; below what Linux lets a socket pair hold."""
+"""Maximum bytes of a frame; below Linux's limit of a socket pair."""
 
 
 class BadValueError(UsageError):
-    """A value cannot go to a Thespian actor or come from one."""
+    """A value cannot be sent to a Thespian actor or received from one."""
 
     def __init__(self, *, value: object, reason: str) -> None:
         self.got = type(value).__name__
@@ -32,7 +32,7 @@ class BadValueError(UsageError):
 
 
 class Frame(Struct, array_like=True, tag=True):
-    """One packet; the class name says which."""
+    """Packet; the class name is its tag."""
 
 
 class Create(Frame):
@@ -62,7 +62,7 @@ class Deliver(Frame):
 
 
 class Forget(Frame):
-    """The actor that subscribed is gone."""
+    """The actor that subscribed has ended."""
 
     address: str
 
@@ -114,7 +114,7 @@ class Ended(Frame):
 
 
 class Requested(Frame):
-    """An actor wants something of the broker."""
+    """An actor's request to the broker."""
 
     address: str
     request: Publish | Subscribe | Unsubscribe
@@ -128,10 +128,10 @@ _for_node: msgspec.msgpack.Decoder[FrameToNode] = msgspec.msgpack.Decoder(FrameT
 
 
 def encode(frame: FrameToHost | FrameToNode) -> bytes:
-    """The bytes of a frame.
+    """Encode a frame.
 
     Raises:
-        BadValueError: what it carries is not plain data, or too much.
+        BadValueError: its value is not plain data, or too large.
     """
     value = getattr(frame, "value", None)
     try:
@@ -144,10 +144,10 @@ def encode(frame: FrameToHost | FrameToNode) -> bytes:
 
 
 def to_host(packet: bytes) -> FrameToHost:
-    """What a node said."""
+    """Decode a node's frame."""
     return _for_host.decode(packet)
 
 
 def to_node(packet: bytes) -> FrameToNode:
-    """What the host or one of its actors said; raises ``msgspec.MsgspecError`` for nonsense."""
+    """Decode a frame of the host or an actor; raises ``msgspec.MsgspecError`` if it is invalid."""
     return _for_node.decode(packet)
