@@ -31,8 +31,8 @@ from gossamer.mnesia_like.replication.exchange import (
     Confirmed,
     Installed,
     Report,
-    Rostered,
     Send,
+    TablesChanged,
     Wake,
 )
 from gossamer.mnesia_like.replication.replication import Replication
@@ -269,7 +269,7 @@ class StoreCore(TableOwner):
             if ticket > self.queue.committed:
                 self._seen[name] = seen
             else:
-                self.perform(self.replication.testify(name, observed))
+                self.perform(self.replication.report_applied(name, observed))
 
     # -- inside
 
@@ -281,7 +281,7 @@ class StoreCore(TableOwner):
             self.wake(action.number)
         elif isinstance(action, Report):
             self._reported(action)
-        elif isinstance(action, Rostered):
+        elif isinstance(action, TablesChanged):
             for name in action.added:
                 self.tell(CopyAdded(name, action.peer))
             for name in action.dropped:

@@ -85,7 +85,7 @@ class TableDef:
         return f"{self.replication} {self.type}"
 
     @property
-    def pact(self) -> str:
+    def fingerprint(self) -> str:
         """Options that peers must agree on to exchange rows."""
         terms = [self.shape]
         if self.replication == "shared":

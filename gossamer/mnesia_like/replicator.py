@@ -104,7 +104,7 @@ class Replicator(GenServer):
                 except BadFrameError as error:
                     log.warning("bad_frame", peer=peer, problem=error.problem)
                     # If no frame of a peer could be decoded, another session would not help.
-                    if core.link is not None and replication.heard(peer):
+                    if core.link is not None and replication.has_table_list(peer):
                         core.link.renew(peer)
                 finally:
                     done()

@@ -233,7 +233,7 @@ BY_TYPE: dict[Any, st.SearchStrategy[Any]] = {
 BY_TYPE[Delta] = st.builds(Delta, names, numbers, BY_TYPE[dict[Any, Any]], BY_TYPE[dict[Any, None]])
 BY_NAME = {
     "table": st.sampled_from(["o", "s", "u"]),
-    "pact": st.sampled_from(["owned set", "shared set, tombstones for 86400 s", "x"]),
+    "fingerprint": st.sampled_from(["owned set", "shared set, tombstones for 86400 s", "x"]),
     "state": st.sampled_from(["prepared", "committed", "x"]),
 }
 messages = st.one_of(

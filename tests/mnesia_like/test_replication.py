@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from gossamer.mnesia_like.definition import TableDef
 from gossamer.mnesia_like.replication.exchange import Confirmed, Send
-from gossamer.mnesia_like.replication.feed import Feed
 from gossamer.mnesia_like.replication.own_log import OwnLog
+from gossamer.mnesia_like.replication.progress import FollowerProgress
 from gossamer.mnesia_like.replication.replica import Replica
 from gossamer.mnesia_like.replication.replication import Replication
 from gossamer.mnesia_like.replication.wire import Chunk, Delta
@@ -96,28 +96,28 @@ def test_the_log_is_bounded_and_a_snapshot_pins_it_up_to_a_second_bound() -> Non
 def test_a_stuck_peer_costs_its_window_and_no_more() -> None:
     """However much is written, what was not confirmed stays below the window and one message."""
     log = OwnLog(DEFINITION, log_bytes=50_000)
-    feed = Feed(log, window=10_000)
-    feed.follow(0, snapshot=False)
+    progress = FollowerProgress(log, window=10_000)
+    progress.follow(0, snapshot=False)
     sent: list[bytes] = []
     for i in range(1000):
         put(log, i, "x" * 1000)
         log.seal()
-        sent += feed.pump()
+        sent += progress.pump()
     assert sum(map(len, sent)) <= 11_100
     assert log.log_size <= 50_000
     # It answers at last, and what it needs is no longer in the log.
-    feed.ack(len(sent))
-    assert feed.acked == feed.sent == len(sent)
-    assert len(parts_of(feed)) == 1
-    assert feed.base == log.last
+    progress.ack(len(sent))
+    assert progress.acked == progress.sent == len(sent)
+    assert len(parts_of(progress)) == 1
+    assert progress.base == log.last
 
 
-def parts_of(feed: Feed) -> list[Chunk]:
-    """All parts of a snapshot that a feed sends now, one part a turn."""
-    messages = feed.pump()
+def parts_of(progress: FollowerProgress) -> list[Chunk]:
+    """All parts of a snapshot that a progress sends now, one part a turn."""
+    messages = progress.pump()
     assert len(messages) == 1
-    while feed.more:
-        some = feed.pump()
+    while progress.more:
+        some = progress.pump()
         assert len(some) == 1
         messages += some
     return [msgspec.msgpack.decode(m, type=Chunk) for m in messages]
@@ -127,16 +127,16 @@ def test_a_snapshot_is_over_once_its_last_part_is_confirmed() -> None:
     log = OwnLog(DEFINITION)
     for i in range(2000):
         put(log, i, "x" * 100)
-    feed = Feed(log, window=1_000_000)
-    feed.follow(0, snapshot=True)
-    parts = parts_of(feed)
+    progress = FollowerProgress(log, window=1_000_000)
+    progress.follow(0, snapshot=True)
+    parts = parts_of(progress)
     assert len(parts) > 3
     assert [part.base for part in parts] == [-1] * (len(parts) - 1) + [log.last]
-    feed.ack(len(parts) - 1)
-    assert (feed.base, feed.acked) == (log.last, 0)
-    feed.ack(len(parts))
-    assert (feed.base, feed.acked, feed.in_flight) == (None, log.last, 0)
-    assert feed.level
+    progress.ack(len(parts) - 1)
+    assert (progress.base, progress.acked) == (log.last, 0)
+    progress.ack(len(parts))
+    assert (progress.base, progress.acked, progress.in_flight) == (None, log.last, 0)
+    assert progress.caught_up
 
 
 def test_rows_that_vanished_between_snapshots_are_removed() -> None:
@@ -305,7 +305,7 @@ def test_a_return_after_the_grace_time_moves_only_what_differs() -> None:
     assert net.machines["b"].held() == {"a": {n: n for n in range(500) if n not in (3, 4)} | {3: "new"}}
     assert net.machines["b"].core.counts["applied"] - applied == 1
     assert net.machines["a"].core.counts["snapshots"] == snapshots
-    assert not replica.shelf
+    assert not replica.parked_rows
     net.check()
 
 
@@ -341,12 +341,12 @@ def test_what_was_laid_aside_goes_with_a_peer_that_left_or_began_anew() -> None:
         core.tick(10.0)
         while core.busy:
             core.work()
-        assert (len(replica.shelf), len(replica.rows)) == (25, 0)
+        assert (len(replica.parked_rows), len(replica.rows)) == (25, 0)
         if ending == "left":
             core.peer_down("b", 11.0, left=True)
         else:
             core.peer_up("b", 3, 3, 12.0)
-        assert not replica.shelf
+        assert not replica.parked_rows
         core.peer_up("b", 2, 2, 12.0)
 
 

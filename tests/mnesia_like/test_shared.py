@@ -98,7 +98,7 @@ class Sharing(Net):
             self.seen[machine.name].update(change.written)
         core.revived.clear()
         self.run(machine, machine.core.flush())
-        self.run(machine, machine.core.testify("routes", machine.core.observe("routes")))
+        self.run(machine, machine.core.report_applied("routes", machine.core.observe("routes")))
 
     def _up(self, name: str, peer: str, session: int) -> None:
         if name in self.machines and peer in self.machines:

@@ -1,4 +1,4 @@
-"""Digest of one owner's rows at one position, taken in slices while writes continue.
+"""Digest of one owner's rows at one position, applied in slices while writes continue.
 
 The digest is the number of rows and the sum of each row's CRC-32: independent of order, computed entirely in
 C, good against accidents (not against a malicious peer, which may write its own rows as it likes anyway).

@@ -10,10 +10,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from gossamer.mnesia_like.definition import TableDef
-from gossamer.mnesia_like.replication.feed import Feed
 from gossamer.mnesia_like.replication.own_log import OwnLog
+from gossamer.mnesia_like.replication.progress import FollowerProgress
 from gossamer.mnesia_like.replication.replica import Change, Replica
-from gossamer.mnesia_like.replication.wire import Ack, Follow, Roster, encode_frames
+from gossamer.mnesia_like.replication.wire import Ack, Follow, TableList, encode_frames
 from gossamer.mnesia_like.values import Key, encode
 
 
@@ -58,7 +58,7 @@ class Installed:
 
 
 @dataclass(frozen=True, slots=True)
-class Rostered:
+class TablesChanged:
     """``peer`` reports more tables, or fewer, than before."""
 
     peer: str
@@ -66,27 +66,31 @@ class Rostered:
     dropped: tuple[str, ...]
 
 
-Action = Send | Change | Confirmed | Report | Wake | Installed | Rostered
+Action = Send | Change | Confirmed | Report | Wake | Installed | TablesChanged
 
 
 class OwnedState:
     """One owned table on this node: own log, replicas of peers' rows, progress of followers."""
 
-    __slots__ = ("definition", "epoch", "feeds", "log", "marked_at", "replicas")
+    __slots__ = ("definition", "digest_at", "epoch", "followers", "log", "replicas")
 
     def __init__(self, definition: TableDef, log: OwnLog) -> None:
         self.definition = definition
         self.log = log
         self.replicas: dict[str, Replica] = {}
-        self.feeds: dict[str, Feed] = {}
-        self.marked_at = 0.0
+        self.followers: dict[str, FollowerProgress] = {}
+        self.digest_at = 0.0
         # Of a shared table, the id of its epoch of membership; see ``tombstones``.
         self.epoch = ""
 
     @property
-    def pact(self) -> str:
-        """What peers must agree on to exchange rows."""
-        return f"{self.definition.pact}, epoch {self.epoch}" if self.epoch else self.definition.pact
+    def fingerprint(self) -> str:
+        """Options and epoch that peers must agree on to exchange rows."""
+        return (
+            f"{self.definition.fingerprint}, epoch {self.epoch}"
+            if self.epoch
+            else self.definition.fingerprint
+        )
 
 
 @dataclass(slots=True)
@@ -101,18 +105,18 @@ class Peer:
     # None until it has sent its table list.
     tables: frozenset[str] | None = None
     # Our table list is to be sent to it.
-    roster_due: bool = True
+    table_list_due: bool = True
     outbox: list[bytes] = field(default_factory=list)
     # Per table: unanswered requests to follow (rows that come before the last answer belong to an earlier
     # request), and the number of deltas and parts applied since.
     asked: Counter[str] = field(default_factory=Counter)
-    taken: dict[str, int] = field(default_factory=dict)
+    applied: dict[str, int] = field(default_factory=dict)
     # Tables of the peer's to acknowledge at the end of this event.
     acks: dict[str, None] = field(default_factory=dict)
 
-    def take(self, table: str) -> None:
+    def record_applied(self, table: str) -> None:
         """Record that a delta or part was applied, to be acknowledged."""
-        self.taken[table] = self.taken.get(table, 0) + 1
+        self.applied[table] = self.applied.get(table, 0) + 1
         self.acks[table] = None
 
 
@@ -144,7 +148,7 @@ class Exchange:
         """Return the peers that are up, with their creations."""
         return {name: peer.creation for name, peer in self.peers.items()}
 
-    def heard(self, name: str) -> bool:
+    def has_table_list(self, name: str) -> bool:
         """Return whether a peer has sent its table list, the first message of a session."""
         peer = self.peers.get(name)
         return peer is not None and peer.tables is not None
@@ -169,20 +173,20 @@ class Exchange:
             if peer.tables is None:
                 return 0
             if table in peer.tables:
-                feed = state.feeds.get(name)
-                if feed is None:
+                progress = state.followers.get(name)
+                if progress is None:
                     return 0
-                lowest = min(lowest, feed.acked)
+                lowest = min(lowest, progress.acked)
         return lowest
 
     def behind(self, table: str, number: int) -> list[str]:
         """Return the peers that keep :meth:`visible` below ``number``."""
-        feeds = self.tables[table].feeds
+        followers = self.tables[table].followers
         return sorted(self.renewing) + [
             name
             for name, peer in self.peers.items()
             if peer.tables is None
-            or (table in peer.tables and (name not in feeds or feeds[name].acked < number))
+            or (table in peer.tables and (name not in followers or followers[name].acked < number))
         ]
 
     def unloaded(self, table: str) -> dict[str, str]:
@@ -220,31 +224,31 @@ class Exchange:
         replica.creation = peer.creation
         replica.follow()
         peer.asked[table] += 1
-        follow = Follow(table, self.tables[table].pact, replica.position, snapshot)
+        follow = Follow(table, self.tables[table].fingerprint, replica.position, snapshot)
         peer.outbox.append(encode(follow))
 
     def pump(self, state: OwnedState) -> None:
         """Send followers as much as their windows allow."""
-        for name, feed in state.feeds.items():
-            self.pump_one(state, name, feed)
+        for name, progress in state.followers.items():
+            self.pump_one(state, name, progress)
 
-    def pump_one(self, state: OwnedState, name: str, feed: Feed) -> None:
+    def pump_one(self, state: OwnedState, name: str, progress: FollowerProgress) -> None:
         """Send one follower as much as its window allows."""
-        self.peers[name].outbox += feed.pump()
-        if feed.base is None and state.log.pinned is None:
+        self.peers[name].outbox += progress.pump()
+        if progress.base is None and state.log.pinned is None:
             return
         self.may_be_busy = True
-        if feed.snapshots:
-            self.counts["snapshots"] += feed.snapshots
-            feed.snapshots = 0
-            behind = feed.acked > 0
+        if progress.snapshots:
+            self.counts["snapshots"] += progress.snapshots
+            progress.snapshots = 0
+            behind = progress.acked > 0
             rows = len(state.log.rows)
             self.report("table_snapshot", table=state.definition.name, peer=name, rows=rows, behind=behind)
         self.repin(state)
 
     def repin(self, state: OwnedState) -> None:
         """Pin as much of the log as the snapshots under way need."""
-        bases = [feed.base for feed in state.feeds.values() if feed.base is not None]
+        bases = [progress.base for progress in state.followers.values() if progress.base is not None]
         state.log.pin(min(bases) if bases else None)
 
     def report(self, event: str, **fields: str | int) -> None:
@@ -256,11 +260,11 @@ class Exchange:
         for name, peer in self.peers.items():
             for table in peer.acks:
                 if not peer.asked[table]:
-                    peer.outbox.append(encode(Ack(table, peer.taken[table])))
+                    peer.outbox.append(encode(Ack(table, peer.applied[table])))
             peer.acks.clear()
-            if peer.roster_due:
-                peer.roster_due = False
-                peer.outbox.insert(0, encode(Roster(list(self.tables))))
+            if peer.table_list_due:
+                peer.table_list_due = False
+                peer.outbox.insert(0, encode(TableList(list(self.tables))))
             if peer.outbox:
                 for frame in encode_frames(peer.prefix, peer.outbox):
                     self.actions.append(Send(name, peer.session, frame))

@@ -86,9 +86,9 @@ class Replica:
         self.left = False
         self.down_since: float | None = None
         self.purging = False
-        self.shelf: dict[Key, Value] = {}
+        self.parked_rows: dict[Key, Value] = {}
         """Rows of a peer that has been down for longer than the grace time."""
-        self.shelved = False
+        self.parked = False
         self.answered = False
         self.loaded = False
         # The user declared it loaded, whatever is missing.
@@ -106,32 +106,32 @@ class Replica:
     # -- the peer comes and goes
 
     def peer_up(self, creation: int) -> bool:
-        """Mark the peer up; return True to follow it now, False once its old rows are purged."""
+        """DigestRequest the peer up; return True to follow it now, False once its old rows are purged."""
         self.forced = False
         if creation != self.creation:
             self.creation = creation
             self.loaded = False
             self.purging = bool(self.rows) or self.purging
-            self.shelf = {}
+            self.parked_rows = {}
             self._reset()
-        elif self.shelved:
+        elif self.parked:
             self.purging = False
-        self.shelved = False
+        self.parked = False
         self.up = True
         self.left = False
         self.down_since = None
         self._unsettle()
         if self.purging and not self.rows:
             self.purging = False
-        return not self.held_back
+        return not self.moving
 
     @property
-    def held_back(self) -> bool:
+    def moving(self) -> bool:
         """True while rows are being purged or put back, so that new ones cannot be applied."""
-        return self.purging or (self.up and bool(self.shelf))
+        return self.purging or (self.up and bool(self.parked_rows))
 
     def peer_down(self, now: float, *, left: bool) -> None:
-        """Mark the peer down; ``left``: permanently."""
+        """DigestRequest the peer down; ``left``: permanently."""
         self.up = False
         self.left = left
         self.down_since = now
@@ -148,7 +148,7 @@ class Replica:
     def restart(self) -> None:
         """Drop all of the owner's rows, and follow it from the beginning."""
         self.rows.clear()
-        self.shelf = {}
+        self.parked_rows = {}
         self.purging = self.loaded = False
         self._reset()
 
@@ -157,12 +157,12 @@ class Replica:
         if (
             self.down_since is not None
             and not self.purging
-            and not self.shelved
+            and not self.parked
             and now - self.down_since >= self.definition.grace
             and (self.rows or self.position)
         ):
             if self.definition.replication == "owned":
-                self.shelved = True
+                self.parked = True
                 self.purging = bool(self.rows)
                 self.loaded = False
             else:
@@ -170,14 +170,14 @@ class Replica:
                 self._begin_purge()
 
     def move(self, budget: int) -> Change | None:
-        """Purge at most ``budget`` rows, or put them back; see :attr:`held_back`."""
-        source = self.rows if self.purging else self.shelf
+        """Purge at most ``budget`` rows, or put them back; see :attr:`moving`."""
+        source = self.rows if self.purging else self.parked_rows
         moved = dict(source.popitem() for _ in range(min(budget, len(source))))
         if not self.purging:
             self.rows |= moved
             return Change(self._table, self.owner, moved, ())
-        if self.shelved:
-            self.shelf |= moved
+        if self.parked:
+            self.parked_rows |= moved
         self.purging = bool(self.rows)
         return Change(self._table, self.owner, {}, list(moved)) if moved else None
 
@@ -192,11 +192,11 @@ class Replica:
         self.head = max(self.head, number)
         self._check_loaded()
 
-    def on_refused(self, pact: str) -> None:
-        """Handle a refusal: the owner has no such table (``pact`` is empty), or an incompatible one."""
+    def on_refused(self, fingerprint: str) -> None:
+        """Handle a refusal: the owner has no such table (``fingerprint`` is empty), or a different one."""
         self.answered = True
-        self.refused = pact
-        self.loaded = not pact
+        self.refused = fingerprint
+        self.loaded = not fingerprint
 
     def follow(self) -> None:
         """Expect rows after ``position``, which were just requested from the owner."""
@@ -249,7 +249,7 @@ class Replica:
         return changes
 
     @property
-    def level(self) -> bool:
+    def caught_up(self) -> bool:
         """True once everything that the owner had when it answered is here."""
         return self.answered and not self.loading and self.position >= self._target
 
@@ -279,11 +279,11 @@ class Replica:
         """Describe what keeps this replica from being loaded."""
         place = f"{self._table}: {self.owner}"
         if self.refused:
-            return f"{place} has it as {self.refused}, here it is {self.definition.pact}"
+            return f"{place} has it as {self.refused}, here it is {self.definition.fingerprint}"
         if self.purging:
             return f"{place}: {len(self.rows)} rows of its previous incarnation are being removed"
-        if self.held_back:
-            return f"{place}: {len(self.shelf)} rows are being put back"
+        if self.moving:
+            return f"{place}: {len(self.parked_rows)} rows are being put back"
         if not self.answered:
             return f"{place} is up and has not answered"
         if self.loading:
@@ -322,13 +322,13 @@ class Replica:
         return [Change(self._table, self.owner, {}, stale)]
 
     def _check_loaded(self) -> None:
-        if self.level:
+        if self.caught_up:
             self.loaded = True
 
     def _begin_purge(self) -> None:
         self.purging = bool(self.rows)
-        self.shelved = False
-        self.shelf = {}
+        self.parked = False
+        self.parked_rows = {}
         # If it comes back under the same creation, it is followed from the beginning.
         self.creation = 0
         self.loaded = False

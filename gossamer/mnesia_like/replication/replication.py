@@ -26,27 +26,27 @@ from gossamer.mnesia_like.replication.exchange import (
     Exchange,
     OwnedState,
     Peer,
-    Rostered,
+    TablesChanged,
 )
-from gossamer.mnesia_like.replication.feed import Feed
+from gossamer.mnesia_like.replication.maintenance import Maintenance
 from gossamer.mnesia_like.replication.own_log import OwnLog
+from gossamer.mnesia_like.replication.progress import FollowerProgress
 from gossamer.mnesia_like.replication.replica import Replica
-from gossamer.mnesia_like.replication.upkeep import Upkeep
 from gossamer.mnesia_like.replication.wire import (
     Ack,
     Chunk,
     Delta,
     Digest,
+    DigestRequest,
     Follow,
     Head,
-    Mark,
     Members,
     Reached,
     Refused,
     Relayed,
-    Roster,
     RowMessage,
     Seen,
+    TableList,
     TableMessage,
     decode_frame,
     encode_creations,
@@ -79,7 +79,7 @@ class Replication(Exchange):
         self.transactions = Transactions(self, node=node)
         self._epochs = Epochs(self, self.transactions.shared, self._follow)
         self._heirs = Heirs(self)
-        self._upkeep = Upkeep(self, digest_interval=digest_interval, slice_rows=slice_rows)
+        self._maintenance = Maintenance(self, digest_interval=digest_interval, slice_rows=slice_rows)
         self._window = window
         self._log_bytes = log_bytes
         self._pinned_log_bytes = pinned_log_bytes
@@ -90,10 +90,10 @@ class Replication(Exchange):
         """Add a table, and follow the peers that have it too."""
         log = OwnLog(definition, log_bytes=self._log_bytes, pinned_log_bytes=self._pinned_log_bytes)
         state = OwnedState(definition, log)
-        state.marked_at = now
+        state.digest_at = now
         self.tables[definition.name] = state
         for name, peer in self.peers.items():
-            peer.roster_due = True
+            peer.table_list_due = True
             self._follow(name, peer, state)
         return state, self.done()
 
@@ -104,7 +104,7 @@ class Replication(Exchange):
         self._epochs.forget(table)
         for peer in self.peers.values():
             peer.acks.pop(table, None)
-            peer.roster_due = True
+            peer.table_list_due = True
         return self.done()
 
     def redefine(self, definition: TableDef) -> list[Action]:
@@ -194,24 +194,24 @@ class Replication(Exchange):
     def tick(self, now: float) -> list[Action]:
         """Purge what expired, start digests; called about once a second."""
         self.may_be_busy = True
-        self._upkeep.tick(now)
+        self._maintenance.tick(now)
         self._epochs.tick()
         self.transactions.tick(now)
         return self.done()
 
     def observe(self, table: str) -> Observed:
-        """Return a shared table's positions now, for :meth:`testify` once they are safe."""
+        """Return a shared table's positions now, for :meth:`report_applied` once they are safe."""
         return self._epochs.observe(table)
 
-    def testify(self, table: str, observed: Observed) -> list[Action]:
+    def report_applied(self, table: str, observed: Observed) -> list[Action]:
         """Report to peers that what was observed is safe."""
         self.may_be_busy = True
-        self._epochs.testify(table, observed)
+        self._epochs.report_applied(table, observed)
         return self.done()
 
     def work(self) -> list[Action]:
         """Do one slice of background work; see :attr:`busy`."""
-        self._upkeep.work()
+        self._maintenance.work()
         return self.done()
 
     # -- queries
@@ -230,20 +230,20 @@ class Replication(Exchange):
     @property
     def busy(self) -> bool:
         """True while :meth:`work` has something to do."""
-        return self._upkeep.busy
+        return self._maintenance.busy
 
     # -- messages
 
     def _handle(self, name: str, peer: Peer, message: TableMessage) -> None:
         # A peer that restarts has forgotten our table list.
         if isinstance(message, Follow):
-            peer.roster_due = True
-        if isinstance(message, Roster):
-            self._on_roster(name, peer, message)
+            peer.table_list_due = True
+        if isinstance(message, TableList):
+            self._on_table_list(name, peer, message)
             return
         if isinstance(message, Head | Refused) and peer.asked[message.table]:
             peer.asked[message.table] -= 1
-            peer.taken[message.table] = 0
+            peer.applied[message.table] = 0
         state = self.tables.get(message.table)
         if state is None:
             # A table that we do not have; only a Follow needs an answer.
@@ -266,7 +266,7 @@ class Replication(Exchange):
             self._on_ack(name, state, message)
             return
         replica = state.replicas.get(name)
-        if replica is None or replica.held_back or not replica.up:
+        if replica is None or replica.moving or not replica.up:
             self.counts["stray"] += 1
             return
         if isinstance(message, Head | Refused) or not peer.asked[message.table]:
@@ -280,31 +280,31 @@ class Replication(Exchange):
                 if change is not None:
                     self.actions.append(change)
                     self.counts["applied"] += len(change.written)
-                    peer.take(table)
+                    peer.record_applied(table)
             case Chunk():
                 self.actions += replica.on_chunk(message)
-                peer.take(table)
+                peer.record_applied(table)
             case Head(number=number):
                 replica.on_head(number)
-            case Refused(pact=pact) if pact != (here := self.tables[table].pact):
-                # With the same pact it answers an earlier request: we have asked again since.
-                replica.on_refused(pact)
-                if pact:
-                    self.report("table_refused", table=table, peer=name, here=here, there=pact)
-            case Mark(number=number):
+            case Refused(fingerprint=fingerprint) if fingerprint != (here := self.tables[table].fingerprint):
+                # With the same fingerprint it answers an earlier request: we have asked again since.
+                replica.on_refused(fingerprint)
+                if fingerprint:
+                    self.report("table_refused", table=table, peer=name, here=here, there=fingerprint)
+            case DigestRequest(number=number):
                 replica.begin_sweep(number)
             case Reached() | Relayed() if replica.answered and replica.refused is None:
                 self._heirs.receive(name, self.tables[table], message)
             case Digest():
                 replica.on_digest(message)
-                self._upkeep.compare(table, name, replica)
+                self._maintenance.compare(table, name, replica)
 
-    def _on_roster(self, name: str, peer: Peer, message: Roster) -> None:
+    def _on_table_list(self, name: str, peer: Peer, message: TableList) -> None:
         known = peer.tables or frozenset()
         peer.tables = frozenset(message.tables)
         if peer.tables != known:
             self.actions.append(
-                Rostered(name, tuple(sorted(peer.tables - known)), tuple(sorted(known - peer.tables)))
+                TablesChanged(name, tuple(sorted(peer.tables - known)), tuple(sorted(known - peer.tables)))
             )
         for table in message.tables:
             state = self.tables.get(table)
@@ -315,7 +315,7 @@ class Replication(Exchange):
                     self._follow(name, peer, state)
         for table, state in self.tables.items():
             if table in known and table not in peer.tables:
-                state.feeds.pop(name, None)
+                state.followers.pop(name, None)
                 self.repin(state)
                 self._epochs.dropped(name, table)
                 if name in state.replicas:
@@ -324,17 +324,17 @@ class Replication(Exchange):
 
     def _on_follow(self, name: str, peer: Peer, state: OwnedState, message: Follow) -> None:
         table = state.definition.name
-        if message.pact != state.pact:
-            peer.outbox.append(encode(Refused(table, state.pact)))
+        if message.fingerprint != state.fingerprint:
+            peer.outbox.append(encode(Refused(table, state.fingerprint)))
             self._epochs.tell(peer, table)
-            if state.feeds.pop(name, None) is not None:
+            if state.followers.pop(name, None) is not None:
                 # It had our rows under a definition that it has given up.
                 self.repin(state)
                 self.actions.append(Confirmed(table))
             return
         if peer.tables is not None and table not in peer.tables:
             # After our answer the peer may rely on us having recorded that it has the table.
-            self._on_roster(name, peer, Roster(sorted({*peer.tables, table})))
+            self._on_table_list(name, peer, TableList(sorted({*peer.tables, table})))
         replica = state.replicas.get(name)
         if replica is not None and replica.refused and replica.up:
             # One of us has changed its definition to the other's.
@@ -342,27 +342,27 @@ class Replication(Exchange):
         if state.log.seal():
             # The newest number that we send includes what was written in this turn.
             self.pump(state)
-        feed = state.feeds.get(name)
-        if feed is None:
-            feed = state.feeds[name] = Feed(state.log, window=self._window)
+        progress = state.followers.get(name)
+        if progress is None:
+            progress = state.followers[name] = FollowerProgress(state.log, window=self._window)
         # The log from its beginning would show rows of a shared table that others have deleted since.
         anew = message.snapshot or (not message.position and state.definition.replication == "shared")
-        feed.follow(message.position, snapshot=anew and bool(state.log.last))
+        progress.follow(message.position, snapshot=anew and bool(state.log.last))
         self._epochs.followed(name, peer, table)
         peer.outbox.append(encode(Head(table, state.log.last)))
         self._heirs.followed(name, state)
-        self.pump_one(state, name, feed)
+        self.pump_one(state, name, progress)
         self.actions.append(Confirmed(table))
 
     def _on_ack(self, name: str, state: OwnedState, message: Ack) -> None:
-        feed = state.feeds.get(name)
-        if feed is None:
+        progress = state.followers.get(name)
+        if progress is None:
             self.counts["stray"] += 1
             return
-        before = feed.acked
-        feed.ack(message.taken)
-        self.pump_one(state, name, feed)
-        if feed.acked > before:
+        before = progress.acked
+        progress.ack(message.applied)
+        self.pump_one(state, name, progress)
+        if progress.acked > before:
             self.actions.append(Confirmed(state.definition.name))
 
     # -- inside
@@ -371,7 +371,7 @@ class Replication(Exchange):
         """Drop the state of a peer whose session is over."""
         self.peers.pop(name, None)
         for state in self.tables.values():
-            if state.feeds.pop(name, None) is not None:
+            if state.followers.pop(name, None) is not None:
                 self.repin(state)
         self._epochs.untold(name)
 

@@ -27,7 +27,7 @@ _VERSION = 4
 _FRAME_OVERHEAD = 40
 
 
-class Roster(msgspec.Struct, frozen=True, array_like=True, tag="t"):
+class TableList(msgspec.Struct, frozen=True, array_like=True, tag="t"):
     """Replicated tables of the sender. It never waits to see rows of others."""
 
     tables: list[str]
@@ -37,16 +37,16 @@ class Follow(msgspec.Struct, frozen=True, array_like=True, tag="f"):
     """Request for the receiver's rows of ``table`` after ``position``; ``snapshot``: all of them."""
 
     table: str
-    pact: str
+    fingerprint: str
     position: int
     snapshot: bool
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True, tag="r"):
-    """Refusal of a Follow. An empty ``pact``: no such table; else the sender's own."""
+    """Refusal of a Follow. An empty ``fingerprint``: no such table; else the sender's own."""
 
     table: str
-    pact: str
+    fingerprint: str
 
 
 class Head(msgspec.Struct, frozen=True, array_like=True, tag="h"):
@@ -80,10 +80,10 @@ class Ack(msgspec.Struct, frozen=True, array_like=True, tag="a"):
     """Number of the receiver's deltas and parts since ``Head`` that the sender has applied."""
 
     table: str
-    taken: int
+    applied: int
 
 
-class Mark(msgspec.Struct, frozen=True, array_like=True, tag="m"):
+class DigestRequest(msgspec.Struct, frozen=True, array_like=True, tag="m"):
     """Request to take a digest of the sender's rows now, at ``number``."""
 
     table: str
@@ -206,8 +206,8 @@ class Know(msgspec.Struct, frozen=True, array_like=True, tag="K"):
 
 TransactionMessage = Lock | Granted | Died | Stage | Prepare | Vote | Commit | Query | Know
 
-RowMessage = Refused | Head | Delta | Chunk | Mark | Digest | Reached | Relayed
-TableMessage = Seen | Members | Roster | Follow | Ack | RowMessage
+RowMessage = Refused | Head | Delta | Chunk | DigestRequest | Digest | Reached | Relayed
+TableMessage = Seen | Members | TableList | Follow | Ack | RowMessage
 Message = TableMessage | TransactionMessage
 
 _decode = msgspec.msgpack.Decoder(tuple[int, int, int, list[Message]]).decode

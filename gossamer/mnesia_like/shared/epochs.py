@@ -99,7 +99,7 @@ class Epochs:
             burial.announce = burial.news = False
 
     def observe(self, table: str) -> Observed:
-        """Return each peer's position now, for :meth:`testify` once it is safe."""
+        """Return each peer's position now, for :meth:`report_applied` once it is safe."""
         state = self._x.tables[table]
         waits = self._shared[table].burial.testified
         return {
@@ -108,7 +108,7 @@ class Epochs:
             if name in self._x.peers and not replica.loading and name not in waits
         }
 
-    def testify(self, table: str, observed: Observed) -> None:
+    def report_applied(self, table: str, observed: Observed) -> None:
         """Report to each peer how many of its rows are safe here, unless it was reported before."""
         for name, (creation, position, mine) in observed.items():
             peer = self._x.peers.get(name)

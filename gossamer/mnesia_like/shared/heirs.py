@@ -29,7 +29,7 @@ class Heirs:
 
     def gone(self, origin: str, state: OwnedState) -> None:
         """Send our position with ``origin``, which is down, to all followers."""
-        for name in state.feeds:
+        for name in state.followers:
             self._tell(name, state, origin)
 
     def followed(self, name: str, state: OwnedState) -> None:
@@ -50,7 +50,7 @@ class Heirs:
         elif replica.creation == message.creation and replica.position < message.number:
             # We are behind: tell it so.
             self._tell(name, state, message.origin)
-        elif replica.creation == message.creation and name in state.feeds:
+        elif replica.creation == message.creation and name in state.followers:
             deltas = replica.tail.after(message.number)
             self._x.peers[name].outbox += deltas
             if deltas:

@@ -93,7 +93,7 @@ def first(state: OwnedState, node: str, *, besides: str | None = None) -> bool:
 def answered(state: OwnedState, name: str) -> bool:
     """Return whether a node is up and all its rows are here."""
     replica = state.replicas.get(name)
-    return replica is not None and replica.up and replica.refused is None and replica.level
+    return replica is not None and replica.up and replica.refused is None and replica.caught_up
 
 
 class Masters:

@@ -33,7 +33,7 @@ def table_info(table: Table, replication: Replication) -> dict[str, Any]:
             for owner, replica in state.replicas.items()
         }
         found["followers"] = {
-            peer: {"confirmed": feed.acked, "in_flight_bytes": feed.in_flight}
-            for peer, feed in state.feeds.items()
+            peer: {"confirmed": progress.acked, "in_flight_bytes": progress.in_flight}
+            for peer, progress in state.followers.items()
         }
     return found

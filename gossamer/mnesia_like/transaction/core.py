@@ -73,7 +73,7 @@ class Transactions(Participant):
                 continue
             if peer.tables is None or replica is None or not replica.answered:
                 return f"{name} has not said whether it has table {table!r}"
-            if replica.refused is None and not replica.level:
+            if replica.refused is None and not replica.caught_up:
                 return replica.waits_for()
         return ""
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 from gossamer.mnesia_like.replication.digest import Sweep
 from gossamer.mnesia_like.replication.exchange import Exchange, OwnedState
 from gossamer.mnesia_like.replication.replica import Replica
-from gossamer.mnesia_like.replication.wire import Digest, Mark
+from gossamer.mnesia_like.replication.wire import Digest, DigestRequest
 from gossamer.mnesia_like.values import encode
 
 
-class Upkeep:
+class Maintenance:
     """Periodic work of replication; ``digest_interval`` in seconds."""
 
     def __init__(self, exchange: Exchange, *, digest_interval: float, slice_rows: int) -> None:
@@ -30,9 +30,9 @@ class Upkeep:
             for name, replica in state.replicas.items():
                 if name not in self._x.peers:
                     replica.expire(now)
-            if now - state.marked_at >= self._digest_interval:
-                state.marked_at = now
-                self._mark(state)
+            if now - state.digest_at >= self._digest_interval:
+                state.digest_at = now
+                self._request_digests(state)
 
     def work(self) -> None:
         """Do one slice of background work; see :attr:`busy`."""
@@ -40,16 +40,16 @@ class Upkeep:
             table = state.definition.name
             if state.log.sweep is not None:
                 self._step_own(state, state.log.sweep)
-            for name, feed in state.feeds.items():
-                if feed.more:
-                    self._x.pump_one(state, name, feed)
+            for name, progress in state.followers.items():
+                if progress.more:
+                    self._x.pump_one(state, name, progress)
             for name, replica in state.replicas.items():
-                if replica.held_back:
+                if replica.moving:
                     change = replica.move(self._slice)
                     if change is not None:
                         self._x.actions.append(change)
                     peer = self._x.peers.get(name)
-                    if peer is not None and not (replica.purging or replica.shelf):
+                    if peer is not None and not (replica.purging or replica.parked_rows):
                         self._x.ask(peer, replica)
                 elif replica.sweep is not None and not replica.sweep.done:
                     replica.sweep.step(self._slice)
@@ -60,8 +60,8 @@ class Upkeep:
         """True while :meth:`work` has something to do."""
         self._x.may_be_busy = any(
             state.log.sweep is not None
-            or any(feed.more for feed in state.feeds.values())
-            or any(r.held_back or (r.sweep is not None and not r.sweep.done) for r in state.replicas.values())
+            or any(progress.more for progress in state.followers.values())
+            or any(r.moving or (r.sweep is not None and not r.sweep.done) for r in state.replicas.values())
             for state in self._x.tables.values()
         )
         return self._x.may_be_busy
@@ -73,18 +73,18 @@ class Upkeep:
             self._x.report("table_diverged", table=table, peer=name, position=replica.position)
             self._x.ask(self._x.peers[name], replica, snapshot=True)
 
-    def _mark(self, state: OwnedState) -> None:
+    def _request_digests(self, state: OwnedState) -> None:
         log = state.log
         if log.seal():
             self._x.pump(state)
         if log.sweep is not None or not log.rows:
             return
-        level = [name for name, feed in state.feeds.items() if feed.level]
-        if not level:
+        caught_up = [name for name, progress in state.followers.items() if progress.caught_up]
+        if not caught_up:
             return
-        mark = encode(Mark(state.definition.name, log.last))
-        for name in level:
-            self._x.peers[name].outbox.append(mark)
+        request = encode(DigestRequest(state.definition.name, log.last))
+        for name in caught_up:
+            self._x.peers[name].outbox.append(request)
         log.sweep = Sweep(log.rows, log.last)
 
     def _step_own(self, state: OwnedState, sweep: Sweep) -> None:
@@ -93,5 +93,5 @@ class Upkeep:
             return
         state.log.sweep = None
         digest = encode(Digest(state.definition.name, sweep.number, sweep.count, sweep.total))
-        for name in state.feeds:
+        for name in state.followers:
             self._x.peers[name].outbox.append(digest)

@@ -25,14 +25,14 @@ from gossamer.mnesia_like.values import Key, encode
 _CHUNK = 64 * 1024
 
 
-class Feed:
+class FollowerProgress:
     """Progress of one peer: deltas up to ``sent`` are in flight, those up to ``acked`` applied there."""
 
     __slots__ = (
+        "_applied",
         "_flight",
         "_keys",
         "_log",
-        "_taken",
         "_window",
         "acked",
         "base",
@@ -46,7 +46,7 @@ class Feed:
         self._window = window
         # Per message in flight: its bytes, and the peer's position after it (-1: unknown).
         self._flight: deque[tuple[int, int]] = deque()
-        self._taken = 0
+        self._applied = 0
         # Keys still to be sent of the current snapshot, the next one last.
         self._keys: list[Key] | None = None
         self.base: int | None = None
@@ -57,7 +57,7 @@ class Feed:
         self.snapshots = 0
 
     @property
-    def level(self) -> bool:
+    def caught_up(self) -> bool:
         """True once everything sealed has been sent."""
         return self._keys is None and self.sent == self._log.last
 
@@ -69,17 +69,17 @@ class Feed:
     def follow(self, position: int, *, snapshot: bool) -> None:
         """Restart from the peer's ``position``; ``snapshot``: send all rows regardless."""
         self._flight.clear()
-        self.in_flight = self._taken = 0
+        self.in_flight = self._applied = 0
         self.sent = self.acked = position
         self.base = self._keys = None
         # A peer ahead of us holds rows that are not in our log.
         if snapshot or position > self._log.last:
             self._start_snapshot()
 
-    def ack(self, taken: int) -> None:
-        """Record that the peer has applied ``taken`` messages since it followed."""
-        while self._taken < taken and self._flight:
-            self._taken += 1
+    def ack(self, applied: int) -> None:
+        """Record that the peer has applied ``applied`` messages since it followed."""
+        while self._applied < applied and self._flight:
+            self._applied += 1
             size, position = self._flight.popleft()
             self.in_flight -= size
             self.acked = max(self.acked, position)
