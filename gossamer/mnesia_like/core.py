@@ -154,9 +154,9 @@ class StoreCore(TableOwner):
         self._subscriptions: list[Subscription[SystemEvent]] = []
         self._overloaded = False
         # Shared tables with rows whose arrival is not yet reported to peers.
-        self._untold: dict[str, None] = {}
+        self._unreported: dict[str, None] = {}
         # Of those with a disc copy: what is here, and the disc ticket that makes it durable.
-        self._seen: dict[str, tuple[int, Observed]] = {}
+        self._pending_reports: dict[str, tuple[int, Observed]] = {}
 
     # -- tables
 
@@ -253,21 +253,21 @@ class StoreCore(TableOwner):
         self._overloaded = busy
         for table in self._shared():
             table.tick()
-            self._untold[table.name] = None
+            self._unreported[table.name] = None
         self.report_applied()
 
     def report_applied(self) -> None:
         """Report to peers how many of their rows are here, on disc where the table is."""
-        for name in [*self._seen, *self._untold]:
-            seen = self._seen.pop(name, None)
+        for name in [*self._pending_reports, *self._unreported]:
+            seen = self._pending_reports.pop(name, None)
             if seen is None:
-                self._untold.pop(name, None)
+                self._unreported.pop(name, None)
                 if name not in self.copies:
                     continue
                 seen = self._shared_table(name).safe_at, self.replication.observe(name)
             ticket, observed = seen
             if ticket > self.queue.committed:
-                self._seen[name] = seen
+                self._pending_reports[name] = seen
             else:
                 self.perform(self.replication.report_applied(name, observed))
 
@@ -299,7 +299,7 @@ class StoreCore(TableOwner):
                 return
             table.absorb(action)
             if isinstance(table, SharedTable):
-                self._untold[table.name] = None
+                self._unreported[table.name] = None
 
     def _reported(self, report: Report) -> None:
         fields = dict(report.fields)
@@ -309,7 +309,7 @@ class StoreCore(TableOwner):
 
     def _committed(self) -> None:
         """Handle a disc commit; runs in the disc process."""
-        if self._seen:
+        if self._pending_reports:
             self.replicator.notify()
 
     def _shared(self) -> list[SharedTable]:

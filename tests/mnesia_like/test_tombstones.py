@@ -70,7 +70,7 @@ def test_who_is_told_of_an_epoch_before_it_is_refused_for_lack_of_it_is_not_refu
         net.advance(0.5)
     net.advance(10.0)
     replica = net.machines["b"].state.replicas["a"]
-    assert net.shared["a"].burial.epoch.id
+    assert net.shared["a"].collector.epoch.id
     assert (replica.refused, replica.loaded) == (None, True)
 
 
@@ -145,7 +145,7 @@ async def test_what_is_safe_on_disc_is_what_counts(
         await ta.durable()
     async with host("a", Hub(), disc=Disc(path / "a")) as a:
         ta = await a.store.create_table("t", **options)
-        assert ta.core.burial.epoch.members == {"a", "b"}
+        assert ta.core.collector.epoch.members == {"a", "b"}
         ta.write("k", 1)
         ta.delete("k")
         await asyncio.sleep(60.0)

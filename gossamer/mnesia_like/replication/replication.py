@@ -12,8 +12,8 @@ and a follower that differs takes all rows again.
 
 Rules: 1. Pure: no clock, no I/O, no randomness; iteration is over dicts and lists only, so that the same
 events give the same frames.  2. A peer can only send its own rows, under its own creation, and relay those of
-an owner that is down (see ``heirs``).  3. No message of a peer makes an exception leave this module, except
-:class:`BadFrameError` for a frame that cannot be decoded.
+an owner that is down (see ``catch_up``).  3. No message of a peer makes an exception leave this module,
+except :class:`BadFrameError` for a frame that cannot be decoded.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from gossamer.mnesia_like.replication.progress import FollowerProgress
 from gossamer.mnesia_like.replication.replica import Replica
 from gossamer.mnesia_like.replication.wire import (
     Ack,
+    AppliedReport,
     Chunk,
     Delta,
     Digest,
@@ -45,14 +46,13 @@ from gossamer.mnesia_like.replication.wire import (
     Refused,
     Relayed,
     RowMessage,
-    Seen,
     TableList,
     TableMessage,
     decode_frame,
     encode_creations,
 )
+from gossamer.mnesia_like.shared.catch_up import CatchUp
 from gossamer.mnesia_like.shared.epochs import Epochs, Observed
-from gossamer.mnesia_like.shared.heirs import Heirs
 from gossamer.mnesia_like.transaction.core import Transactions
 from gossamer.mnesia_like.values import encode
 
@@ -78,7 +78,7 @@ class Replication(Exchange):
         self.node = node
         self.transactions = Transactions(self, node=node)
         self._epochs = Epochs(self, self.transactions.shared, self._follow)
-        self._heirs = Heirs(self)
+        self._catch_up = CatchUp(self)
         self._maintenance = Maintenance(self, digest_interval=digest_interval, slice_rows=slice_rows)
         self._window = window
         self._log_bytes = log_bytes
@@ -151,7 +151,7 @@ class Replication(Exchange):
             # This peer no longer has to be waited for.
             self.actions.append(Confirmed(state.definition.name))
             if not renewing:
-                self._heirs.gone(name, state)
+                self._catch_up.gone(name, state)
         # Transactions under way depend on which peers are reachable.
         self.transactions.peer_down(name, now)
         return self.done()
@@ -218,13 +218,13 @@ class Replication(Exchange):
 
     def safe(self, table: str) -> int:
         """Return the number up to which all peers that are up and have the table hold our rows on disc."""
-        state, burial = self.tables[table], self.transactions.shared[table].burial
+        state, collector = self.tables[table], self.transactions.shared[table].collector
         lowest = state.log.last if self.peers else state.log.position
         for name, peer in self.peers.items():
             if peer.tables is None:
                 return 0
             if table in peer.tables:
-                lowest = min(lowest, burial.safe(name))
+                lowest = min(lowest, collector.safe(name))
         return lowest
 
     @property
@@ -255,7 +255,7 @@ class Replication(Exchange):
         if isinstance(message, Follow):
             self._on_follow(name, peer, state, message)
             return
-        if isinstance(message, Seen):
+        if isinstance(message, AppliedReport):
             self._epochs.on_seen(name, message)
             self.actions.append(Confirmed(message.table))
             return
@@ -294,7 +294,7 @@ class Replication(Exchange):
             case DigestRequest(number=number):
                 replica.begin_sweep(number)
             case Reached() | Relayed() if replica.answered and replica.refused is None:
-                self._heirs.receive(name, self.tables[table], message)
+                self._catch_up.receive(name, self.tables[table], message)
             case Digest():
                 replica.on_digest(message)
                 self._maintenance.compare(table, name, replica)
@@ -326,7 +326,7 @@ class Replication(Exchange):
         table = state.definition.name
         if message.fingerprint != state.fingerprint:
             peer.outbox.append(encode(Refused(table, state.fingerprint)))
-            self._epochs.tell(peer, table)
+            self._epochs.send_epoch(peer, table)
             if state.followers.pop(name, None) is not None:
                 # It had our rows under a definition that it has given up.
                 self.repin(state)
@@ -350,7 +350,7 @@ class Replication(Exchange):
         progress.follow(message.position, snapshot=anew and bool(state.log.last))
         self._epochs.followed(name, peer, table)
         peer.outbox.append(encode(Head(table, state.log.last)))
-        self._heirs.followed(name, state)
+        self._catch_up.followed(name, state)
         self.pump_one(state, name, progress)
         self.actions.append(Confirmed(table))
 
@@ -373,7 +373,7 @@ class Replication(Exchange):
         for state in self.tables.values():
             if state.followers.pop(name, None) is not None:
                 self.repin(state)
-        self._epochs.untold(name)
+        self._epochs.forget_peer(name)
 
     def _follow(self, name: str, peer: Peer, state: OwnedState) -> None:
         self.may_be_busy = True

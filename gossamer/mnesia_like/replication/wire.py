@@ -99,7 +99,7 @@ class Digest(msgspec.Struct, frozen=True, array_like=True, tag="g"):
     total: int
 
 
-class Seen(msgspec.Struct, frozen=True, array_like=True, tag="s"):
+class AppliedReport(msgspec.Struct, frozen=True, array_like=True, tag="s"):
     """Shared table: the receiver's rows up to ``number`` are safe; the sender's were at ``mine`` then."""
 
     table: str
@@ -207,7 +207,7 @@ class Know(msgspec.Struct, frozen=True, array_like=True, tag="K"):
 TransactionMessage = Lock | Granted | Died | Stage | Prepare | Vote | Commit | Query | Know
 
 RowMessage = Refused | Head | Delta | Chunk | DigestRequest | Digest | Reached | Relayed
-TableMessage = Seen | Members | TableList | Follow | Ack | RowMessage
+TableMessage = AppliedReport | Members | TableList | Follow | Ack | RowMessage
 Message = TableMessage | TransactionMessage
 
 _decode = msgspec.msgpack.Decoder(tuple[int, int, int, list[Message]]).decode

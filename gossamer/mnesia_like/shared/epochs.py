@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from gossamer.mnesia_like.replication.exchange import Exchange, Installed, OwnedState, Peer
-from gossamer.mnesia_like.replication.wire import Members, Seen
+from gossamer.mnesia_like.replication.wire import AppliedReport, Members
 from gossamer.mnesia_like.shared.shared import Shared
 from gossamer.mnesia_like.shared.tombstones import Epoch
 from gossamer.mnesia_like.values import encode
@@ -32,35 +32,35 @@ class Epochs:
         self._x = exchange
         self._shared = shared
         self._follow = follow
-        self._told: dict[tuple[str, str], tuple[int, int]] = {}
+        self._reported: dict[tuple[str, str], tuple[int, int]] = {}
 
     def followed(self, name: str, peer: Peer, table: str) -> None:
         """Add a new follower to the members, and send it the epoch, which it may have forgotten."""
-        self._told.pop((table, name), None)
+        self._reported.pop((table, name), None)
         shared = self._shared.get(table)
         if shared is not None:
-            shared.burial.meet([name])
-            self.tell(peer, table)
+            shared.collector.add_members([name])
+            self.send_epoch(peer, table)
 
-    def tell(self, peer: Peer, table: str) -> None:
+    def send_epoch(self, peer: Peer, table: str) -> None:
         """Send a peer the epoch with its members."""
         shared = self._shared.get(table)
         if shared is not None:
-            peer.outbox.append(encode(Members(table, shared.burial.epoch.packed())))
+            peer.outbox.append(encode(Members(table, shared.collector.epoch.packed())))
 
     def dropped(self, name: str, table: str) -> None:
         """Remove a peer that has dropped its copy from the members."""
         shared = self._shared.get(table)
         if shared is not None:
-            shared.burial.gone(name)
+            shared.collector.remove_member(name)
 
-    def on_seen(self, name: str, message: Seen) -> None:
+    def on_seen(self, name: str, message: AppliedReport) -> None:
         """Record what a peer has stored safely."""
         shared = self._shared.get(message.table)
         if shared is None:
             self._x.counts["stray"] += 1
             return
-        shared.burial.seen(name, message.number, message.mine)
+        shared.collector.record_applied(name, message.number, message.mine)
 
     def on_members(self, name: str, peer: Peer, state: OwnedState, message: Members) -> None:
         """Merge a peer's epoch, and start over where it wins and may have deleted our rows."""
@@ -69,10 +69,10 @@ class Epochs:
         if shared is None or theirs is None:
             self._x.counts["stray"] += 1
             return
-        verdict = shared.burial.hear(theirs)
-        if verdict == "behind":
-            self.tell(peer, message.table)
-        elif verdict == "start over":
+        outcome = shared.collector.merge(theirs)
+        if outcome == "behind":
+            self.send_epoch(peer, message.table)
+        elif outcome == "start over":
             keys, change = shared.start_over(name)
             table = message.table
             self._x.report("table_started_over", table=table, peer=name, rows=len(keys), epoch=theirs.id)
@@ -80,28 +80,28 @@ class Epochs:
             for replica in state.replicas.values():
                 replica.restart()
             self._moved(state)
-        elif verdict == "follow":
+        elif outcome == "follow":
             self._moved(state)
 
     def tick(self) -> None:
         """Send epochs that began here, and members that peers may not have."""
         for table, shared in self._shared.items():
-            burial = shared.burial
-            if burial.announce and table in self._x.tables:
-                self._x.report("table_members_struck", table=table, epoch=burial.epoch.id)
+            collector = shared.collector
+            if collector.epoch_began and table in self._x.tables:
+                self._x.report("table_members_removed", table=table, epoch=collector.epoch.id)
                 self._moved(self._x.tables[table])
-            elif burial.news:
+            elif collector.members_changed:
                 for peer in self._x.peers.values():
                     if peer.tables and table in peer.tables:
-                        self.tell(peer, table)
+                        self.send_epoch(peer, table)
             else:
                 continue
-            burial.announce = burial.news = False
+            collector.epoch_began = collector.members_changed = False
 
     def observe(self, table: str) -> Observed:
         """Return each peer's position now, for :meth:`report_applied` once it is safe."""
         state = self._x.tables[table]
-        waits = self._shared[table].burial.testified
+        waits = self._shared[table].collector.pending_holders
         return {
             name: (replica.creation, replica.position, state.log.position)
             for name, replica in state.replicas.items()
@@ -114,21 +114,21 @@ class Epochs:
             peer = self._x.peers.get(name)
             if peer is None or peer.creation != creation or not position:
                 continue
-            if self._told.get((table, name)) != (creation, position):
-                self._told[table, name] = creation, position
-                peer.outbox.append(encode(Seen(table, position, mine)))
+            if self._reported.get((table, name)) != (creation, position):
+                self._reported[table, name] = creation, position
+                peer.outbox.append(encode(AppliedReport(table, position, mine)))
 
-    def untold(self, name: str) -> None:
+    def forget_peer(self, name: str) -> None:
         """Forget what was reported to a peer: it may not have arrived."""
-        for key in [key for key in self._told if key[1] == name]:
-            del self._told[key]
+        for key in [key for key in self._reported if key[1] == name]:
+            del self._reported[key]
 
     def forget(self, table: str) -> None:
         """Forget a table that is dropped here."""
-        for key in [key for key in self._told if key[0] == table]:
-            del self._told[key]
+        for key in [key for key in self._reported if key[0] == table]:
+            del self._reported[key]
 
     def _moved(self, state: OwnedState) -> None:
         for name, peer in self._x.peers.items():
-            self.tell(peer, state.definition.name)
+            self.send_epoch(peer, state.definition.name)
             self._follow(name, peer, state)

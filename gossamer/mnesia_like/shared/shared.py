@@ -25,11 +25,11 @@ from collections.abc import Iterable, Mapping
 from gossamer.clock import ClockSkewError, HybridLogicalClock
 from gossamer.mnesia_like.replication.exchange import OwnedState
 from gossamer.mnesia_like.replication.replica import Change
-from gossamer.mnesia_like.shared.tombstones import Burial, Epoch, vector_of
+from gossamer.mnesia_like.shared.tombstones import Epoch, TombstoneCollector, vector_of
 from gossamer.mnesia_like.shared.versions import (
     NEVER,
     Discarded,
-    Masters,
+    MasterNodes,
     Version,
     first,
     held,
@@ -72,13 +72,13 @@ class Shared:
         self._log = state.log
         self._definition = state.definition
         self._clock = clock or HybridLogicalClock()
-        self.burial = Burial(node, state, horizon, creation)
+        self.collector = TombstoneCollector(node, state, horizon, creation)
         # No version is issued below those that were collected: other nodes may still have them.
         self._floor = 0
         self._adopt_after = adopt_after
         # Keys whose latest version has no known holder, and since when.
         self._orphans: dict[Key, float] = {}
-        self._masters = Masters()
+        self._masters = MasterNodes()
 
     # -- writing
 
@@ -161,14 +161,14 @@ class Shared:
             if version[0] > highest:
                 highest = version[0]
             mine = versions.get(key)
-            if self._masters.settle(key):
+            if self._masters.accept(key):
                 mine = None
             if len(row) == 4:
                 vector = vector_of(row)
                 if vector is None or mine is None:
                     self.counts["malformed"] += vector is None
                     continue
-                self.burial.condemn(key, change.owner, vector)
+                self.collector.add_mark(key, change.owner, vector)
             if self.discarded is not None and version != mine:
                 name, here = self._definition.name, [self.rows[key]] if key in self.rows else []
                 self.discarded.append(loser(name, key, mine, here, change.owner, version, row))
@@ -216,18 +216,18 @@ class Shared:
         alone = first(self._state, self.node)
         if self._orphans:
             # The first live node does it; the others only if it did not.
-            patience = self._adopt_after if alone else 3 * self._adopt_after
-            due = [key for key, since in self._orphans.items() if now - since >= patience]
+            delay = self._adopt_after if alone else 3 * self._adopt_after
+            due = [key for key, since in self._orphans.items() if now - since >= delay]
             for key in due:
                 del self._orphans[key]
                 if not self._held(key):
                     self._adopt(key)
-        mark, forgotten = self.burial.tick(now, first=alone)
-        vector = self.burial.vector()
+        mark, forgotten = self.collector.tick(now, first=alone)
+        vector = self.collector.vector()
         for key in mark:
             self._hold(key, [*self.versions[key], None, vector])
-            self.burial.marked(key, self._log.position)
-        forgotten += [k for k in self.burial.due() if k not in self.rows and k not in self._log.rows]
+            self.collector.marked(key, self._log.position)
+        forgotten += [k for k in self.collector.due() if k not in self.rows and k not in self._log.rows]
         for key in forgotten:
             self._forget(key)
         self._revive(forgotten, now)
@@ -251,7 +251,7 @@ class Shared:
             everything.clear()
         self._masters.release()
         self._log.clear()
-        self.burial.clear()
+        self.collector.clear()
         self.changes += 1
         self.counts["started_over"] += 1
         return keys, Change(self._definition.name, self.node, {}, gone)
@@ -267,7 +267,7 @@ class Shared:
             if key is None or version is None:
                 epoch = Epoch.unpacked(row)
                 if key is None and epoch is not None:
-                    self.burial.hear(epoch)
+                    self.collector.merge(epoch)
                 continue
             self.versions[key] = version
             if len(row) == 3:
@@ -280,7 +280,7 @@ class Shared:
             else:
                 self._orphans[key] = now
 
-    def obey(self) -> tuple[list[Key], Change] | None:
+    def drop_provisional(self) -> tuple[list[Key], Change] | None:
         """Once a master has answered, drop rows that only our disc had; return the keys and the change."""
         if not self._masters.answered(self._state):
             return None
@@ -336,7 +336,7 @@ class Shared:
         self.versions[key] = version
         self._let_go(key)
         if value:
-            self.burial.pardon(key)
+            self.collector.cancel_mark(key)
             self.rows[key] = value[0]
         else:
             self.rows.pop(key, None)
@@ -345,36 +345,36 @@ class Shared:
         self.changes += 1
         self.versions[key] = version
         self._orphans.pop(key, None)
-        self._masters.settle(key)
+        self._masters.accept(key)
         if value is _MISSING:
             self.rows.pop(key, None)
         else:
             self.rows[key] = value
         self._hold(key, self.packed(key))
-        self._buried(key)
+        self._track_tombstone(key)
 
     def _adopt(self, key: Key) -> None:
         row = self.packed(key)
         if row is not None:
             self._hold(key, row)
-            self._buried(key)
+            self._track_tombstone(key)
             self.counts["adopted"] += 1
 
     def _hold(self, key: Key, row: Value) -> None:
         self._log.write(key, row, encode(key) + encode(row))
 
-    def _buried(self, key: Key) -> None:
+    def _track_tombstone(self, key: Key) -> None:
         """Track a row that this node now holds as a tombstone, or release it."""
-        self.burial.pardon(key)
+        self.collector.cancel_mark(key)
         if key in self.rows:
-            self.burial.release(key)
+            self.collector.release(key)
         else:
-            self.burial.hold(key, self._log.position)
+            self.collector.hold(key, self._log.position)
 
     def _let_go(self, key: Key) -> None:
         if key in self._log.rows:
             self._log.delete(key, encode(key))
-            self.burial.release(key)
+            self.collector.release(key)
             self.counts["superseded"] += 1
 
     def _held(self, key: Key, *, besides: str | None = None) -> bool:
@@ -383,7 +383,7 @@ class Shared:
 
     def _find_orphans(self, keys: Iterable[Key], now: float) -> None:
         for key in keys:
-            self.burial.pardon(key)
+            self.collector.cancel_mark(key)
             if key in self.versions and key not in self._orphans and not self._held(key):
                 self._orphans[key] = now
 
@@ -393,7 +393,7 @@ class Shared:
             return
         self._floor = max(self._floor, version[0])
         self._orphans.pop(key, None)
-        self.burial.release(key)
+        self.collector.release(key)
         if key in self._log.rows:
             self._log.delete(key, encode(key))
         self.counts["collected"] += 1

@@ -1,8 +1,8 @@
 """Tombstone collection: a deletion is forgotten once every member has it, so the row cannot come back.
 
 A tombstone is one of its holder's rows, and is replicated like them. Members report the position that is
-applied *and safe* (on disc, where the table is): ``Seen``. A tombstone that all have seen is marked as
-*collected* by its holder, at least :data:`SETTLE` seconds after it was made. A member that reads the mark
+applied *and safe* (on disc, where the table is): ``AppliedReport``. A tombstone that all have seen is marked
+as *collected* by its holder, at least :data:`MIN_AGE` seconds after it was made. A member that reads the mark
 drops the tombstone once it has everything that the others released for it; when all have confirmed the mark,
 the holder drops it too.
 
@@ -28,11 +28,11 @@ from typing import Any, Literal
 from gossamer.mnesia_like.replication.exchange import OwnedState
 from gossamer.mnesia_like.values import Key, Value
 
-SETTLE = 5.0
+MIN_AGE = 5.0
 """Minimum age of a tombstone in seconds, for messages in flight when it was made."""
 _BUDGET = 5000
 _LINEAGE = 32
-_PATIENCE = 10.0
+_SUCCESSOR_DELAY = 10.0
 
 Vector = dict[str, list[int]]
 """Per member: its creation, and the position of its rows that must be applied here."""
@@ -72,7 +72,7 @@ class Epoch:
 
 
 @dataclass(slots=True)
-class _Grave:
+class _Tombstone:
     """Tombstone that this node holds; ``number`` is the replication number of it, or of its mark."""
 
     number: int
@@ -81,7 +81,7 @@ class _Grave:
 
 
 @dataclass(slots=True)
-class _Testimony:
+class _AppliedReport:
     """A member's last report: it has our rows up to ``number``; its own rows were at ``mine`` then."""
 
     number: int = 0
@@ -90,7 +90,7 @@ class _Testimony:
 
 
 @dataclass(slots=True)
-class Burial:
+class TombstoneCollector:
     """Tombstone collection of one shared table at one node. ``horizon`` in seconds."""
 
     node: str
@@ -99,86 +99,86 @@ class Burial:
     creation: int = 0
     epoch: Epoch = field(default_factory=Epoch)
     # To be sent: a new epoch; other members. To be written to disc: the epoch.
-    announce: bool = False
-    news: bool = False
-    changed: bool = False
-    _graves: dict[Key, _Grave] = field(default_factory=dict)
-    _condemned: dict[Key, tuple[str, Vector]] = field(default_factory=dict)
-    _said: dict[str, _Testimony] = field(default_factory=dict)
+    epoch_began: bool = False
+    members_changed: bool = False
+    unsaved: bool = False
+    _tombstones: dict[Key, _Tombstone] = field(default_factory=dict)
+    _marks: dict[Key, tuple[str, Vector]] = field(default_factory=dict)
+    _reports: dict[str, _AppliedReport] = field(default_factory=dict)
     _started: float | None = None
 
     # -- events of the table
 
     def hold(self, key: Key, number: int) -> None:
         """Track a tombstone that this node holds."""
-        self._graves[key] = _Grave(number)
+        self._tombstones[key] = _Tombstone(number)
 
     def release(self, key: Key) -> None:
         """Stop tracking a tombstone."""
-        self._graves.pop(key, None)
+        self._tombstones.pop(key, None)
 
     def clear(self) -> None:
         """Stop tracking all tombstones, own and marked."""
-        self._graves.clear()
-        self._condemned.clear()
+        self._tombstones.clear()
+        self._marks.clear()
 
-    def condemn(self, key: Key, owner: str, vector: Vector) -> None:
+    def add_mark(self, key: Key, owner: str, vector: Vector) -> None:
         """Record the holder's mark on a tombstone; ``vector`` is what must be applied here first."""
-        self._condemned[key] = owner, vector
+        self._marks[key] = owner, vector
 
-    def pardon(self, key: Key) -> None:
+    def cancel_mark(self, key: Key) -> None:
         """Cancel a mark: the row was written again, or its holder went down."""
-        self._condemned.pop(key, None)
+        self._marks.pop(key, None)
 
     def due(self) -> list[Key]:
         """Return marked tombstones of other holders that can be dropped now."""
-        keys = [key for key, (_, needed) in self._condemned.items() if self.reached(needed)]
+        keys = [key for key, (_, needed) in self._marks.items() if self.reached(needed)]
         for key in keys:
-            del self._condemned[key]
+            del self._marks[key]
         return keys
 
     @property
-    def testified(self) -> set[str]:
+    def pending_holders(self) -> set[str]:
         """Peers with marks that are not yet acted on."""
-        return {owner for owner, _ in self._condemned.values()}
+        return {owner for owner, _ in self._marks.values()}
 
     # -- reports of peers
 
-    def meet(self, names: Iterable[str]) -> None:
+    def add_members(self, names: Iterable[str]) -> None:
         """Add nodes that have copies to the members."""
         members = self.epoch.members | {self.node, *names}
         if members != self.epoch.members:
-            self._be(members)
+            self._set_members(members)
 
-    def gone(self, name: str) -> None:
+    def remove_member(self, name: str) -> None:
         """Remove a node that has dropped its copy, and its reports."""
-        self._said.pop(name, None)
+        self._reports.pop(name, None)
         if name in self.epoch.members:
-            self._be(self.epoch.members - {name})
+            self._set_members(self.epoch.members - {name})
 
-    def seen(self, name: str, number: int, mine: int) -> None:
+    def record_applied(self, name: str, number: int, mine: int) -> None:
         """Record that ``name`` has our rows up to ``number`` safe; its own were at ``mine`` then."""
         replica = self.state.replicas.get(name)
         if replica is not None:
-            self._said[name] = _Testimony(number, replica.creation, mine)
+            self._reports[name] = _AppliedReport(number, replica.creation, mine)
 
     def safe(self, name: str) -> int:
         """Return the position of our rows that ``name``, in its present creation, reported as safe."""
-        said, replica = self._said.get(name), self.state.replicas.get(name)
-        return said.number if said and replica and said.creation == replica.creation else 0
+        report, replica = self._reports.get(name), self.state.replicas.get(name)
+        return report.number if report and replica and report.creation == replica.creation else 0
 
-    def hear(self, theirs: Epoch) -> Literal["same", "behind", "follow", "start over"]:
+    def merge(self, theirs: Epoch) -> Literal["same", "behind", "follow", "start over"]:
         """Merge a peer's epoch. ``behind``: ours wins; ``follow``: we adopted theirs; ``start over``: we did,
         and our rows may have been deleted since."""
         if theirs.id == self.epoch.id:
-            self.meet(theirs.members)
+            self.add_members(theirs.members)
             return "same"
         if not theirs.beats(self.epoch):
             return "behind"
         before = self.epoch
         self.epoch = theirs
-        self._be(theirs.members | {self.node})
-        if self.node in theirs.members or (not before.id and not self._knows_anything()):
+        self._set_members(theirs.members | {self.node})
+        if self.node in theirs.members or (not before.id and not self._has_rows()):
             return "follow"
         return "start over"
 
@@ -189,36 +189,36 @@ class Burial:
         first of those that are up."""
         if self._started is None:
             self._started = now
-        if not self._graves:
+        if not self._tombstones:
             return [], []
-        self.meet(())
+        self.add_members(())
         least = min((self._confirmed(name) for name in self.epoch.members if name != self.node), default=None)
         mark: list[Key] = []
-        spent: list[Key] = []
+        collected: list[Key] = []
         held_up = False
-        for key, grave in self._graves.items():
-            if grave.since is None:
-                grave.since = now
-            if now - grave.since < SETTLE:
+        for key, tombstone in self._tombstones.items():
+            if tombstone.since is None:
+                tombstone.since = now
+            if now - tombstone.since < MIN_AGE:
                 continue
-            if least is not None and grave.number > least:
+            if least is not None and tombstone.number > least:
                 held_up = True
-            elif len(mark) + len(spent) < _BUDGET:
-                (spent if grave.marked else mark).append(key)
+            elif len(mark) + len(collected) < _BUDGET:
+                (collected if tombstone.marked else mark).append(key)
         if held_up:
-            self._strike(now, first=first)
-        return mark, spent
+            self._remove_absent(now, first=first)
+        return mark, collected
 
     def marked(self, key: Key, number: int) -> None:
         """Record the mark's replication number."""
-        self._graves[key] = _Grave(number, self._graves[key].since, marked=True)
+        self._tombstones[key] = _Tombstone(number, self._tombstones[key].since, marked=True)
 
     def vector(self) -> Vector:
         """Return the positions of all members that a node must reach before it drops what is marked now."""
         return {
-            name: [said.creation, said.mine]
+            name: [report.creation, report.mine]
             for name in sorted(self.epoch.members)
-            if name != self.node and (said := self._said.get(name)) is not None
+            if name != self.node and (report := self._reports.get(name)) is not None
         }
 
     def reached(self, vector: Vector) -> bool:
@@ -234,52 +234,52 @@ class Burial:
 
     # -- inside
 
-    def _be(self, members: frozenset[str]) -> None:
+    def _set_members(self, members: frozenset[str]) -> None:
         epoch = self.epoch
         self.epoch = Epoch(epoch.id, epoch.number, epoch.size, members, epoch.lineage)
         self.state.epoch = epoch.id
-        self.changed = self.news = True
+        self.unsaved = self.members_changed = True
 
-    def _knows_anything(self) -> bool:
+    def _has_rows(self) -> bool:
         return bool(self.state.log.rows) or any(r.rows for r in self.state.replicas.values())
 
     def _confirmed(self, name: str) -> int:
         """Return the position up to which a member has our rows, and we have what it released for them."""
-        said = self._said.get(name)
-        if said is None:
+        report = self._reports.get(name)
+        if report is None:
             return 0
-        return said.number if self.reached({name: [said.creation, said.mine]}) else 0
+        return report.number if self.reached({name: [report.creation, report.mine]}) else 0
 
-    def _strike(self, now: float, *, first: bool) -> None:
+    def _remove_absent(self, now: float, *, first: bool) -> None:
         """Remove members that have been down past the horizon, and begin a new epoch."""
-        patience = self.horizon if first else self.horizon + _PATIENCE
-        struck = set()
+        delay = self.horizon if first else self.horizon + _SUCCESSOR_DELAY
+        removed = set()
         for name in self.epoch.members - {self.node}:
             replica = self.state.replicas.get(name)
             if replica is not None and replica.up and replica.refused is None:
                 continue
             since = self._started if replica is None or replica.down_since is None else replica.down_since
             left = replica is not None and replica.left
-            if since is not None and (left or now - since > patience):
-                struck.add(name)
-        if not struck:
+            if since is not None and (left or now - since > delay):
+                removed.add(name)
+        if not removed:
             return
         before = self.epoch
-        members = before.members - struck
+        members = before.members - removed
         number = before.number + 1
         made = f"{number}.{len(members)}.{self.node}.{self.creation}"
         lineage = (*before.lineage, before.id)[-_LINEAGE:]
         self.epoch = Epoch(made, number, len(members), members, lineage)
-        self._be(members)
-        self.announce = True
+        self._set_members(members)
+        self.epoch_began = True
 
 
 def vector_of(row: Value) -> Vector | None:
     """Return the vector in a marked tombstone's row; None if it is invalid."""
     if type(row) is not list or len(row) != 4 or type(row[3]) is not dict:
         return None
-    for name, said in row[3].items():
-        if type(name) is not str or type(said) is not list or [type(part) for part in said] != [int, int]:
+    for name, report in row[3].items():
+        if type(name) is not str or type(report) is not list or [type(part) for part in report] != [int, int]:
             return None
     vector: Vector = row[3]
     return vector

@@ -96,7 +96,7 @@ def answered(state: OwnedState, name: str) -> bool:
     return replica is not None and replica.up and replica.refused is None and replica.caught_up
 
 
-class Masters:
+class MasterNodes:
     """Master nodes of one table; without ``names`` this node's own rows count like any."""
 
     __slots__ = ("names", "provisional")
@@ -105,7 +105,7 @@ class Masters:
         self.names: tuple[str, ...] = ()
         self.provisional: set[Key] = set()
 
-    def settle(self, key: Key) -> bool:
+    def accept(self, key: Key) -> bool:
         """Accept the row under ``key``; return whether it was provisional."""
         if key in self.provisional:
             self.provisional.discard(key)

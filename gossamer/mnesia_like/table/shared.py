@@ -149,18 +149,18 @@ class SharedTable(Queries, ReplicatedTable):
 
     def tick(self) -> None:
         """Run periodic work: master nodes, orphans, tombstone collection."""
-        obeyed = self.core.obey()
-        if obeyed is not None:
-            self._stored(obeyed[0])
-            self.dispatch(obeyed[1])
+        dropped = self.core.drop_provisional()
+        if dropped is not None:
+            self._stored(dropped[0])
+            self.dispatch(dropped[1])
         forgotten = self.core.tick(self._clock.monotonic())
         self._stored(forgotten)
         revived, self.core.revived = self.core.revived, []
         for change in revived:
             self.dispatch(change)
-        if self.core.burial.changed and self._disc is not None:
-            self.core.burial.changed = False
-            self._disc.put(self.name, encode(None), encode(self.core.burial.epoch.packed()))
+        if self.core.collector.unsaved and self._disc is not None:
+            self.core.collector.unsaved = False
+            self._disc.put(self.name, encode(None), encode(self.core.collector.epoch.packed()))
         self._owner.written(self)
 
     @property

@@ -21,7 +21,7 @@ from gossamer.mnesia_like.replication.wire import Reached, Relayed
 from gossamer.mnesia_like.values import encode
 
 
-class Heirs:
+class CatchUp:
     """Relay of a down peer's last deltas among the survivors."""
 
     def __init__(self, exchange: Exchange) -> None:
@@ -30,12 +30,12 @@ class Heirs:
     def gone(self, origin: str, state: OwnedState) -> None:
         """Send our position with ``origin``, which is down, to all followers."""
         for name in state.followers:
-            self._tell(name, state, origin)
+            self._send_position(name, state, origin)
 
     def followed(self, name: str, state: OwnedState) -> None:
         """Send a new follower our positions with peers that went down before it could be informed."""
         for origin in state.replicas:
-            self._tell(name, state, origin)
+            self._send_position(name, state, origin)
 
     def receive(self, name: str, state: OwnedState, message: Reached | Relayed) -> None:
         """Handle a peer's position, or a delta that it relays."""
@@ -49,7 +49,7 @@ class Heirs:
                 self._x.counts["relayed"] += 1
         elif replica.creation == message.creation and replica.position < message.number:
             # We are behind: tell it so.
-            self._tell(name, state, message.origin)
+            self._send_position(name, state, message.origin)
         elif replica.creation == message.creation and name in state.followers:
             deltas = replica.tail.after(message.number)
             self._x.peers[name].outbox += deltas
@@ -57,7 +57,7 @@ class Heirs:
                 table, origin = message.table, message.origin
                 self._x.report("table_passed_on", table=table, peer=name, origin=origin, deltas=len(deltas))
 
-    def _tell(self, name: str, state: OwnedState, origin: str) -> None:
+    def _send_position(self, name: str, state: OwnedState, origin: str) -> None:
         """Send a peer our position with ``origin``, if that is down."""
         replica = state.replicas.get(origin)
         if state.definition.replication != "shared" or replica is None or replica.up or not replica.position:
