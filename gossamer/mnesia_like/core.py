@@ -28,12 +28,12 @@ from gossamer.mnesia_like.events import (
 )
 from gossamer.mnesia_like.replication.exchange import (
     Action,
+    AttemptSignal,
     Confirmed,
     Installed,
     Report,
     Send,
     TablesChanged,
-    Wake,
 )
 from gossamer.mnesia_like.replication.replication import Replication
 from gossamer.mnesia_like.schema.table import SCHEMA
@@ -192,14 +192,14 @@ class StoreCore(TableOwner):
         for subscription in tuple(self._subscriptions):
             subscription.tell(event)
 
-    def transacting(self) -> None:
+    def flush_transactions(self) -> None:
         """Send what a transaction did, in this turn."""
         if self.replicator.process is None:
             self.perform(self.replication.flush())
         else:
             self.replicator.notify()
 
-    def wake(self, attempt: int) -> None:
+    def signal(self, attempt: int) -> None:
         """Resolve the future that waits for a transaction attempt's state."""
         future = self.waiting.pop(attempt, None)
         if future is not None and not future.done():
@@ -277,8 +277,8 @@ class StoreCore(TableOwner):
         if isinstance(action, Send):
             if self.link is not None:
                 self.link.send(action.peer, action.session, action.frame)
-        elif isinstance(action, Wake):
-            self.wake(action.number)
+        elif isinstance(action, AttemptSignal):
+            self.signal(action.number)
         elif isinstance(action, Report):
             self._reported(action)
         elif isinstance(action, TablesChanged):

@@ -225,7 +225,7 @@ class Transactor:
                     finally:
                         tx._over = True
                         self.core.release(attempt)
-                        self.store.transacting()
+                        self.store.flush_transactions()
                     await asyncio.sleep(pause * (0.5 + self._random.random()))
                     pause = min(2 * pause, _LONGEST_PAUSE)
         except TimeoutError:
@@ -241,11 +241,11 @@ class Transactor:
         """Wait until the attempt waits for nothing. ``decided``: it is committed; wait until its rows are on
         their way to disc and readers."""
         if not (attempt.waiting or decided):
-            self.store.transacting()
+            self.store.flush_transactions()
         while attempt.waiting or decided:
             future = asyncio.get_running_loop().create_future()
             self.store.waiting[attempt.number] = future
-            self.store.transacting()
+            self.store.flush_transactions()
             try:
                 await future
             finally:

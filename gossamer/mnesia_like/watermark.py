@@ -28,7 +28,7 @@ class Watermark:
         return future
 
     def moved(self) -> None:
-        """Wake waiters whose number is reached."""
+        """AttemptSignal waiters whose number is reached."""
         if self._waiters:
             there = self.read()
             for number in [n for n in self._waiters if n <= there]:

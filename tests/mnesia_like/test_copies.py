@@ -23,7 +23,7 @@ async def test_a_copy_that_is_made_again_is_told_anew_what_of_it_is_safe() -> No
             assert await table.safe(table.write(table.node, 1), 5.0)
         await b.store.del_table_copy("t")
         await until(lambda: "b" not in ta.core.collector.epoch.members)
-        assert not ta.core.collector._said
+        assert not ta.core.collector._reports
         again = await b.store.create_table("t", replication="shared")
         number = again.write("b", 2)
         assert number == 1

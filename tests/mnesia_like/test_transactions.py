@@ -44,17 +44,17 @@ def test_locks_exclude_and_waiting_only_points_to_the_younger(
     def clash(one: tuple[Any, bool], two: tuple[Any, bool]) -> bool:
         return (one[1] or two[1]) and (WHOLE in (one[0], two[0]) or one[0] == two[0])
 
-    def settle(verdicts: list[Any]) -> None:
-        for verdict in verdicts:
-            if verdict.granted:
-                want = waits.pop(verdict.owner, None)
+    def settle(decisions: list[Any]) -> None:
+        for decision in decisions:
+            if decision.granted:
+                want = waits.pop(decision.owner, None)
                 if want is not None:
-                    held.setdefault(verdict.owner, set()).add(want)
+                    held.setdefault(decision.owner, set()).add(want)
             else:
-                assert any(owner < verdict.owner for owner in {**held, **waits})
-                waits.pop(verdict.owner, None)
-                held.pop(verdict.owner, None)
-                settle(locks.release(verdict.owner))
+                assert any(owner < decision.owner for owner in {**held, **waits})
+                waits.pop(decision.owner, None)
+                held.pop(decision.owner, None)
+                settle(locks.release(decision.owner))
 
     for age, key, write, release in script:
         owner = ("n", age)

@@ -42,7 +42,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Wake:
+class AttemptSignal:
     """A transaction attempt changed its state, or got a lock that it waited for."""
 
     number: int
@@ -66,7 +66,7 @@ class TablesChanged:
     dropped: tuple[str, ...]
 
 
-Action = Send | Change | Confirmed | Report | Wake | Installed | TablesChanged
+Action = Send | Change | Confirmed | Report | AttemptSignal | Installed | TablesChanged
 
 
 class OwnedState:
@@ -204,7 +204,7 @@ class Exchange:
         """Describe what is missing of peers that are up; empty: the table is loaded."""
         return list(self.unloaded(table).values())
 
-    def reach(self, table: str) -> tuple[int, int]:
+    def reachable_nodes(self, table: str) -> tuple[int, int]:
         """Return the number of reachable nodes of a table, and of all its nodes."""
         replicas = self.tables[table].replicas.values()
         there = [r for r in replicas if r.refused is None and not r.left]

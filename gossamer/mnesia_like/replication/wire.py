@@ -175,11 +175,11 @@ class Prepare(msgspec.Struct, frozen=True, array_like=True, tag="P"):
 
 
 class Vote(msgspec.Struct, frozen=True, array_like=True, tag="V"):
-    """Answer to Prepare; an empty ``problem`` is a yes. ``again``: a new attempt may succeed."""
+    """Answer to Prepare; an empty ``problem`` is a yes. ``retry``: a new attempt may succeed."""
 
     number: int
     problem: str
-    again: bool
+    retry: bool
 
 
 class Commit(msgspec.Struct, frozen=True, array_like=True, tag="C"):
@@ -196,7 +196,7 @@ class Query(msgspec.Struct, frozen=True, array_like=True, tag="Q"):
     number: int
 
 
-class Know(msgspec.Struct, frozen=True, array_like=True, tag="K"):
+class Outcome(msgspec.Struct, frozen=True, array_like=True, tag="K"):
     """Answer to Query: ``prepared``, ``committed`` or ``unknown``."""
 
     node: str
@@ -204,7 +204,7 @@ class Know(msgspec.Struct, frozen=True, array_like=True, tag="K"):
     state: str
 
 
-TransactionMessage = Lock | Granted | Died | Stage | Prepare | Vote | Commit | Query | Know
+TransactionMessage = Lock | Granted | Died | Stage | Prepare | Vote | Commit | Query | Outcome
 
 RowMessage = Refused | Head | Delta | Chunk | DigestRequest | Digest | Reached | Relayed
 TableMessage = AppliedReport | Members | TableList | Follow | Ack | RowMessage

@@ -91,7 +91,7 @@ class SharedTable(Queries, ReplicatedTable):
         """Raise NoMajorityError, DiscError or UnavailableError if rows cannot be written now."""
         super().check()
         if self.definition.majority:
-            reachable, nodes = self._replication.reach(self.name)
+            reachable, nodes = self._replication.reachable_nodes(self.name)
             if 2 * reachable <= nodes:
                 raise NoMajorityError(self.name, reachable=reachable, nodes=nodes)
 
@@ -101,7 +101,7 @@ class SharedTable(Queries, ReplicatedTable):
         return await self._safe.reached(number, timeout)
 
     def confirmed(self) -> None:
-        """Wake waiters for visible and for safe writes."""
+        """AttemptSignal waiters for visible and for safe writes."""
         super().confirmed()
         self._safe.moved()
 

@@ -25,13 +25,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gossamer.mnesia_like.replication.exchange import Exchange, Wake
+from gossamer.mnesia_like.replication.exchange import AttemptSignal, Exchange
 from gossamer.mnesia_like.replication.wire import (
     Commit,
     Died,
     Granted,
-    Know,
     Lock,
+    Outcome,
     Prepare,
     Query,
     Stage,
@@ -39,8 +39,8 @@ from gossamer.mnesia_like.replication.wire import (
     Vote,
 )
 from gossamer.mnesia_like.shared.versions import Version
-from gossamer.mnesia_like.transaction.locks import WHOLE, Age, Verdict
-from gossamer.mnesia_like.transaction.participant import Attempt, Part, Participant
+from gossamer.mnesia_like.transaction.locks import WHOLE, Age, LockDecision
+from gossamer.mnesia_like.transaction.participant import Attempt, Participant, StagedAttempt
 from gossamer.mnesia_like.values import Key, Value, encode
 
 _STAGE_ROWS = 500
@@ -89,15 +89,15 @@ class Transactions(Participant):
             if known != set(there):
                 self._die(attempt, f"the copies of {table!r} changed")
                 return
-            attempt.asked[request] = (table, key)
+            attempt.lock_requests[request] = (table, key)
             for name in there:
                 attempt.pending.add((name, request))
-                attempt.told.add(name)
+                attempt.contacted.add(name)
                 where = {} if key is WHOLE else {key: None}
                 self._send(name, Lock(attempt.number, request, attempt.age[0], table, where, write))
         attempt.pending.add((self.node, request))
         owner = (self.node, attempt.number)
-        self._verdicts(self.locks.request(owner, attempt.age, request, table, key, write=write))
+        self._apply(self.locks.request(owner, attempt.age, request, table, key, write=write))
 
     def commit(
         self,
@@ -115,7 +115,7 @@ class Transactions(Participant):
                 return
         attempt.rows = rows
         if not rows:
-            self._settle_here(attempt)
+            self._commit_here(attempt)
             return
         latest = max(
             (self.shared[t].versions.get(key, (0, ""))[0] for t, keys in rows.items() for key in keys),
@@ -134,9 +134,9 @@ class Transactions(Participant):
         """End the attempt for its caller. One that is being voted on is still decided."""
         if attempt.state == "voting" or self.attempts.pop(attempt.number, None) is None:
             return
-        for name in sorted(attempt.told & self._x.peers.keys()):
+        for name in sorted(attempt.contacted & self._x.peers.keys()):
             self._send(name, Commit(attempt.number, 0))
-        self._verdicts(self.locks.release((self.node, attempt.number)))
+        self._apply(self.locks.release((self.node, attempt.number)))
 
     # -- events of tables and peers
 
@@ -162,38 +162,38 @@ class Transactions(Participant):
                 if attempt is not None and attempt.state == "active":
                     self._die(attempt, f"an older transaction has the lock at {name}")
             case Stage(number=number, table=table, rows=rows, reads=reads):
-                staged = self._parts.setdefault((name, number), Part())
+                staged = self._staged.setdefault((name, number), StagedAttempt())
                 staged.rows.setdefault(table, {}).update(rows)
                 staged.reads.setdefault(table, {}).update(reads)
             case Prepare():
                 self._on_prepare(name, message)
-            case Vote(number=number, problem=problem, again=again):
-                self._on_vote(name, number, problem, again=again)
+            case Vote(number=number, problem=problem, retry=retry):
+                self._on_vote(name, number, problem, retry=retry)
             case Commit(number=number, stamp=stamp):
                 self._finish((name, number), stamp)
             case Query(node=node, number=number):
-                self._send(name, Know(node, number, self._knows((node, number))))
-            case Know(node=node, number=number, state=state):
-                part = self._parts.get((node, number))
-                if part is not None and part.doubt is not None and name in part.doubt:
-                    part.doubt[name] = state
-                    self._resolve((node, number), part)
+                self._send(name, Outcome(node, number, self._outcome_of((node, number))))
+            case Outcome(node=node, number=number, state=state):
+                prepared = self._staged.get((node, number))
+                if prepared is not None and prepared.answers is not None and name in prepared.answers:
+                    prepared.answers[name] = state
+                    self._resolve((node, number), prepared)
 
     def _on_granted(self, name: str, number: int, request: int, version: list[Any]) -> None:
         attempt = self.attempts.get(number)
         if attempt is None or attempt.state != "active":
             return
         attempt.pending.discard((name, request))
-        table, key = attempt.asked.get(request, ("", WHOLE))
+        table, key = attempt.lock_requests.get(request, ("", WHOLE))
         if len(version) == 2 and table and key is not WHOLE:
             mine = self.shared[table].versions.get(key)
             if mine is None or (version[0], version[1]) > mine:
                 self._die(attempt, f"{name} has a later version of the row")
                 return
         if not attempt.pending:
-            self._wake(attempt)
+            self._signal(attempt)
 
-    def _on_vote(self, name: str, number: int, problem: str, *, again: bool) -> None:
+    def _on_vote(self, name: str, number: int, problem: str, *, retry: bool) -> None:
         attempt = self.attempts.get(number)
         if attempt is None or attempt.state != "voting":
             return
@@ -201,7 +201,7 @@ class Transactions(Participant):
             attempt.yes.add(name)
             self._decide(attempt)
             return
-        attempt.state = "dead" if again else "refused"
+        attempt.state = "dead" if retry else "refused"
         attempt.why = f"{name}: {problem}"
         self._undo(attempt)
 
@@ -215,7 +215,7 @@ class Transactions(Participant):
             if table not in self._x.tables:
                 continue
             definition = self._x.tables[table].definition
-            reachable, nodes = self._x.reach(table)
+            reachable, nodes = self._x.reachable_nodes(table)
             if definition.majority and 2 * reachable <= nodes:
                 # Those that voted yes may have decided without us.
                 attempt.state = "lost"
@@ -223,12 +223,12 @@ class Transactions(Participant):
                 self.counts["lost"] += 1
                 self._forget(attempt)
                 return
-        if not self._settle_here(attempt):
+        if not self._commit_here(attempt):
             self._undo(attempt)
             return
         self.counts["committed"] += 1
         copies = {name for table in attempt.rows for name in self._copies(table)}
-        for name in sorted(copies | (attempt.told & self._x.peers.keys())):
+        for name in sorted(copies | (attempt.contacted & self._x.peers.keys())):
             if name not in attempt.voters:
                 # It came up since, and would see the rows one by one.
                 self._stage(name, attempt, {})
@@ -237,10 +237,10 @@ class Transactions(Participant):
         self._remember(owner, "committed")
         self._install(self.node, attempt.rows, attempt.stamp)
         self.attempts.pop(attempt.number, None)
-        self._verdicts(self.locks.release(owner))
-        self._wake(attempt)
+        self._apply(self.locks.release(owner))
+        self._signal(attempt)
 
-    def _settle_here(self, attempt: Attempt) -> bool:
+    def _commit_here(self, attempt: Attempt) -> bool:
         """Commit here unless this node itself cannot; rows of its local tables are written in this turn."""
         problem = attempt.objection() or next(filter(None, map(self.refuses, attempt.rows)), "")
         if problem:
@@ -253,31 +253,31 @@ class Transactions(Participant):
 
     def _undo(self, attempt: Attempt) -> None:
         """Abort the attempt at all nodes that it contacted."""
-        for name in sorted(attempt.told & self._x.peers.keys()):
+        for name in sorted(attempt.contacted & self._x.peers.keys()):
             self._send(name, Commit(attempt.number, 0))
         self._forget(attempt)
 
     def _forget(self, attempt: Attempt) -> None:
         self.attempts.pop(attempt.number, None)
-        self._verdicts(self.locks.release((self.node, attempt.number)))
-        self._wake(attempt)
+        self._apply(self.locks.release((self.node, attempt.number)))
+        self._signal(attempt)
 
     def _die(self, attempt: Attempt, why: str) -> None:
         attempt.state = "dead"
         attempt.why = why
         self.counts["died"] += 1
-        self._wake(attempt)
+        self._signal(attempt)
 
     def peer_down(self, name: str, now: float) -> None:
         """Handle the end of the session with a peer: all messages in it are void."""
         self._now = now
         for attempt in list(self.attempts.values()):
-            if attempt.state == "active" and name in attempt.told:
+            if attempt.state == "active" and name in attempt.contacted:
                 self._die(attempt, f"{name} is gone")
             elif attempt.state == "voting" and name in attempt.voters:
                 attempt.voters.discard(name)
                 self._decide(attempt)
-        self._abandoned(name)
+        self._resolve_for(name)
 
     # -- inside
 
@@ -321,26 +321,26 @@ class Transactions(Participant):
             if rows or read:
                 self._send(name, Stage(attempt.number, table, rows, read))
 
-    def _verdicts(self, verdicts: list[Verdict]) -> None:
-        for verdict in verdicts:
-            node, number = verdict.owner
+    def _apply(self, decisions: list[LockDecision]) -> None:
+        for decision in decisions:
+            node, number = decision.owner
             if node == self.node:
                 attempt = self.attempts.get(number)
                 if attempt is None or attempt.state != "active":
                     continue
-                if not verdict.granted:
+                if not decision.granted:
                     self._die(attempt, "an older transaction has the lock")
                     continue
-                attempt.pending.discard((self.node, verdict.request))
+                attempt.pending.discard((self.node, decision.request))
                 if not attempt.pending:
-                    self._wake(attempt)
+                    self._signal(attempt)
             elif node in self._x.peers:
-                if not verdict.granted:
+                if not decision.granted:
                     self._send(node, Died(number))
                     continue
-                shared = self.shared.get(verdict.table)
-                version = None if shared is None else shared.versions.get(verdict.key)
-                self._send(node, Granted(number, verdict.request, list(version or ())))
+                shared = self.shared.get(decision.table)
+                version = None if shared is None else shared.versions.get(decision.key)
+                self._send(node, Granted(number, decision.request, list(version or ())))
 
-    def _wake(self, attempt: Attempt) -> None:
-        self._x.actions.append(Wake(attempt.number))
+    def _signal(self, attempt: Attempt) -> None:
+        self._x.actions.append(AttemptSignal(attempt.number))

@@ -36,7 +36,7 @@ WHOLE: Key = _Whole()
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class LockDecision:
     """Result of a lock request: granted, or its owner must die; ``request`` is the request's number."""
 
     owner: LockOwner
@@ -54,8 +54,8 @@ class _Request:
     key: Key
     write: bool
 
-    def verdict(self, table: str, *, granted: bool) -> Verdict:
-        return Verdict(self.owner, self.number, table, self.key, granted)
+    def decision(self, table: str, *, granted: bool) -> LockDecision:
+        return LockDecision(self.owner, self.number, table, self.key, granted)
 
 
 class _Table:
@@ -79,22 +79,22 @@ class LockManager:
 
     def request(
         self, owner: LockOwner, age: Age, number: int, table: str, key: Key, *, write: bool
-    ) -> list[Verdict]:
-        """Request a lock; no verdict for this request means that it waits."""
+    ) -> list[LockDecision]:
+        """Request a lock; no decision for this request means that it waits."""
         self._ages[owner] = age
         self._of.setdefault(owner, {}).setdefault(table, set())
         entry = self._tables.get(table)
         if entry is None:
             entry = self._tables[table] = _Table()
         if self._has(entry, owner, key, write=write):
-            return [Verdict(owner, number, table, key, granted=True)]
+            return [LockDecision(owner, number, table, key, granted=True)]
         entry.waiting.append(_Request(owner, age, number, key, write))
         entry.waiting.sort(key=lambda request: request.age)
-        return self._settle(table, entry)
+        return self._decide(table, entry)
 
-    def release(self, owner: LockOwner) -> list[Verdict]:
-        """Release everything ``owner`` has or waits for; return the verdicts for waiting requests."""
-        verdicts: list[Verdict] = []
+    def release(self, owner: LockOwner) -> list[LockDecision]:
+        """Release everything ``owner`` has or waits for; return the decisions for waiting requests."""
+        decisions: list[LockDecision] = []
         self._ages.pop(owner, None)
         for table, keys in self._of.pop(owner, {}).items():
             entry = self._tables.get(table)
@@ -107,10 +107,10 @@ class LockManager:
                 if not owners:
                     del entry.held[key]
             entry.waiting = [request for request in entry.waiting if request.owner != owner]
-            verdicts += self._settle(table, entry)
+            decisions += self._decide(table, entry)
             if not entry.held and not entry.waiting:
                 del self._tables[table]
-        return verdicts
+        return decisions
 
     def holds(self, owner: LockOwner, table: str, key: Key, *, write: bool) -> bool:
         """Return whether ``owner`` has that lock, or one that covers it."""
@@ -130,9 +130,9 @@ class LockManager:
                 return True
         return False
 
-    def _settle(self, table: str, entry: _Table) -> list[Verdict]:
+    def _decide(self, table: str, entry: _Table) -> list[LockDecision]:
         """Decide waiting requests, oldest first: grant, wait, or die."""
-        verdicts: list[Verdict] = []
+        decisions: list[LockDecision] = []
         still: list[_Request] = []
         dead: set[LockOwner] = set()
         for request in entry.waiting:
@@ -142,16 +142,16 @@ class LockManager:
             behind = any(_clash(request, other) for other in still)
             if behind or any(self._ages[owner] < request.age for owner in blockers):
                 dead.add(request.owner)
-                verdicts.append(request.verdict(table, granted=False))
+                decisions.append(request.decision(table, granted=False))
             elif blockers:
                 still.append(request)
             else:
                 owners = entry.held.setdefault(request.key, {})
                 owners[request.owner] = request.write or owners.get(request.owner, False)
                 self._of[request.owner][table].add(request.key)
-                verdicts.append(request.verdict(table, granted=True))
+                decisions.append(request.decision(table, granted=True))
         entry.waiting = [request for request in still if request.owner not in dead]
-        return verdicts
+        return decisions
 
     def _blockers(self, entry: _Table, request: _Request) -> list[LockOwner]:
         if request.key is WHOLE:

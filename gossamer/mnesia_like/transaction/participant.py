@@ -25,7 +25,7 @@ from gossamer.mnesia_like.replication.wire import (
 )
 from gossamer.mnesia_like.shared.shared import Shared
 from gossamer.mnesia_like.shared.versions import Version
-from gossamer.mnesia_like.transaction.locks import WHOLE, Age, LockManager, LockOwner, Verdict
+from gossamer.mnesia_like.transaction.locks import WHOLE, Age, LockDecision, LockManager, LockOwner
 from gossamer.mnesia_like.values import Key, Value, encode
 
 GONE: list[Value] = []
@@ -57,8 +57,8 @@ class Attempt:
     # Per table locked for writing: the nodes where it is.
     writing: dict[str, set[str]] = field(default_factory=dict)
     # Nodes that were sent something of this attempt.
-    told: set[str] = field(default_factory=set)
-    asked: dict[int, tuple[str, Key]] = field(default_factory=dict)
+    contacted: set[str] = field(default_factory=set)
+    lock_requests: dict[int, tuple[str, Key]] = field(default_factory=dict)
     rows: dict[str, dict[Key, list[Value]]] = field(default_factory=dict)
     voters: set[str] = field(default_factory=set)
     yes: set[str] = field(default_factory=set)
@@ -77,7 +77,7 @@ _REMEMBERED = 10_000
 
 
 @dataclass(slots=True)
-class Part:
+class StagedAttempt:
     """Rows staged here for another node's attempt."""
 
     rows: dict[str, dict[Key, list[Value]]] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class Part:
     stamp: int = 0
     peers: list[str] = field(default_factory=list)
     # None while the coordinator is up; then the answers of the other voters, by name.
-    doubt: dict[str, str] | None = None
+    answers: dict[str, str] | None = None
 
 
 class Participant:
@@ -101,7 +101,7 @@ class Participant:
         self.locks = LockManager()
         self.counts = {"committed": 0, "died": 0, "in_doubt": 0, "lost": 0, "refused": 0, "resolved": 0}
         self.refuses: Callable[[str], str] = lambda table: ""
-        self._parts: dict[LockOwner, Part] = {}
+        self._staged: dict[LockOwner, StagedAttempt] = {}
         self._outcomes: OrderedDict[LockOwner, str] = OrderedDict()
         self._now = 0.0
 
@@ -116,7 +116,7 @@ class Participant:
 
     # -- supplied by the coordinator of the same node
 
-    def _verdicts(self, verdicts: list[Verdict]) -> None:
+    def _apply(self, decisions: list[LockDecision]) -> None:
         raise NotImplementedError
 
     # -- messages
@@ -129,22 +129,22 @@ class Participant:
         key = next(iter(message.key), WHOLE)
         owner = (name, number)
         age = (message.age, name)
-        self._verdicts(self.locks.request(owner, age, message.request, table, key, write=message.write))
+        self._apply(self.locks.request(owner, age, message.request, table, key, write=message.write))
 
     def _on_prepare(self, name: str, message: Prepare) -> None:
         owner = (name, message.number)
-        part = self._parts.setdefault(owner, Part())
-        problem, again = self._objection(owner, part, (message.stamp, name))
+        staged = self._staged.setdefault(owner, StagedAttempt())
+        problem, retry = self._objection(owner, staged, (message.stamp, name))
         if problem:
             self.counts["refused"] += 1
             self._finish(owner, 0)
         else:
-            part.stamp = message.stamp
-            part.peers = [peer for peer in message.peers if peer != self.node]
-        self._send(name, Vote(message.number, problem, again))
+            staged.stamp = message.stamp
+            staged.peers = [peer for peer in message.peers if peer != self.node]
+        self._send(name, Vote(message.number, problem, retry))
 
-    def _objection(self, owner: LockOwner, part: Part, version: Version) -> tuple[str, bool]:
-        for table, rows in part.rows.items():
+    def _objection(self, owner: LockOwner, staged: StagedAttempt, version: Version) -> tuple[str, bool]:
+        for table, rows in staged.rows.items():
             shared = self.shared.get(table)
             if shared is None:
                 return f"no table {table!r}", True
@@ -156,7 +156,7 @@ class Participant:
                     return f"a lock of {table!r} was lost", True
                 if shared.versions.get(key, (0, "")) >= version:
                     return f"a row of {table!r} has a later version", True
-            for key, read in part.reads.get(table, {}).items():
+            for key, read in staged.reads.get(table, {}).items():
                 mine = shared.versions.get(key)
                 if mine is not None and (len(read) != 2 or mine > (read[0], read[1])):
                     return f"a row of {table!r} was read in an earlier version", True
@@ -166,59 +166,59 @@ class Participant:
 
     def _finish(self, owner: LockOwner, stamp: int) -> None:
         """End another node's attempt; with a stamp it is committed."""
-        part = self._parts.pop(owner, None)
-        if part is not None and stamp:
+        staged = self._staged.pop(owner, None)
+        if staged is not None and stamp:
             self._remember(owner, "committed")
-            self._install(owner[0], part.rows, stamp)
-        self._verdicts(self.locks.release(owner))
+            self._install(owner[0], staged.rows, stamp)
+        self._apply(self.locks.release(owner))
 
-    def _abandoned(self, name: str) -> None:
+    def _resolve_for(self, name: str) -> None:
         """Resolve the attempts of a node that is down, and drop questions sent to it."""
         for owner in self.locks.owners():
-            if owner[0] == name and (owner not in self._parts or not self._parts[owner].stamp):
+            if owner[0] == name and (owner not in self._staged or not self._staged[owner].stamp):
                 self._finish(owner, 0)
-        for owner, staged in list(self._parts.items()):
-            if owner not in self._parts:
+        for owner, staged in list(self._staged.items()):
+            if owner not in self._staged:
                 continue
             if not staged.stamp:
                 if owner[0] == name:
                     self._finish(owner, 0)
-            elif owner[0] == name and staged.doubt is None:
+            elif owner[0] == name and staged.answers is None:
                 self.counts["in_doubt"] += 1
-                staged.doubt = {peer: "" for peer in staged.peers if peer in self._x.peers and peer != name}
-                for peer in staged.doubt:
+                staged.answers = {peer: "" for peer in staged.peers if peer in self._x.peers and peer != name}
+                for peer in staged.answers:
                     self._send(peer, Query(*owner))
                 self._resolve(owner, staged)
-            elif staged.doubt is not None and name in staged.doubt:
-                del staged.doubt[name]
+            elif staged.answers is not None and name in staged.answers:
+                del staged.answers[name]
                 self._resolve(owner, staged)
 
-    def _resolve(self, owner: LockOwner, part: Part) -> None:
+    def _resolve(self, owner: LockOwner, staged: StagedAttempt) -> None:
         """Decide an attempt whose coordinator is down, if the others' answers allow it."""
-        assert part.doubt is not None  # noqa: S101
-        said = list(part.doubt.values())
+        assert staged.answers is not None  # noqa: S101
+        said = list(staged.answers.values())
         commit = "committed" in said
         if not commit and "unknown" not in said:
             if "" in said:
                 return
-            commit = all(self._may_go_on(table, len(said)) for table in part.rows)
+            commit = all(self._may_go_on(table, len(said)) for table in staged.rows)
         self.counts["resolved"] += 1
         self._x.report(
             "transaction_resolved", coordinator=owner[0], outcome="committed" if commit else "aborted"
         )
         if not commit:
             self._remember(owner, "unknown")
-        self._finish(owner, part.stamp if commit else 0)
+        self._finish(owner, staged.stamp if commit else 0)
 
     def _may_go_on(self, table: str, others: int) -> bool:
         if table not in self._x.tables or not self._x.tables[table].definition.majority:
             return True
-        _, nodes = self._x.reach(table)
+        _, nodes = self._x.reachable_nodes(table)
         return 2 * (others + 1) > nodes
 
-    def _knows(self, owner: LockOwner) -> str:
-        part = self._parts.get(owner)
-        if part is not None and part.stamp:
+    def _outcome_of(self, owner: LockOwner) -> str:
+        staged = self._staged.get(owner)
+        if staged is not None and staged.stamp:
             return "prepared"
         return self._outcomes.get(owner, "unknown")
 

@@ -246,7 +246,7 @@ class Away:
         for name in _TABLES:
             state = self._store.replication.tables.get(name)
             replica = None if state is None else state.replicas.get(peer)
-            if replica is None or replica.purging or not replica.level:
+            if replica is None or replica.purging or not replica.caught_up:
                 return False
         return True
 
