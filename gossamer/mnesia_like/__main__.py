@@ -19,7 +19,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command and return its exit code."""
     assert __doc__ is not None  # noqa: S101
     parser = argparse.ArgumentParser(prog="python -m gossamer.mnesia_like", description=__doc__)
-    parser.add_argument("order", choices=("check", "set-aside"))
+    parser.add_argument("command", choices=("check", "set-aside"))
     parser.add_argument("path", type=Path)
     options = parser.parse_args(arguments)
     disc = Disc(options.path)
@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         file = disc.open()
     except CorruptTablesError as error:
-        if options.order == "check":
+        if options.command == "check":
             return _say(1, str(error))
         return _say(0, f"{error.problem}; moved to {disc.move_aside()}; start the node now")
     except DiscError as error:
@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
             _say(0, f"{name:24} {shape:12} {file.rows(name):>10,} rows")
     finally:
         file.close()
-    if options.order == "set-aside":
+    if options.command == "set-aside":
         return _say(2, f"{options.path} is sound and stays where it is")
     return 0
 

@@ -187,10 +187,10 @@ class StoreCore(TableOwner):
 
     # -- what transactions and the schema ask for
 
-    def tell(self, event: SystemEvent) -> None:
+    def publish(self, event: SystemEvent) -> None:
         """Publish an event to the store's subscribers."""
         for subscription in tuple(self._subscriptions):
-            subscription.tell(event)
+            subscription.notify(event)
 
     def flush_transactions(self) -> None:
         """Send what a transaction did, in this turn."""
@@ -227,19 +227,19 @@ class StoreCore(TableOwner):
             for peer in list(self.link.peers()):
                 self.link.renew(peer)
 
-    def returns(self, peer: str, creation: int) -> None:
+    def before_peer_up(self, peer: str, creation: int) -> None:
         """Prepare for ``peer`` coming up; under a new creation it has lost the rows that it held."""
         if self.replication.connected().get(peer) != creation:
-            self.tell(StoreUp(peer, creation))
+            self.publish(StoreUp(peer, creation))
         for table in self._shared():
             replica = self.replication.tables[table.name].replicas.get(peer)
             if replica is not None and replica.creation not in (0, creation):
                 table.adopt_from(peer)
 
-    def leaves(self, peer: str, *, left: bool) -> None:
+    def before_peer_down(self, peer: str, *, left: bool) -> None:
         """Prepare for ``peer`` going down; ``left``: permanently."""
         if peer in self.replication.connected():
-            self.tell(StoreDown(peer, left))
+            self.publish(StoreDown(peer, left))
         if not left:
             return
         for table in self._shared():
@@ -249,7 +249,7 @@ class StoreCore(TableOwner):
         """Run periodic work: overload events, shared tables' timers, and applied reports."""
         busy = self.queue.waiting >= 0.8 * self.queue.bound
         if busy and not self._overloaded:
-            self.tell(Overload("disc", f"{self.queue.waiting} rows wait, at most {self.queue.bound} may"))
+            self.publish(Overload("disc", f"{self.queue.waiting} rows wait, at most {self.queue.bound} may"))
         self._overloaded = busy
         for table in self._shared():
             table.tick()
@@ -283,9 +283,9 @@ class StoreCore(TableOwner):
             self._reported(action)
         elif isinstance(action, TablesChanged):
             for name in action.added:
-                self.tell(CopyAdded(name, action.peer))
+                self.publish(CopyAdded(name, action.peer))
             for name in action.dropped:
-                self.tell(CopyDropped(name, action.peer))
+                self.publish(CopyDropped(name, action.peer))
         elif action.table not in self.copies:
             # The table was dropped in this turn.
             return
@@ -305,7 +305,7 @@ class StoreCore(TableOwner):
         fields = dict(report.fields)
         log.info(report.event, **fields)
         if report.event == "table_snapshot" and fields["behind"]:
-            self.tell(Overload("peer", f"{fields['peer']} needs a snapshot of table {fields['table']!r}"))
+            self.publish(Overload("peer", f"{fields['peer']} needs a snapshot of table {fields['table']!r}"))
 
     def _committed(self) -> None:
         """Handle a disc commit; runs in the disc process."""

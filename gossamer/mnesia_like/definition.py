@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from gossamer.mnesia_like.errors import BadRowError, BadTableError
-from gossamer.mnesia_like.values import KEY_TYPES, Key, Value, encode, is_key, shown
+from gossamer.mnesia_like.values import KEY_TYPES, Key, Value, describe, encode, is_key
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,63}")
 _TYPES = ("set", "ordered_set", "bag")
@@ -104,7 +104,7 @@ class TableDef:
         """
         if type(key) not in KEY_TYPES or (type(key) is tuple and not is_key(key)):
             raise BadRowError(
-                self.name, where="key", got=shown(key), expected="str, bytes, int, or a tuple of these"
+                self.name, where="key", got=describe(key), expected="str, bytes, int, or a tuple of these"
             )
         try:
             encoded = encode(key)

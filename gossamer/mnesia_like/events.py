@@ -105,23 +105,23 @@ class Subscription(Generic[T]):
     """Callback for every event from now on; ``cancel`` ends it.
 
     A subscription made in a process ends with it, and an exception crashes that process; elsewhere an
-    exception is logged and ends the subscription. ``among`` is the subscriber list; ``of`` is for the log.
+    exception is logged and ends the subscription. ``of`` is for the log.
     """
 
-    __slots__ = ("_among", "_of", "alive", "callback")
+    __slots__ = ("_of", "_subscribers", "alive", "callback")
 
-    def __init__(self, among: list[Any], callback: Callable[[T], None], *, of: str) -> None:
+    def __init__(self, subscribers: list[Any], callback: Callable[[T], None], *, of: str) -> None:
         self.callback, self.alive = _guard(callback)
-        self._among = among
+        self._subscribers = subscribers
         self._of = of
-        among.append(self)
+        subscribers.append(self)
 
     def cancel(self) -> None:
         """End the subscription."""
-        if self in self._among:
-            self._among.remove(self)
+        if self in self._subscribers:
+            self._subscribers.remove(self)
 
-    def tell(self, event: T) -> None:
+    def notify(self, event: T) -> None:
         """Call back with ``event``, unless the subscribing process is gone."""
         if not self.alive():
             self.cancel()

@@ -113,10 +113,10 @@ class Replicator(GenServer):
                 core.report_applied()
                 self._perform(replication.flush())
             case _PeerUp(name, creation, session):
-                core.returns(name, creation)
+                core.before_peer_up(name, creation)
                 self._perform(replication.peer_up(name, creation, session, now))
             case _PeerDown(name, left, renewing):
-                core.leaves(name, left=left)
+                core.before_peer_down(name, left=left)
                 self._perform(replication.peer_down(name, now, left=left, renewing=renewing))
             case "work":
                 self._working = False
@@ -138,10 +138,10 @@ class Replicator(GenServer):
         renewing = link.renewing()
         for name in [*known, *self._replication.renewing - renewing]:
             if name not in there:
-                self._core.leaves(name, left=False)
+                self._core.before_peer_down(name, left=False)
                 self._perform(self._replication.peer_down(name, now, renewing=name in renewing))
         for name, (creation, session) in there.items():
-            self._core.returns(name, creation)
+            self._core.before_peer_up(name, creation)
             self._perform(self._replication.peer_up(name, creation, session, now))
 
     def _perform(self, actions: list[Action]) -> None:

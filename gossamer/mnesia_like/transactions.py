@@ -45,8 +45,8 @@ P = ParamSpec("P")
 
 MAX_BYTES = 4 * 1024 * 1024
 """Limit of the bytes that one transaction may write."""
-_FIRST_PAUSE = 0.005
-_LONGEST_PAUSE = 0.25
+_MIN_BACKOFF = 0.005
+_MAX_BACKOFF = 0.25
 
 
 class _Restart(BaseException):
@@ -209,7 +209,7 @@ class Transactor:
         age = self._age()
         attempts = 0
         attempt = None
-        pause = _FIRST_PAUSE
+        backoff = _MIN_BACKOFF
         try:
             async with asyncio.timeout(timeout) as limit:
                 while True:  # bounded by the timeout
@@ -226,8 +226,8 @@ class Transactor:
                         tx._over = True
                         self.core.release(attempt)
                         self.store.flush_transactions()
-                    await asyncio.sleep(pause * (0.5 + self._random.random()))
-                    pause = min(2 * pause, _LONGEST_PAUSE)
+                    await asyncio.sleep(backoff * (0.5 + self._random.random()))
+                    backoff = min(2 * backoff, _MAX_BACKOFF)
         except TimeoutError:
             if not limit.expired():
                 raise

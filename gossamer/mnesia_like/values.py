@@ -57,12 +57,12 @@ def _copy(table: str, value: Value, where: str, depth: int) -> Value:
         for key, item in value.items():
             if type(key) not in KEY_TYPES or (type(key) is tuple and not is_key(key, depth - 1)):
                 raise BadRowError(
-                    table, where=f"a key of {where}", got=shown(key), expected="str, bytes, int or tuple"
+                    table, where=f"a key of {where}", got=describe(key), expected="str, bytes, int or tuple"
                 )
             copy[key] = _copy(table, item, f"{where}[{key!r:.40}]", depth - 1)
         return copy
     plain = "None, bool, int, float, str, bytes, or a list or dict of them"
-    raise BadRowError(table, where=where, got=shown(value), expected=plain)
+    raise BadRowError(table, where=where, got=describe(value), expected=plain)
 
 
 def is_key(key: Key, depth: int = _MAX_DEPTH) -> bool:
@@ -72,6 +72,6 @@ def is_key(key: Key, depth: int = _MAX_DEPTH) -> bool:
     return type(key) in KEY_TYPES
 
 
-def shown(value: object) -> str:
+def describe(value: object) -> str:
     """Format type and value for an error message."""
     return f"{type(value).__name__} {value!r:.60}"

@@ -34,7 +34,7 @@ def healing_spec(node: NodeParts) -> ChildSpec:
     def note(kind: str, peer: str = "", text: str = "") -> None:
         node.event_log.note(kind, peer, text)
         if kind == "partition":
-            store.tell(InconsistentDatabase(text, peer))
+            store.publish(InconsistentDatabase(text, peer))
 
     # Made once: what they remember outlives the process.
     storage = Storage(node.data_dir and node.data_dir / "autoheal.json")

@@ -137,8 +137,8 @@ async def test_the_store_tells_who_comes_and_goes_and_who_cannot_keep_up(tmp_pat
         slow.write(1, 1)
         await until(lambda: Overload("disc", "1 rows wait, at most 1 may") in told)
         handle.file._conn.execute("PRAGMA query_only = 0")
-        a.store.tell(InconsistentDatabase("running_partitioned_network", "b"))
+        a.store.publish(InconsistentDatabase("running_partitioned_network", "b"))
         assert told[-1] == InconsistentDatabase("running_partitioned_network", "b")
         subscription.cancel()
-        a.store.tell(InconsistentDatabase("running_partitioned_network", "c"))
+        a.store.publish(InconsistentDatabase("running_partitioned_network", "c"))
         assert told[-1].node == "b"  # type: ignore[union-attr]

@@ -21,7 +21,7 @@ from gossamer.mnesia_like.table.local import LocalTable
 from gossamer.mnesia_like.table.owned import OwnedTable
 from gossamer.mnesia_like.table.shared import SharedTable
 
-_POLL = 0.02
+_POLL_INTERVAL = 0.02
 
 
 class SchemaCommands(StoreCore):
@@ -109,7 +109,7 @@ class SchemaCommands(StoreCore):
         """
         async with self._copies.changing:
             self._entry(name)
-            self._copies.schema.strike(name)
+            self._copies.schema.remove(name)
             await self._keeper.reconcile()
         await self._copies.schema.durable()
         return await self._until(lambda: not self.replication.holders(name), timeout)
@@ -170,7 +170,7 @@ class SchemaCommands(StoreCore):
             entry = self._entry(name)
             schema.put((name, "copy", node), None)
             if entry.everywhere is None and not schema.copies(name):
-                schema.strike(name)
+                schema.remove(name)
             await self._keeper.reconcile()
         await schema.durable()
         return await self._until(lambda: not self._have(name, [node]), timeout)
@@ -216,8 +216,8 @@ class SchemaCommands(StoreCore):
                 return existing
             if entry is None or definition.replication == "local":
                 table = await copies.make(definition)
-                self.tell(TableCreated(name))
-                self.tell(CopyAdded(name, node))
+                self.publish(TableCreated(name))
+                self.publish(CopyAdded(name, node))
                 return table
             nodes = (node,)
         self._write_down(definition, entry, nodes)
@@ -241,7 +241,7 @@ class SchemaCommands(StoreCore):
         if entry is None:
             stamp = self.hlc.tick(self.clock.wall())
             entry = Entry(name, f"{stamp:016x}@{node}", definition.options(), everywhere)
-            schema.enter(entry)
+            schema.add(entry)
         elif everywhere is not None and entry.everywhere is None:
             schema.put(name, {"id": entry.id, "options": entry.options, "everywhere": everywhere})
         for holder in named:
@@ -250,9 +250,9 @@ class SchemaCommands(StoreCore):
     async def _drop_own(self, name: str) -> None:
         if name in self.copies or name not in self._keeper.conflicts:
             await self._copies.drop(name)
-            self.tell(CopyDropped(name, self.node))
+            self.publish(CopyDropped(name, self.node))
             if self._copies.schema.entry(name) is None:
-                self.tell(TableDeleted(name))
+                self.publish(TableDeleted(name))
         else:
             # It exists on disc only, and is not the schema's.
             await self._copies.wipe(name)
@@ -278,5 +278,5 @@ class SchemaCommands(StoreCore):
         while not condition():  # bounded by the time
             if self.clock.monotonic() - start >= seconds:
                 return False
-            await asyncio.sleep(_POLL)
+            await asyncio.sleep(_POLL_INTERVAL)
         return True

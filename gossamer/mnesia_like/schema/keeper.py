@@ -35,7 +35,7 @@ from gossamer.supervisor import GenServer, self_pid, send_after
 
 log = structlog.get_logger(__name__)
 
-_RETRY = 1.0
+_RETRY_INTERVAL = 1.0
 
 
 class SchemaKeeper:
@@ -51,7 +51,7 @@ class SchemaKeeper:
         self._copies = copies
         self._known: dict[str, str] = {}
 
-    async def settle(self) -> bool:
+    async def run(self) -> bool:
         """Load the schema and reconcile the copies with it; False: something must be retried."""
         async with self._copies.changing:
             await self._copies.load_schema()
@@ -69,15 +69,15 @@ class SchemaKeeper:
         ]
 
     async def reconcile(self) -> bool:
-        """Reconcile as :meth:`settle`, for a caller that changed the schema and holds the copies' lock."""
+        """Reconcile as :meth:`run`, for a caller that changed the schema and holds the copies' lock."""
         done = True
-        self._tell_changes()
+        self._publish_changes()
         for name in [*self._core.tables(), *self.schema.names()]:
             try:
-                await self._settle_one(name)
+                await self._reconcile_one(name)
             except (GossamerError, TimeoutError) as error:
                 done = False
-                log.warning("table_not_settled", table=name, error=str(error), advice="it is tried again")
+                log.warning("table_not_reconciled", table=name, error=str(error), advice="it is tried again")
         for name, (_, made_as) in (await self._copies.on_disc()).items():
             here = name in self._core.copies or name in self.conflicts
             if made_as and not here and self.schema.storage_of(name, self._core.node) is None:
@@ -85,7 +85,7 @@ class SchemaKeeper:
                 await self._copies.wipe(name)
         return done
 
-    async def _settle_one(self, name: str) -> None:
+    async def _reconcile_one(self, name: str) -> None:
         copies, schema, node = self._copies, self.schema, self._core.node
         entry = schema.entry(name)
         table = self._core.copies.get(name)
@@ -102,7 +102,7 @@ class SchemaKeeper:
             if entry is None or storage is None or (mine != entry.id and mine in schema.gone(name)):
                 await copies.drop(name)
                 self.conflicts.pop(name, None)
-                self._core.tell(CopyDropped(name, node))
+                self._core.publish(CopyDropped(name, node))
                 table = None
             elif mine != entry.id:
                 await self._give_id(table, entry)
@@ -124,7 +124,7 @@ class SchemaKeeper:
             self._conflict(name, [f"it is {error.existing}, in the schema {definition}"])
             return
         self.conflicts.pop(name, None)
-        self._core.tell(CopyAdded(name, self._core.node))
+        self._core.publish(CopyAdded(name, self._core.node))
 
     async def _give_id(self, table: AnyTable, entry: Entry) -> None:
         differences = table.definition.differences(entry.options)
@@ -143,15 +143,15 @@ class SchemaKeeper:
                 differences=differences,
                 advice="del_table_copy on the nodes whose definition should give way",
             )
-            self._core.tell(SchemaConflict(name, tuple(differences)))
+            self._core.publish(SchemaConflict(name, tuple(differences)))
 
-    def _tell_changes(self) -> None:
+    def _publish_changes(self) -> None:
         now = {name: entry.id for name in self.schema.names() if (entry := self.schema.entry(name))}
         before, self._known = self._known, now
         for name in before.keys() - now.keys():
-            self._core.tell(TableDeleted(name))
+            self._core.publish(TableDeleted(name))
         for name in now.keys() - before.keys():
-            self._core.tell(TableCreated(name))
+            self._core.publish(TableCreated(name))
 
 
 class SchemaServer(GenServer):
@@ -159,30 +159,30 @@ class SchemaServer(GenServer):
 
     async def init(self, keeper: SchemaKeeper) -> None:
         self._keeper = keeper
-        self._rung = False
+        self._scheduled = False
         me = self_pid()
 
         def changed(_: object) -> None:
-            if not self._rung:
-                self._rung = True
-                send_after(0.0, me, "settle")
+            if not self._scheduled:
+                self._scheduled = True
+                send_after(0.0, me, "reconcile")
 
         keeper.schema.subscribe_batches(changed)
-        await self._settle()
+        await self._run_keeper()
 
     async def handle_info(self, message: object) -> None:
-        if message == "settle":
-            self._rung = False
-            await self._settle()
+        if message == "reconcile":
+            self._scheduled = False
+            await self._run_keeper()
         else:
             await super().handle_info(message)
 
-    async def _settle(self) -> None:
+    async def _run_keeper(self) -> None:
         try:
-            done = await self._keeper.settle()
+            done = await self._keeper.run()
         except (GossamerError, TimeoutError) as error:
             log.warning("schema_not_loaded", error=str(error), advice="it is tried again")
             done = False
         if not done:
-            self._rung = True
-            send_after(_RETRY, self_pid(), "settle")
+            self._scheduled = True
+            send_after(_RETRY_INTERVAL, self_pid(), "reconcile")

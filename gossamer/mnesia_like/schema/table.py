@@ -110,20 +110,20 @@ class SchemaTable(SharedTable):
         if self.read(key, ...) != value:
             self._write(key, value)
 
-    def enter(self, entry: Entry) -> None:
+    def add(self, entry: Entry) -> None:
         """Add a table, and remove the copies listed for an earlier one of its name."""
-        self._remove(self._keys_of(entry.name, "copy"))
+        self._remove_rows(self._keys_of(entry.name, "copy"))
         row = {"id": entry.id, "options": entry.options, "everywhere": entry.everywhere}
         self.put(entry.name, row)
 
-    def strike(self, name: str) -> None:
+    def remove(self, name: str) -> None:
         """Remove a table; its id is remembered in case it is created again."""
         entry = self.entry(name)
         if entry is not None:
             self.put((name, "gone", entry.id), True)
         # Ids begin with their time of creation.
         forgotten = sorted(self._keys_of(name, "gone"))[:-_REMEMBERED]
-        self._remove([*self._keys_of(name, "copy"), *self._keys_of(name, "masters"), name, *forgotten])
+        self._remove_rows([*self._keys_of(name, "copy"), *self._keys_of(name, "masters"), name, *forgotten])
 
     def gone(self, name: str) -> set[str]:
         """Return the ids under which a table existed and was deleted."""
@@ -132,7 +132,7 @@ class SchemaTable(SharedTable):
     def _keys_of(self, name: str, kind: str) -> list[Key]:
         return [key for key in self.rows() if type(key) is tuple and key[:2] == (name, kind)]
 
-    def _remove(self, keys: Iterable[Key]) -> None:
+    def _remove_rows(self, keys: Iterable[Key]) -> None:
         super().check()
         for key in keys:
             self._delete(key)

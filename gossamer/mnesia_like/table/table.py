@@ -50,7 +50,7 @@ class TableSubscription(Subscription[Change]):
         self._table = table
         self._seq = -1
         self.own = own
-        table._told_own += own
+        table._own_subscribers += own
 
     @property
     def seq(self) -> int:
@@ -61,7 +61,7 @@ class TableSubscription(Subscription[Change]):
         """End the subscription."""
         if self in self._table._subscriptions:
             self._seq = self._table.seq
-            self._table._told_own -= self.own
+            self._table._own_subscribers -= self.own
         super().cancel()
 
 
@@ -77,7 +77,7 @@ class Table:
         self._owner = owner
         self._subscriptions: list[TableSubscription] = []
         # Number of subscriptions that include this node's own writes.
-        self._told_own = 0
+        self._own_subscribers = 0
         self.seq = self._owner.first_seq
         self._keep = definition.history
         self._history: deque[tuple[str, dict[Key, Value], Collection[Key]]] = deque()
@@ -124,7 +124,7 @@ class Table:
         subscription = TableSubscription(self, callback, own=own)
         missed = 0 if from_seq is None else self.seq - from_seq
         for owner, written, deleted in [*self._history][len(self._history) - missed :]:
-            subscription.tell(Change(self.name, owner, written, deleted))
+            subscription.notify(Change(self.name, owner, written, deleted))
         return subscription
 
     def contents(self) -> Iterable[tuple[str, Key, Value]]:
@@ -140,7 +140,7 @@ class Table:
         self._count(change.owner, change.written, change.deleted)
         for subscription in tuple(self._subscriptions):
             if subscription.own or change.owner != self.node:
-                subscription.tell(change)
+                subscription.notify(change)
 
     def check(self) -> None:
         """Raise DiscError or UnavailableError if rows cannot be written now."""
@@ -177,7 +177,7 @@ class Table:
         """Handle this node's own write: replicate it, number it, and call subscribers."""
         if self._travels:
             self._owner.written(self)
-        if self._told_own:
+        if self._own_subscribers:
             self.dispatch(Change(self.name, self.node, written, deleted))
         else:
             self._count(self.node, written, deleted)
@@ -202,7 +202,7 @@ class WriterTable(Table):
             value = canonical(self.name, value)
         if self._bag:
             there: list[Value] = self._mine.get(key, [])
-            if _among(there, value):
+            if _contains(there, value):
                 return False
             value = [*there, value]
         encoded = definition.encode_value(value)
@@ -234,7 +234,7 @@ class WriterTable(Table):
             kind = f"a table of type {self.definition.type}"
             raise BadRowError(self.name, where="delete_object", got=kind, expected="a table of type bag")
         old = self._mine.get(key, [])
-        left = [other for other in old if not _among([other], canonical(self.name, value))]
+        left = [other for other in old if not _contains([other], canonical(self.name, value))]
         if len(left) == len(old):
             return False
         if not left:
@@ -253,7 +253,7 @@ class WriterTable(Table):
         self._changed({key: value}, ())
 
 
-def _among(values: list[Value], value: Value) -> bool:
+def _contains(values: list[Value], value: Value) -> bool:
     """Return whether a bag's values contain one like this."""
     return any(type(other) is type(value) and bool(other == value) for other in values)
 
