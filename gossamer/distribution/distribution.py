@@ -17,7 +17,7 @@ Guarantees:
 A *hidden* node is no member: it has the cookie, calls for both directions, and is never called, so that it
 can run anywhere from where a node is reachable. Only ``control`` runs between it and a node.
 ``nodes()`` and events leave it out unless asked for. It is down when it has had no connection for
-:data:`HIDDEN_GRACE` seconds, since it has no membership.
+:data:`HIDDEN_TIMEOUT` seconds, since it has no membership.
 
 Frames sent within one turn of the loop leave as one message per stream.
 """

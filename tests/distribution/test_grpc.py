@@ -120,7 +120,7 @@ asyncio.run(main(int(sys.argv[1])))
 @pytest.mark.real
 async def test_a_sigkilled_peer_is_reset_and_refused_at_once(monkeypatch):
     # However short the link lived, the first attempt after it follows at once.
-    monkeypatch.setattr(link, "SETTLED", 0.0)
+    monkeypatch.setattr(link, "STABLE_AFTER", 0.0)
     a = await Node("a").start()
     port = str(a.distribution.address[1])
     process = await asyncio.create_subprocess_exec(

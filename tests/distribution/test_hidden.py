@@ -13,7 +13,7 @@ from gossamer.distribution import (
     connect_node,
     identify,
 )
-from gossamer.distribution.links.hub import HIDDEN_GRACE
+from gossamer.distribution.links.hub import HIDDEN_TIMEOUT
 from gossamer.supervisor import Down, GenServer, Reply, monitor, receive
 
 
@@ -56,7 +56,7 @@ async def test_a_hidden_node_that_went_is_noticed_by_who_watched_it(net):
     async def body():
         ref = monitor(("there", "h"))
         net.crash("h")
-        assert await receive(timeout=HIDDEN_GRACE + 1) == Down(ref, None, "noconnection")
+        assert await receive(timeout=HIDDEN_TIMEOUT + 1) == Down(ref, None, "noconnection")
 
     await asyncio.sleep(0.1)
     await node.runtime.run(body)
@@ -68,7 +68,7 @@ async def test_a_connection_that_breaks_and_comes_back_ends_nothing(net):
     events = []
     node.subscribe(events.append, hidden=True)
     net.reset()
-    await asyncio.sleep(HIDDEN_GRACE + 1)
+    await asyncio.sleep(HIDDEN_TIMEOUT + 1)
     assert events == [NodeUp("h", 1)]
     assert await hidden.runtime.call(("echo", "a"), 1) == 1
 
@@ -80,7 +80,7 @@ async def test_a_hidden_node_is_never_called(net):
     # Its port is free: it listens to nobody.
     await net.sim.host("h").listen(lambda: called.append("h"), ("h", 4370))
     net.reset()
-    await asyncio.sleep(HIDDEN_GRACE + 1)
+    await asyncio.sleep(HIDDEN_TIMEOUT + 1)
     assert called == []
     assert net.nodes["a"].nodes(hidden=True) == ["h"]
 
@@ -113,7 +113,7 @@ async def test_who_was_forgotten_begins_anew_and_is_told(net):
     events = []
     node.subscribe(events.append, hidden=True)
     net.cut("a", "h")
-    await asyncio.sleep(HIDDEN_GRACE + 1)
+    await asyncio.sleep(HIDDEN_TIMEOUT + 1)
     net.heal()
     await asyncio.sleep(70)
     assert events == [NodeUp("h", 1), NodeDown("h", 1, "gone"), NodeUp("h", 1)]

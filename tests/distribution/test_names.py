@@ -15,7 +15,7 @@ from gossamer.distribution import (
     whereis_name,
 )
 from gossamer.distribution.remote.names import GLOBAL
-from gossamer.distribution.remote.resolvers import judge
+from gossamer.distribution.remote.resolvers import resolve_conflict
 from gossamer.errors import UsageError
 from gossamer.supervisor import Pid, Supervisor, receive, self_pid
 
@@ -154,7 +154,7 @@ async def test_a_conflict_ends_as_the_registration_says(net, resolve, keeps, kil
 
 async def test_the_lot_falls_on_either(net):
     pids = [Pid("a", 1, number) for number in range(20)]
-    kept = [judge("random_exit", "x", Pid("b", 1, 1), pid).keeps == pid for pid in pids]
+    kept = [resolve_conflict("random_exit", "x", Pid("b", 1, 1), pid).keeps == pid for pid in pids]
     assert 0 < sum(kept) < len(pids)
 
 

@@ -53,7 +53,7 @@ def test_what_either_end_says_arrives_on_both_kinds_of_loop(factory):
 
 
 async def test_who_never_claims_its_relayed_connection_loses_it(monkeypatch):
-    monkeypatch.setattr("gossamer.distribution.transport.relay.CLAIM", 0.01)
+    monkeypatch.setattr("gossamer.distribution.transport.relay.CLAIM_TIMEOUT", 0.01)
     accepted = asyncio.get_running_loop().create_future()
     ended = asyncio.Event()
 

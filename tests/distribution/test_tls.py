@@ -61,9 +61,9 @@ async def test_a_relay_with_another_certificate_is_found_out(identity):
     a = await Node("a", stream_transport(identity)).start()
     b = await Node("b", stream_transport(identity, b"another")).start()
     refused = asyncio.get_running_loop().create_future()
-    door = b.distribution.door
-    away = door.turned_away
-    door.turned_away = lambda *seen: (away(*seen), refused.done() or refused.set_result(seen[-1]))
+    acceptor = b.distribution.acceptor
+    away = acceptor.log_ending
+    acceptor.log_ending = lambda *seen: (away(*seen), refused.done() or refused.set_result(seen[-1]))
     a.connect(b)
     async with asyncio.timeout(10):
         assert (await refused).code == "cookie"

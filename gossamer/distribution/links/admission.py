@@ -46,8 +46,8 @@ log = structlog.get_logger(__name__)
 
 MAX_HIDDEN = 1000
 """Maximum number of hidden nodes linked with one node."""
-STRANGERS = 512
-STRANGERS_EACH = 128
+MAX_UNAUTHENTICATED = 512
+MAX_UNAUTHENTICATED_EACH = 128
 """Maximum number of accepted connections in their handshake at once, from all addresses and from one."""
 COMPLAINT_INTERVAL = 60.0
 """Seconds between two log lines about callers turned away because too many were in their handshake."""
@@ -72,19 +72,19 @@ def admit(*, creation: int, session: int, theirs: int, hello: Hello) -> Admissio
     return "accept"
 
 
-class Door:
+class Acceptor:
     """Admission of callers at one node."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
-        self.strangers: Places[object] = Places(STRANGERS, STRANGERS_EACH)
+        self.unauthenticated: Places[object] = Places(MAX_UNAUTHENTICATED, MAX_UNAUTHENTICATED_EACH)
         """Accepted channels in their handshake."""
         self._complained = -COMPLAINT_INTERVAL
         self._refused: dict[str, str] = {}
 
     def enter(self, caller: object, address: str) -> bool:
         """Return whether an accepted channel may begin its handshake, and count it until it is over."""
-        full = self.strangers.take(caller, address.rpartition(":")[0])
+        full = self.unauthenticated.take(caller, address.rpartition(":")[0])
         now = self._hub.runtime.loop.time()
         if full and now - self._complained >= COMPLAINT_INTERVAL:
             self._complained = now
@@ -116,7 +116,7 @@ class Door:
         peer.theirs = hello.session
         return peer
 
-    def turned_away(self, caller: str, address: str, error: Ending) -> None:
+    def log_ending(self, caller: str, address: str, error: Ending) -> None:
         """Log the end of an accepted channel."""
         if isinstance(error, HandshakeError):
             quiet = error.code in ("unknown_node", "stale_session") or self._refused.get(caller) == error.code

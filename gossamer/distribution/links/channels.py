@@ -148,7 +148,7 @@ class Inbound(_End):
 
     def __init__(self, hub: Hub) -> None:
         super().__init__(hub)
-        self._door = hub.door
+        self._acceptor = hub.acceptor
         self._address = "unknown"
         self._timer: asyncio.TimerHandle | None = None
 
@@ -156,14 +156,14 @@ class Inbound(_End):
         self._channel = channel
         self._address = channel.address
         self._timer = asyncio.get_running_loop().call_later(self._hub.handshake_timeout, self._late)
-        if not self._door.enter(self, channel.address):
+        if not self._acceptor.enter(self, channel.address):
             expected = "fewer callers that are not known yet"
             self.abort(WireError(where="listener", expected=expected, got="one more"))
             return
         self._handshake = self._hub.answering(self._admit, channel.binding)
 
     def _admit(self, hello: Hello) -> tuple[int, int]:
-        peer = self._door.admit(hello, self._address)
+        peer = self._acceptor.admit(hello, self._address)
         # A pulled stream resumes at the caller's position.
         return 0 if hello.pull is not None else peer.receives[hello.purpose].connected(), peer.session
 
@@ -176,7 +176,7 @@ class Inbound(_End):
     def _ended(self, error: Ending) -> None:
         self._known()
         super()._ended(error)
-        self._door.turned_away(self._caller.name if self._caller else "", self._address, error)
+        self._acceptor.log_ending(self._caller.name if self._caller else "", self._address, error)
 
     def _late(self) -> None:
         seconds = self._hub.handshake_timeout
@@ -184,7 +184,7 @@ class Inbound(_End):
 
     def _known(self) -> None:
         """Stop counting the channel as unauthenticated: its handshake is over, or it ended."""
-        self._door.strangers.free(self)
+        self._acceptor.unauthenticated.free(self)
         if self._timer is not None:
             self._timer.cancel()
 

@@ -13,7 +13,7 @@ import structlog
 
 from gossamer.config import DistributionConfig
 from gossamer.distribution.events import Counts, Event, NodeDown, NodeUp, Subscriber
-from gossamer.distribution.links.admission import Door
+from gossamer.distribution.links.admission import Acceptor
 from gossamer.distribution.links.handshake import Admit, Handshake, Local, called, calling, cookie_key
 from gossamer.distribution.links.seal import ChannelKey
 from gossamer.distribution.links.stream import SendStream
@@ -30,10 +30,10 @@ Evidence = Callable[[str, str], None]
 
 MIB = 1024 * 1024
 _BATCH = 256 * 1024
-HIDDEN_GRACE = 5.0
+HIDDEN_TIMEOUT = 5.0
 """Seconds after which a hidden node without a connection is down."""
 DIALER = "distribution_dialer"
-LOOK = "look"
+NEW_PEER = "new_peer"
 """Message to the dialer: there is a new peer."""
 RETRY = "retry"
 """Message to a link: retry now."""
@@ -80,7 +80,7 @@ class Hub:
         self._retain = max(config.retention, 2 * config.max_frame)
         self._queue = queue
         self.backoff = (config.reconnect_min, config.reconnect_max)
-        self.door = Door(self)
+        self.acceptor = Acceptor(self)
 
     def give_up(self, name: str, reason: str) -> None:
         """Renew the session with a peer at the end of this turn, because something of it was lost.
@@ -152,12 +152,12 @@ class Hub:
 
     def opened(self, traffic: Traffic) -> None:
         """Register an open channel of a peer."""
-        peer, beside = traffic.peer, traffic.beside
+        peer, siblings = traffic.peer, traffic.siblings
         if self.peers.get(peer.name) is not peer:
             traffic.abort()
             return
-        previous = beside.get(traffic.purpose)
-        beside[traffic.purpose] = traffic
+        previous = siblings.get(traffic.purpose)
+        siblings[traffic.purpose] = traffic
         if previous is not None:
             previous.abort()
         if not peer.outbound:
@@ -172,11 +172,11 @@ class Hub:
 
     def closed(self, traffic: Traffic) -> None:
         """Remove a closed channel."""
-        peer, beside = traffic.peer, traffic.beside
-        if beside.get(traffic.purpose) is traffic:
-            del beside[traffic.purpose]
+        peer, siblings = traffic.peer, traffic.siblings
+        if siblings.get(traffic.purpose) is traffic:
+            del siblings[traffic.purpose]
         if peer.hidden and not peer.inbound:
-            self.runtime.loop.call_later(HIDDEN_GRACE, self._forsaken, peer)
+            self.runtime.loop.call_later(HIDDEN_TIMEOUT, self._expire_hidden, peer)
 
     def begin(
         self, name: str, creation: int, address: Address, counts: Counts | None, *, hidden: bool = False
@@ -199,11 +199,11 @@ class Hub:
             hidden=hidden,
         )
         if hidden:
-            self.runtime.loop.call_later(HIDDEN_GRACE, self._forsaken, peer)
-        self.runtime.send(DIALER, LOOK)
+            self.runtime.loop.call_later(HIDDEN_TIMEOUT, self._expire_hidden, peer)
+        self.runtime.send(DIALER, NEW_PEER)
         return peer
 
-    def _forsaken(self, peer: Peer) -> None:
+    def _expire_hidden(self, peer: Peer) -> None:
         """End a hidden node's session if it still has no connection."""
         if self.peers.get(peer.name) is peer and not peer.inbound:
             self.end(peer, "gone")

@@ -29,7 +29,7 @@ from gossamer.supervisor import Exit, ExitProcess, receive, self_pid, trap_exit
 
 log = structlog.get_logger(__name__)
 
-SETTLED = 1.0
+STABLE_AFTER = 1.0
 """Seconds after which an open link counts as stable."""
 
 
@@ -122,7 +122,7 @@ class Link:
         finally:
             self._abort()
         self._report(peer, error)
-        return since is not None and loop.time() - since >= SETTLED
+        return since is not None and loop.time() - since >= STABLE_AFTER
 
     def _report(self, peer: Peer, error: Ending) -> None:
         hub = self._hub

@@ -17,7 +17,7 @@ from functools import partial
 import structlog
 
 from gossamer.distribution.links.channels import Inbound
-from gossamer.distribution.links.hub import DIALER, LOOK, Hub
+from gossamer.distribution.links.hub import DIALER, NEW_PEER, Hub
 from gossamer.distribution.links.link import Link
 from gossamer.distribution.transport.transport import LinkTransport, show
 from gossamer.supervisor import (
@@ -55,7 +55,7 @@ class _Dialer(GenServer):
         await self._look()
 
     async def handle_info(self, message: object) -> None:
-        if message == LOOK:
+        if message == NEW_PEER:
             await self._look()
 
     async def _look(self) -> None:

@@ -109,7 +109,7 @@ class Traffic:
         self.ended(self.ending or error)
 
     @property
-    def beside(self) -> dict[Purpose, Traffic]:
+    def siblings(self) -> dict[Purpose, Traffic]:
         """Open channels of this direction, by purpose."""
         raise NotImplementedError
 
@@ -127,7 +127,7 @@ class Sending(Traffic):
     """Traffic of outgoing frames and incoming acks."""
 
     @property
-    def beside(self) -> dict[Purpose, Traffic]:
+    def siblings(self) -> dict[Purpose, Traffic]:
         return self.peer.outbound
 
     def pull(self) -> bytes | None:
@@ -168,7 +168,7 @@ class Receiving(Traffic):
     _ack_waits: bool = False
 
     @property
-    def beside(self) -> dict[Purpose, Traffic]:
+    def siblings(self) -> dict[Purpose, Traffic]:
         return self.peer.inbound
 
     def pull(self) -> bytes | None:

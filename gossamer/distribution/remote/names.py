@@ -23,7 +23,7 @@ from msgspec import Struct
 from gossamer.distribution.distribution import Distribution
 from gossamer.distribution.events import NodeDown, NodeUp
 from gossamer.distribution.remote.remote import RemoteProcesses
-from gossamer.distribution.remote.resolvers import NameConflict, Verdict, check_resolve, judge
+from gossamer.distribution.remote.resolvers import NameConflict, Resolution, check_resolve, resolve_conflict
 from gossamer.distribution.remote.terms import register_message
 from gossamer.errors import UsageError
 from gossamer.supervisor import (
@@ -50,11 +50,11 @@ log = structlog.get_logger(__name__)
 GLOBAL = "global"
 """Registered name of the server on every node."""
 
-ASK = 2.0
+ARBITER_TIMEOUT = 2.0
 """Timeout of the arbiter's answer in seconds; after that the name is registered without it."""
 
 
-class Holding(Struct, frozen=True):
+class Registration(Struct, frozen=True):
     """Registration of a global name."""
 
     pid: Pid
@@ -66,39 +66,39 @@ class Names:
     """This node's view of the names: the holders of each, by node."""
 
     def __init__(self) -> None:
-        self._holdings: dict[str, dict[str, Holding]] = {}
+        self._registrations: dict[str, dict[str, Registration]] = {}
         self.clock = 0
 
     def names(self) -> list[str]:
         """Return all names that have a holder."""
-        return list(self._holdings)
+        return list(self._registrations)
 
-    def winner(self, name: str) -> Holding | None:
+    def winner(self, name: str) -> Registration | None:
         """Return the registration that has the name; equal views choose alike."""
-        held = self._holdings.get(name)
+        held = self._registrations.get(name)
         return min(held.values(), key=lambda one: (one.stamp, one.pid)) if held else None
 
-    def get(self, name: str, node: str) -> Holding | None:
+    def get(self, name: str, node: str) -> Registration | None:
         """Return ``node``'s registration of the name."""
-        return self._holdings.get(name, {}).get(node)
+        return self._registrations.get(name, {}).get(node)
 
-    def of_node(self, node: str) -> dict[str, Holding]:
+    def of_node(self, node: str) -> dict[str, Registration]:
         """Return all registrations of ``node``."""
-        return {name: held[node] for name, held in self._holdings.items() if node in held}
+        return {name: held[node] for name, held in self._registrations.items() if node in held}
 
     def nodes(self) -> set[str]:
         """Return the nodes that hold any name."""
-        return {node for held in self._holdings.values() for node in held}
+        return {node for held in self._registrations.values() for node in held}
 
-    def put(self, name: str, node: str, holding: Holding | None) -> None:
+    def put(self, name: str, node: str, registration: Registration | None) -> None:
         """Store ``node``'s registration of the name; None: it has none."""
-        if holding is not None:
-            self.clock = max(self.clock, holding.stamp)
-            self._holdings.setdefault(name, {})[node] = holding
-        elif (held := self._holdings.get(name)) is not None:
+        if registration is not None:
+            self.clock = max(self.clock, registration.stamp)
+            self._registrations.setdefault(name, {})[node] = registration
+        elif (held := self._registrations.get(name)) is not None:
             held.pop(node, None)
             if not held:
-                del self._holdings[name]
+                del self._registrations[name]
 
 
 class _Register(Struct, frozen=True):
@@ -115,7 +115,7 @@ class _Claim(Struct, frozen=True):
     """Request to the arbiter: may this process have the name?"""
 
     name: str
-    holding: Holding
+    registration: Registration
 
 
 class _Granted(Struct, frozen=True):
@@ -129,7 +129,7 @@ class _All(Struct, frozen=True):
     """All names of a node; ``answer`` requests the receiver's."""
 
     node: str
-    names: dict[str, Holding]
+    names: dict[str, Registration]
     answer: bool
 
 
@@ -138,7 +138,7 @@ class _Change(Struct, frozen=True):
 
     node: str
     name: str
-    holding: Holding | None
+    registration: Registration | None
 
 
 class _Conflict(Struct, frozen=True):
@@ -165,7 +165,7 @@ class _Lost(Struct, frozen=True):
     kill: bool
 
 
-for _type in (Holding, _Claim, _All, _Change, _Conflict, _Held, _Lost):
+for _type in (Registration, _Claim, _All, _Change, _Conflict, _Held, _Lost):
     register_message(_type, f"global.{_type.__name__.strip('_')}")
 
 
@@ -181,8 +181,8 @@ class GlobalNames(GenServer):
         """Registrations that wait for the arbiter, by name."""
         for node in names.nodes() - {self._node, *distribution.nodes()}:
             self._replace(node, {})
-        for name, holding in names.of_node(self._node).items():
-            self._watched[monitor(holding.pid)] = (name, holding.pid)
+        for name, registration in names.of_node(self._node).items():
+            self._watched[monitor(registration.pid)] = (name, registration.pid)
         distribution.subscribe(self.process.pid)
 
     async def handle_call(self, request: object, caller: Caller) -> Reply | NoReply:
@@ -194,8 +194,8 @@ class GlobalNames(GenServer):
                     return Reply(False)
                 self._change(name, None)
                 return Reply(True)
-            case _Claim(name, holding):
-                return Reply(self._claim(name, holding))
+            case _Claim(name, registration):
+                return Reply(self._claim(name, registration))
         return Reply(UsageError(f"global got {type(request).__name__}; use register_name()"))
 
     async def handle_cast(self, request: object) -> None:
@@ -204,9 +204,9 @@ class GlobalNames(GenServer):
                 self._replace(node, names)
                 if answer:
                     cast((GLOBAL, node), _All(self._node, self._names.of_node(self._node), answer=False))
-            case _Change(node, name, holding) if holding is None or holding.pid.node == node:
-                self._names.put(name, node, holding)
-                self._look(name)
+            case _Change(node, name, registration) if registration is None or registration.pid.node == node:
+                self._names.put(name, node, registration)
+                self._check_conflict(name)
             case _Conflict(node, name, winner):
                 mine = self._names.get(name, self._node)
                 if mine is not None and mine.pid == winner:
@@ -214,7 +214,7 @@ class GlobalNames(GenServer):
             case _Held(name, winner):
                 self._resolve(name, winner)
             case _Lost(name, loser, keeps, kill):
-                self._lose(name, loser, Verdict(keeps, kill))
+                self._lose(name, loser, Resolution(keeps, kill))
 
     async def handle_info(self, message: object) -> None:
         match message:
@@ -238,7 +238,7 @@ class GlobalNames(GenServer):
             )
         if self._names.winner(name) is not None or name in self._asking:
             return Reply(False)
-        claim = _Claim(name, Holding(pid, self._names.clock + 1, resolve))
+        claim = _Claim(name, Registration(pid, self._names.clock + 1, resolve))
         arbiter = min([self._node, *self._distribution.nodes()])
         if arbiter == self._node:
             return Reply(self._take(claim))
@@ -247,39 +247,39 @@ class GlobalNames(GenServer):
         spawn(_ask_arbiter, self.process.pid, arbiter, claim, label=f"claim {name}")
         return NoReply()
 
-    def _claim(self, name: str, holding: Holding) -> bool:
+    def _claim(self, name: str, registration: Registration) -> bool:
         """Decide a claim as the arbiter. A granted one is known here at once; the claimer informs others."""
         known = self._names.winner(name)
         if known is None and name not in self._asking:
-            self._names.put(name, holding.pid.node, holding)
+            self._names.put(name, registration.pid.node, registration)
             return True
-        return known is not None and known.pid == holding.pid
+        return known is not None and known.pid == registration.pid
 
     def _take(self, claim: _Claim) -> bool:
-        name, holding = claim.name, claim.holding
+        name, registration = claim.name, claim.registration
         winner = self._names.winner(name)
-        if winner is not None and winner.pid != holding.pid:
+        if winner is not None and winner.pid != registration.pid:
             return False
-        self._watched[monitor(holding.pid)] = (name, holding.pid)
-        self._change(name, holding)
+        self._watched[monitor(registration.pid)] = (name, registration.pid)
+        self._change(name, registration)
         return True
 
-    def _change(self, name: str, holding: Holding | None) -> None:
+    def _change(self, name: str, registration: Registration | None) -> None:
         """Store and publish a registration of this node, or its end."""
-        self._names.put(name, self._node, holding)
+        self._names.put(name, self._node, registration)
         for node in self._distribution.nodes():
-            cast((GLOBAL, node), _Change(self._node, name, holding))
+            cast((GLOBAL, node), _Change(self._node, name, registration))
 
-    def _replace(self, node: str, names: dict[str, Holding]) -> None:
+    def _replace(self, node: str, names: dict[str, Registration]) -> None:
         """Replace all registrations of ``node``."""
         for name in [name for name in self._names.of_node(node) if name not in names]:
             self._names.put(name, node, None)
-        for name, holding in names.items():
-            if holding.pid.node == node:
-                self._names.put(name, node, holding)
-                self._look(name)
+        for name, registration in names.items():
+            if registration.pid.node == node:
+                self._names.put(name, node, registration)
+                self._check_conflict(name)
 
-    def _look(self, name: str) -> None:
+    def _check_conflict(self, name: str) -> None:
         """Check whether a process of this node loses the name."""
         mine, winner = self._names.get(name, self._node), self._names.winner(name)
         if mine is not None and winner is not None and winner.pid != mine.pid:
@@ -290,35 +290,35 @@ class GlobalNames(GenServer):
         mine, known = self._names.get(name, self._node), self._names.winner(name)
         if mine is None or known is None or known.pid != winner or mine.pid == winner:
             return
-        verdict = judge(mine.resolve, name, winner, mine.pid)
+        resolution = resolve_conflict(mine.resolve, name, winner, mine.pid)
         log.warning(
             "name_conflict",
             name=name,
             older=str(winner),
             younger=str(mine.pid),
             resolve=mine.resolve,
-            keeps=str(verdict.keeps),
+            keeps=str(resolution.keeps),
         )
-        if verdict.keeps != winner:
-            cast((GLOBAL, winner.node), _Lost(name, winner, verdict.keeps, verdict.kill))
-        if verdict.keeps != mine.pid:
-            self._lose(name, mine.pid, verdict)
+        if resolution.keeps != winner:
+            cast((GLOBAL, winner.node), _Lost(name, winner, resolution.keeps, resolution.kill))
+        if resolution.keeps != mine.pid:
+            self._lose(name, mine.pid, resolution)
 
-    def _lose(self, name: str, loser: Pid, verdict: Verdict) -> None:
+    def _lose(self, name: str, loser: Pid, resolution: Resolution) -> None:
         """Take the name from a process of this node."""
         mine = self._names.get(name, self._node)
         if mine is None or mine.pid != loser:
             return
         self._change(name, None)
-        if verdict.kill:
+        if resolution.kill:
             self.process.runtime.exit(loser, "kill")
         else:
-            send(loser, NameConflict(name, verdict.keeps))
+            send(loser, NameConflict(name, resolution.keeps))
 
 
 async def _ask_arbiter(server: Pid, arbiter: str, claim: _Claim) -> None:
     try:
-        granted = await call((GLOBAL, arbiter), claim, ASK) is True
+        granted = await call((GLOBAL, arbiter), claim, ARBITER_TIMEOUT) is True
     except CallFailed:
         # It is unreachable, or overloaded. A conflict can be resolved later; a refusal could not.
         granted = True
@@ -348,8 +348,8 @@ async def unregister_name(name: str) -> bool:
 
 def whereis_name(name: str) -> Pid | None:
     """Return the process that has the name, on any node."""
-    holding = _names().winner(name)
-    return None if holding is None else holding.pid
+    registration = _names().winner(name)
+    return None if registration is None else registration.pid
 
 
 def registered_names() -> list[str]:

@@ -48,19 +48,19 @@ class NameConflict(Struct, frozen=True):
 register_message(NameConflict, "global.NameConflict")
 
 
-class Verdict(NamedTuple):
+class Resolution(NamedTuple):
     """Holder that keeps the name, and whether the loser is killed."""
 
     keeps: Pid | None
     kill: bool
 
 
-BUILT_IN: dict[str, Callable[[Pid, Pid], Verdict]] = {
-    "exit": lambda older, _lot: Verdict(older, kill=True),
-    "random_exit": lambda _older, lot: Verdict(lot, kill=True),
-    "notify": lambda older, _lot: Verdict(older, kill=False),
-    "random_notify": lambda _older, lot: Verdict(lot, kill=False),
-    "notify_all": lambda _older, _lot: Verdict(None, kill=False),
+BUILT_IN: dict[str, Callable[[Pid, Pid], Resolution]] = {
+    "exit": lambda older, _lot: Resolution(older, kill=True),
+    "random_exit": lambda _older, lot: Resolution(lot, kill=True),
+    "notify": lambda older, _lot: Resolution(older, kill=False),
+    "random_notify": lambda _older, lot: Resolution(lot, kill=False),
+    "notify_all": lambda _older, _lot: Resolution(None, kill=False),
 }
 """Called with the older holder and the randomly chosen one."""
 
@@ -89,7 +89,7 @@ def check_resolve(resolve: str) -> None:
         )
 
 
-def judge(resolve: str, name: str, older: Pid, younger: Pid) -> Verdict:
+def resolve_conflict(resolve: str, name: str, older: Pid, younger: Pid) -> Resolution:
     """Decide between two holders, by the younger one's ``resolve``."""
     if resolve in BUILT_IN:
         lot = (older, younger)[zlib.crc32(f"{name} {older} {younger}".encode()) % 2]
@@ -102,5 +102,5 @@ def judge(resolve: str, name: str, older: Pid, younger: Pid) -> Verdict:
             raise UsageError(f"the resolver chose {keeps}; expected {older}, {younger} or None")
     except Exception:
         log.exception("resolver_failed", name=name, resolver=resolve)
-        return Verdict(older, kill=True)
-    return Verdict(keeps, kill=False)
+        return Resolution(older, kill=True)
+    return Resolution(keeps, kill=False)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from gossamer.network import Address, Listener, Network
 
-CLAIM = 10.0
+CLAIM_TIMEOUT = 10.0
 """Timeout of the caller's connection in seconds."""
 _READ = 256 * 1024
 
@@ -63,7 +63,7 @@ class Relay:
         except BaseException:
             unclaimed()
             raise
-        give_up = loop.call_later(CLAIM, unclaimed)
+        give_up = loop.call_later(CLAIM_TIMEOUT, unclaimed)
         return f"unix:{path}"
 
 

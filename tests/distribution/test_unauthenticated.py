@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from gossamer.distribution import GrpcTransport
-from gossamer.distribution.links.admission import STRANGERS_EACH
+from gossamer.distribution.links.admission import MAX_UNAUTHENTICATED_EACH
 from gossamer.distribution.transport.grpc import PIECE
 from gossamer.distribution.wire import HANDSHAKE_LIMIT
 
@@ -30,7 +30,7 @@ async def test_one_address_keeps_no_other_out(net):
     """More silent connections of one host than it has places; a member of another host comes in meanwhile."""
     a = await net.start("a")
     stranger = net.sim.host("stranger")
-    silent = [Silent() for _ in range(STRANGERS_EACH + 10)]
+    silent = [Silent() for _ in range(MAX_UNAUTHENTICATED_EACH + 10)]
     with capture_logs() as logs:
         for protocol in silent:
             await stranger.connect(lambda protocol=protocol: protocol, ("a", 4370))
@@ -65,7 +65,7 @@ async def test_a_stranger_cannot_have_a_long_message_held(size):
             await call.write(bytes(size))
             assert await call.read() is grpc.aio.EOF
         assert call.done()
-    assert not len(a.distribution.door.strangers)
+    assert not len(a.distribution.acceptor.unauthenticated)
     await connection.close()
     await a.runtime.stop()
 
@@ -77,7 +77,7 @@ async def test_a_connection_carries_one_stream():
     calls = [open_stream() for _ in range(50)]
     await asyncio.sleep(0)
     await linked(a, b)
-    assert len(a.distribution.door.strangers) <= 1
+    assert len(a.distribution.acceptor.unauthenticated) <= 1
     for call in calls:
         call.cancel()
     await connection.close()
