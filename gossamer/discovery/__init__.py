@@ -2,7 +2,7 @@
 
 from gossamer.discovery.autocluster import Autocluster
 from gossamer.discovery.choose import discovery_spec, strategy_of
-from gossamer.discovery.commands import Aloof, ClusterCommands
+from gossamer.discovery.commands import ClusterCommands, Standalone
 from gossamer.discovery.dns import Answer, Dns
 from gossamer.discovery.k8s import K8s
 from gossamer.discovery.strategy import (
@@ -15,7 +15,6 @@ from gossamer.discovery.strategy import (
 )
 
 __all__ = [
-    "Aloof",
     "Answer",
     "Autocluster",
     "ClusterCommands",
@@ -25,6 +24,7 @@ __all__ = [
     "K8s",
     "Manual",
     "Singleton",
+    "Standalone",
     "Static",
     "Strategy",
     "discovery_spec",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from gossamer.discovery.commands import Aloof
+from gossamer.discovery.commands import Standalone
 from gossamer.discovery.plan import Notice, Plan, advice
 from gossamer.discovery.strategy import Discovered, DiscoveryFailedError, Strategy
 from gossamer.gossip import Join, JoinResult, Leave, Member, MembershipView, Status
@@ -59,12 +59,12 @@ class Autocluster(GenServer):
         view: MembershipView,
         rng: random.Random | None = None,
         retry_interval: float = 5.0,
-        aloof: Aloof | None = None,
+        standalone: Standalone | None = None,
     ) -> None:
         self._strategy = strategy
         self._view = view
         self._plan = Plan(rng=rng or random.Random(), longest=retry_interval)
-        self._aloof = aloof or Aloof()
+        self._standalone = standalone or Standalone()
         self._waiting: list[Caller] = []
         send(self_pid(), _TRY)
 
@@ -80,7 +80,7 @@ class Autocluster(GenServer):
 
     @property
     def _settled(self) -> bool:
-        return self._aloof.on or (self._plan.settled and self._strategy.registered)
+        return self._standalone.on or (self._plan.settled and self._strategy.registered)
 
     async def handle_info(self, message: object) -> None:
         match message:
@@ -99,9 +99,9 @@ class Autocluster(GenServer):
     async def _try(self) -> float:
         """One round; gives back how long to wait for the next."""
         plan, view, strategy = self._plan, self._view, self._strategy
-        if self._aloof.on and view.members() and not view.aloof:
+        if self._standalone.on and view.members() and not view.standalone:
             await self._stay_out()
-        if view.aloof or self._aloof.on:
+        if view.standalone or self._standalone.on:
             await strategy.unregister()
             return plan.rest()
         members = view.members()
@@ -138,7 +138,7 @@ class Autocluster(GenServer):
         live = {member.endpoint for member in members[1:] if member.status is not Status.OFFLINE}
         targets = plan.targets(found, local=local, live=live)
         result = await self._join(targets) if targets else JoinResult()
-        if entering and not self._view.aloof:
+        if entering and not self._view.standalone:
             await strategy.register(members[0])
         if not targets and not found.problems:
             self._notice(found, plan.looked(found))
@@ -147,7 +147,7 @@ class Autocluster(GenServer):
         return plan.pause()
 
     async def _join(self, targets: tuple[tuple[str, int], ...]) -> JoinResult:
-        if self._view.aloof:
+        if self._view.standalone:
             # Left while names were looked up.
             return JoinResult()
         try:

@@ -27,7 +27,7 @@ from gossamer.config.discovery import (
     StaticDiscovery,
 )
 from gossamer.discovery.autocluster import Autocluster
-from gossamer.discovery.commands import Aloof
+from gossamer.discovery.commands import Standalone
 from gossamer.discovery.dns import Dns
 from gossamer.discovery.etcd_embedded import dialled, embedded_spec
 from gossamer.discovery.k8s import K8s
@@ -42,7 +42,7 @@ def discovery_spec(
     view: MembershipView,
     rng: random.Random,
     retry_interval: float,
-    aloof: Aloof | None = None,
+    standalone: Standalone | None = None,
 ) -> ChildSpec:
     """The subtree; gossip must be registered as ``gossip``."""
     needed = strategy.children()
@@ -52,7 +52,7 @@ def discovery_spec(
         view=view,
         rng=rng,
         retry_interval=retry_interval,
-        aloof=aloof,
+        standalone=standalone,
         name="discovery",
         label="autocluster" if needed else "discovery",
     )

@@ -21,7 +21,7 @@ from gossamer.network import Address
 _NO_MEMBER = "no member of that name; `gossamer cluster status` lists them"
 
 
-class Aloof:
+class Standalone:
     """Whether this node was told to leave: a file in ``directory``, or without one for this life.
 
     Opening blocks, for one look.
@@ -66,12 +66,12 @@ class ClusterCommands:
         view: MembershipView,
         *,
         singleton: bool = False,
-        aloof: Aloof | None = None,
+        standalone: Standalone | None = None,
     ) -> None:
         self._call = call
         self._view = view
         self._singleton = singleton
-        self._aloof = aloof or Aloof()
+        self._standalone = standalone or Standalone()
 
     async def join(self, addresses: Sequence[Address]) -> JoinResult:
         """Join through the first that answers.
@@ -93,15 +93,15 @@ class ClusterCommands:
         if not fresh:
             shown = ", ".join(str(Endpoint(*address)) for address in others)
             raise UsageError(f"{shown}: already in this cluster; nothing to join")
-        before = self._aloof.on
+        before = self._standalone.on
         # First, or the loop would take the node out again while it joins.
-        self._aloof.on = False
+        self._standalone.on = False
         result: JoinResult = await self._call(Join(tuple(fresh)))
         if not result.joined:
-            self._aloof.on = before
+            self._standalone.on = before
             failed = (f"{Endpoint(*seed)}: {why} ({advice(why)})" for seed, why in result.failed.items())
             raise UnavailableError(f"no seed joined: {'; '.join(failed)}")
-        await self._aloof.set(False)
+        await self._standalone.set(False)
         return result
 
     async def leave(self) -> None:
@@ -113,7 +113,7 @@ class ClusterCommands:
         if len(self._view.members()) < 2:
             raise UsageError(f"{self._view.local.name}: is alone, there is no cluster to leave")
         await self._call(Leave())
-        await self._aloof.set(True)
+        await self._standalone.set(True)
 
     async def force_leave(self, name: str) -> None:
         """Remove a member that is gone for good.

@@ -224,7 +224,7 @@ class GossipServer(GenServer):
                 self._transport.answer(token, body)
             case steps.Emit(event):
                 self._emit(event)
-            case steps.Answer(token, result):
+            case steps.RequestResult(token, result):
                 caller = self._callers.pop(token, None) if isinstance(token, int) else None
                 if caller is not None:
                     reply(caller, result)

@@ -115,7 +115,7 @@ class StreamFailed:
 
 @dataclass(frozen=True, slots=True)
 class Requested:
-    """A request of this node's own processes; an :class:`Answer` to the token follows."""
+    """A request of this node's own processes; an :class:`RequestResult` to the token follows."""
 
     token: Token
     request: Join | Leave | ForceLeave | UpdateMetadata
@@ -174,11 +174,11 @@ class Emit:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RequestResult:
     """Result of a request."""
 
     token: Token
     result: object
 
 
-Action = SendPacket | OpenStream | ReplyStream | Emit | Answer
+Action = SendPacket | OpenStream | ReplyStream | Emit | RequestResult

@@ -62,9 +62,9 @@ class MembershipView:
         return 0 if self._swim is None else self._swim.awareness.score
 
     @property
-    def aloof(self) -> bool:
+    def standalone(self) -> bool:
         """True after this node left its cluster, until it joins again."""
-        return self._swim is not None and self._swim.aloof
+        return self._swim is not None and self._swim.standalone
 
     def members(self, *, include_left: bool = False) -> list[Member]:
         """Return all known members, this node first: online, suspected and down ones."""

@@ -61,8 +61,8 @@ class PingRequest(msgspec.Struct, frozen=True, array_like=True, tag=4):
     port: Port
 
 
-class Stranger(msgspec.Struct, frozen=True, array_like=True, tag=5):
-    """Answer to a Ping for another instance: this process has its address now."""
+class Mismatch(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """RequestResult to a Ping for another instance: this process has its address now."""
 
     sequence: Sequence32
 
@@ -111,7 +111,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Sync(msgspec.Struct, frozen=True, array_like=True, tag=9):
-    """Rows of a table, the sender's own first, and the marks of the rows wanted in return.
+    """Rows of a table, the sender's own first, and the hashes of the rows wanted in return.
 
     ``join`` wants all rows; ``reply`` answers either.
     """
@@ -122,17 +122,17 @@ class Sync(msgspec.Struct, frozen=True, array_like=True, tag=9):
 
 
 class Compare(msgspec.Struct, frozen=True, array_like=True, tag=11):
-    """Question whether the tables are equal, by the ``digest`` of all marks."""
+    """Question whether the tables are equal, by the ``digest`` of all hashes."""
 
     me: Alive
     digest: Annotated[bytes, Meta(min_length=8, max_length=8)]
 
 
-class Marks(msgspec.Struct, frozen=True, array_like=True, tag=12):
+class RowHashes(msgspec.Struct, frozen=True, array_like=True, tag=12):
     """Eight bytes for each row; none if the tables are equal."""
 
     me: Alive
-    marks: bytes
+    hashes: bytes
 
 
 class Refuse(msgspec.Struct, frozen=True, array_like=True, tag=10):
@@ -142,7 +142,7 @@ class Refuse(msgspec.Struct, frozen=True, array_like=True, tag=10):
 
 
 Message = (
-    Ping | Ack | Nack | PingRequest | Stranger | Alive | Suspect | Dead | Sync | Refuse | Compare | Marks
+    Ping | Ack | Nack | PingRequest | Mismatch | Alive | Suspect | Dead | Sync | Refuse | Compare | RowHashes
 )
 
 _encoder = msgspec.msgpack.Encoder()

@@ -133,7 +133,7 @@ class Node(NodeParts):
             raise NodeFailedError(name=self.name, reason=reason) from error
         if self._ended.done():
             raise self._ended.result() or NodeFailedError(name=self.name, reason="stopped while it started")
-        self.state = "left" if self.aloof.on else "running"
+        self.state = "left" if self.standalone.on else "running"
         log.info("node_running", node=self.name, creation=self.creation, **self.ports)
 
     async def stop(self) -> None:

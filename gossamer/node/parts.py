@@ -25,7 +25,7 @@ from gossamer.audit import CLOCK, Auditor, Tape, key_of
 from gossamer.autoheal import HealStatus
 from gossamer.clock import Clock, SystemClock
 from gossamer.config import Config
-from gossamer.discovery import Aloof, Strategy, strategy_of
+from gossamer.discovery import Standalone, Strategy, strategy_of
 from gossamer.distribution import Distribution, GrpcTransport, LinkTransport, StreamTransport
 from gossamer.faults import FaultTable, FaultyClock, FaultyNetwork
 from gossamer.gossip import (
@@ -114,7 +114,7 @@ class NodeParts:
         self.healing = HealStatus()
         self.event_log = EventLog(self.clock, creation=self.creation)
         self.history = Ring()
-        self.aloof = Aloof(data_dir)
+        self.standalone = Standalone(data_dir)
         self.strategy = strategy or strategy_of(
             config.cluster, node=self.name, data_dir=data_dir or config.node.data_dir
         )
@@ -163,7 +163,7 @@ class NodeParts:
             rng=self.rng,
             retained=self.retained,
         )
-        self.broker.wills.withdrawn = lambda: self.members.aloof
+        self.broker.wills.withdrawn = lambda: self.members.standalone
 
     def _build_recorder(self, cookie: str) -> None:
         config = self.config

@@ -83,7 +83,7 @@ def children_of(node: NodeParts, *, view: View, fatal: Callable[[UnavailableErro
             view=node.members,
             rng=node.rng,
             retry_interval=config.cluster.discovery.retry_interval,
-            aloof=node.aloof,
+            standalone=node.standalone,
         ),
         gateway_spec(node.broker, node.distribution),
         _applications_spec(node),

@@ -71,7 +71,7 @@ async def test_neither_a_crash_of_gossip_nor_a_join_that_fails_brings_back_who_l
         out.runtime.exit(gossip, "kill")
         await asyncio.sleep(120)
         assert online(cluster.nodes[1]) == {"node1"}
-        assert out.members.aloof
+        assert out.members.standalone
 
 
 async def test_stopping_a_node_is_not_leaving(sim: SimNetwork, tmp_path: Path) -> None:

@@ -159,7 +159,7 @@ class Loop:
             Supervisor,
             [
                 discovery_spec(
-                    self._strategy, view=self._view, rng=random.Random(1), retry_interval=5.0, aloof=None
+                    self._strategy, view=self._view, rng=random.Random(1), retry_interval=5.0, standalone=None
                 )
             ],
             name="top",
@@ -171,7 +171,7 @@ class Loop:
 
 
 class View:
-    aloof = False
+    standalone = False
 
     def __init__(self) -> None:
         self._members = [_member(1)]

@@ -101,7 +101,7 @@ def test_the_configuration_names_the_strategy(tree: dict[str, str], made: type) 
 
 
 class FakeView:
-    aloof = False
+    standalone = False
 
     def __init__(self, *members: Member) -> None:
         self._members = list(members)

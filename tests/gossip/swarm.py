@@ -192,7 +192,7 @@ class Swarm:
                     )
                 case steps.Emit(what):
                     host.events.append((self.now, what))
-                case steps.Answer(token, result):
+                case steps.RequestResult(token, result):
                     host.answers[token] = result
         self._arm(host)
 

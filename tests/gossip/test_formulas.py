@@ -12,7 +12,7 @@ from gossamer.gossip.swim.core import Timers
 from gossamer.gossip.swim.lifeguard import Awareness, Suspicion, suspicion_bounds
 from gossamer.gossip.swim.outbox import BroadcastQueue
 from gossamer.gossip.swim.prober import RoundRobin
-from gossamer.gossip.swim.table import ALIVE, DOWN, Entry, MemberTable, retransmit_limit
+from gossamer.gossip.swim.table import ALIVE, DOWN, MemberEntry, MemberTable, retransmit_limit
 from gossamer.gossip.wire import Alive
 
 
@@ -157,7 +157,7 @@ def test_the_round_robin_visits_everybody_once_a_round() -> None:
     order = RoundRobin(table, random.Random(3))
     assert order.next() is None
     for number in range(1, 9):
-        table.put(Entry(said(number), ALIVE, 0), 0)
+        table.put(MemberEntry(said(number), ALIVE, 0), 0)
     rounds = [[entry.name for _ in range(8) if (entry := order.next())] for _ in range(3)]
     assert all(sorted(names) == sorted(table.live) for names in rounds)
     assert rounds[0] != rounds[1]
@@ -167,13 +167,13 @@ def test_the_round_robin_skips_the_dead_and_takes_in_newcomers() -> None:
     table = MemberTable(said(0), retransmit_mult=4)
     order = RoundRobin(table, random.Random(3))
     for number in range(1, 5):
-        table.put(Entry(said(number), ALIVE, 0), 0)
+        table.put(MemberEntry(said(number), ALIVE, 0), 0)
     order.next()
     dead = table.get("node2")
     assert dead is not None
     dead.state = DOWN
     table.put(dead, 1)
-    table.put(Entry(said(9), ALIVE, 1), 1)
+    table.put(MemberEntry(said(9), ALIVE, 1), 1)
     order.add("node9")
     rest = [entry.name for _ in range(4) if (entry := order.next())]
     assert "node2" not in rest
@@ -185,7 +185,7 @@ def test_samples_are_distinct_and_never_the_excluded() -> None:
     rng = random.Random(1)
     assert table.sample(rng, 3) == []
     for number in range(1, 30):
-        table.put(Entry(said(number), ALIVE, 0), 0)
+        table.put(MemberEntry(said(number), ALIVE, 0), 0)
     for _ in range(200):
         names = [entry.name for entry in table.sample(rng, 4, exclude="node7")]
         assert len(set(names)) == 4

@@ -153,7 +153,7 @@ messages: st.SearchStrategy[wire.Message] = st.one_of(
     st.builds(wire.Ack, sequences),
     st.builds(wire.Nack, sequences),
     st.builds(wire.PingRequest, sequences, ids, hosts, ports),
-    st.builds(wire.Stranger, sequences),
+    st.builds(wire.Mismatch, sequences),
     alives,
     st.builds(wire.Suspect, names, ids, numbers, names, st.booleans()),
     st.builds(wire.Dead, names, ids, numbers, names, st.booleans()),
@@ -164,7 +164,7 @@ messages: st.SearchStrategy[wire.Message] = st.one_of(
         st.binary(max_size=20),
     ),
     st.builds(wire.Compare, alives, st.binary(min_size=8, max_size=8)),
-    st.builds(wire.Marks, alives, st.binary(max_size=20)),
+    st.builds(wire.RowHashes, alives, st.binary(max_size=20)),
     st.builds(wire.Refuse, st.text(max_size=64)),
 )
 
@@ -233,7 +233,7 @@ def test_a_malformed_answer_ends_the_join_it_belongs_to() -> None:
     opened = [action for action in actions if isinstance(action, steps.OpenStream)]
     with pytest.raises(PacketRejected):
         swim.step(steps.StreamReplied(opened[0].token, OTHER, b"\xff"), 1.1)
-    assert swim.drain() == [steps.Answer("t", steps.JoinResult((), {("10.0.0.2", 7946): "malformed"}))]
+    assert swim.drain() == [steps.RequestResult("t", steps.JoinResult((), {("10.0.0.2", 7946): "malformed"}))]
 
 
 def test_frames_are_collected_and_bounded() -> None:

@@ -177,10 +177,10 @@ async def test_leave_and_force_leave(peers: Callable[..., Any]) -> None:
     await eventually(lambda: a.online() == {"a", "c"} and c.online() == {"a", "c"})
     assert any(isinstance(e, MemberLeft) and e.member.name == "b" for e in a.events)
     assert b.online() == {"b"}
-    assert b.view.aloof
+    assert b.view.standalone
     assert await a.call(ForceLeave("c")) is True
     assert await a.call(ForceLeave("nobody")) is False
-    await eventually(lambda: a.online() == {"a"} and c.view.aloof)
+    await eventually(lambda: a.online() == {"a"} and c.view.standalone)
 
 
 async def test_new_metadata_reaches_the_others(peers: Callable[..., Any]) -> None:

@@ -35,7 +35,7 @@ from gossamer.gossip.steps import STREAM_TIMEOUT, JoinResult, Token
 from gossamer.gossip.swim.core import Core, Part
 from gossamer.gossip.swim.table import ALIVE, SUSPECT
 from gossamer.gossip.swim.verdicts import Verdicts
-from gossamer.gossip.wire import Compare, Marks, Record, Refuse, Sync
+from gossamer.gossip.wire import Compare, Record, Refuse, RowHashes, Sync
 from gossamer.network import Address
 
 _PACKETS_A_TARGET = 3
@@ -50,7 +50,7 @@ _WHOLE_A_SECOND = 8
 """Number of joiners that get a larger table whole in one second."""
 _SAMPLE = 64
 _REPEATS = 2
-_MARK = 8
+_HASH = 8
 
 
 class Gossiper(Part):
@@ -60,7 +60,7 @@ class Gossiper(Part):
         super().__init__(core)
         self._running = False
 
-    def wake(self, now: float) -> None:
+    def start(self, now: float) -> None:
         """Start rounds, at a random phase, if statements are queued and no rounds run."""
         if not self._running and self._outbox.gossiping():
             self._running = True
@@ -135,10 +135,10 @@ class PushPull(Part):
     # ---- requests of peers ------------------------------------------------------------------------------
 
     def compared(self, token: Token, asked: Compare, now: float) -> None:
-        """Answer a peer's question whether our tables are equal."""
+        """RequestResult a peer's question whether our tables are equal."""
         self._verdicts.alive(asked.me, now)
         alike = asked.digest == self._table.digest()
-        self._outbox.reply(token, Marks(self._table.me, b"" if alike else _packed(self._table.marks())))
+        self._outbox.reply(token, RowHashes(self._table.me, b"" if alike else _packed(self._table.hashes())))
 
     def requested(self, token: Token, sync: Sync, by: str, now: float) -> None:
         """Merge a peer's rows and answer with those that it wants."""
@@ -150,22 +150,22 @@ class PushPull(Part):
             self._merge(sync, by, now)
             self._outbox.reply(token, Sync("reply", self._rows_for_joiner(now)))
             return
-        # The peer's marks refer to our table before its rows change it.
-        marks = self._table.marks()
-        wanted = [marks[mark] for mark in _unpacked(sync.wants) if mark in marks]
+        # The peer's hashes refer to our table before its rows change it.
+        hashes = self._table.hashes()
+        wanted = [hashes[one] for one in _unpacked(sync.wants) if one in hashes]
         self._merge(sync, by, now, repeats=_REPEATS)
         rows = [self._me(), *(self._table.row(name, now) for name in wanted if self._table.get(name))]
         self._outbox.reply(token, Sync("reply", rows))
 
     # ---- answers of peers -------------------------------------------------------------------------------
 
-    def replied(self, number: int, answer: Marks | Sync | Refuse | None, by: str, now: float) -> None:
-        """Handle an answer: a seed's table, a peer's marks, requested rows, or a refusal."""
+    def replied(self, number: int, answer: RowHashes | Sync | Refuse | None, by: str, now: float) -> None:
+        """Handle an answer: a seed's table, a peer's hashes, requested rows, or a refusal."""
         exchange = self._running.pop(number, None)
         if exchange is None:
             return
         address, step, join = exchange.address, exchange.step, exchange.join
-        if step == "compare" and isinstance(answer, Marks):
+        if step == "compare" and isinstance(answer, RowHashes):
             self._differences(address, answer, now)
         elif step != "compare" and isinstance(answer, Sync):
             alone = len(self._table) == 0
@@ -186,15 +186,15 @@ class PushPull(Part):
             exchange.join.failed[exchange.address] = reason
             self._settle(exchange.join)
 
-    def _differences(self, address: Address, answer: Marks, now: float) -> None:
+    def _differences(self, address: Address, answer: RowHashes, now: float) -> None:
         """Send the rows that the peer lacks, and request those that we lack."""
         self._verdicts.alive(answer.me, now)
-        if not answer.marks:
+        if not answer.hashes:
             return
-        ours = self._table.marks()
-        theirs = dict.fromkeys(_unpacked(answer.marks))
-        wants = [mark for mark in theirs if mark not in ours]
-        gives = [name for mark, name in ours.items() if mark not in theirs and name != self._table.me.name]
+        ours = self._table.hashes()
+        theirs = dict.fromkeys(_unpacked(answer.hashes))
+        wants = [one for one in theirs if one not in ours]
+        gives = [name for one, name in ours.items() if one not in theirs and name != self._table.me.name]
         if not wants and not gives:
             return
         rows = [self._me(), *(self._table.row(name, now) for name in gives)]
@@ -208,7 +208,7 @@ class PushPull(Part):
         self._outbox.stream(("sync", self._number), exchange.address, question, STREAM_TIMEOUT)
 
     def _settle(self, join: _Join | None) -> None:
-        """Answer a join once all of its seeds have answered or failed."""
+        """RequestResult a join once all of its seeds have answered or failed."""
         if join is not None and all(exchange.join is not join for exchange in self._running.values()):
             self._outbox.answer(join.token, JoinResult(tuple(join.joined), join.failed))
 
@@ -237,7 +237,7 @@ class PushPull(Part):
             return ""
         # The holder may be the joiner's earlier instance at another address: probe it, so that the next
         # attempt succeeds.
-        self._verdicts.prober.doubt(entry, now)
+        self._verdicts.prober.probe_soon(entry, now)
         return "name-taken"
 
     def _merge(
@@ -270,10 +270,10 @@ class PushPull(Part):
         return self._settings.sync_interval * scale
 
 
-def _packed(marks: Iterable[int]) -> bytes:
-    return b"".join(mark.to_bytes(_MARK, "big") for mark in marks)
+def _packed(hashes: Iterable[int]) -> bytes:
+    return b"".join(one.to_bytes(_HASH, "big") for one in hashes)
 
 
-def _unpacked(marks: bytes) -> list[int]:
-    """Unpack marks; trailing bytes are ignored."""
-    return [int.from_bytes(marks[at : at + _MARK], "big") for at in range(0, len(marks) - _MARK + 1, _MARK)]
+def _unpacked(hashes: bytes) -> list[int]:
+    """Unpack hashes; trailing bytes are ignored."""
+    return [int.from_bytes(hashes[at : at + _HASH], "big") for at in range(0, len(hashes) - _HASH + 1, _HASH)]

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from gossamer.gossip.keyring import OVERHEAD
 from gossamer.gossip.member import MemberEvent
-from gossamer.gossip.steps import Action, Answer, Emit, OpenStream, ReplyStream, SendPacket, Token
-from gossamer.gossip.swim.table import ALIVE, LEFT, MAX_MEMBERS, REMOVED, SUSPECT, Entry, MemberTable
+from gossamer.gossip.steps import Action, Emit, OpenStream, ReplyStream, RequestResult, SendPacket, Token
+from gossamer.gossip.swim.table import ALIVE, LEFT, MAX_MEMBERS, REMOVED, SUSPECT, MemberEntry, MemberTable
 from gossamer.gossip.wire import Dead, Message, Suspect, compound, encode
 from gossamer.network import Address
 
@@ -127,7 +127,7 @@ class Outbox:
         actions, self._actions = self._actions, []
         return actions
 
-    def accusation(self, entry: Entry) -> Message | None:
+    def accusation(self, entry: MemberEntry) -> Message | None:
         """Return the statement for a member that is not alive in our view."""
         if entry.state == ALIVE:
             return None
@@ -138,7 +138,7 @@ class Outbox:
         return Dead(entry.name, entry.id, entry.incarnation, me, gone, removed)
 
     def packet(
-        self, address: Address, *messages: Message, entry: Entry | None = None, again: bool = False
+        self, address: Address, *messages: Message, entry: MemberEntry | None = None, again: bool = False
     ) -> None:
         """Send messages, the accusation of ``entry``, and as much gossip as fits.
 
@@ -158,7 +158,7 @@ class Outbox:
         if parts:
             self._actions.append(SendPacket(address, compound(parts)))
 
-    def gossip(self, entry: Entry, *, packets: int) -> None:
+    def gossip(self, entry: MemberEntry, *, packets: int) -> None:
         """Send queued statements to a member, in at most ``packets`` packets."""
         told: set[str] = set()
         for _ in range(packets):
@@ -201,4 +201,4 @@ class Outbox:
         self._actions.append(ReplyStream(token, compound([encode(message)])))
 
     def answer(self, token: Token, result: object) -> None:
-        self._actions.append(Answer(token, result))
+        self._actions.append(RequestResult(token, result))

@@ -21,9 +21,9 @@ from functools import partial
 from gossamer.gossip.member import LinkEvidence
 from gossamer.gossip.swim.core import Core, Part
 from gossamer.gossip.swim.hints import Path
-from gossamer.gossip.swim.table import ALIVE, SUSPECT, Entry, MemberTable
+from gossamer.gossip.swim.table import ALIVE, SUSPECT, MemberEntry, MemberTable
 from gossamer.gossip.swim.verdicts import Verdicts
-from gossamer.gossip.wire import Ack, Nack, Ping, PingRequest, Stranger, Suspect
+from gossamer.gossip.wire import Ack, Mismatch, Nack, Ping, PingRequest, Suspect
 from gossamer.network import Address
 
 _MAX_RELAYS = 1024
@@ -48,7 +48,7 @@ class RoundRobin:
         """Insert a new member at a random place in the rest of this round."""
         self._order.insert(self._rng.randint(self._at, len(self._order)), name)
 
-    def next(self) -> Entry | None:
+    def next(self) -> MemberEntry | None:
         """Return the next live member, or None."""
         for _ in range(2):
             while self._at < len(self._order):
@@ -64,13 +64,13 @@ class RoundRobin:
 
 @dataclass(slots=True, eq=False)
 class _Probe:
-    entry: Entry
+    entry: MemberEntry
     name: str
     id: str
     sequence: int
     begun: float
     deadline: float
-    asked: list[Entry] = field(default_factory=list)
+    asked: list[MemberEntry] = field(default_factory=list)
     """Helpers whose nacks count."""
     nacks: int = 0
     refused: bool = False
@@ -103,27 +103,27 @@ class Prober(Part):
         self._probing.clear()
         self._relays.clear()
 
-    def appeared(self, entry: Entry) -> None:
+    def appeared(self, entry: MemberEntry) -> None:
         """Add a new member to the rounds."""
         self._order.add(entry.name)
 
-    def returned(self, entry: Entry, now: float) -> None:
+    def returned(self, entry: MemberEntry, now: float) -> None:
         """Add a member that was down and is back, and compare tables: it may know unknown members."""
         self.appeared(entry)
         self._exchange(entry.address, now)
 
     # ---- our own probes ---------------------------------------------------------------------------------
 
-    def doubt(self, entry: Entry, now: float) -> None:
+    def probe_soon(self, entry: MemberEntry, now: float) -> None:
         """Probe a member soon."""
         if entry.name not in self._probing and entry.state <= SUSPECT:
             self._begin(entry, now, window=self._settings.probe_interval, at_once=True)
 
-    def hearsay(self, entry: Entry, now: float) -> None:
+    def on_indirect_report(self, entry: MemberEntry, now: float) -> None:
         """Probe a member that another suspects, at a probability that bounds the probes in the cluster."""
         wanted = 4 * self._settings.suspicion_confirmations
         if self._rng.random() * self._table.size < wanted:
-            self.doubt(entry, now)
+            self.probe_soon(entry, now)
 
     def evidence(self, evidence: LinkEvidence, now: float) -> None:
         """Handle the state of a data link: it broke, or works."""
@@ -156,7 +156,7 @@ class Prober(Part):
         if entry is not None and entry.name not in self._probing:
             self._begin(entry, now, window=settings.probe_interval)
 
-    def _begin(self, entry: Entry, now: float, *, window: float, at_once: bool = False) -> None:
+    def _begin(self, entry: MemberEntry, now: float, *, window: float, at_once: bool = False) -> None:
         sequence = self._rng.getrandbits(32)
         probe = _Probe(entry, entry.name, entry.id, sequence, now, now + self._awareness.stretch(window))
         self._probes[sequence] = probe
@@ -208,7 +208,7 @@ class Prober(Part):
                 # Silent helpers are down too, or we are cut off. Probe them now, with the health score of
                 # before, and not one by one, each later than the last: so the smaller side detects a split.
                 for helper in probe.asked:
-                    self.doubt(helper, now)
+                    self.probe_soon(helper, now)
             self._awareness.apply(max(0, helpers - probe.nacks) if helpers else 1)
             self._hints.unanswered(probe.name, helpers=helpers, nacks=probe.nacks, now=now)
         entry = self._table.get(probe.name)
@@ -235,7 +235,7 @@ class Prober(Part):
         if probe is not None and probe.nacks < len(probe.asked):
             probe.nacks += 1
 
-    def estranged(self, sequence: int, source: Address, now: float) -> None:
+    def on_identity_mismatch(self, sequence: int, source: Address, now: float) -> None:
         """Handle an identity mismatch: another process answered at the target's address."""
         probe = self._probes.get(sequence)
         if probe is not None and source == probe.entry.address:
@@ -281,12 +281,12 @@ class Prober(Part):
 
     # ---- for others -------------------------------------------------------------------------------------
 
-    def pinged(self, ping: Ping, source: Address, entry: Entry | None) -> None:
-        """Answer a ping."""
+    def pinged(self, ping: Ping, source: Address, entry: MemberEntry | None) -> None:
+        """RequestResult a ping."""
         if ping.target == self._table.me.id:
             self._outbox.packet(source, Ack(ping.sequence), entry=entry)
         else:
-            self._outbox.packet(source, Stranger(ping.sequence), entry=entry)
+            self._outbox.packet(source, Mismatch(ping.sequence), entry=entry)
 
     def requested(self, request: PingRequest, source: Address, now: float) -> None:
         """Ping a third member for a peer."""

@@ -4,10 +4,10 @@ SWIM's refutation by a higher incarnation: only the node raises its own incarnat
 others about it. While it is leaving it refutes nothing, since it then receives its own leave, repeated. A
 leave that another node issued (force-leave) cannot be refuted.
 
-Another instance that claims this node's name at another address is a *rival*. It is pinged: if it is silent,
-it was an earlier instance or a false claim, and this node overrides it. If it answers, the one that started
-first keeps the name; of two that started at the same instant the smaller id. Both decide alike, so exactly
-one stops. One rival at a time; gossip repeats the next claim.
+Another instance that claims this node's name at another address is a *claimant*. It is pinged: if it is
+silent, it was an earlier instance or a false claim, and this node overrides it. If it answers, the one that
+started first keeps the name; of two that started at the same instant the smaller id. Both decide alike, so
+exactly one stops. One claimant at a time; gossip repeats the next claim.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Refutation(Part):
         """Set by the owner: this node has announced its leave."""
         self._forced_out = forced_out
         self._give_way = give_way
-        self._rival: tuple[int, Alive] | None = None
+        self._claimant: tuple[int, Alive] | None = None
 
     def claimed(self, said: Alive, state: int, by: str, now: float) -> bool:
         """Handle a claim to this node's name, in ``state``; return True if it changed something."""
@@ -107,46 +107,46 @@ class Refutation(Part):
         return entry is not None and (entry.state == DOWN or now - entry.returned < _RETURN_MEMORY)
 
     def acknowledged(self, sequence: int, sender: str, now: float) -> None:
-        """Handle an ack that answers no probe: a rival's."""
-        if self._rival is not None and self._rival[0] == sequence and self._rival[1].id == sender:
-            rival, self._rival = self._rival[1], None
-            self._resolve(rival, now)
+        """Handle an ack that answers no probe: a claimant's."""
+        if self._claimant is not None and self._claimant[0] == sequence and self._claimant[1].id == sender:
+            claimant, self._claimant = self._claimant[1], None
+            self._resolve(claimant, now)
 
     def _note_accuser(self, by: str, now: float) -> None:
         self._hints.accused(by, mutual=self.was_apart(by, now), now=now)
 
-    # ---- rivals -----------------------------------------------------------------------------------------
+    # ---- claimants -----------------------------------------------------------------------------------------
 
     def _meet(self, said: Alive, now: float) -> None:
         """Ping the address from which another instance claims our name."""
-        if self._rival is not None:
+        if self._claimant is not None:
             return
         sequence = self._rng.getrandbits(32)
-        self._rival = (sequence, said)
+        self._claimant = (sequence, said)
         for delay in _PINGS:
             self._timers.at(now + delay, partial(self._ping, sequence))
         self._timers.at(now + _RIVAL_TIMEOUT, partial(self._silent, sequence))
 
     def _ping(self, sequence: int, _now: float) -> None:
-        if self._rival is not None and self._rival[0] == sequence:
-            rival = self._rival[1]
-            self._outbox.packet((rival.host, rival.port), Ping(sequence, rival.id))
+        if self._claimant is not None and self._claimant[0] == sequence:
+            claimant = self._claimant[1]
+            self._outbox.packet((claimant.host, claimant.port), Ping(sequence, claimant.id))
 
     def _silent(self, sequence: int, _now: float) -> None:
-        if self._rival is not None and self._rival[0] == sequence:
-            rival, self._rival = self._rival[1], None
-            self._outbid_rival(rival)
+        if self._claimant is not None and self._claimant[0] == sequence:
+            claimant, self._claimant = self._claimant[1], None
+            self._outbid_claimant(claimant)
 
-    def _resolve(self, rival: Alive, now: float) -> None:
+    def _resolve(self, other: Alive, now: float) -> None:
         me = self._table.me
-        if (rival.metadata.start_time, rival.id) >= (me.metadata.start_time, me.id):
-            self._outbid_rival(rival)
+        if (other.metadata.start_time, other.id) >= (me.metadata.start_time, me.id):
+            self._outbid_claimant(other)
             return
-        where = (rival.host, rival.port)
+        where = (other.host, other.port)
         self._give_way(
-            Member(rival.id, rival.name, *where, Status.ONLINE, rival.incarnation, rival.metadata), now
+            Member(other.id, other.name, *where, Status.ONLINE, other.incarnation, other.metadata), now
         )
 
-    def _outbid_rival(self, rival: Alive) -> None:
-        if rival.incarnation >= self._table.me.incarnation:
-            self.outbid(rival.incarnation)
+    def _outbid_claimant(self, claimant: Alive) -> None:
+        if claimant.incarnation >= self._table.me.incarnation:
+            self.outbid(claimant.incarnation)

@@ -35,7 +35,7 @@ from gossamer.gossip.swim.core import Core
 from gossamer.gossip.swim.dissemination import Gossiper, PushPull
 from gossamer.gossip.swim.prober import Prober
 from gossamer.gossip.swim.refutation import Refutation
-from gossamer.gossip.swim.table import ALIVE, DOWN, LEFT, SUSPECT, Entry
+from gossamer.gossip.swim.table import ALIVE, DOWN, LEFT, SUSPECT, MemberEntry
 from gossamer.gossip.swim.verdicts import Verdicts
 from gossamer.network import Address
 
@@ -81,7 +81,7 @@ class Swim:
         }
         self._stalled_at = -1e9
         self._leaving: steps.Token | None = None
-        self._aloof = False
+        self._standalone = False
         self._prober.start(now)
         self._push_pull.start(now)
 
@@ -91,16 +91,16 @@ class Swim:
         return self._timers.deadline
 
     @property
-    def aloof(self) -> bool:
+    def standalone(self) -> bool:
         """True after a leave, until this node's own processes join again."""
-        return self._aloof
+        return self._standalone
 
     @property
     def local(self) -> Member:
         """This node's member."""
         me = self.table.me
         return Member(
-            me.id, me.name, me.host, me.port, Status.ONLINE, me.incarnation, me.metadata, self._aloof
+            me.id, me.name, me.host, me.port, Status.ONLINE, me.incarnation, me.metadata, self._standalone
         )
 
     def members(self) -> list[Member]:
@@ -119,7 +119,7 @@ class Swim:
             self._stalled(lag, now)
             self._timers.run(now)
         self._handlers[type(event)](event, now)
-        self._gossiper.wake(now)
+        self._gossiper.start(now)
         return self._outbox.drain()
 
     def timed(self, tell: Callable[[float], None]) -> None:
@@ -130,7 +130,7 @@ class Swim:
         """Restore the table of a predecessor in the same process, without events, and announce this node."""
         for record in records:
             state = ALIVE if record.state == SUSPECT else record.state
-            entry = Entry(record.alive, state, now - record.age)
+            entry = MemberEntry(record.alive, state, now - record.age)
             self.table.put(entry, now)
             if state == ALIVE:
                 self._prober.appeared(entry)
@@ -162,7 +162,7 @@ class Swim:
 
     def _packet(self, event: steps.PacketReceived, now: float) -> None:
         messages = wire.decode(event.body)
-        if self._aloof:
+        if self._standalone:
             return
         sender = self.table.by_id(event.sender)
         for message in messages:
@@ -183,8 +183,8 @@ class Swim:
                 self._prober.nacked(message.sequence)
             elif isinstance(message, wire.PingRequest):
                 self._prober.requested(message, event.source, now)
-            elif isinstance(message, wire.Stranger):
-                self._prober.estranged(message.sequence, event.source, now)
+            elif isinstance(message, wire.Mismatch):
+                self._prober.on_identity_mismatch(message.sequence, event.source, now)
 
     # ---- streams ----------------------------------------------------------------------------------------
 
@@ -194,12 +194,12 @@ class Swim:
             raise wire.PacketRejected("malformed", f"{len(messages)} messages in a stream frame, expected 1")
         message = messages[0]
         if isinstance(message, wire.Ping):
-            mine = message.target == self.table.me.id and not self._aloof
+            mine = message.target == self.table.me.id and not self._standalone
             self._outbox.reply(
-                event.token, wire.Ack(message.sequence) if mine else wire.Stranger(message.sequence)
+                event.token, wire.Ack(message.sequence) if mine else wire.Mismatch(message.sequence)
             )
         elif isinstance(message, (wire.Compare, wire.Sync)):
-            if self._aloof or self._leaving is not None:
+            if self._standalone or self._leaving is not None:
                 self._outbox.reply(event.token, wire.Refuse("left"))
             elif isinstance(message, wire.Compare):
                 self._push_pull.compared(event.token, message, now)
@@ -219,7 +219,7 @@ class Swim:
         if kind == "sync":
             answer = (
                 message
-                if isinstance(message, (wire.Marks, wire.Refuse, wire.Sync)) and not self._aloof
+                if isinstance(message, (wire.RowHashes, wire.Refuse, wire.Sync)) and not self._standalone
                 else None
             )
             by = self._name_of(event.sender, answer)
@@ -261,8 +261,8 @@ class Swim:
                 self._outbox.answer(event.token, None)
 
     def _join(self, token: steps.Token, addresses: tuple[Address, ...], now: float) -> None:
-        if self._aloof:
-            self._aloof = self._own.leaving = False
+        if self._standalone:
+            self._standalone = self._own.leaving = False
             self._hints.begin(now)
             self._own.restate(self.table.me)
         self._push_pull.join(token, addresses, now)
@@ -293,7 +293,7 @@ class Swim:
 
         For this node they have left too, with all that it keeps for them, unless it is ``returning``.
         """
-        self._aloof = True
+        self._standalone = True
         self._hints.withdraw()
         for entry in list(self.table):
             if entry.state < LEFT and not returning:

@@ -33,10 +33,10 @@ STOPPED: Final = "stopped"
 _STATUS = (Status.ONLINE, Status.SUSPECT, Status.OFFLINE, Status.OFFLINE, Status.OFFLINE)
 
 
-class Entry:
-    """Entry of one member: its own last statement, and our verdict on it."""
+class MemberEntry:
+    """MemberEntry of one member: its own last statement, and our verdict on it."""
 
-    __slots__ = ("alive", "heard", "mark", "reason", "returned", "since", "state", "suspicion")
+    __slots__ = ("alive", "heard", "reason", "returned", "row_hash", "since", "state", "suspicion")
 
     def __init__(self, alive: Alive, state: int, since: float) -> None:
         self.alive = alive
@@ -49,7 +49,7 @@ class Entry:
         """Reason why it is down."""
         self.returned = -1e9
         """Time when it last came back after it was down."""
-        self.mark = 0
+        self.row_hash = 0
         """Its mark for comparisons, maintained by the table."""
 
     @property
@@ -94,7 +94,7 @@ def retransmit_limit(members: int, *, mult: int) -> int:
     return mult * math.ceil(math.log10(members + 1))
 
 
-def mark_of(alive: Alive, state: int) -> int:
+def row_hash(alive: Alive, state: int) -> int:
     """Return the eight-byte hash of a row for comparisons. Suspicions are transient and not included."""
     text = f"{alive.id} {alive.incarnation} {0 if state <= SUSPECT else state}"
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
@@ -133,12 +133,12 @@ class MemberTable:
         """Number that rises with every change."""
         self.changed_at = 0.0
         self._mult = retransmit_mult
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, MemberEntry] = {}
         self._by_id: dict[str, str] = {}
         self._by_address: dict[Address, str] = {}
         self._live = _Names()
         self._down = _Names()
-        self.suspected: dict[str, Entry] = {}
+        self.suspected: dict[str, MemberEntry] = {}
         """Suspected members, in the order of suspicion."""
         self._digest = 0
         self.retransmits = retransmit_limit(1, mult=retransmit_mult)
@@ -146,7 +146,7 @@ class MemberTable:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[MemberEntry]:
         return iter(self._entries.values())
 
     @property
@@ -159,19 +159,19 @@ class MemberTable:
         """Number of live members, this node included."""
         return len(self._live.names) + 1
 
-    def get(self, name: str) -> Entry | None:
+    def get(self, name: str) -> MemberEntry | None:
         return self._entries.get(name)
 
-    def by_id(self, member_id: str) -> Entry | None:
+    def by_id(self, member_id: str) -> MemberEntry | None:
         name = self._by_id.get(member_id)
         return None if name is None else self._entries.get(name)
 
-    def by_address(self, address: Address) -> Entry | None:
+    def by_address(self, address: Address) -> MemberEntry | None:
         """Return the live member last seen at an address."""
         name = self._by_address.get(address)
         return None if name is None else self._entries.get(name)
 
-    def put(self, entry: Entry, now: float) -> None:
+    def put(self, entry: MemberEntry, now: float) -> None:
         """Add an entry, or update the indexes after its statement or state changed."""
         name = entry.name
         old = self._entries.get(name)
@@ -179,9 +179,9 @@ class MemberTable:
             self.remove(name, now)
         self._entries[name] = entry
         self._by_id[entry.id] = name
-        mark = mark_of(entry.alive, entry.state)
-        self._digest ^= entry.mark ^ mark
-        entry.mark = mark
+        mark = row_hash(entry.alive, entry.state)
+        self._digest ^= entry.row_hash ^ mark
+        entry.row_hash = mark
         if entry.state == SUSPECT:
             self.suspected[name] = entry
         else:
@@ -200,7 +200,7 @@ class MemberTable:
                 del self._by_address[entry.address]
         self._changed(now)
 
-    def restate(self, entry: Entry, alive: Alive, now: float) -> None:
+    def restate(self, entry: MemberEntry, alive: Alive, now: float) -> None:
         """Store a newer statement of the same instance; ``put`` must follow."""
         entry.heard = now
         if self._by_address.get(entry.address) == entry.name:
@@ -218,12 +218,12 @@ class MemberTable:
         self._live.drop(name)
         self._down.drop(name)
         self.suspected.pop(name, None)
-        self._digest ^= entry.mark
-        entry.mark = 0
+        self._digest ^= entry.row_hash
+        entry.row_hash = 0
         entry.suspicion = None
         self._changed(now)
 
-    def sample(self, rng: random.Random, count: int, *, exclude: str = "") -> list[Entry]:
+    def sample(self, rng: random.Random, count: int, *, exclude: str = "") -> list[MemberEntry]:
         """Return up to ``count`` distinct random live members, never ``exclude``."""
         names = self._live.names
         if len(names) <= count + 1:
@@ -238,7 +238,7 @@ class MemberTable:
                         break
         return [self._entries[name] for name in chosen]
 
-    def any_down(self, rng: random.Random) -> Entry | None:
+    def any_down(self, rng: random.Random) -> MemberEntry | None:
         """Return a random down member, or None."""
         down = self._down.names
         return self._entries[down[rng.randrange(len(down))]] if down else None
@@ -253,13 +253,13 @@ class MemberTable:
 
     def digest(self) -> bytes:
         """Return a digest that is equal for equal tables, whatever their order and node."""
-        return (self._digest ^ mark_of(self.me, ALIVE)).to_bytes(8, "big")
+        return (self._digest ^ row_hash(self.me, ALIVE)).to_bytes(8, "big")
 
-    def marks(self) -> dict[int, str]:
+    def hashes(self) -> dict[int, str]:
         """Return the mark of every row, this node's included, with its name."""
-        marks = {entry.mark: name for name, entry in self._entries.items()}
-        marks[mark_of(self.me, ALIVE)] = self.me.name
-        return marks
+        hashes = {entry.row_hash: name for name, entry in self._entries.items()}
+        hashes[row_hash(self.me, ALIVE)] = self.me.name
+        return hashes
 
     def _changed(self, now: float) -> None:
         self.version += 1

@@ -36,7 +36,7 @@ from gossamer.gossip.member import (
 from gossamer.gossip.swim.core import Core, Part
 from gossamer.gossip.swim.lifeguard import Suspicion, suspicion_bounds
 from gossamer.gossip.swim.refutation import Refutation
-from gossamer.gossip.swim.table import ALIVE, DOWN, LEFT, MAX_MEMBERS, REMOVED, STOPPED, SUSPECT, Entry
+from gossamer.gossip.swim.table import ALIVE, DOWN, LEFT, MAX_MEMBERS, REMOVED, STOPPED, SUSPECT, MemberEntry
 from gossamer.gossip.wire import Alive, Dead, Record, Suspect
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Verdicts(Part):
             if said.incarnation <= entry.incarnation:
                 return False
             if entry.state <= SUSPECT and entry.address != (said.host, said.port):
-                self.prober.doubt(entry, now)
+                self.prober.probe_soon(entry, now)
                 return False
         elif len(self._table) >= MAX_MEMBERS:
             return False
@@ -75,7 +75,7 @@ class Verdicts(Part):
         if entry is not None and entry.state <= SUSPECT:
             entry.state = DOWN
             self._outbox.emit(MemberDown(entry.member(), "replaced"))
-        fresh = Entry(said, ALIVE, now)
+        fresh = MemberEntry(said, ALIVE, now)
         self._table.put(fresh, now)
         self._outbox.broadcast(said.name, said)
         self._outbox.emit(MemberUp(fresh.member()))
@@ -99,7 +99,7 @@ class Verdicts(Part):
         if entry.state != ALIVE:
             return False
         if self._own.was_apart(said.by, now):
-            self.prober.doubt(entry, now)
+            self.prober.probe_soon(entry, now)
             return False
         self._begin_suspicion(entry, said, now)
         return True
@@ -120,12 +120,12 @@ class Verdicts(Part):
         if said.removed:
             if entry.state != DOWN:
                 # It was removed by a node that does not see it; probe whether we do.
-                self.prober.doubt(entry, now)
+                self.prober.probe_soon(entry, now)
                 return False
         elif entry.state == REMOVED and not said.left:
             return False
         elif entry.state <= SUSPECT and not said.left and not own and self._own.was_apart(said.by, now):
-            self.prober.doubt(entry, now)
+            self.prober.probe_soon(entry, now)
             return False
         if said.incarnation > entry.incarnation:
             # A later statement of that incarnation must not revive it.
@@ -154,10 +154,10 @@ class Verdicts(Part):
             removed = record.state == REMOVED
             return self.dead(Dead(said.name, said.id, said.incarnation, by, True, removed), now)
         if entry.state <= SUSPECT:
-            self.prober.doubt(entry, now)
+            self.prober.probe_soon(entry, now)
         return False
 
-    def replaced(self, entry: Entry, now: float) -> None:
+    def replaced(self, entry: MemberEntry, now: float) -> None:
         """Mark a member down because another process answers at its address."""
         if entry.state <= SUSPECT:
             said = Dead(entry.name, entry.id, entry.incarnation, self._table.me.name)
@@ -172,7 +172,7 @@ class Verdicts(Part):
 
     # ---- about others -----------------------------------------------------------------------------------
 
-    def _restated(self, entry: Entry, said: Alive, now: float) -> bool:
+    def _restated(self, entry: MemberEntry, said: Alive, now: float) -> bool:
         if said.incarnation <= entry.incarnation:
             return False
         before, state = entry.alive, entry.state
@@ -207,7 +207,7 @@ class Verdicts(Part):
         self.replaced(holder, now)
         return True
 
-    def _begin_suspicion(self, entry: Entry, said: Suspect, now: float) -> None:
+    def _begin_suspicion(self, entry: MemberEntry, said: Suspect, now: float) -> None:
         settings = self._settings
         size = self._table.size
         minimum, maximum = suspicion_bounds(
@@ -239,7 +239,7 @@ class Verdicts(Part):
         self._outbox.packet(entry.address, entry=entry)
         self._watch(entry)
         if said.by != self._table.me.name:
-            self.prober.hearsay(entry, now)
+            self.prober.on_indirect_report(entry, now)
 
     def _count_witnesses(self) -> None:
         """Recount possible confirmers: suspected members cannot confirm, and the rest may be too few."""
@@ -254,7 +254,7 @@ class Verdicts(Part):
                 entry.suspicion.witnesses = witnesses
                 self._watch(entry)
 
-    def _watch(self, entry: Entry) -> None:
+    def _watch(self, entry: MemberEntry) -> None:
         suspicion = entry.suspicion
         if suspicion is not None:
             deadline = suspicion.deadline()
@@ -263,18 +263,18 @@ class Verdicts(Part):
             )
             self._timers.at(deadline, partial(self._judge, entry, suspicion))
 
-    def _last_look(self, entry: Entry, suspicion: Suspicion, now: float) -> None:
+    def _last_look(self, entry: MemberEntry, suspicion: Suspicion, now: float) -> None:
         """Probe before the verdict: the answer carries any refutation that we missed."""
         due = suspicion.deadline() - now <= self._settings.probe_interval + 1e-6
         if entry.suspicion is suspicion and due:
-            self.prober.doubt(entry, now)
+            self.prober.probe_soon(entry, now)
 
-    def _judge(self, entry: Entry, suspicion: Suspicion, now: float) -> None:
+    def _judge(self, entry: MemberEntry, suspicion: Suspicion, now: float) -> None:
         if entry.suspicion is suspicion and suspicion.deadline() <= now:
             said = Dead(entry.name, entry.id, entry.incarnation, self._table.me.name)
             self.dead(said, now, reason="refused" if suspicion.hard else "unreachable")
 
-    def _bury(self, entry: Entry, state: int, reason: str, now: float) -> None:
+    def _bury(self, entry: MemberEntry, state: int, reason: str, now: float) -> None:
         was = entry.state
         entry.state, entry.since, entry.reason, entry.suspicion = state, now, reason, None
         self._table.put(entry, now)
@@ -293,7 +293,7 @@ class Verdicts(Part):
         # Written so that an age of NaN is refused too.
         if not record.age < self._retention(record.state) or len(self._table) >= MAX_MEMBERS:
             return False
-        entry = Entry(record.alive, record.state, now - record.age)
+        entry = MemberEntry(record.alive, record.state, now - record.age)
         entry.reason = "reported"
         self._table.put(entry, now)
         self._reap_later(entry)
@@ -302,11 +302,11 @@ class Verdicts(Part):
     def _retention(self, state: int) -> float:
         return self._settings.left_retention if state >= LEFT else self._settings.down_retention
 
-    def _reap_later(self, entry: Entry) -> None:
+    def _reap_later(self, entry: MemberEntry) -> None:
         when = entry.since + self._retention(entry.state)
         self._timers.at(when, partial(self._reap, entry, entry.since))
 
-    def _reap(self, entry: Entry, since: float, now: float) -> None:
+    def _reap(self, entry: MemberEntry, since: float, now: float) -> None:
         if self._table.get(entry.name) is entry and entry.since == since and entry.state >= DOWN:
             self._table.remove(entry.name, now)
             self._outbox.forget(entry.name)

@@ -43,7 +43,7 @@ class MembersView:
         self.name = node.name
         singleton = node.config.cluster.discovery.strategy == "singleton"
         self._commands = ClusterCommands(
-            self._ask_gossip, node.members, singleton=singleton, aloof=node.aloof
+            self._ask_gossip, node.members, singleton=singleton, standalone=node.standalone
         )
 
     def cluster(self) -> ClusterInfo:
