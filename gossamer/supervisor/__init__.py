@@ -61,7 +61,7 @@ from gossamer.supervisor.process.runtime import Runtime
 from gossamer.supervisor.process.signals import RemoteRouter
 from gossamer.supervisor.process.tracing import TraceLine, follow
 from gossamer.supervisor.process.tree import Folded, ProcessNode, locate
-from gossamer.supervisor.rendering import Told, is_secret, shown
+from gossamer.supervisor.rendering import SafeText, is_secret, rendered
 from gossamer.supervisor.server.behaviour import Behaviour, Named
 from gossamer.supervisor.server.genserver import Continue, GenServer, NoReply, Reply, Stop, reply
 from gossamer.supervisor.server.loop_watch import PAUSES, LoopWatch, tune_collector
@@ -165,6 +165,7 @@ __all__ = [
     "RemoteRouter",
     "Reply",
     "Runtime",
+    "SafeText",
     "Sent",
     "StartFailed",
     "StateMachine",
@@ -175,7 +176,6 @@ __all__ = [
     "Supervisor",
     "Timeout",
     "TimerRef",
-    "Told",
     "TooManyTraces",
     "TraceLine",
     "call",
@@ -195,6 +195,7 @@ __all__ = [
     "monitor",
     "receive",
     "register",
+    "rendered",
     "replace_state",
     "reply",
     "resume",
@@ -202,7 +203,6 @@ __all__ = [
     "send",
     "send_after",
     "send_wait",
-    "shown",
     "spawn",
     "spawn_link",
     "statistics",

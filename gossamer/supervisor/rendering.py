@@ -52,15 +52,15 @@ BREADTH = 6
 DEPTH = 4
 
 
-class Told(str):
+class SafeText(str):
     """Text that is known to contain no secret; it is shown without quotes."""
 
     __slots__ = ()
 
 
-def shown(value: object) -> str:
+def rendered(value: object) -> str:
     """Return ``value`` on one line of at most 200 characters, without secrets."""
-    line = _shown(value, DEPTH)
+    line = _rendered(value, DEPTH)
     return line if len(line) <= LINE else line[: LINE - 1] + "…"
 
 
@@ -69,14 +69,14 @@ def is_secret(name: str) -> bool:
     return not SECRETS.isdisjoint(name.lower().replace("-", "_").split("_"))
 
 
-def _shown(value: object, depth: int) -> str:
+def _rendered(value: object, depth: int) -> str:
     if isinstance(value, int) and value.bit_length() > 128:
         return "<a big number>"
     if value is None or isinstance(value, bool | int | float):
         return repr(value)
     if isinstance(value, Enum):
         return f"{type(value).__name__}.{value.name}"
-    if isinstance(value, Told):
+    if isinstance(value, SafeText):
         return str(value)
     if isinstance(value, str):
         return repr(value if len(value) <= TEXT else value[: TEXT - 1] + "…")
@@ -98,7 +98,7 @@ def _shown(value: object, depth: int) -> str:
     if isinstance(value, dict):
         return "{" + _some((_pair(key, held, depth) for key, held in value.items()), len(value)) + "}"
     if isinstance(value, list | tuple | set | frozenset):
-        inside = _some((_shown(part, depth - 1) for part in value), len(value))
+        inside = _some((_rendered(part, depth - 1) for part in value), len(value))
         return f"[{inside}]" if isinstance(value, list) else f"({inside})"
     return f"<{kind}>"
 
@@ -114,12 +114,12 @@ def _field(name: str, value: object, beside: Mapping[str, object], depth: int) -
     if name == "payload" and "topic" in beside and isinstance(value, bytes | bytearray | memoryview):
         start = bytes(value[:PAYLOAD])
         return repr(start) if len(value) <= PAYLOAD else f"{start!r}… <{len(value)} bytes>"
-    return _shown(value, depth - 1)
+    return _rendered(value, depth - 1)
 
 
 def _pair(key: object, value: object, depth: int) -> str:
     hidden = isinstance(key, str) and is_secret(key)
-    return f"{_shown(key, depth - 1)}: {HIDDEN if hidden else _shown(value, depth - 1)}"
+    return f"{_rendered(key, depth - 1)}: {HIDDEN if hidden else _rendered(value, depth - 1)}"
 
 
 def _some(parts: Iterable[str], number: int) -> str:

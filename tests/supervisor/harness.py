@@ -56,7 +56,7 @@ async def real_rt():
 
 async def _stop(runtime):
     await runtime.stop()
-    assert not [*runtime.table, *runtime.names, *runtime.graves]
+    assert not [*runtime.table, *runtime.names, *runtime.pending_exits]
 
 
 def is_alive(os_pid):

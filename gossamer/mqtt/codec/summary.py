@@ -9,7 +9,7 @@ from __future__ import annotations
 from gossamer.mqtt.codec.errors import MqttProtocolError
 from gossamer.mqtt.codec.framing import frame
 from gossamer.mqtt.codec.wire import MAX_VARINT
-from gossamer.supervisor import Told
+from gossamer.supervisor import SafeText
 
 NAMES = (
     *("RESERVED", "CONNECT", "CONNACK", "PUBLISH", "PUBACK", "PUBREC", "PUBREL", "PUBCOMP"),
@@ -21,7 +21,7 @@ LOOK = 1000
 TOPIC = 60
 
 
-def glance(data: bytes) -> Told:
+def glance(data: bytes) -> SafeText:
     """``PUBLISH a/b qos=1 27 bytes, PINGREQ, … 3 more``."""
     parts: list[str] = []
     more = pos = 0
@@ -44,7 +44,7 @@ def glance(data: bytes) -> Told:
         pos = stop
     if more:
         parts.append(f"… {more}{' or' if more == LOOK else ''} more")
-    return Told(", ".join(parts))
+    return SafeText(", ".join(parts))
 
 
 def _named(data: bytes, pos: int, start: int, stop: int) -> str:

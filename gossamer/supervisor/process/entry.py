@@ -4,8 +4,8 @@ An entry is one row of the process table. Two kinds exist: a ``Process`` (a task
 ``Port`` (no task, synchronous callbacks). They define how an entry handles a message or a signal; links,
 monitors and exits are handled here.
 
-Rules: 1. An entry exits once, in ``bury``; all its links and monitors get the same reason.  2. Its row, its
-name and its rows in other tables are removed *before* the first EXIT or DOWN is sent, so that a receiver
+Rules: 1. An entry exits once, in ``exit_with``; all its links and monitors get the same reason.  2. Its row,
+its name and its rows in other tables are removed *before* the first EXIT or DOWN is sent, so that a receiver
 can start a successor under the same name.  3. Links and monitors are dictionaries, not sets: signals are
 sent in the order of their creation, on every run.  4. All of them are created on first use: a
 connection is an entry, and there are hundreds of thousands.
@@ -32,11 +32,11 @@ log = structlog.get_logger(__name__)
 Watcher = Pid | Callable[[Down], None]
 """Receiver of a Down: a process by message, or the runtime's own code by a call."""
 
-current: ContextVar[Entry] = ContextVar("gossamer.supervisor.current")
+current: ContextVar[ProcessEntry] = ContextVar("gossamer.supervisor.current")
 """The process that the running code belongs to."""
 
 
-def running(function: str) -> Entry:
+def running(function: str) -> ProcessEntry:
     """Return the running process for ``function``, which needs one.
 
     Raises:
@@ -48,7 +48,7 @@ def running(function: str) -> Entry:
     return entry
 
 
-class Entry:
+class ProcessEntry:
     """One row of the process table; see the module."""
 
     __slots__ = (
@@ -86,9 +86,9 @@ class Entry:
     watchers: dict[Ref, Watcher] | None
     watching: dict[Ref, Destination] | None
     calls: dict[Caller, None] | None
-    cleanups: list[Callable[[Entry], None]] | None
+    cleanups: list[Callable[[ProcessEntry], None]] | None
     tracer: Tracer | None
-    waiting_on: Entry | None
+    waiting_on: ProcessEntry | None
     """Process that it is calling now."""
 
     def enter(self, runtime: ProcessTable, *, label: str, name: str | None, parent: Pid | None) -> None:
@@ -147,8 +147,8 @@ class Entry:
 
     def waiting_chain(self) -> str:
         """Describe the chain of calls that it waits for, and a deadlock; for a call that timed out."""
-        chain: list[Entry] = []
-        process: Entry | None = self
+        chain: list[ProcessEntry] = []
+        process: ProcessEntry | None = self
         while process is not None and process not in chain:
             chain.append(process)
             process = process.waiting_on
@@ -173,21 +173,21 @@ class Entry:
             if other is None:
                 self.exit_signal(pid, NOPROC, linked=True)
                 return
-            other.tie(self.pid)
-            self.tie(pid)
+            other.add_link(self.pid)
+            self.add_link(pid)
         else:
-            self.tie(pid)
+            self.add_link(pid)
             if not runtime.route(signals.LinkSignal(pid.node, pid, self.pid)):
                 self.exit_signal(pid, NOCONNECTION, linked=True)
 
-    def tie(self, pid: Pid) -> None:
+    def add_link(self, pid: Pid) -> None:
         """Add this side of a link."""
         links = self.links = self.links or {}
         links[pid] = None
         if pid.node != self.runtime.node:
             self.runtime.note_remote(pid.node, self.pid)
 
-    def untie(self, pid: Pid) -> bool:
+    def remove_link(self, pid: Pid) -> bool:
         """Remove this side of a link; return False if there was none."""
         links = self.links
         if links is None or pid not in links:
@@ -197,13 +197,13 @@ class Entry:
 
     def unlink(self, pid: Pid) -> None:
         """Remove the link to ``pid`` on both sides; no signal of it arrives afterwards."""
-        if not self.untie(pid):
+        if not self.remove_link(pid):
             return
         if self.tracer is not None:
             self.tracer("unlink", pid)
         other = self.runtime.table.get(pid)
         if other is not None:
-            other.untie(self.pid)
+            other.remove_link(self.pid)
         elif pid.node != self.runtime.node:
             self.runtime.route(signals.UnlinkSignal(pid.node, pid, self.pid))
 
@@ -265,14 +265,14 @@ class Entry:
         """Remove this process's monitor of another; return False if there was none."""
         return self.watching is not None and self.watching.pop(ref, None) is not None
 
-    def on_release(self, cleanup: Callable[[Entry], None]) -> None:
+    def on_release(self, cleanup: Callable[[ProcessEntry], None]) -> None:
         """Run ``cleanup(self)`` when the entry exits, before any signal is sent."""
         cleanups = self.cleanups = self.cleanups or []
         cleanups.append(cleanup)
 
     # Exit.
 
-    def bury(self, reason: Reason) -> None:
+    def exit_with(self, reason: Reason) -> None:
         """Exit with ``reason``, once: release resources, then send signals to links and monitors."""
         runtime = self.runtime
         if runtime.table.pop(self.pid, None) is None:
@@ -280,7 +280,7 @@ class Entry:
         self.reason = reason
         if self.tracer is not None:
             self.tracer("end", reason)
-        for ties in runtime.remote_ties.values():
+        for ties in runtime.remote_links.values():
             ties.pop(self.pid, None)
         if self.name is not None and runtime.names.get(self.name) is self:
             del runtime.names[self.name]
@@ -291,21 +291,21 @@ class Entry:
                     cleanup(self)
                 except Exception:
                     log.exception("cleanup_failed", pid=str(self.pid), label=self.label)
-        # A port that dies of a signal dies inside the sender's bury; the queue keeps the stack flat and sends
-        # all signals of the first exit before those of the second.
-        graves = runtime.graves
-        graves.append(self)
-        if len(graves) == 1:
-            while graves:
+        # A port that dies of a signal dies inside the sender's exit_with; the queue keeps the stack flat and
+        # sends all signals of the first exit before those of the second.
+        exits = runtime.pending_exits
+        exits.append(self)
+        if len(exits) == 1:
+            while exits:
                 try:
-                    graves[0].farewell()
+                    exits[0].send_exit_signals()
                 except Exception:
                     # Its remaining signals are lost; the next exit must still be handled.
-                    log.exception("farewell_failed", pid=str(graves[0].pid), label=graves[0].label)
+                    log.exception("exit_signals_failed", pid=str(exits[0].pid), label=exits[0].label)
                 finally:
-                    graves.popleft()
+                    exits.popleft()
 
-    def farewell(self) -> None:
+    def send_exit_signals(self) -> None:
         """Fail callers, signal links and monitors, and drop this entry's own monitors."""
         runtime, pid, reason = self.runtime, self.pid, self.reason
         calls, self.calls = self.calls, None
@@ -317,7 +317,7 @@ class Entry:
             for other in links:
                 entry = runtime.table.get(other)
                 if entry is not None:
-                    if entry.untie(pid):
+                    if entry.remove_link(pid):
                         entry.exit_signal(pid, reason, linked=True)
                 elif other.node != runtime.node:
                     runtime.route(signals.ExitSignal(other.node, other, pid, reason, linked=True))

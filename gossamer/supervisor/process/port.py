@@ -24,7 +24,7 @@ import structlog
 
 from gossamer.supervisor.errors import NoSuchCallback
 from gossamer.supervisor.process.calls import Caller
-from gossamer.supervisor.process.entry import Entry, current, running
+from gossamer.supervisor.process.entry import ProcessEntry, current, running
 from gossamer.supervisor.process.process import reason_of
 from gossamer.supervisor.process.reports import report_crash
 from gossamer.supervisor.process.runtime import Runtime, current_runtime
@@ -36,7 +36,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Port(Entry):
+class Port(ProcessEntry):
     """Process without a task, for connections; subclass it, define callbacks, and ``open`` an instance."""
 
     __slots__ = ("_backlog", "_busy")
@@ -104,7 +104,7 @@ class Port(Entry):
             report_crash(self, reason)
         finally:
             current.reset(token)
-        self.bury(reason)
+        self.exit_with(reason)
 
     @property
     def closed(self) -> bool:
@@ -172,7 +172,7 @@ class Port(Entry):
             self._backlog = None
 
 
-def guarded(callback: Callable[P, R], *, entry: Entry | None = None) -> Callable[P, R | None]:
+def guarded(callback: Callable[P, R], *, entry: ProcessEntry | None = None) -> Callable[P, R | None]:
     """Wrap a callback to run as the current process, and to crash that process if it raises.
 
     Once that process has ended the callback does nothing. ``entry`` is another process, mostly a port.

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import structlog
 
 from gossamer.supervisor.errors import CallFailed, ExitProcess, Ignore, NotAsync, NotInProcess, StartFailed
-from gossamer.supervisor.process.entry import Entry
+from gossamer.supervisor.process.entry import ProcessEntry
 from gossamer.supervisor.process.reports import report_crash, where_is
 from gossamer.supervisor.values import KILL, KILLED, NORMAL, Crash, Down, Exit, Pid, Reason
 
@@ -66,7 +66,7 @@ class Served(Protocol):
         """Clean up."""
 
 
-class Process(Entry):
+class Process(ProcessEntry):
     """Task with a mailbox; created only by ``Runtime.spawn``."""
 
     __slots__ = (
@@ -242,9 +242,9 @@ class Process(Entry):
         elif self.trapping:
             self.deliver_signal(Exit(source, reason))
         elif reason != NORMAL or source == self.pid:
-            self.condemn(reason)
+            self.request_exit(reason)
 
-    def condemn(self, reason: Reason) -> None:
+    def request_exit(self, reason: Reason) -> None:
         """Request the exit with ``reason`` at the next step."""
         if self.reason is None:
             self.reason = reason
@@ -255,7 +255,7 @@ class Process(Entry):
             reason = reason_of(exception)
             report_crash(self, reason, exception)
             self.faulted = True
-            self.condemn(reason)
+            self.request_exit(reason)
 
     def _kill(self) -> None:
         if self._retries == 0:
@@ -275,7 +275,7 @@ class Process(Entry):
                 advice="it swallows CancelledError; its task is left behind, unlinked and unregistered",
             )
             self.runtime.zombies[self.pid] = self
-            self.bury(KILLED)
+            self.exit_with(KILLED)
             return
         self.task.cancel()
         self.loop.call_later(KILL_RETRIES[self._retries], self._insist)
@@ -341,7 +341,7 @@ class Process(Entry):
         if started is not None and not started.done() and self.parent is not None and self.links:
             # The starter gets the outcome of the start, and no exit signal in addition.
             self.unlink(self.parent)
-        self.bury(reason)
+        self.exit_with(reason)
         self.mailbox.clear()
         if started is not None and not started.done():
             started.set_result(Ignore() if self.status == "ignored" else StartFailed(self.label, reason))

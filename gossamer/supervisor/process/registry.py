@@ -11,7 +11,7 @@ from typing import Literal
 
 from gossamer.supervisor.errors import BadChildSpec, NameTaken
 from gossamer.supervisor.process.calls import Sent
-from gossamer.supervisor.process.entry import Entry, current, running
+from gossamer.supervisor.process.entry import ProcessEntry, current, running
 from gossamer.supervisor.values import Pid
 
 
@@ -22,7 +22,7 @@ class Registry:
         if keys not in ("unique", "duplicate"):
             raise BadChildSpec("Registry", "keys", keys, "'unique' or 'duplicate'")
         self._unique = keys == "unique"
-        self._rows: dict[Hashable, dict[Entry, object]] = {}
+        self._rows: dict[Hashable, dict[ProcessEntry, object]] = {}
         self._keys: dict[Pid, dict[Hashable, None]] = {}
 
     def register(self, key: Hashable, value: object = None) -> None:
@@ -75,11 +75,11 @@ class Registry:
     def __len__(self) -> int:
         return sum(map(len, self._rows.values()))
 
-    def _forget(self, entry: Entry) -> None:
+    def _forget(self, entry: ProcessEntry) -> None:
         for key in self._keys.pop(entry.pid, {}):
             self._drop(entry, key)
 
-    def _drop(self, entry: Entry, key: Hashable) -> None:
+    def _drop(self, entry: ProcessEntry, key: Hashable) -> None:
         row = self._rows[key]
         del row[entry]
         if not row:

@@ -2,7 +2,7 @@
 
 Rules: 1. Everything is collected after the crash; nothing is recorded before, since that would slow down
 every message. The message being handled is still in the frame of the server's loop, which the traceback leads
-to.  2. State and message are ``shown``: one line, without fields named like a secret.
+to.  2. State and message are ``rendered``: one line, without fields named like a secret.
 3. Framework frames before the user's first one are left out of the traceback; if there are no others, as
 after a wrong return value, they stay.
 """
@@ -18,8 +18,8 @@ import structlog
 from structlog.typing import EventDict, WrappedLogger
 
 from gossamer.supervisor.process.calls import Caller
-from gossamer.supervisor.process.entry import Entry, current
-from gossamer.supervisor.rendering import is_secret, shown
+from gossamer.supervisor.process.entry import ProcessEntry, current
+from gossamer.supervisor.rendering import is_secret, rendered
 from gossamer.supervisor.values import Cast, Crash, Reason, describe, is_clean
 
 log = structlog.get_logger(__name__)
@@ -31,7 +31,7 @@ ATTRIBUTES = 12
 LINE = 600
 
 
-def report_crash(entry: Entry, reason: Reason, error: BaseException | None = None) -> None:
+def report_crash(entry: ProcessEntry, reason: Reason, error: BaseException | None = None) -> None:
     """Log the crash report of a process or a port, unless it exits in order."""
     if is_clean(reason):
         return
@@ -91,7 +91,7 @@ def _state_of(behaviour: object | None) -> str:
         return ""
     held = {key: value for key, value in vars(behaviour).items() if not key.startswith("_otp_")}
     parts = [
-        f"{key}={'***' if is_secret(key) else shown(value)}"
+        f"{key}={'***' if is_secret(key) else rendered(value)}"
         for key, value in islice(held.items(), ATTRIBUTES)
     ]
     if len(held) > ATTRIBUTES:
@@ -105,10 +105,10 @@ def _said(message: object) -> str:
         return ""
     if isinstance(message, Caller):
         by = "" if message.pid is None else f" from {message.pid}"
-        return f"call{by}: {shown(message.request)}"
+        return f"call{by}: {rendered(message.request)}"
     if isinstance(message, Cast):
-        return f"cast: {shown(message.request)}"
-    return shown(message)
+        return f"cast: {rendered(message.request)}"
+    return rendered(message)
 
 
 def log_process(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

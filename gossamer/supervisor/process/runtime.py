@@ -24,7 +24,7 @@ from gossamer.errors import UsageError
 from gossamer.supervisor.errors import CallFailed, NotAsync, NotInProcess
 from gossamer.supervisor.process import signals
 from gossamer.supervisor.process.calls import Caller
-from gossamer.supervisor.process.entry import Entry, current
+from gossamer.supervisor.process.entry import ProcessEntry, current
 from gossamer.supervisor.process.process import MAX_MAILBOX, Process
 from gossamer.supervisor.process.table import ProcessTable
 from gossamer.supervisor.process.tree import FOLD, ProcessNode, forest
@@ -58,7 +58,7 @@ class _Remote(Struct, eq=False):
     """Stand-in for the future of a call from another node: sends the answer there, once."""
 
     ref: Ref
-    entry: Entry
+    entry: ProcessEntry
     caller: Caller | None = None
 
     def done(self) -> bool:
@@ -227,17 +227,17 @@ class Runtime(ProcessTable):
             self._called(entry, signal)
         elif isinstance(signal, signals.LinkSignal):
             if entry is not None:
-                entry.tie(signal.source)
+                entry.add_link(signal.source)
             else:
                 self.route(
                     signals.ExitSignal(signal.source.node, signal.source, signal.to, NOPROC, linked=True)
                 )
         elif isinstance(signal, signals.UnlinkSignal):
             if entry is not None:
-                entry.untie(signal.source)
+                entry.remove_link(signal.source)
         elif isinstance(signal, signals.ExitSignal):
             # A link's signal counts only while the link exists: it may have crossed an unlink.
-            if entry is not None and (not signal.linked or entry.untie(signal.source)):
+            if entry is not None and (not signal.linked or entry.remove_link(signal.source)):
                 entry.exit_signal(signal.source, reason_from_plain(signal.reason), linked=signal.linked)
         elif isinstance(signal, signals.MonitorSignal):
             if entry is not None:
@@ -251,7 +251,7 @@ class Runtime(ProcessTable):
         elif entry is not None and entry.forget_watching(signal.ref):
             entry.deliver_signal(Down(signal.ref, signal.pid, reason_from_plain(signal.reason)))
 
-    def _called(self, entry: Entry | None, signal: signals.CallSignal) -> None:
+    def _called(self, entry: ProcessEntry | None, signal: signals.CallSignal) -> None:
         if entry is None:
             self.route(signals.ReplySignal(signal.ref.node, signal.ref, NOPROC, failed=True))
             return
@@ -262,11 +262,11 @@ class Runtime(ProcessTable):
         if not entry.deliver(caller):
             caller.fail("mailbox_full")
 
-    def _unwatched(self, entry: Entry | None, signal: signals.DemonitorSignal) -> None:
+    def _unwatched(self, entry: ProcessEntry | None, signal: signals.DemonitorSignal) -> None:
         if entry is not None and entry.forget_watcher(signal.ref):
             return
         # The monitor was made by name, and the name has moved since.
-        for pid in self.remote_ties.get(signal.ref.node, ()):
+        for pid in self.remote_links.get(signal.ref.node, ()):
             other = self.table.get(pid)
             if other is not None and other.forget_watcher(signal.ref):
                 return
@@ -275,7 +275,7 @@ class Runtime(ProcessTable):
         """End links, monitors and calls across a lost connection to ``node`` with noconnection."""
         for caller in [c for ref, c in self.remote_calls.items() if c.node() == node]:
             caller.fail(NOCONNECTION)
-        for pid in self.remote_ties.pop(node, {}):
+        for pid in self.remote_links.pop(node, {}):
             entry = self.table.get(pid)
             if entry is None:
                 continue
@@ -289,7 +289,7 @@ class Runtime(ProcessTable):
                     gone = address[1] if isinstance(address[1], Pid) else None
                     entry.deliver_signal(Down(ref, gone, NOCONNECTION))
             for other in [other for other in entry.links or () if other.node == node]:
-                if entry.untie(other):
+                if entry.remove_link(other):
                     entry.exit_signal(other, NOCONNECTION, linked=True)
 
     # Shutdown.

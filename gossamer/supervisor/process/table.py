@@ -17,7 +17,7 @@ from typing import Any
 from gossamer.supervisor.errors import BadDestination, CallFailed, CallingSelf, MailboxFull, NameTaken
 from gossamer.supervisor.process import signals
 from gossamer.supervisor.process.calls import Caller, Lane, Sent
-from gossamer.supervisor.process.entry import Entry, current
+from gossamer.supervisor.process.entry import ProcessEntry, current
 from gossamer.supervisor.values import NOCONNECTION, NOPROC, Cast, Destination, Down, Pid, Reason, Ref
 
 LANES = 64
@@ -30,16 +30,16 @@ class ProcessTable:
     def __init__(self, node: str = "nonode@nohost", creation: int = 1) -> None:
         self.node = node
         self.creation = creation
-        self.table: dict[Pid, Entry] = {}
+        self.table: dict[Pid, ProcessEntry] = {}
         # The senders' first lookup: the table itself, or empty while anything is traced; see ``tracing``.
         self.reach = self.table
         self.traced = 0
-        self.names: dict[str, Entry] = {}
-        self.zombies: dict[Pid, Entry] = {}
-        self.graves: deque[Entry] = deque()
+        self.names: dict[str, ProcessEntry] = {}
+        self.zombies: dict[Pid, ProcessEntry] = {}
+        self.pending_exits: deque[ProcessEntry] = deque()
         self.remote: signals.RemoteRouter | None = None
         self.remote_calls: dict[Ref, Caller] = {}
-        self.remote_ties: dict[str, dict[Pid, None]] = {}
+        self.remote_links: dict[str, dict[Pid, None]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lanes: dict[float, Lane] = {}
         self._numbers = count(1)
@@ -60,7 +60,7 @@ class ProcessTable:
         """Return a reference that was never used before."""
         return Ref(self.node, self.creation, next(self._refs))
 
-    def find(self, destination: Destination) -> Entry | None:
+    def find(self, destination: Destination) -> ProcessEntry | None:
         """Return the live local process at a destination, None if there is none.
 
         Raises:
@@ -141,7 +141,7 @@ class ProcessTable:
 
     def note_remote(self, node: str, pid: Pid) -> None:
         """Record that ``pid`` is linked to, or monitors, a process on ``node``."""
-        self.remote_ties.setdefault(node, {})[pid] = None
+        self.remote_links.setdefault(node, {})[pid] = None
 
     # Other nodes.
 
@@ -185,7 +185,7 @@ class ProcessTable:
 
     async def _call(
         self,
-        me: Entry | None,
+        me: ProcessEntry | None,
         destination: Destination,
         request: object,
         timeout: float | None,
@@ -227,7 +227,7 @@ class ProcessTable:
                 me.waiting_on = None
 
     async def _call_noted(
-        self, me: Entry, destination: Destination, request: object, timeout: float | None
+        self, me: ProcessEntry, destination: Destination, request: object, timeout: float | None
     ) -> object:
         """Make a call from a traced process."""
         self._note("call", destination, request)
@@ -246,7 +246,7 @@ class ProcessTable:
             me.tracer(event, Sent(whom, what))
 
     async def _call_away(
-        self, me: Entry | None, destination: Destination, request: object, timeout: float | None
+        self, me: ProcessEntry | None, destination: Destination, request: object, timeout: float | None
     ) -> object:
         remote = self.remote_address(destination)
         if remote is None:

@@ -33,10 +33,10 @@ from msgspec import Struct
 
 from gossamer.supervisor.errors import NoSuchProcess, TooManyTraces
 from gossamer.supervisor.process.calls import Caller, Sent, Tracer
-from gossamer.supervisor.process.entry import Entry
+from gossamer.supervisor.process.entry import ProcessEntry
 from gossamer.supervisor.process.process import Process
 from gossamer.supervisor.process.runtime import Runtime
-from gossamer.supervisor.rendering import Told, shown
+from gossamer.supervisor.rendering import SafeText, rendered
 from gossamer.supervisor.values import Cast, Destination, Down, Exit, describe
 
 log = structlog.get_logger(__name__)
@@ -51,7 +51,7 @@ TRACES = 16
 class _Taps(Struct, eq=False):
     """Taps of one process."""
 
-    entry: Entry
+    entry: ProcessEntry
     taps: list[Tracer] = []
 
     def __call__(self, event: str, about: object) -> None:
@@ -67,7 +67,7 @@ class _Taps(Struct, eq=False):
             clear(self.entry)
 
 
-def attach(entry: Entry, tap: Tracer) -> None:
+def attach(entry: ProcessEntry, tap: Tracer) -> None:
     """Call ``tap`` with the events of ``entry`` from now on."""
     taps = entry.tracer
     if not isinstance(taps, _Taps):
@@ -79,7 +79,7 @@ def attach(entry: Entry, tap: Tracer) -> None:
     taps.taps.append(tap)
 
 
-def detach(entry: Entry, tap: Tracer) -> None:
+def detach(entry: ProcessEntry, tap: Tracer) -> None:
     """Remove a tap; a second time does nothing."""
     taps = entry.tracer
     if not isinstance(taps, _Taps) or tap not in taps.taps:
@@ -96,7 +96,7 @@ def detach(entry: Entry, tap: Tracer) -> None:
         runtime.reach = runtime.table
 
 
-def clear(entry: Entry) -> None:
+def clear(entry: ProcessEntry) -> None:
     """Remove all taps."""
     taps = entry.tracer
     for tap in tuple(taps.taps) if isinstance(taps, _Taps) else ():
@@ -178,11 +178,11 @@ class _Reader:
             self._note_lost()
         self._lines.put_nowait(_line(self._now(), event, about))
 
-    async def next(self, patience: float | None) -> TraceLine | None:
+    async def next(self, timeout: float | None) -> TraceLine | None:
         if self._lines.empty():
             self._note_lost()
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(timeout):
                 return await self._lines.get()
         except TimeoutError:
             return None
@@ -201,7 +201,7 @@ def _line(at: float, event: str, about: object) -> TraceLine:
     elif isinstance(about, Caller):
         event = event if event == "dropped" else "call"
         peer, about = "" if about.pid is None else str(about.pid), about.request
-        return TraceLine(at, event, "in", peer, shown(about))
+        return TraceLine(at, event, "in", peer, rendered(about))
     elif isinstance(about, Exit):
         return TraceLine(at, "exit", "in", str(about.source), _reason(about.reason))
     elif isinstance(about, Down):
@@ -212,12 +212,12 @@ def _line(at: float, event: str, about: object) -> TraceLine:
         return TraceLine(at, "end", "", "", _reason(about))
     if event in ("exit", "failure"):
         return TraceLine(at, event, "out" if event == "exit" else "in", peer, _reason(about))
-    if isinstance(about, Told) and event in ("receive", "send"):
-        return TraceLine(at, "bytes", "in" if event == "receive" else "out", "", shown(about))
+    if isinstance(about, SafeText) and event in ("receive", "send"):
+        return TraceLine(at, "bytes", "in" if event == "receive" else "out", "", rendered(about))
     way = "in" if event in ("receive", "dropped", "answer") else "out"
     if type(about) is Cast and event in ("receive", "send"):
         event, about = "cast", about.request
-    return TraceLine(at, event, way, peer, shown(about))
+    return TraceLine(at, event, way, peer, rendered(about))
 
 
 def _whom(destination: object) -> str:

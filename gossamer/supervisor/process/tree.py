@@ -16,7 +16,7 @@ from itertools import islice
 from msgspec import Struct
 
 from gossamer.supervisor.errors import NoSuchProcess
-from gossamer.supervisor.process.entry import Entry
+from gossamer.supervisor.process.entry import ProcessEntry
 from gossamer.supervisor.process.table import ProcessTable
 from gossamer.supervisor.values import Pid
 
@@ -72,7 +72,7 @@ class ProcessNode(Struct, frozen=True):
         return sum(kind.number for kind in self.folded)
 
 
-_Below = dict[Pid | None, dict[str, tuple[list[Entry], Folded]]]
+_Below = dict[Pid | None, dict[str, tuple[list[ProcessEntry], Folded]]]
 """By parent and label: the listed children, and the sums of the others."""
 
 
@@ -114,7 +114,7 @@ def _nodes(runtime: ProcessTable, above: Pid | None, below: _Below) -> list[Proc
     return [_node(runtime, above, entry, below) for entry in entries]
 
 
-def _node(runtime: ProcessTable, above: Pid | None, entry: Entry, below: _Below) -> ProcessNode:
+def _node(runtime: ProcessTable, above: Pid | None, entry: ProcessEntry, below: _Below) -> ProcessNode:
     return ProcessNode(
         pid=entry.pid,
         name=entry.name,
@@ -133,13 +133,13 @@ def _node(runtime: ProcessTable, above: Pid | None, entry: Entry, below: _Below)
     )
 
 
-def _restarts(runtime: ProcessTable, above: Pid | None, entry: Entry) -> int:
+def _restarts(runtime: ProcessTable, above: Pid | None, entry: ProcessEntry) -> int:
     parent = None if above is None else runtime.table.get(above)
     restarts_of = None if parent is None else getattr(parent.behaviour, "restarts_of", None)
     return 0 if restarts_of is None else int(restarts_of(entry.pid))
 
 
-def memory_of(entry: Entry) -> int:
+def memory_of(entry: ProcessEntry) -> int:
     """Return the bytes of a process, without objects that its state refers to."""
     size = sys.getsizeof(entry) + sys.getsizeof(entry.pid)
     for ties in (entry.links, entry.watchers, entry.watching, entry.calls):

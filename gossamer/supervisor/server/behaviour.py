@@ -38,7 +38,7 @@ CALLBACKS = (
 )
 """Callbacks that a behaviour awaits."""
 
-TERMINATE_PATIENCE = 10.0
+TERMINATE_TIMEOUT = 10.0
 """Seconds after which a ``terminate`` that is still running is reported."""
 
 
@@ -211,7 +211,7 @@ class Behaviour:
             # It waits for its children, as long as their specifications say; each reports itself.
             await self.terminate(reason)
             return
-        late = process.loop.call_later(TERMINATE_PATIENCE, _hanging, process)
+        late = process.loop.call_later(TERMINATE_TIMEOUT, _hanging, process)
         try:
             await self.terminate(reason)
         finally:
@@ -236,7 +236,7 @@ def _hanging(process: Process) -> None:
         "terminate_hangs",
         pid=str(process.pid),
         label=process.label,
-        seconds=TERMINATE_PATIENCE,
+        seconds=TERMINATE_TIMEOUT,
         where=where_is(process.task),
         advice="a supervisor kills it when its shutdown time is over; end it by hand with exit(pid, 'kill')",
     )

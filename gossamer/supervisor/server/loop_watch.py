@@ -26,7 +26,7 @@ from collections.abc import Callable
 import structlog
 
 from gossamer.histogram import Histogram
-from gossamer.supervisor.process.entry import Entry
+from gossamer.supervisor.process.entry import ProcessEntry
 from gossamer.supervisor.process.functions import send_after
 from gossamer.supervisor.process.process import Process
 from gossamer.supervisor.process.runtime import Runtime
@@ -107,16 +107,16 @@ class LoopWatch(GenServer):
 class _Witness(threading.Thread):
     """Observer thread; it only reads, and tolerates concurrent changes."""
 
-    def __init__(self, runtime: Runtime, patience: float) -> None:
+    def __init__(self, runtime: Runtime, lateness: float) -> None:
         super().__init__(name="loop-watch", daemon=True)
         self._runtime = runtime
-        self._patience = patience
+        self._lateness = lateness
         self._loop_thread = threading.get_ident()
         self._ticked = threading.Event()
         self._over = False
         self._seen: _Seen | None = None
 
-    def stop(self, entry: Entry) -> None:
+    def stop(self, entry: ProcessEntry) -> None:
         self._over = True
         self._ticked.set()
 
@@ -128,7 +128,7 @@ class _Witness(threading.Thread):
 
     def run(self) -> None:
         while not self._over:
-            if self._ticked.wait(self._patience):
+            if self._ticked.wait(self._lateness):
                 self._ticked.clear()
             elif self._seen is None:
                 self._seen = self._look()

@@ -24,7 +24,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from gossamer.supervisor.errors import BadReturn
 from gossamer.supervisor.process.calls import Caller
-from gossamer.supervisor.process.entry import Entry
+from gossamer.supervisor.process.entry import ProcessEntry
 from gossamer.supervisor.process.process import BURST
 from gossamer.supervisor.server.genserver import Continue, GenServer, NoReply, Stop
 from gossamer.supervisor.values import Cast
@@ -225,6 +225,6 @@ class StateMachine(GenServer):
         if fired is not None and fired.timer is not None:
             fired.timer.cancel()
 
-    def _cancel_all(self, entry: Entry) -> None:
+    def _cancel_all(self, entry: ProcessEntry) -> None:
         for key in list(self._timers):
             self._cancel(key)

@@ -263,11 +263,11 @@ class Sealed:
     ids=lambda value: type(value).__name__,
 )
 def test_values_are_shown_without_secrets(value, text):
-    assert otp.shown(value) == text
+    assert otp.rendered(value) == text
 
 
 def test_a_shown_value_is_bounded():
     tree: Any = "x" * 1000
     for _ in range(50):
         tree = [tree] * 1000
-    assert len(otp.shown(tree)) <= 200
+    assert len(otp.rendered(tree)) <= 200
