@@ -52,7 +52,7 @@ GROUPS: dict[str, tuple[str, str]] = {
     "Looking inside": (
         "As OTP's `sys`: state, traces and counts of a process that runs.",
         """get_state replace_state suspend resume statistics Statistics trace follow TraceLine Sent
-        ProcessNode Folded locate shown is_secret Told""",
+        ProcessNode Folded locate rendered is_secret SafeText""",
     ),
     "Errors": (
         """Mistakes of the caller descend from `UsageError`, what is not possible now from `UnavailableError`.
