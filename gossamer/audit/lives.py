@@ -142,10 +142,10 @@ class Lives:
         for text in filters:
             self._note(_UNSUBSCRIBED, name, *split_filter(text))
 
-    def taken_over(self, session: Client, giver: str) -> None:
+    def taken_over(self, session: Client, source: str) -> None:
         """A session has come here from another node."""
         self._begin()
-        self._note(_TAKEN_OVER, self.alias(session.client_id), giver)
+        self._note(_TAKEN_OVER, self.alias(session.client_id), source)
 
     def _begin(self) -> None:
         """Something is noted now."""

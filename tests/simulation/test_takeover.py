@@ -8,7 +8,7 @@ from gossamer.errors import UnavailableError
 from gossamer.mqtt import Message, Properties
 from gossamer.mqtt.codec.packets import Subscription, Will
 from gossamer.mqtt.messages.message_ids import NO_IDENT
-from gossamer.mqtt.migration.target import Taking
+from gossamer.mqtt.migration.target import Incoming
 from gossamer.testing.links import LinkQuality
 from gossamer.testing.traffic import Flow
 
@@ -262,7 +262,7 @@ async def test_a_client_that_gives_up_waiting_finds_its_session_later(sim, clust
 
 @nodes(3, seeds=2)
 async def test_a_node_that_hears_late_who_has_a_session_does_not_say_that_there_is_none(sim, cluster):
-    """The giver's claim is gone as soon as it has seen the taker's; not so where that is not known yet."""
+    """The source's claim is gone as soon as it has seen the target's; not so where that is not known yet."""
     await session(cluster, 1, "c", "t", qos=1)
     sim.shape(cluster.address(2), cluster.address(3), LinkQuality(latency=1.5), one_way=True)
     moving = asyncio.create_task(cluster.client(2, "c", **SESSION, timeout=60))
@@ -281,17 +281,17 @@ async def test_a_node_that_hears_late_who_has_a_session_does_not_say_that_there_
 @nodes(2, seeds=8, start=False)
 async def test_two_that_wait_for_a_session_do_not_both_take_it(sim, cluster, monkeypatch):
     """Both connections find that it is on its way elsewhere, and are there when it is over."""
-    run, running, most = Taking.run, [], []
+    run, running, most = Incoming.run, [], []
 
-    async def counted(taking):
-        running.append(taking._home.ownership.node)
-        most.append(running.count(taking._home.ownership.node))
+    async def counted(incoming):
+        running.append(incoming._home.ownership.node)
+        most.append(running.count(incoming._home.ownership.node))
         try:
-            return await run(taking)
+            return await run(incoming)
         finally:
-            running.remove(taking._home.ownership.node)
+            running.remove(incoming._home.ownership.node)
 
-    monkeypatch.setattr(Taking, "run", counted)
+    monkeypatch.setattr(Incoming, "run", counted)
     await cluster.start()
     await cluster.settled()
     sim.shape(cluster.address(1), cluster.address(2), LinkQuality(latency=0.1, jitter=0.1))

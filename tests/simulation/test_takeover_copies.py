@@ -139,8 +139,8 @@ async def in_two_copies(sim, cluster):
     await asyncio.sleep(1)
     sim.shape(cluster.address(1), cluster.address(2), LinkQuality(latency=0.1))
     moving = asyncio.create_task(cluster.client(2, "c", **SESSION, timeout=40))
-    taker = cluster.nodes[2]
-    await until(lambda: taker.name in taker.broker.takeovers.claims("c"))
+    target = cluster.nodes[2]
+    await until(lambda: target.name in target.broker.takeovers.claims("c"))
     cluster.cut(1, 2)
     client = await moving
     sim.shape(cluster.address(1), cluster.address(2), None)

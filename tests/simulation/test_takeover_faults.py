@@ -156,9 +156,9 @@ async def test_nothing_is_lost_where_a_mark_reaches_one_side_of_a_move_alone(sim
     await asyncio.sleep(1)
     first.drop()
     router = cluster.nodes[1].broker.router
-    source = {name: way for name, way in router.forwarders().items() if name == cluster.nodes[2].name}
+    link = {name: way for name, way in router.forwarders().items() if name == cluster.nodes[2].name}
     with monkeypatch.context() as patch:
-        patch.setattr(router, "forwarders", lambda: source)
+        patch.setattr(router, "forwarders", lambda: link)
         moved = await resumed(cluster, 3, "moves")
     await asyncio.sleep(1)
     await stop(flows)
@@ -174,15 +174,15 @@ async def test_a_session_that_is_ended_while_it_moves_lets_go_who_waits_for_what
     sim, cluster, monkeypatch
 ):
     await gone(cluster, 2, "moves", "t", qos=2)
-    router, giver = cluster.nodes[1].broker.router, cluster.nodes[2]
-    taker = {name: way for name, way in router.forwarders().items() if name == cluster.nodes[3].name}
+    router, source = cluster.nodes[1].broker.router, cluster.nodes[2]
+    link = {name: way for name, way in router.forwarders().items() if name == cluster.nodes[3].name}
     with monkeypatch.context() as patch:
-        # The giver waits for a mark that does not come.
-        patch.setattr(router, "forwarders", lambda: taker)
+        # The source waits for a mark that does not come.
+        patch.setattr(router, "forwarders", lambda: link)
         moving = asyncio.create_task(resumed(cluster, 3, "moves"))
         await asyncio.sleep(1)
         assert not moving.done()
-        assert giver.broker.table.kick("moves")
+        assert source.broker.table.kick("moves")
         async with asyncio.timeout(1):
             await moving
 

@@ -298,8 +298,8 @@ async def test_a_will_is_published_whichever_way_its_node_ends_the_client(sim, c
             case "protocol":
                 client._transport.write(b"\x10\x00")
             case "takeover":
-                taker = await cluster.client(3, "mortal")
-                await taker.disconnect()
+                other = await cluster.client(3, "mortal")
+                await other.disconnect()
             case "kick":
                 cluster.nodes[3].broker.kick("mortal")
             case "stop":

@@ -139,16 +139,16 @@ async def drain(
 
 async def _hand_over(sessions: Mapping[str, Session], nodes: Sequence[str]) -> None:
     waiting = list(sessions)
-    takers = cycle(nodes)
+    targets = cycle(nodes)
     for start in range(0, len(waiting), STEP):
         await asyncio.gather(
             *(
-                remote.call(next(takers), "mqtt.fetch", client_id, timeout=FETCH_TIMEOUT)
+                remote.call(next(targets), "mqtt.fetch", client_id, timeout=FETCH_TIMEOUT)
                 for client_id in waiting[start : start + STEP]
                 if client_id in sessions
             )
         )
-    # The last ones end when the claims of their takers are here.
+    # The last ones end when the claims of their targets are here.
     for _ in range(int(FETCH_TIMEOUT / POLL_INTERVAL)):
         if not sessions:
             return

@@ -62,7 +62,7 @@ class Publisher(Protocol):
     def resume_reading(self, why: int, /) -> None: ...
 
 
-class Taker(Protocol):
+class Recipient(Protocol):
     """Who can be behind; a session, or the subscription of a Python client."""
 
     behind: bool
@@ -105,15 +105,15 @@ class Pressure:
 
     def __init__(self, call_later: Callable[[float, Callable[[], None]], object]) -> None:
         self._call_later = call_later
-        self.behind: set[Taker] = set()
+        self.behind: set[Recipient] = set()
         self.peers: dict[str, list[Publisher]] = {}
         """Congested links, and the channels that wait for each."""
-        self._far: set[Taker] = set()
+        self._far: set[Recipient] = set()
         self.hold: Hold | None = None
         self.queued = 0
         """Bytes in all queues."""
         self._disconnects = False
-        self._overrun: set[Taker] = set()
+        self._overrun: set[Recipient] = set()
         self.bound(max_session=1 << 60, max_node=1 << 60)
 
     def bound(self, *, max_session: int, max_node: int, disconnects: bool = False) -> None:
@@ -131,21 +131,21 @@ class Pressure:
     def __bool__(self) -> bool:
         return bool(self.behind or self.peers)
 
-    # Takers.
+    # Recipients.
 
-    def congest(self, session: Taker) -> None:
+    def congest(self, session: Recipient) -> None:
         """``session`` cannot take more now."""
         session.behind = True
         self.behind.add(session)
 
-    def flood(self, session: Taker) -> None:
+    def flood(self, session: Recipient) -> None:
         """``session`` is far behind."""
         if not self._far:
             self.hold = Hold()
         self._far.add(session)
         self._call_later(PATIENCE, partial(self._drain, session, _progress(session)))
 
-    def relieve(self, session: Taker) -> None:
+    def relieve(self, session: Recipient) -> None:
         """``session`` can take more again, or is gone."""
         session.behind = False
         self.behind.discard(session)
@@ -157,7 +157,7 @@ class Pressure:
             for channel in waiting:
                 channel.resume_reading(BEHIND)
 
-    def overrun(self, session: Taker) -> bool:
+    def overrun(self, session: Recipient) -> bool:
         """``session`` exceeds its bound; whether it is sent away for that, in a moment."""
         if not self._disconnects or session in self._overrun:
             return False
@@ -166,12 +166,12 @@ class Pressure:
         self._call_later(0.0, partial(self._send_away, session, session.channel))
         return True
 
-    def _send_away(self, session: Taker, channel: object) -> None:
+    def _send_away(self, session: Recipient, channel: object) -> None:
         self._overrun.discard(session)
         if session.channel is channel and channel is not None:
             channel.disconnect(ReasonCode.QUOTA_EXCEEDED)
 
-    def hold_up(self, channel: Publisher, sessions: tuple[Taker, ...], peers: tuple[Peer, ...]) -> None:
+    def hold_up(self, channel: Publisher, sessions: tuple[Recipient, ...], peers: tuple[Peer, ...]) -> None:
         """Stop reading from ``channel``, which just published to these, if any of them is behind."""
         for session in sessions:
             # A client that is behind on its own messages must be read from: only its acknowledgements help.
@@ -189,7 +189,7 @@ class Pressure:
                 channel.pause_reading(BEHIND)
                 return
 
-    def _wait(self, session: Taker, before: tuple[int, int]) -> None:
+    def _wait(self, session: Recipient, before: tuple[int, int]) -> None:
         if session.waiting is None:
             return
         after = _progress(session)
@@ -198,7 +198,7 @@ class Pressure:
         else:
             self.relieve(session)
 
-    def _drain(self, session: Taker, before: tuple[int, int]) -> None:
+    def _drain(self, session: Recipient, before: tuple[int, int]) -> None:
         if session not in self._far:
             return
         after = _progress(session)
@@ -207,7 +207,7 @@ class Pressure:
         else:
             self._let_go(session)
 
-    def _let_go(self, session: Taker) -> None:
+    def _let_go(self, session: Recipient) -> None:
         self._far.discard(session)
         if not self._far and self.hold is not None:
             hold, self.hold = self.hold, None
@@ -224,7 +224,7 @@ class Pressure:
                 channel.resume_reading(BEHIND)
 
 
-def _progress(session: Taker) -> tuple[int, int]:
+def _progress(session: Recipient) -> tuple[int, int]:
     channel = session.channel
     return session.delivered, -1 if channel is None else channel.unwritten
 

@@ -34,10 +34,10 @@ class HubLike(Protocol):
 class _Job:
     """One message: who still has to get it, and how."""
 
-    __slots__ = ("at", "give", "left", "origin", "takers")
+    __slots__ = ("at", "give", "left", "origin", "targets")
 
-    def __init__(self, takers: Sequence[object], give: Callable[[object], None], origin: str | None) -> None:
-        self.takers = takers
+    def __init__(self, targets: Sequence[object], give: Callable[[object], None], origin: str | None) -> None:
+        self.targets = targets
         self.give = give
         self.origin = origin
         self.at = 0
@@ -46,7 +46,7 @@ class _Job:
     def awaits(self, sessions: Iterable[object]) -> bool:
         """Whether one of ``sessions`` may not have it yet."""
         if self.left is None:
-            self.left = {getattr(taker, "subscriber", taker) for taker in self.takers[self.at :]}
+            self.left = {getattr(target, "subscriber", target) for target in self.targets[self.at :]}
         return not self.left.isdisjoint(sessions)
 
 
@@ -68,9 +68,9 @@ class Wide:
         self._hub = hub
         self._then: list[Callable[[], object]] = []
 
-    def spread(self, takers: Sequence[object], give: Callable[[object], None]) -> None:
-        """Give to the first of ``takers`` (sessions, or deliveries) now, to the others later."""
-        self.jobs.append(_Job(takers, give, self._hub.origin))
+    def spread(self, targets: Sequence[object], give: Callable[[object], None]) -> None:
+        """Give to the first of ``targets`` (sessions, or deliveries) now, to the others later."""
+        self.jobs.append(_Job(targets, give, self._hub.origin))
         if len(self.jobs) == 1:
             _call_soon(self._step)
             self._take(SLICE)
@@ -125,10 +125,10 @@ class Wide:
             job = jobs[0]
             start = job.at
             # Before anybody gets it: a program that gets it may publish, and finish this.
-            job.at = stop = min(len(job.takers), start + count)
+            job.at = stop = min(len(job.targets), start + count)
             count -= stop - start
             self._give(job, start, stop)
-            if jobs and jobs[0] is job and job.at >= len(job.takers):
+            if jobs and jobs[0] is job and job.at >= len(job.targets):
                 jobs.popleft()
         if not jobs:
             then, self._then = self._then, []
@@ -143,7 +143,7 @@ class Wide:
         hub = self._hub
         before, hub.origin = hub.origin, job.origin
         try:
-            for taker in job.takers[start:stop]:
-                job.give(taker)
+            for target in job.targets[start:stop]:
+                job.give(target)
         finally:
             hub.origin = before

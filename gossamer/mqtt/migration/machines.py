@@ -1,11 +1,11 @@
-"""How a session goes from one node to another, as two machines: who gives it, and who takes it.
+"""How a session goes from one node to another, as two machines: a source and a target.
 
 ::
 
-    taker (B)                          giver (A)
+    target (B)                         source (A)
     ASKING       freeze ------------>  HELD -> FROZEN     its connection ends (0x8E); it goes on queueing
     SUBSCRIBING  <----------- state
-                 B subscribes, until every node knows: publishers now send to A and to B
+                 B subscribes, until every node has its subscriptions: publishers now send to A and to B
     MARKING      every node sends a mark to A and to B, in the stream of its messages:
                  A takes of each node what comes before its mark, B what comes after it
     RELEASING    release ---------->   FROZEN -> GIVEN    once all marks are there, or late
@@ -16,12 +16,12 @@
 So each message is taken by one of the two, whatever is on its way, and at every moment the session is whole
 somewhere: with A until B's row is there, which B writes once it has it on disc.
 
-Rules: 1. Pure: events in, with the time; actions out. Nothing waits without an end.  2. The epoch fences:
-whoever sees a row with a higher one does not serve the client any more, whatever it was about to do.  3. The
-giver thaws what nobody came for: at once when the taker is down, else after :data:`FROZEN`.  4. A taker that
-gets no answer asks again while the giver is up, for a while, then starts anew: what the giver still has, it
-offers once it is back (``takeover``).  5. What a machine does not admit is put aside, not thrown away: it is
-the other's to queue, and the other may die.
+Rules: 1. Pure: events in, with the time; actions out. Every wait ends.  2. The epoch fences: a node that
+sees a row with a higher one stops serving the client, whatever it was about to do.  3. The source thaws a
+session that is not fetched: at once when the target is down, else after :data:`FROZEN`.  4. A target without
+an answer asks again while the source is up, for a while, then creates a session: what the source still has,
+it offers once it is back (``takeover``).  5. A message that a machine does not admit is put aside, not
+thrown away: it is the other's to queue, and the other may die.
 """
 
 from __future__ import annotations
@@ -39,41 +39,41 @@ MARK = "mqtt.mark"
 FROZEN = 15.0
 MARKS_WITHIN = 3.0
 ASKING_WITHIN = 20.0
-"""Longer than :data:`FROZEN`: who waits for another taker sees how that ended."""
+"""Longer than :data:`FROZEN`: who waits for another target sees how that ended."""
 SILENT_WITHIN = 6.0
-"""How long a giver that is said to be up may give no answer, or name one that is not known here."""
+"""How long a source that is said to be up may give no answer, or name one that is not known here."""
 AGAIN = 0.05
 NONE_TIMEOUT = 1.0
 """How long the claim of a node is waited for to go, or to be outbid, that says that it has no session."""
 
 
-class Giver:
+class MigrationSource:
     """The node that has the session. ``up`` are the other nodes that can be reached."""
 
     HELD, FROZEN, GIVEN, GONE = range(4)
 
     def __init__(self) -> None:
-        self.state = Giver.HELD
+        self.state = self.HELD
         self.token = ""
-        self.taker = ""
+        self.target = ""
         self.marked: set[str] = set()
         self.complete = False
-        """It is the taker's, all of it."""
+        """It is the target's, all of it."""
         self._thaw_at = 0.0
         self._release_by: float | None = None
         self._asked: frozenset[str] = frozenset()
 
     def admits(self, origin: str | None) -> bool:
         """Whether a message of ``origin`` is this node's to queue; blank: of this node, None: of a group."""
-        return origin is None or self.state == Giver.HELD or origin not in self.marked
+        return origin is None or self.state == self.HELD or origin not in self.marked
 
     def handle(self, event: Event, now: float, up: Collection[str]) -> list[Action]:
-        """Something happened at the giver; what to do."""
+        """Something happened at the source; what to do."""
         match event:
-            case moves.Asked(token, taker):
-                return self._freeze_for(token, taker, now, up)
+            case moves.Asked(token, target):
+                return self._freeze_for(token, target, now, up)
             case moves.ReleaseAsked(token, asked):
-                if self.state not in (Giver.FROZEN, Giver.GIVEN) or token != self.token:
+                if self.state not in (self.FROZEN, self.GIVEN) or token != self.token:
                     return [moves.Refuse("none")]
                 self._release_by = now + MARKS_WITHIN
                 # Who came later is not waited for: it is about to load its routes, and serves nobody yet.
@@ -85,41 +85,41 @@ class Giver:
                 self.marked.add(origin)
                 return self._give(now, up)
             case moves.Superseded(owner):
-                if self.state == Giver.GONE:
+                if self.state == self.GONE:
                     return []
-                self.complete = self.state == Giver.GIVEN and owner == self.taker
-                self.state = Giver.GONE
+                self.complete = self.state == self.GIVEN and owner == self.target
+                self.state = self.GONE
                 self._release_by = None
                 return [moves.Done(self.complete)]
             case moves.NodeDown(node):
-                if self.state in (Giver.FROZEN, Giver.GIVEN) and node == self.taker:
+                if self.state in (self.FROZEN, self.GIVEN) and node == self.target:
                     return self._thaw(doubtful=True)
                 return self._give(now, up)
             case moves.Tick():
-                if self.state in (Giver.FROZEN, Giver.GIVEN) and now >= self._thaw_at:
+                if self.state in (self.FROZEN, self.GIVEN) and now >= self._thaw_at:
                     return self._thaw(doubtful=True)
                 return self._give(now, up)
         return []
 
-    def _freeze_for(self, token: str, taker: str, now: float, up: Collection[str]) -> list[Action]:
-        if self.state == Giver.GONE:
+    def _freeze_for(self, token: str, target: str, now: float, up: Collection[str]) -> list[Action]:
+        if self.state == self.GONE:
             return [moves.Refuse("none")]
         actions: list[Action] = []
-        if self.state != Giver.HELD:
-            if self.taker in up and self.taker != taker:
+        if self.state != self.HELD:
+            if self.target in up and self.target != target:
                 return [moves.Refuse("busy")]
             # Who was taking it is gone, or asks anew because its first question was lost.
-            actions += self._thaw(doubtful=self.taker != taker)
-        self.state = Giver.FROZEN
-        self.token, self.taker = token, taker
+            actions += self._thaw(doubtful=self.target != target)
+        self.state = self.FROZEN
+        self.token, self.target = token, target
         self.marked = set()
         self._release_by = None
         self._thaw_at = now + FROZEN
         return [*actions, moves.Freeze(token)]
 
     def _thaw(self, *, doubtful: bool) -> list[Action]:
-        self.state = Giver.HELD
-        self.token = self.taker = ""
+        self.state = self.HELD
+        self.token = self.target = ""
         self._release_by = None
         return [moves.Thaw(doubtful)]
 
@@ -129,24 +129,24 @@ class Giver:
         if now < self._release_by and not {"", *self._asked.intersection(up)} <= self.marked:
             return []
         self._release_by = None
-        self.state = Giver.GIVEN
+        self.state = self.GIVEN
         return [moves.Give()]
 
 
-class Taker:
+class MigrationTarget:
     """The node that the client came to. ``rows`` are the claims of other nodes that can be reached."""
 
     ASKING, SUBSCRIBING, MARKING, RELEASING, SETTLING, COMMITTING, DONE = range(7)
 
     def __init__(self, token: str, *, now: float) -> None:
-        self.state = Taker.ASKING
+        self.state = self.ASKING
         self.token = token
-        self.giver = ""
+        self.source = ""
         self.marked: set[str] = set()
         self.expected: set[str] = set()
         self.complete = True
         self.kept = False
-        """The giver keeps it."""
+        """The source keeps it."""
         self._rest: Any = None
         self._ask_until = now + ASKING_WITHIN
         self._silent_since = inf
@@ -155,55 +155,55 @@ class Taker:
 
     def admits(self, origin: str | None) -> bool:
         """Whether a message of ``origin`` is this node's to queue."""
-        return origin is None or self.state >= Taker.COMMITTING or origin in self.marked
+        return origin is None or self.state >= self.COMMITTING or origin in self.marked
 
     def begin(self, now: float, rows: Mapping[str, int]) -> list[Action]:
         """Look where the session is."""
         node = rightful(rows)
         if node is None or now >= self._ask_until:
             # Nobody has it that can be asked.
-            self.state = Taker.DONE
+            self.state = self.DONE
             return [moves.Done(complete=node is None)]
-        self.giver = node
+        self.source = node
         return [moves.AskFreeze(node)]
 
     def handle(self, event: Event, now: float, rows: Mapping[str, int]) -> list[Action]:
-        """Something happened at the taker; what to do."""
+        """Something happened at the target; what to do."""
         match event, self.state:
-            case moves.Answered("state", state), Taker.ASKING:
-                self.state = Taker.SUBSCRIBING
+            case moves.Answered("state", state), MigrationTarget.ASKING:
+                self.state = self.SUBSCRIBING
                 return [moves.Install(state)]
-            case moves.Answered("kept"), Taker.ASKING:
-                self.state = Taker.DONE
+            case moves.Answered("kept"), MigrationTarget.ASKING:
+                self.state = self.DONE
                 self.kept = True
                 return [moves.Done()]
-            case moves.Answered("none"), Taker.ASKING:
+            case moves.Answered("none"), MigrationTarget.ASKING:
                 # Its row has not gone yet, or a better one has not come yet.
-                rest = {node: epoch for node, epoch in rows.items() if node != self.giver}
+                rest = {node: epoch for node, epoch in rows.items() if node != self.source}
                 self._none_until = min(self._none_until, now + NONE_TIMEOUT)
-                if not rest and self.giver in rows and now < self._none_until:
+                if not rest and self.source in rows and now < self._none_until:
                     return [moves.Wait(now + AGAIN)]
                 return self.begin(now, rest)
-            case moves.Answered("ended"), Taker.ASKING:
-                return self.begin(now, {node: rows[node] for node in rows if node != self.giver})
-            case moves.Answered(answer), Taker.ASKING:
+            case moves.Answered("ended"), MigrationTarget.ASKING:
+                return self.begin(now, {node: rows[node] for node in rows if node != self.source})
+            case moves.Answered(answer), MigrationTarget.ASKING:
                 # Outbid: by a claim that is not known here yet, or whose node cannot be reached from here.
                 if answer in ("unreachable", "outbid"):
                     self._silent_since = min(self._silent_since, now)
                     if now >= self._silent_since + SILENT_WITHIN:
                         self._ask_until = now
                 return [moves.Wait(now + AGAIN)]
-            case moves.Tick(), Taker.ASKING:
+            case moves.Tick(), MigrationTarget.ASKING:
                 return self.begin(now, rows)
-            case moves.Installed(), Taker.SUBSCRIBING:
-                self.state = Taker.MARKING
+            case moves.Installed(), MigrationTarget.SUBSCRIBING:
+                self.state = self.MARKING
                 return [moves.SendMarks()]
-            case moves.MarksSent(nodes), Taker.MARKING:
-                self.state = Taker.RELEASING
+            case moves.MarksSent(nodes), MigrationTarget.MARKING:
+                self.state = self.RELEASING
                 self.expected = {"", *nodes}
-                return [moves.AskRelease(self.giver)]
-            case moves.Released(rest), Taker.RELEASING:
-                self.state = Taker.SETTLING
+                return [moves.AskRelease(self.source)]
+            case moves.Released(rest), MigrationTarget.RELEASING:
+                self.state = self.SETTLING
                 self.complete = rest is not None
                 self._rest = rest
                 self._settle_by = now + MARKS_WITHIN
@@ -217,14 +217,14 @@ class Taker:
                 return self._settle(now)
             case moves.Tick(), _:
                 return self._settle(now)
-            case moves.Committed(), Taker.COMMITTING:
-                self.state = Taker.DONE
+            case moves.Committed(), MigrationTarget.COMMITTING:
+                self.state = self.DONE
                 return [moves.Own(), moves.Done(self.complete)]
         return []
 
     def _settle(self, now: float) -> list[Action]:
-        """Once of every node what comes before its mark is here, and so is at the giver."""
-        if self.state != Taker.SETTLING or (now < self._settle_by and not self.expected <= self.marked):
+        """Once of every node what comes before its mark is here, and so is at the source."""
+        if self.state != self.SETTLING or (now < self._settle_by and not self.expected <= self.marked):
             return []
-        self.state = Taker.COMMITTING
+        self.state = self.COMMITTING
         return [moves.Commit(self._rest)]

@@ -2,7 +2,7 @@
 
 A node marks only once it knows the routes of this one, so that what it sends from then on comes here too. One
 that does not know them yet, is away, or comes while the session is on its way, is asked when it does: until
-its mark comes, the copy at the giver, for which it may have been there all the time, listens to it.
+its mark comes, the copy at the source, for which it may have been there all the time, listens to it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LOOK = 0.2
 @dataclass(slots=True)
 class _Move:
     token: str
-    giver: str
+    source: str
     routed: int
     """The number of the write of its routes."""
     marked: frozenset[str]
@@ -59,16 +59,16 @@ class Marks:
         self._incomplete: dict[str, _Move] = {}
         self._going = False
 
-    async def ask(self, token: str, giver: str, routed: int | None) -> frozenset[str]:
+    async def ask(self, token: str, source: str, routed: int | None) -> frozenset[str]:
         """Have the nodes mark that know the routes of a move; which of them did. Others are asked later."""
-        self._own(token, giver, self._node)
+        self._own(token, source, self._node)
         nodes = frozenset(self._distribution.nodes())
         if routed is None:
             # All knew them that are there; who comes back may not.
             routed = self._router.latest
         else:
             nodes = nodes.difference(self._router.unconfirmed(routed))
-        move = _Move(token, giver, routed, frozenset(), self._hub.now() + MARKS_TIMEOUT)
+        move = _Move(token, source, routed, frozenset(), self._hub.now() + MARKS_TIMEOUT)
         self._incomplete[token] = move
         if not self._going:
             self._going = True
@@ -111,7 +111,7 @@ class Marks:
         move.asking = True
         try:
             answers = await remote.multicall(
-                nodes, MARK, move.token, move.giver, self._node, timeout=MARKS_WITHIN
+                nodes, MARK, move.token, move.source, self._node, timeout=MARKS_WITHIN
             )
             move.marked |= {node for node, answer in answers.items() if isinstance(answer, remote.Returned)}
         finally:

@@ -4,7 +4,7 @@ Each node says in the *owned* table ``sessions`` whose sessions it has, with an 
 node)`` has the client.
 
 Rules: 1. A client whose session is new or came with it is served once every node that is up has seen the
-claim, the giver among them: from then on nobody thaws it, should this node die, nobody has a second copy to
+claim, the source among them: from then on nobody thaws it, should this node die, nobody has a second copy to
 deliver, and whichever node the client goes to next knows that there is a session.  2. Who thawed a session
 that another node may have committed claims it, when the client comes, above what that node claimed.  3. A
 claim that was outbid is taken back once every node that is up knows a higher one: rows of different owners

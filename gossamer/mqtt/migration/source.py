@@ -1,4 +1,4 @@
-"""The giving side of a move: carries out what ``machines.Giver`` decides."""
+"""The source of a move: carries out what ``machines.MigrationSource`` decides."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from gossamer.mqtt.migration import moves
-from gossamer.mqtt.migration.machines import FROZEN, MARKS_WITHIN, Giver
+from gossamer.mqtt.migration.machines import FROZEN, MARKS_WITHIN, MigrationSource
 from gossamer.mqtt.session.qos2 import Block, Once
 from gossamer.mqtt.session.session import Session
 from gossamer.mqtt.session.state import Item
@@ -22,15 +22,15 @@ DISC_TIMEOUT = 1.0
 """Seconds for which the disc of a node is waited for that gives a session away."""
 
 
-class _Giving:
+class _Outgoing:
     """One session that is being given away: its machine, and what goes with it."""
 
     def __init__(self, session: Session, pending: Pending) -> None:
-        self.machine = Giver()
+        self.machine = MigrationSource()
         self.session = session
         self.pending = pending
         self.aside: list[Item] = []
-        """Messages that are the taker's to queue; ours again if it does not make it."""
+        """Messages that are the target's to queue; ours again if it does not make it."""
         self.had = Once()
         """What the client was found to have had from another session meanwhile."""
         self.parts: list[list[Any]] = []
@@ -57,20 +57,23 @@ class Sources:
         self._ownership = ownership
         self._distribution = distribution
         self._loop = distribution.runtime.loop
-        self._giving: dict[str, _Giving] = {}
+        self._outgoing: dict[str, _Outgoing] = {}
 
     def gives(self, client_id: str) -> bool:
         """Whether the session of a client is on its way from here."""
-        giving = self._giving.get(client_id)
-        return giving is not None and giving.machine.state in (Giver.FROZEN, Giver.GIVEN)
+        outgoing = self._outgoing.get(client_id)
+        return outgoing is not None and outgoing.machine.state in (
+            MigrationSource.FROZEN,
+            MigrationSource.GIVEN,
+        )
 
     def told(self, client_id: str, had: Iterable[Block]) -> None:
         """The client of a session that is on its way has had these messages from another one."""
-        self._giving[client_id].had.load(had)
+        self._outgoing[client_id].had.load(had)
 
     def over(self, client_id: str) -> asyncio.Event:
         """Set once a session is on its way no more."""
-        return self._giving[client_id].over
+        return self._outgoing[client_id].over
 
     def keep(self, session: Session) -> Any:
         """Nobody else claims it any more: it is this node's as it was; what to wait for until all know."""
@@ -83,158 +86,158 @@ class Sources:
 
     def supersede(self, session: Session, owner: str) -> None:
         """Another node has the client of a session of this one."""
-        self._feed(self._giver(session), moves.Superseded(owner))
+        self._feed(self._outgoing_for(session), moves.Superseded(owner))
 
     def forget(self, client_id: str) -> None:
         """The session is over, or not on its way any more."""
-        giving = self._giving.pop(client_id, None)
-        if giving is not None:
-            giving.answer_release(None)
-            giving.over.set()
+        outgoing = self._outgoing.pop(client_id, None)
+        if outgoing is not None:
+            outgoing.answer_release(None)
+            outgoing.over.set()
 
-    def _giver(self, session: Session) -> _Giving:
-        giving = self._giving.get(session.client_id)
-        if giving is None or giving.session is not session:
-            giving = self._giving[session.client_id] = _Giving(session, Pending(None, None, None))
-        return giving
+    def _outgoing_for(self, session: Session) -> _Outgoing:
+        outgoing = self._outgoing.get(session.client_id)
+        if outgoing is None or outgoing.session is not session:
+            outgoing = self._outgoing[session.client_id] = _Outgoing(session, Pending(None, None, None))
+        return outgoing
 
-    def _feed(self, giving: _Giving, event: moves.Event) -> None:
+    def _feed(self, outgoing: _Outgoing, event: moves.Event) -> None:
         now = self._hub.now()
-        for action in giving.machine.handle(event, now, self._distribution.nodes()):
+        for action in outgoing.machine.handle(event, now, self._distribution.nodes()):
             match action:
                 case moves.Freeze():
-                    self._do_freeze(giving)
+                    self._do_freeze(outgoing)
                 case moves.Refuse(answer):
-                    giving.answer = answer
+                    outgoing.answer = answer
                 case moves.Give():
-                    self._do_give(giving)
+                    self._do_give(outgoing)
                 case moves.Thaw(doubtful):
-                    self._do_thaw(giving, doubtful=doubtful)
+                    self._do_thaw(outgoing, doubtful=doubtful)
                 case moves.Done(complete):
-                    giving.answer_release(None)
-                    moved = complete and self.all_marked(giving.session)
-                    self.on_done(giving.session, moved)
-                case _:  # pragma: no cover - the others are the taker's
+                    outgoing.answer_release(None)
+                    moved = complete and self.all_marked(outgoing.session)
+                    self.on_done(outgoing.session, moved)
+                case _:  # pragma: no cover - the others are the target's
                     pass
-        if giving.machine.state in (Giver.FROZEN, Giver.GIVEN):
-            giving.over.clear()
+        if outgoing.machine.state in (MigrationSource.FROZEN, MigrationSource.GIVEN):
+            outgoing.over.clear()
         else:
-            giving.over.set()
+            outgoing.over.set()
 
-    def _do_freeze(self, giving: _Giving) -> None:
-        session, now = giving.session, self._hub.now()
-        giving.pending = self._table.suspend(session)
+    def _do_freeze(self, outgoing: _Outgoing) -> None:
+        session, now = outgoing.session, self._hub.now()
+        outgoing.pending = self._table.suspend(session)
         where = self._hub.where
 
         def admit(item: Item) -> bool:
-            if giving.machine.admits(where()):
+            if outgoing.machine.admits(where()):
                 return True
-            giving.aside.append(item)
+            outgoing.aside.append(item)
             return False
 
         session.gate = admit
         session.given = len(session.queue)
-        session.move = giving.machine.token
+        session.move = outgoing.machine.token
         session.save()
-        giving.aside = []
-        giving.parts = in_parts(session, now)
-        giving.answer = describe(session, giving.pending) | {
-            "parts": len(giving.parts),
+        outgoing.aside = []
+        outgoing.parts = in_parts(session, now)
+        outgoing.answer = describe(session, outgoing.pending) | {
+            "parts": len(outgoing.parts),
             "epoch": session.epoch,
         }
-        self._loop.call_later(FROZEN, self._tick, giving)
+        self._loop.call_later(FROZEN, self._tick, outgoing)
 
-    def _do_give(self, giving: _Giving) -> None:
-        session = giving.session
+    def _do_give(self, outgoing: _Outgoing) -> None:
+        session = outgoing.session
         since = list(session.queue)[session.given or 0 :]
         session.given = len(session.queue)
         session.save()
-        giving.parts = items_of(since, self._hub.now())
-        if giving.had:
-            giving.parts.append([["h", giving.had.dump()]])
-        giving.answer_release(len(giving.parts))
+        outgoing.parts = items_of(since, self._hub.now())
+        if outgoing.had:
+            outgoing.parts.append([["h", outgoing.had.dump()]])
+        outgoing.answer_release(len(outgoing.parts))
 
-    def _do_thaw(self, giving: _Giving, *, doubtful: bool) -> None:
-        session = giving.session
+    def _do_thaw(self, outgoing: _Outgoing, *, doubtful: bool) -> None:
+        session = outgoing.session
         session.gate = None
         if doubtful:
-            self._ownership.doubtful[session.client_id] = giving.stamp
+            self._ownership.doubtful[session.client_id] = outgoing.stamp
         else:
             session.given = None
-        for item in giving.aside:
+        for item in outgoing.aside:
             if session.admits_item(item):
                 session.enqueue(*item)
-        if giving.had:
-            forget(session, giving.had)
-        giving.aside = []
-        giving.parts = []
-        giving.answer_release(None)
-        self._table.revive(session, giving.pending)
+        if outgoing.had:
+            forget(session, outgoing.had)
+        outgoing.aside = []
+        outgoing.parts = []
+        outgoing.answer_release(None)
+        self._table.revive(session, outgoing.pending)
 
-    def _tick(self, giving: _Giving) -> None:
-        if self._giving.get(giving.session.client_id) is giving:
-            self._feed(giving, moves.Tick())
+    def _tick(self, outgoing: _Outgoing) -> None:
+        if self._outgoing.get(outgoing.session.client_id) is outgoing:
+            self._feed(outgoing, moves.Tick())
 
     def node_down(self, node: str) -> None:
         """A node is gone: moves to it end."""
-        for giving in list(self._giving.values()):
-            self._feed(giving, moves.NodeDown(node))
+        for outgoing in list(self._outgoing.values()):
+            self._feed(outgoing, moves.NodeDown(node))
 
     def marked(self, origin: str, token: str) -> None:
         """Everything that ``origin`` sent before the move ``token`` is here."""
-        for giving in list(self._giving.values()):
-            if giving.machine.token == token:
-                self._feed(giving, moves.Marked(origin, token))
+        for outgoing in list(self._outgoing.values()):
+            if outgoing.machine.token == token:
+                self._feed(outgoing, moves.Marked(origin, token))
 
     def all_marked(self, session: Session) -> bool:
         """Whether all that was sent to a session before its last move is here."""
-        giving = self._giving.get(session.client_id)
-        if giving is None or giving.session is not session or giving.machine.token != session.move:
+        outgoing = self._outgoing.get(session.client_id)
+        if outgoing is None or outgoing.session is not session or outgoing.machine.token != session.move:
             return True
-        return {"", *self._distribution.nodes()} <= giving.machine.marked
+        return {"", *self._distribution.nodes()} <= outgoing.machine.marked
 
     def unmarked(self, session: Session) -> Callable[[Item], bool] | None:
         """A gate for what comes still of nodes that had not sent their mark when a session moved."""
         move = self.move_of(session)
         return None if move is None else lambda _item: move.admits(self._hub.where())
 
-    def move_of(self, session: Session) -> Giver | None:
+    def move_of(self, session: Session) -> MigrationSource | None:
         """The latest move of a session from here."""
-        giving = self._giving.get(session.client_id)
-        return None if giving is None or giving.session is not session else giving.machine
+        outgoing = self._outgoing.get(session.client_id)
+        return None if outgoing is None or outgoing.session is not session else outgoing.machine
 
-    # -- what the taker calls
+    # -- what the target calls
 
-    async def freeze(self, session: Session, token: str, taker: str, stamp: int) -> dict[str, Any] | str:
-        """Freeze a session for ``taker``, whose connection has ``stamp``: the session, or why not."""
-        giving = self._giver(session)
-        giving.answer, giving.stamp = None, max(giving.stamp, stamp)
-        self._feed(giving, moves.Asked(token, taker))
-        answer: dict[str, Any] | str = giving.answer
+    async def freeze(self, session: Session, token: str, target: str, stamp: int) -> dict[str, Any] | str:
+        """Freeze a session for ``target``, whose connection has ``stamp``: the session, or why not."""
+        outgoing = self._outgoing_for(session)
+        outgoing.answer, outgoing.stamp = None, max(outgoing.stamp, stamp)
+        self._feed(outgoing, moves.Asked(token, target))
+        answer: dict[str, Any] | str = outgoing.answer
         await self._recorded(session)
         return answer
 
     def part(self, client_id: str, token: str, number: int) -> list[Any] | None:
         """A part of a session that is frozen, or of what came since."""
-        giving = self._giving.get(client_id)
-        if giving is None or giving.machine.token != token or number >= len(giving.parts):
+        outgoing = self._outgoing.get(client_id)
+        if outgoing is None or outgoing.machine.token != token or number >= len(outgoing.parts):
             return None
-        return list(giving.parts[number])
+        return list(outgoing.parts[number])
 
     async def release(self, client_id: str, token: str, asked: list[str]) -> int | None:
         """What came since, in how many parts, once ``asked`` have marked the move; None: it is not for it."""
-        giving = self._giving.get(client_id)
-        if giving is None or giving.machine.token != token or not self.gives(client_id):
+        outgoing = self._outgoing.get(client_id)
+        if outgoing is None or outgoing.machine.token != token or not self.gives(client_id):
             return None
         # Who asks again does not wait for the first answer any more.
-        giving.answer_release(None)
+        outgoing.answer_release(None)
         loop = asyncio.get_running_loop()
         released: asyncio.Future[int | None] = loop.create_future()
-        giving.released = released
-        loop.call_later(MARKS_WITHIN, self._tick, giving)
-        self._feed(giving, moves.ReleaseAsked(token, frozenset(asked)))
+        outgoing.released = released
+        loop.call_later(MARKS_WITHIN, self._tick, outgoing)
+        self._feed(outgoing, moves.ReleaseAsked(token, frozenset(asked)))
         parts = await released
-        await self._recorded(giving.session)
+        await self._recorded(outgoing.session)
         return parts
 
     async def _recorded(self, session: Session) -> None:

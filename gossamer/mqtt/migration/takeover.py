@@ -1,6 +1,6 @@
 """Sessions that follow their client from node to node: what the other nodes call, and what admission asks.
 
-How a session moves is decided by ``machines``; the giving side is ``source``, the taking side ``target``; who
+How a session moves is decided by ``machines``; its two sides are ``source`` and ``target``; who
 has it says ``ownership``. What is left where there was no move, since a node was down or cut off while its
 client went elsewhere, is for ``superseded``.
 
@@ -101,23 +101,23 @@ class Takeovers:
 
     def _told(self, client_id: str, had: Iterable[Block]) -> None:
         """The client of a session that is moving has had these messages from another one."""
-        taking = self._targets.get(client_id)
-        if taking is not None:
-            taking.known.load(had)
+        incoming = self._targets.get(client_id)
+        if incoming is not None:
+            incoming.known.load(had)
         elif self._sources.gives(client_id):
             self._sources.told(client_id, had)
 
     def _move_of(self, client_id: str) -> asyncio.Event | None:
         """Set once the session of a client is on its way no more, here or elsewhere; None: it is not."""
-        taking = self._targets.get(client_id)
-        if taking is not None:
-            return taking.over
+        incoming = self._targets.get(client_id)
+        if incoming is not None:
+            return incoming.over
         return self._sources.over(client_id) if self._sources.gives(client_id) else None
 
     def _claimant(self, client_id: str) -> Claimant | None:
         """The connection that waits for a session on its way here."""
-        taking = self._targets.get(client_id)
-        claimant = None if taking is None else taking.claimant
+        incoming = self._targets.get(client_id)
+        claimant = None if incoming is None else incoming.claimant
         return None if claimant is None or claimant.is_closed else claimant
 
     def disown(self, client_id: str) -> None:
@@ -149,13 +149,13 @@ class Takeovers:
         self._sources.node_down(node)
         self._targets.node_down(node)
 
-    # -- what the taker calls
+    # -- what the target calls
 
     async def _freeze(
         self,
         client_id: str,
         token: str,
-        taker: str,
+        target: str,
         stamp: int,
         age: float,
         insist: bool,
@@ -178,7 +178,7 @@ class Takeovers:
                 session.channel.disconnect(ReasonCode.SESSION_TAKEN_OVER)
             self._table.end(session)
             return "ended"
-        answer = await self._sources.freeze(session, token, taker, stamp)
+        answer = await self._sources.freeze(session, token, target, stamp)
         return none if answer == "none" else answer
 
     def mark(self, token: str, source: str, target: str) -> bool:

@@ -1,4 +1,4 @@
-"""The taking side of a move: carries out what ``handover.Taker`` decides, one action after the other.
+"""The target of a move: carries out what ``machines.MigrationTarget`` decides, one action at a time.
 
 Marks and losses of nodes are told to the machine the moment they happen, since what it admits depends on
 them; everything else waits its turn.
@@ -19,7 +19,7 @@ from gossamer.mqtt.codec.framing import topic_in
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.migration import moves
 from gossamer.mqtt.migration.claims import FOREIGN
-from gossamer.mqtt.migration.machines import Giver, Taker
+from gossamer.mqtt.migration.machines import MigrationSource, MigrationTarget
 from gossamer.mqtt.migration.marks import Marks
 from gossamer.mqtt.migration.moves import Action, Event
 from gossamer.mqtt.session import transfer
@@ -71,40 +71,40 @@ class Targets:
         self.distribution = distribution
         self.away = away
         self.marks = Marks(core, distribution, away, mark=mark)
-        self._taking: dict[str, Taking] = {}
-        self.get = self._taking.get
+        self._incoming: dict[str, Incoming] = {}
+        self.get = self._incoming.get
         self._number = 0
 
     def is_open(self, client_id: str) -> bool:
         """Whether the session of a client is on its way here, and not whole yet."""
-        taking = self._taking.get(client_id)
-        return taking is not None and not taking.committed
+        incoming = self._incoming.get(client_id)
+        return incoming is not None and not incoming.committed
 
     async def take(self, client_id: str, claimant: Claimant | None) -> Fetched:
         """Have the session of a client here, unless it is to stay where it is."""
         self._number += 1
         token = f"{self.ownership.node}/{self.distribution.runtime.creation}/{self._number}"
-        taking = self._taking[client_id] = Taking(self, client_id, token, claimant)
+        incoming = self._incoming[client_id] = Incoming(self, client_id, token, claimant)
         try:
-            return await taking.run()
+            return await incoming.run()
         finally:
-            if self._taking.get(client_id) is taking:
-                del self._taking[client_id]
+            if self._incoming.get(client_id) is incoming:
+                del self._incoming[client_id]
             self.marks.over(token)
-            taking.over.set()
+            incoming.over.set()
 
     def node_down(self, node: str) -> None:
         """A node is gone: moves from it end."""
-        for taking in list(self._taking.values()):
-            taking.feed(moves.NodeDown(node))
+        for incoming in list(self._incoming.values()):
+            incoming.feed(moves.NodeDown(node))
 
     def marked(self, origin: str, token: str) -> None:
         """Everything that ``origin`` sent before the move ``token`` is here."""
-        for taking in list(self._taking.values()):
-            taking.marked(origin, token)
+        for incoming in list(self._incoming.values()):
+            incoming.marked(origin, token)
 
 
-class Taking:
+class Incoming:
     """One move. ``over`` is set when it has ended, however it did."""
 
     def __init__(self, home: Targets, client_id: str, token: str, claimant: Claimant | None) -> None:
@@ -115,7 +115,7 @@ class Taking:
         self._routed: int | None = None
         """The number of the write of its subscriptions."""
         self._above = 0
-        """The giver's epoch."""
+        """The source's epoch."""
         self.over = asyncio.Event()
         self.committed = False
         """The session is whole."""
@@ -123,29 +123,29 @@ class Taking:
         self._hub, self._table, self._router = home.core.hub, home.core.table, home.core.router
         self._ownership, self._distribution = home.ownership, home.distribution
         self._client_id = client_id
-        self._machine = Taker(token, now=self._hub.now())
+        self._machine = MigrationTarget(token, now=self._hub.now())
         self._actions: deque[Action] = deque()
         self._awake = asyncio.Event()
         self._session: Session | None = None
         self._pending = transfer.Pending(None, None, None)
         self._before: list[Item] = []
-        """What was queued at the giver."""
+        """What was queued at the source."""
         self._older: list[Item] = []
         """What a session that was left behind here had."""
         self.known = Once()
         """What the client has had from that session, and from others that are over."""
-        self._left: Giver | None = None
+        self._left: MigrationSource | None = None
         """The move in which an older one went from here, if not everybody's mark of that has come."""
         self._listened = False
-        """One that was left behind here, and never went to the giver, took what came until now."""
+        """One that was left behind here, and never went to the source, took what came until now."""
         self._theirs: list[str] | None = None
-        """What the giver was subscribed to; None: to the same."""
+        """What the source was subscribed to; None: to the same."""
         self._foreign = False
         """It stays there since it is another user's."""
         self._asked: list[str] = []
         """Who was to send marks."""
         self._aside: list[tuple[str | None, Item, int]] = []
-        """Messages that are the giver's to queue, whence they came, and how many were queued here by then;
+        """Messages that are the source's to queue, whence they came, and how many were queued here by then;
         ours if it does not make it."""
 
     def marked(self, origin: str, token: str) -> None:
@@ -165,7 +165,7 @@ class Taking:
         self._actions += self._machine.begin(self._hub.now(), self._rows())
         done = False
         try:
-            while self._machine.state != Taker.DONE or self._actions:
+            while self._machine.state != MigrationTarget.DONE or self._actions:
                 if not self._actions:
                     await self._something()
                     continue
@@ -177,7 +177,7 @@ class Taking:
         finally:
             session = self._session
             if session is not None and not done:
-                # The giver still has it.
+                # The source still has it.
                 self._table.end(session, None)
         if self._machine.kept:
             return FOREIGN if self._foreign else "elsewhere"
@@ -213,16 +213,16 @@ class Taking:
             case moves.Own():
                 assert self._session is not None  # noqa: S101 - it was put together
                 self.committed = True
-                await self._ownership.announce(self._session, self._machine.giver)
+                await self._ownership.announce(self._session, self._machine.source)
                 self._home.away.settle(self._session)
                 trail = self._hub.trail
                 if trail is not None:
-                    trail.taken_over(self._session, self._machine.giver)
+                    trail.taken_over(self._session, self._machine.source)
                     trail.subscribed(self._session, list(self._session.subscriptions), "moved")
             case moves.Done(complete):
                 if not complete:
-                    log.warning("takeover_incomplete", client_id=self._client_id, giver=self._machine.giver)
-            case _:  # pragma: no cover - the others are the giver's
+                    log.warning("takeover_incomplete", client_id=self._client_id, source=self._machine.source)
+            case _:  # pragma: no cover - the others are the source's
                 pass
         return None
 
@@ -329,14 +329,14 @@ class Taking:
         return False
 
     async def _send_marks(self) -> Event:
-        # This node's own mark is among those that the giver waits for.
+        # This node's own mark is among those that the source waits for.
         self._asked = [self._ownership.node, *self._distribution.nodes()]
-        return moves.MarksSent(await self._home.marks.ask(self.token, self._machine.giver, self._routed))
+        return moves.MarksSent(await self._home.marks.ask(self.token, self._machine.source, self._routed))
 
     async def _ask_release(self, node: str) -> list[Item] | None:
         parts = await self._call(node, "mqtt.release", self._asked)
         if not isinstance(parts, int):
-            # What the giver did not get to say is among what was put aside here.
+            # What the source did not get to say is among what was put aside here.
             return None
         entries = await self._pull(node, parts)
         if entries is None:
@@ -354,7 +354,7 @@ class Taking:
         session = self._session
         assert session is not None  # noqa: S101 - it was installed
         session.gate = None
-        # What the giver did not get to say may be among what was put aside for it; and that of a node whose
+        # What the source did not get to say may be among what was put aside for it; and that of a node whose
         # mark has not come here may be for nobody else, if it has come there. So may what was sent while one
         # that was left behind here was all that there was.
         told = self._machine.marked if rest is not None and not self._listened else ()
@@ -371,7 +371,7 @@ class Taking:
         if rest is not None:
             session.moves = (*session.moves[1 - REMEMBERED_MOVES :], self.token)
         session.epoch = max(self._stamp, self._above + 1)
-        # Should this node die before the giver has let go, the giver has all of it still.
+        # Should this node die before the source has let go, the source has all of it still.
         session.given = EVERYTHING
         self._table.revive(session, self._pending)
         if session.store is not None:
@@ -379,14 +379,14 @@ class Taking:
         return moves.Committed()
 
     def _is_ours(self, item: Item) -> bool:
-        """Whether a message is for what the giver was not subscribed to."""
+        """Whether a message is for what the source was not subscribed to."""
         if self._theirs is None:
             return False
         topic = topic_in(item[0]).decode()
         return not any(matches(topic_filter, topic) for topic_filter in self._theirs)
 
     async def _call(self, node: str, function: str, *args: Any) -> Any:
-        """What a function of the giver returned; NO_ANSWER where it did not."""
+        """What a function of the source returned; NO_ANSWER where it did not."""
         answer = await remote.call(node, function, self._client_id, self.token, *args, timeout=CALL_WITHIN)
         return answer.value if isinstance(answer, remote.Returned) else NO_ANSWER
 

@@ -339,11 +339,11 @@ def distinct(items: Iterable[Item], known: Once | Collection[int] = ()) -> Itera
 def in_order(
     rest: list[Item], queued: Collection[Item], aside: Iterable[tuple[Item, int, bool]]
 ) -> Iterator[Item]:
-    """What the giver of a session has queued since, and what is ``queued`` by its taker, as it came to the
-    taker.
+    """What the source of a session has queued since, and what is ``queued`` by its target, as it came to the
+    target.
 
     The marks of two nodes may be far apart, and a publisher may go from the one to the other between them.
-    ``aside`` are messages that came as well, the giver's: how many were queued by then, and whether it may
+    ``aside`` are messages that came as well, the source's: how many were queued by then, and whether it may
     not have them. What never came is older.
     """
     given = Counter(map(_content, rest))

@@ -8,8 +8,8 @@ from gossamer.mqtt.migration.machines import (
     MARKS_WITHIN,
     NONE_TIMEOUT,
     SILENT_WITHIN,
-    Giver,
-    Taker,
+    MigrationSource,
+    MigrationTarget,
 )
 from gossamer.mqtt.migration.moves import (
     Answered,
@@ -47,13 +47,13 @@ class Move:
     def __init__(self):
         self.now = 0.0
         self.up = {"a", "b", "c"}
-        self.giver = Giver()
-        self.taker = Taker("t", now=0.0)
+        self.source = MigrationSource()
+        self.target = MigrationTarget("t", now=0.0)
         self.claims = dict(ROWS)
         self.committed = False
         self.over = False
         self.log = []
-        self.todo = [(self.at_b, action) for action in self.taker.begin(0.0, ROWS)]
+        self.todo = [(self.at_b, action) for action in self.target.begin(0.0, ROWS)]
 
     def rows(self):
         return {node: epoch for node, epoch in self.claims.items() if node in self.up and node != "b"}
@@ -61,11 +61,11 @@ class Move:
     def tell_a(self, event):
         if "a" in self.up:
             others = self.up - {"a"}
-            self.todo += [(self.at_a, x) for x in self.giver.handle(event, self.now, others)]
+            self.todo += [(self.at_a, x) for x in self.source.handle(event, self.now, others)]
 
     def tell_b(self, event):
         if "b" in self.up:
-            self.todo += [(self.at_b, x) for x in self.taker.handle(event, self.now, self.rows())]
+            self.todo += [(self.at_b, x) for x in self.target.handle(event, self.now, self.rows())]
 
     def step(self):
         where, action = self.todo.pop(0)
@@ -75,7 +75,7 @@ class Move:
     def at_a(self, action):
         if "a" not in self.up:
             # Its answer is lost with it: the call fails.
-            asking = self.taker.state == Taker.ASKING
+            asking = self.target.state == MigrationTarget.ASKING
             self.tell_b(Answered("unreachable") if asking else Released(None))
             return
         match action:
@@ -84,7 +84,9 @@ class Move:
             case Give():
                 self.tell_b(Released(["rest"]))
             case Refuse(answer):
-                self.tell_b(Answered(answer) if self.taker.state == Taker.ASKING else Released(None))
+                self.tell_b(
+                    Answered(answer) if self.target.state == MigrationTarget.ASKING else Released(None)
+                )
 
     def at_b(self, action):
         if "b" not in self.up:
@@ -155,9 +157,9 @@ def test_a_move_without_accidents():
         Done,
         Done,
     ]
-    assert move.giver.state == Giver.GONE
+    assert move.source.state == MigrationSource.GONE
     assert move.over
-    assert move.taker.complete
+    assert move.target.complete
     assert rightful(move.claims) == "b"
 
 
@@ -183,10 +185,10 @@ def test_wherever_the_new_node_dies_the_old_one_has_the_session_or_it_was_commit
         move.step()
     move.kill("b")
     move.finish()
-    assert move.giver.state == (Giver.GONE if "b" in move.claims else Giver.HELD)
+    assert move.source.state == (MigrationSource.GONE if "b" in move.claims else MigrationSource.HELD)
     assert move.committed or "b" not in move.claims
-    if move.giver.state == Giver.HELD:
-        assert all(move.giver.admits(origin) for origin in ("", "b", "c", None))
+    if move.source.state == MigrationSource.HELD:
+        assert all(move.source.admits(origin) for origin in ("", "b", "c", None))
 
 
 @pytest.mark.parametrize("at", range(steps()))
@@ -197,124 +199,124 @@ def test_wherever_a_third_node_dies_nothing_waits_for_it(at):
     move.kill("c")
     move.finish()
     assert move.over
-    assert move.taker.complete
-    assert move.giver.state == Giver.GONE
+    assert move.target.complete
+    assert move.source.state == MigrationSource.GONE
 
 
-def test_the_giver_lets_go_only_of_what_is_claimed():
-    """All the way to the commit of the taker it can thaw, and is whole."""
-    giver = Giver()
-    assert giver.handle(Asked("t", "b"), 0.0, {"b", "c"}) == [Freeze("t")]
-    assert giver.handle(ReleaseAsked("t", frozenset("abc")), 1.0, {"b", "c"}) == []
+def test_the_source_lets_go_only_of_what_is_claimed():
+    """All the way to the commit of the target it can thaw, and is whole."""
+    source = MigrationSource()
+    assert source.handle(Asked("t", "b"), 0.0, {"b", "c"}) == [Freeze("t")]
+    assert source.handle(ReleaseAsked("t", frozenset("abc")), 1.0, {"b", "c"}) == []
     for origin in ("", "b"):
-        assert giver.handle(Marked(origin, "t"), 1.0, {"b", "c"}) == []
-    assert giver.handle(Marked("c", "t"), 1.0, {"b", "c"}) == [Give()]
-    assert giver.handle(Tick(), FROZEN - 1, {"b", "c"}) == []
-    assert giver.handle(Tick(), FROZEN, {"b", "c"}) == [Thaw(doubtful=True)]
-    assert giver.handle(ReleaseAsked("t", frozenset("abc")), FROZEN, {"b", "c"}) == [Refuse("none")]
+        assert source.handle(Marked(origin, "t"), 1.0, {"b", "c"}) == []
+    assert source.handle(Marked("c", "t"), 1.0, {"b", "c"}) == [Give()]
+    assert source.handle(Tick(), FROZEN - 1, {"b", "c"}) == []
+    assert source.handle(Tick(), FROZEN, {"b", "c"}) == [Thaw(doubtful=True)]
+    assert source.handle(ReleaseAsked("t", frozenset("abc")), FROZEN, {"b", "c"}) == [Refuse("none")]
 
 
 def test_a_late_mark_is_not_waited_for_for_ever():
-    giver = Giver()
-    giver.handle(Asked("t", "b"), 0.0, {"b"})
-    assert giver.handle(ReleaseAsked("t", frozenset("abc")), 1.0, {"b"}) == []
-    assert giver.handle(Tick(), 1.0 + MARKS_WITHIN, {"b"}) == [Give()]
+    source = MigrationSource()
+    source.handle(Asked("t", "b"), 0.0, {"b"})
+    assert source.handle(ReleaseAsked("t", frozenset("abc")), 1.0, {"b"}) == []
+    assert source.handle(Tick(), 1.0 + MARKS_WITHIN, {"b"}) == [Give()]
 
 
 def test_a_node_that_came_after_the_marks_were_asked_for_is_not_waited_for():
-    giver = Giver()
-    giver.handle(Asked("t", "b"), 0.0, {"b", "c"})
-    assert giver.handle(ReleaseAsked("t", frozenset("abc")), 1.0, {"b", "c"}) == []
+    source = MigrationSource()
+    source.handle(Asked("t", "b"), 0.0, {"b", "c"})
+    assert source.handle(ReleaseAsked("t", frozenset("abc")), 1.0, {"b", "c"}) == []
     for origin in ("", "b"):
-        assert giver.handle(Marked(origin, "t"), 1.0, {"b", "c", "d"}) == []
-    assert giver.handle(Marked("c", "t"), 1.0, {"b", "c", "d"}) == [Give()]
+        assert source.handle(Marked(origin, "t"), 1.0, {"b", "c", "d"}) == []
+    assert source.handle(Marked("c", "t"), 1.0, {"b", "c", "d"}) == [Give()]
     # What it sends is here still, besides.
-    assert giver.admits("d")
+    assert source.admits("d")
 
 
 def test_one_that_a_third_node_has_claimed_is_given_to_nobody():
-    giver = Giver()
-    giver.handle(Asked("t", "b"), 0.0, {"b", "c"})
-    assert giver.handle(ReleaseAsked("t", frozenset("abc")), 1.0, {"b", "c"}) == []
-    assert giver.handle(Superseded("c"), 2.0, {"b", "c"}) == [Done(complete=False)]
-    assert giver.handle(Marked("c", "t"), 2.5, {"b", "c"}) == []
-    assert giver.handle(Tick(), 1.0 + MARKS_WITHIN, {"b", "c"}) == []
-    assert giver.handle(Tick(), FROZEN, {"b", "c"}) == []
-    assert giver.state == Giver.GONE
+    source = MigrationSource()
+    source.handle(Asked("t", "b"), 0.0, {"b", "c"})
+    assert source.handle(ReleaseAsked("t", frozenset("abc")), 1.0, {"b", "c"}) == []
+    assert source.handle(Superseded("c"), 2.0, {"b", "c"}) == [Done(complete=False)]
+    assert source.handle(Marked("c", "t"), 2.5, {"b", "c"}) == []
+    assert source.handle(Tick(), 1.0 + MARKS_WITHIN, {"b", "c"}) == []
+    assert source.handle(Tick(), FROZEN, {"b", "c"}) == []
+    assert source.state == MigrationSource.GONE
 
 
-def test_of_two_takers_the_second_waits_until_the_first_is_done_or_dead():
-    giver = Giver()
-    giver.handle(Asked("t", "b"), 0.0, {"b", "c"})
-    assert giver.handle(Asked("u", "c"), 1.0, {"b", "c"}) == [Refuse("busy")]
-    assert giver.handle(Asked("u", "c"), 2.0, {"c"}) == [Thaw(doubtful=True), Freeze("u")]
+def test_of_two_targets_the_second_waits_until_the_first_is_done_or_dead():
+    source = MigrationSource()
+    source.handle(Asked("t", "b"), 0.0, {"b", "c"})
+    assert source.handle(Asked("u", "c"), 1.0, {"b", "c"}) == [Refuse("busy")]
+    assert source.handle(Asked("u", "c"), 2.0, {"c"}) == [Thaw(doubtful=True), Freeze("u")]
     # The answer was lost on the way: the same node asks again.
-    assert giver.handle(Asked("v", "c"), 3.0, {"b", "c"}) == [Thaw(doubtful=False), Freeze("v")]
-    assert giver.handle(Superseded("c"), 4.0, {"b", "c"}) == [Done(complete=False)]
-    assert giver.handle(Asked("w", "b"), 5.0, {"b", "c"}) == [Refuse("none")]
+    assert source.handle(Asked("v", "c"), 3.0, {"b", "c"}) == [Thaw(doubtful=False), Freeze("v")]
+    assert source.handle(Superseded("c"), 4.0, {"b", "c"}) == [Done(complete=False)]
+    assert source.handle(Asked("w", "b"), 5.0, {"b", "c"}) == [Refuse("none")]
 
 
 def test_marks_say_whose_messages_are():
-    giver, taker = Giver(), Taker("t", now=0.0)
-    giver.handle(Asked("t", "b"), 0.0, {"b", "c"})
-    taker.begin(0.0, ROWS)
-    taker.handle(Answered("state", None), 0.0, ROWS)
-    assert (giver.admits("c"), taker.admits("c")) == (True, False)
-    for machine, rows in ((giver, {"b", "c"}), (taker, ROWS)):
+    source, target = MigrationSource(), MigrationTarget("t", now=0.0)
+    source.handle(Asked("t", "b"), 0.0, {"b", "c"})
+    target.begin(0.0, ROWS)
+    target.handle(Answered("state", None), 0.0, ROWS)
+    assert (source.admits("c"), target.admits("c")) == (True, False)
+    for machine, rows in ((source, {"b", "c"}), (target, ROWS)):
         machine.handle(Marked("c", "other"), 0.0, rows)
         machine.handle(Marked("c", "t"), 0.0, rows)
-    assert (giver.admits("c"), taker.admits("c")) == (False, True)
+    assert (source.admits("c"), target.admits("c")) == (False, True)
     # A share group's message comes to one node only.
-    assert (giver.admits(None), taker.admits(None)) == (True, True)
+    assert (source.admits(None), target.admits(None)) == (True, True)
 
 
-def test_a_giver_that_says_nothing_is_given_up_after_a_while():
-    taker = Taker("t", now=0.0)
+def test_a_source_that_says_nothing_is_given_up_after_a_while():
+    target = MigrationTarget("t", now=0.0)
     now = 0.0
-    actions = taker.begin(now, ROWS)
+    actions = target.begin(now, ROWS)
     while actions == [AskFreeze("a")]:
-        [wait] = taker.handle(Answered("unreachable"), now, ROWS)
+        [wait] = target.handle(Answered("unreachable"), now, ROWS)
         now = wait.until
-        actions = taker.handle(Tick(), now, ROWS)
+        actions = target.handle(Tick(), now, ROWS)
     assert actions == [Done(complete=False)]
     assert SILENT_WITHIN <= now < SILENT_WITHIN + 1
 
 
-def test_a_taker_goes_to_the_next_where_the_first_has_nothing():
-    taker = Taker("t", now=0.0)
+def test_a_target_goes_to_the_next_where_the_first_has_nothing():
+    target = MigrationTarget("t", now=0.0)
     rows = {"a": 3, "c": 2}
-    assert taker.begin(0.0, rows) == [AskFreeze("a")]
-    assert taker.handle(Answered("none"), 0.0, rows) == [AskFreeze("c")]
+    assert target.begin(0.0, rows) == [AskFreeze("a")]
+    assert target.handle(Answered("none"), 0.0, rows) == [AskFreeze("c")]
     # Its claim goes in a moment, or a higher one comes.
-    assert taker.handle(Answered("none"), 0.0, {"c": 2}) == [Wait(until=AGAIN)]
-    assert taker.handle(Tick(), 0.1, {"c": 2}) == [AskFreeze("c")]
-    assert taker.handle(Answered("none"), 0.2, {"c": 2, "d": 4}) == [AskFreeze("d")]
+    assert target.handle(Answered("none"), 0.0, {"c": 2}) == [Wait(until=AGAIN)]
+    assert target.handle(Tick(), 0.1, {"c": 2}) == [AskFreeze("c")]
+    assert target.handle(Answered("none"), 0.2, {"c": 2, "d": 4}) == [AskFreeze("d")]
 
 
 def test_a_claim_that_stays_without_a_session_is_not_waited_for_long():
-    taker = Taker("t", now=0.0)
-    assert taker.begin(0.0, {"a": 3}) == [AskFreeze("a")]
-    assert taker.handle(Answered("none"), 0.0, {"a": 3}) == [Wait(until=AGAIN)]
-    assert taker.handle(Tick(), NONE_TIMEOUT, {"a": 3}) == [AskFreeze("a")]
-    assert taker.handle(Answered("none"), NONE_TIMEOUT, {"a": 3}) == [Done(complete=True)]
+    target = MigrationTarget("t", now=0.0)
+    assert target.begin(0.0, {"a": 3}) == [AskFreeze("a")]
+    assert target.handle(Answered("none"), 0.0, {"a": 3}) == [Wait(until=AGAIN)]
+    assert target.handle(Tick(), NONE_TIMEOUT, {"a": 3}) == [AskFreeze("a")]
+    assert target.handle(Answered("none"), NONE_TIMEOUT, {"a": 3}) == [Done(complete=True)]
 
 
 def test_who_outbid_a_claim_is_waited_for_until_it_is_known_here():
-    taker = Taker("t", now=0.0)
-    assert taker.begin(0.0, {"a": 3}) == [AskFreeze("a")]
+    target = MigrationTarget("t", now=0.0)
+    assert target.begin(0.0, {"a": 3}) == [AskFreeze("a")]
     now = 0.0
     while now < SILENT_WITHIN - 1:
-        assert taker.handle(Answered("outbid"), now, {"a": 3}) == [Wait(until=now + AGAIN)]
+        assert target.handle(Answered("outbid"), now, {"a": 3}) == [Wait(until=now + AGAIN)]
         now += 1
-        assert taker.handle(Tick(), now, {"a": 3}) == [AskFreeze("a")]
-    assert taker.handle(Answered("outbid"), now, {"a": 3, "b": 4}) == [Wait(until=now + AGAIN)]
-    assert taker.handle(Tick(), now + AGAIN, {"a": 3, "b": 4}) == [AskFreeze("b")]
+        assert target.handle(Tick(), now, {"a": 3}) == [AskFreeze("a")]
+    assert target.handle(Answered("outbid"), now, {"a": 3, "b": 4}) == [Wait(until=now + AGAIN)]
+    assert target.handle(Tick(), now + AGAIN, {"a": 3, "b": 4}) == [AskFreeze("b")]
 
 
 def test_a_session_that_ended_with_its_connection_is_not_waited_for():
-    taker = Taker("t", now=0.0)
-    assert taker.begin(0.0, {"a": 3}) == [AskFreeze("a")]
-    assert taker.handle(Answered("ended"), 0.0, {"a": 3}) == [Done(complete=True)]
+    target = MigrationTarget("t", now=0.0)
+    assert target.begin(0.0, {"a": 3}) == [AskFreeze("a")]
+    assert target.handle(Answered("ended"), 0.0, {"a": 3}) == [Done(complete=True)]
 
 
 @pytest.mark.parametrize(
@@ -324,8 +326,8 @@ def test_the_highest_claim_counts(rows, owner):
     assert rightful(rows) == owner
 
 
-def test_a_taker_whose_client_is_not_the_latest_leaves_the_session_where_it_is():
-    taker = Taker("t", now=0.0)
-    taker.begin(0.0, ROWS)
-    assert taker.handle(Answered("kept"), 0.1, ROWS) == [Done()]
-    assert (taker.state, taker.kept) == (Taker.DONE, True)
+def test_a_target_whose_client_is_not_the_latest_leaves_the_session_where_it_is():
+    target = MigrationTarget("t", now=0.0)
+    target.begin(0.0, ROWS)
+    assert target.handle(Answered("kept"), 0.1, ROWS) == [Done()]
+    assert (target.state, target.kept) == (MigrationTarget.DONE, True)
