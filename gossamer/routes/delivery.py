@@ -43,7 +43,7 @@ class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
     no_local: bool = False
     retain_as_published: bool = False
     identifier: int | None = None
-    lasting: bool = False
+    persistent: bool = False
     """The subscriber outlives its connection and its node: what comes while that is away is kept for it."""
 
     @property
@@ -61,7 +61,7 @@ class Delivery(msgspec.Struct, frozen=True, eq=False, gc=False):
     no_local: bool = False
     retain_as_published: bool = False
     identifiers: tuple[int, ...] = ()
-    lasting: bool = False
+    persistent: bool = False
     own: Delivery | None = None
     """How it takes messages of its own, where only some of the subscriptions say no local."""
 
@@ -71,7 +71,7 @@ class Delivery(msgspec.Struct, frozen=True, eq=False, gc=False):
             self.qos == options.qos
             and self.no_local == options.no_local
             and self.retain_as_published == options.retain_as_published
-            and self.lasting == options.lasting
+            and self.persistent == options.persistent
             and self.identifiers == options.identifiers
         )
 
@@ -84,7 +84,7 @@ def delivery_of(subscriber: Subscriber, options: SubscriptionOptions) -> Deliver
         options.no_local,
         options.retain_as_published,
         options.identifiers,
-        options.lasting,
+        options.persistent,
     )
 
 
@@ -110,6 +110,6 @@ def _together(several: list[Delivery]) -> Delivery:
         not own,
         any(delivery.retain_as_published for delivery in several),
         tuple(dict.fromkeys(number for delivery in several for number in delivery.identifiers)),
-        any(delivery.lasting for delivery in several),
+        any(delivery.persistent for delivery in several),
         _together(own) if 0 < len(own) < len(several) else None,
     )

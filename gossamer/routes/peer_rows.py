@@ -1,7 +1,7 @@
 """What other nodes want: their rows of the ``routes`` table, and what is expected of those that are away.
 
-Rules: 1. A row that no node of this version would write is counted and passed over.  2. What lasting sessions
-of a node that is away want outlives its rows, until it has been given what was kept for it.
+Rules: 1. A row that no node of this version would write is counted and passed over.  2. What persistent
+sessions of a node that is away want outlives its rows, until it has been given what was kept for it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gossamer.routes.forwarding.nodes import NodeSlot
 from gossamer.routes.index.index import mask_of
 from gossamer.routes.resolver import Resolver
 from gossamer.routes.shared import Count, is_shared
-from gossamer.routes.subscriptions import LASTING, SubscriptionTable
+from gossamer.routes.subscriptions import PERSISTENT, SubscriptionTable
 from gossamer.routes.topics import EXCLUSIVE, MAX_BYTES, InvalidTopicFilter
 
 LONGEST_FILTER = MAX_BYTES + len(EXCLUSIVE)
@@ -79,21 +79,21 @@ class PeerRows:
     # Nodes that are away.
 
     def awaits(self, peer: str, topic: bytes) -> bool:
-        """Whether a lasting session of ``peer`` wants a topic."""
+        """Whether a persistent session of ``peer`` wants a topic."""
         slot = self._nodes.get(peer)
-        if slot is None or not slot.lasting:
+        if slot is None or not slot.persistent_bit:
             return False
-        return any(mask_of(value) & slot.lasting for value in self._index.match(topic.decode()))
+        return any(mask_of(value) & slot.persistent_bit for value in self._index.match(topic.decode()))
 
     def expect(self, peer: str, filters: Iterable[str]) -> None:
-        """``peer``, which is away, had lasting sessions that want these; known from before a restart."""
+        """``peer``, which is away, had persistent sessions that want these; known from before a restart."""
         slot = self._forwarding.away(peer)
-        bit = self._nodes.lasting(slot)
+        bit = self._nodes.persistent_bit(slot)
         for topic_filter in filters:
             # Where its row says so there is nothing to expect, and nothing to forget once it is back.
             if is_shared(topic_filter):
                 group = self._shared.get(topic_filter)
-                if group is None or not Count.of(group.others.get(peer, 0)).lasting:
+                if group is None or not Count.of(group.others.get(peer, 0)).persistent:
                     slot.expected.add(topic_filter)
                     self._shared.expect(topic_filter, peer)
             elif not mask_of(self._index.get(topic_filter)) & bit:
@@ -101,8 +101,8 @@ class PeerRows:
                 if self._index.set_bits(topic_filter, bit, bit) is not None:
                     self._routes.changed(topic_filter)
 
-    def lasting_of(self, peer: str) -> Iterator[str]:
-        """What lasting sessions of ``peer``, which is away, want, as far as is known here."""
+    def persistent_filters(self, peer: str) -> Iterator[str]:
+        """What persistent sessions of ``peer``, which is away, want, as far as is known here."""
         slot = self._nodes.get(peer)
         if slot is None or self._local.table is None:
             return
@@ -110,13 +110,13 @@ class PeerRows:
         for key, value in list(self._local.table.rows_of(peer).items()):
             if type(key) is not str or type(value) is not int or is_exclusive(key):
                 continue
-            if Count.of(value).lasting if is_shared(key) else value == LASTING:
+            if Count.of(value).persistent if is_shared(key) else value == PERSISTENT:
                 yield key
 
     def live(self, peer: str) -> None:
         """``peer`` has all that was kept for it, and its rows are here: what else was expected of it goes."""
         slot = self._forwarding.live(peer)
-        self._resolver.forget_node(slot.bit | slot.lasting)
+        self._resolver.forget_node(slot.bit | slot.persistent_bit)
 
     def forgotten(self, slot: NodeSlot) -> None:
         """Nothing more is expected of a node."""
@@ -124,48 +124,48 @@ class PeerRows:
         for topic_filter in expected:
             if is_shared(topic_filter):
                 self._shared.forget(topic_filter, slot.name)
-                self._tell_wanted(slot, topic_filter, lasting=False)
-            elif self._index.set_bits(topic_filter, slot.lasting, 0) is not None:
+                self._tell_wanted(slot, topic_filter, persistent=False)
+            elif self._index.set_bits(topic_filter, slot.persistent_bit, 0) is not None:
                 self._routes.changed(topic_filter)
-                self._tell_wanted(slot, topic_filter, lasting=False)
+                self._tell_wanted(slot, topic_filter, persistent=False)
 
     # Inside.
 
     def _set(self, slot: NodeSlot, topic_filter: str, value: Any) -> bool:
         """A row of another node, 0 for none; whether routes change."""
         bit = wanted = slot.bit
-        if value == LASTING:
-            bit = wanted = bit | self._nodes.lasting(slot)
-        elif slot.lasting:
-            bit |= slot.lasting
+        if value == PERSISTENT:
+            bit = wanted = bit | self._nodes.persistent_bit(slot)
+        elif slot.persistent_bit:
+            bit |= slot.persistent_bit
         if not value:
             wanted = 0
         if slot.away:
             if value:
                 slot.expected.discard(topic_filter)
-            elif slot.lasting and mask_of(self._index.get(topic_filter)) & slot.lasting:
+            elif slot.persistent_bit and mask_of(self._index.get(topic_filter)) & slot.persistent_bit:
                 # Its rows go, for it is away for long or begins anew; its sessions may still be there.
                 slot.expected.add(topic_filter)
-                wanted = slot.lasting
+                wanted = slot.persistent_bit
         before = self._index.set_bits(topic_filter, bit, wanted)
         if before is None:
             return False
         slot.routes += bool(wanted & slot.bit) - bool(before & slot.bit)
-        if (before ^ wanted) & slot.lasting:
-            self._tell_wanted(slot, topic_filter, lasting=bool(wanted & slot.lasting))
+        if (before ^ wanted) & slot.persistent_bit:
+            self._tell_wanted(slot, topic_filter, persistent=bool(wanted & slot.persistent_bit))
         return True
 
-    def _tell_wanted(self, slot: NodeSlot, topic_filter: str, *, lasting: bool) -> None:
+    def _tell_wanted(self, slot: NodeSlot, topic_filter: str, *, persistent: bool) -> None:
         if self._forwarding.keeper is not None:
-            self._forwarding.keeper.wanted(slot.name, topic_filter, lasting)
+            self._forwarding.keeper.wanted(slot.name, topic_filter, persistent)
 
     def _apply_shared(self, slot: NodeSlot, name: str, value: object) -> None:
         count = value if type(value) is int and value > 0 else 0
         group = self._shared.get(name)
         before = 0 if group is None else group.others.get(slot.name, 0)
-        lasting = bool(Count.of(before).lasting)
+        persistent = bool(Count.of(before).persistent)
         try:
-            if slot.away and lasting and not count:
+            if slot.away and persistent and not count:
                 # Its rows go, for it is away for long or begins anew; its sessions may still be there.
                 slot.expected.add(name)
                 self._shared.expect(name, slot.name)
@@ -176,5 +176,5 @@ class PeerRows:
         slot.routes += bool(count) - bool(before)
         if count:
             slot.expected.discard(name)
-        if lasting is not bool(Count.of(count).lasting) and name not in slot.expected:
-            self._tell_wanted(slot, name, lasting=not lasting)
+        if persistent is not bool(Count.of(count).persistent) and name not in slot.expected:
+            self._tell_wanted(slot, name, persistent=not persistent)

@@ -124,7 +124,7 @@ class Router:
         self.refresh_groups = local.refresh_groups
         # What other nodes want, as :class:`PeerRows` explains it.
         self.apply, self.live = rows.apply, rows.live
-        self.awaits, self.expect, self.lasting_of = rows.awaits, rows.expect, rows.lasting_of
+        self.awaits, self.expect, self.persistent_filters = rows.awaits, rows.expect, rows.persistent_filters
 
     # The publish path.
 

@@ -38,17 +38,17 @@ _MOST = (1 << _BITS) - 1
 
 
 class Count(NamedTuple):
-    """The members of a group on one node: ``free`` are connected and have nothing queued, ``lasting`` outlive
-    the node."""
+    """The members of a group on one node: ``free`` are connected and have nothing queued, ``persistent``
+    outlive the node."""
 
     free: int
     online: int
     members: int
-    lasting: int
+    persistent: int
 
     def row(self) -> int:
         """As the value of a row, 0 for no members."""
-        if self.free == self.members and not self.lasting:
+        if self.free == self.members and not self.persistent:
             return self.members
         parts = (min(part, _MOST) << _BITS * place for place, part in enumerate(self))
         return sum(parts) | 1 << 4 * _BITS
@@ -127,17 +127,17 @@ class Group:
         """Whether it has members that outlive their node, which is away."""
         if self.expected:
             return True
-        return any(Count.of(row).lasting and not self._up(node) for node, row in self.others.items())
+        return any(Count.of(row).persistent and not self._up(node) for node, row in self.others.items())
 
     def count(self) -> Count:
         """The members here."""
-        free = online = lasting = 0
+        free = online = persistent = 0
         for subscriber, delivery in self.members.items():
             if subscriber.online:
                 online += 1
                 free += not subscriber.queue
-            lasting += delivery.lasting
-        return Count(free, online, len(self.members), lasting)
+            persistent += delivery.persistent
+        return Count(free, online, len(self.members), persistent)
 
     def _choose(
         self, publisher: str, topic: str, up: list[tuple[str, Count]], last: int = _ANY

@@ -2,7 +2,7 @@
 
 It is what the index, the share groups and this node's rows of the ``routes`` table are made from, and it
 makes them so: a row exists exactly while this node has a subscriber of its filter. Its value says whether one
-of them is *lasting* (:data:`LASTING`), so that other nodes know what to keep while this one is away.
+of them is *persistent* (:data:`PERSISTENT`), so that other nodes know what to keep while this one is away.
 
 Rules: 1. Methods are synchronous, and where one raises nothing changed.  2. Whatever changes takes the routes
 it concerns out of the cache before it returns.
@@ -28,7 +28,7 @@ from gossamer.routes.topics import EXCLUSIVE, TopicLimits, parse_filter
 log = structlog.get_logger(__name__)
 
 _STEP = 200
-PRESENT, LASTING = 1, 2
+PRESENT, PERSISTENT = 1, 2
 """Values of a row: somebody wants the filter; and one of them outlives its node."""
 
 
@@ -72,8 +72,8 @@ class SubscriptionTable:
         self._counts = counts
         self.latest = 0
         """The number of the latest row that was written."""
-        self._lasting: Counter[str] = Counter()
-        """How many lasting subscribers a filter has, of filters that have one."""
+        self._persistent: Counter[str] = Counter()
+        """How many persistent subscribers a filter has, of filters that have one."""
         self._evicted: list[Callable[[Subscriber, str], object]] = []
 
     def subscribe(
@@ -107,13 +107,13 @@ class SubscriptionTable:
             mine[text] = delivery
             return Subscribed(known is not None, self._unseen())
         first = self._index.add(text, delivery)
-        lasts = delivery.lasting or (known is not None and known.lasting)
-        turned = lasts and self._count_lasting(text, known, delivery)
+        lasts = delivery.persistent or (known is not None and known.persistent)
+        turned = lasts and self._count_persistent(text, known, delivery)
         if (first or turned) and self.table is not None:
             try:
                 self.latest = self.table.write(text, self.row(text))
             except BaseException:
-                self._count_lasting(text, delivery, known)
+                self._count_persistent(text, delivery, known)
                 if known is None:
                     self._index.discard(text, subscriber)
                 else:
@@ -155,7 +155,7 @@ class SubscriptionTable:
 
     def row(self, topic_filter: str) -> int:
         """What the row of a filter that somebody here wants, and that is no share group's, should be."""
-        return LASTING if topic_filter in self._lasting else PRESENT
+        return PERSISTENT if topic_filter in self._persistent else PRESENT
 
     def subscriptions(self, subscriber: Subscriber) -> dict[str, Delivery]:
         """The filters of a subscriber and how it wants them."""
@@ -200,17 +200,17 @@ class SubscriptionTable:
         for callback in self._evicted:
             callback(subscriber, EXCLUSIVE + body)
 
-    def _count_lasting(self, topic_filter: str, before: Delivery | None, after: Delivery | None) -> bool:
+    def _count_persistent(self, topic_filter: str, before: Delivery | None, after: Delivery | None) -> bool:
         """A subscriber's delivery was replaced; whether the row's value is another now."""
-        was = before is not None and before.lasting
-        lasts = after is not None and after.lasting
+        was = before is not None and before.persistent
+        lasts = after is not None and after.persistent
         if was == lasts:
             return False
-        count = self._lasting[topic_filter] + lasts - was
+        count = self._persistent[topic_filter] + lasts - was
         if count:
-            self._lasting[topic_filter] = count
+            self._persistent[topic_filter] = count
         else:
-            del self._lasting[topic_filter]
+            del self._persistent[topic_filter]
         return count == lasts
 
     def _leave(self, topic_filter: str, known: Delivery) -> None:
@@ -221,7 +221,7 @@ class SubscriptionTable:
             return
         last = self._index.discard(topic_filter, subscriber)
         self._routes.changed(topic_filter)
-        turned = self._count_lasting(topic_filter, known, None)
+        turned = self._count_persistent(topic_filter, known, None)
         if self.table is None:
             return
         if last:

@@ -270,12 +270,12 @@ def test_the_row_of_a_group_says_how_its_members_are():
     away, full = Member("away"), Member("full")
     cluster.join("a", full)
     assert cluster.tables["b"].rows_of("a") == {GROUP: 1}
-    cluster.routers["a"].subscribe(GROUP, away, SubscriptionOptions(qos=1, lasting=True))
+    cluster.routers["a"].subscribe(GROUP, away, SubscriptionOptions(qos=1, persistent=True))
     away.become(online=False)
     full.become(queued=1)
     refresh(cluster)
     row = cluster.tables["b"].rows_of("a")[GROUP]
-    assert Count.of(row) == Count(free=0, online=1, members=2, lasting=1)
+    assert Count.of(row) == Count(free=0, online=1, members=2, persistent=1)
     assert Count.of(Count(1, 2, 100_000, 3).row()) == Count(1, 2, 32767, 3)
 
 

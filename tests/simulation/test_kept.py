@@ -221,7 +221,7 @@ async def test_a_share_group_with_members_elsewhere_goes_on_there(sim, cluster):
 
 
 @three()
-async def test_nothing_is_kept_where_nobody_lasting_wants_it(sim, cluster):
+async def test_nothing_is_kept_where_no_persistent_session_wants_it(sim, cluster):
     _, passing = await begin(cluster)
     await passing.subscribe("only/passing", qos=1)
     await cluster.settled()

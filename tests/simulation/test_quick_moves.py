@@ -26,7 +26,7 @@ async def hop(cluster, number, how, **options):
 
 
 @nodes(3, seeds=6)
-@pytest.mark.parametrize("kept", [True, False], ids=["lasting", "clean"])
+@pytest.mark.parametrize("kept", [True, False], ids=["persistent", "clean"])
 @pytest.mark.parametrize("how", ["told, goodbye", "told, gone", "told, stays", "gone"])
 async def test_the_last_connection_is_served_and_no_other(sim, cluster, kept, how):
     # Until then a session that is left behind waits for what others may have kept for it.

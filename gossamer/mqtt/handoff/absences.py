@@ -1,4 +1,4 @@
-"""Nodes that went while this one was away itself: what their lasting sessions want is asked of the others.
+"""Nodes that went while this one was away itself: what their persistent sessions want is asked of the others.
 
 Rows of a node come from that node alone. One that starts, or comes from behind a cut, while another is away
 has what that wanted when it saw it last: a session that began there since, or moved there, would miss all
@@ -121,7 +121,7 @@ class Absences:
                 continue
             filters: list[str] = []
             size = 0
-            for count, topic_filter in enumerate(self._router.lasting_of(peer), 1):
+            for count, topic_filter in enumerate(self._router.persistent_filters(peer), 1):
                 filters.append(topic_filter)
                 size += len(topic_filter)
                 if size >= PART_BYTES:

@@ -1,4 +1,4 @@
-"""Messages for lasting sessions of nodes that are away, wired into a node: both sides of it.
+"""Messages for persistent sessions of nodes that are away, wired into a node: both sides of it.
 
 ``keeping`` keeps for others, in ``spools``; ``arrivals`` takes in what others kept. This is what brings
 them together over remote calls: who is back is greeted, with what waits for it, and answers what it has.

@@ -90,19 +90,19 @@ class HintJournal:
         """An entry is not needed any more."""
         self._put(peer, _KEPT, number, None)
 
-    def wanted(self, peer: str, topic_filter: str, lasting: bool) -> None:
-        """Lasting sessions of a node have come to want a filter, or do so no more."""
+    def wanted(self, peer: str, topic_filter: str, persistent: bool) -> None:
+        """Persistent sessions of a node have come to want a filter, or do so no more."""
         if self._writer is not None:
-            self._filters[peer, topic_filter] = lasting
+            self._filters[peer, topic_filter] = persistent
 
     def write_filters(self) -> None:
         """Write some of the filters that have changed, once those before are on disc."""
         writer = self._writer
         if writer is None or self._filters_ticket > writer.committed:
             return
-        for (peer, topic_filter), lasting in list(islice(self._filters.items(), FILTERS)):
+        for (peer, topic_filter), persistent in list(islice(self._filters.items(), FILTERS)):
             del self._filters[peer, topic_filter]
-            self._put(peer, _FILTER, topic_filter, True if lasting else None)
+            self._put(peer, _FILTER, topic_filter, True if persistent else None)
         self._filters_ticket = writer.ticket
 
     def row(self, kept: Kept) -> list[Any]:

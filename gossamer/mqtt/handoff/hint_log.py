@@ -1,4 +1,5 @@
-"""What is kept for the lasting sessions of one node that is away, and how the node gets it when it is back.
+"""What is kept for the persistent sessions of one node that is away, and how the node gets it when it is
+back.
 
 ::
 
@@ -6,10 +7,10 @@
                       ▲                │                      │
                       └────── down ────┴──────────────────────┘
 
-Away: what its lasting sessions want is kept. Asking: the node is back and is asked what it has already:
+Away: what its persistent sessions want is kept. Asking: the node is back and is asked what it has already:
 frames whose acknowledgement the cut took with it, and what it got in an earlier return. Sending: the rest
 goes in its order, a window at a time. What comes meanwhile goes behind it, and is *live*: for everybody
-there, not for lasting sessions alone.
+there, not for persistent sessions alone.
 
 What becomes of an entry: the node has it; it has expired; there was no room (``limit`` messages,
 ``max_bytes``); the node is gone for good, or came back without its sessions. All but the first are counted by
@@ -110,8 +111,8 @@ class Spool:
     # -- the node goes and comes
 
     def down(self) -> tuple[list[Action], list[str]]:
-        """The node is away, or away again; what was live is its lasting sessions' from now on. Also of which
-        clients less is known to be not for them."""
+        """The node is away, or away again; what was live is its persistent sessions' from now on. Also of
+        which clients less is known to be not for them."""
         self.state = "away"
         self._over = False
         self._flight.clear()

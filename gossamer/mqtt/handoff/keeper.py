@@ -1,10 +1,11 @@
-"""Keeping what the lasting sessions of other nodes want while those are away: who is away, and who is back.
+"""Keeping what the persistent sessions of other nodes want while those are away: who is away, and who is
+back.
 
 The router gives what comes (:class:`gossamer.routes.forwarding.nodes.Keeper`), and it is kept in ``spools``.
 Which of these it is not for any more, since they moved, ``departures`` knows.
 
-Which filters nodes that are away have lasting sessions for stands in the journal too, so that this node goes
-on keeping for them after a restart. Nothing here waits on the loop.
+Which filters nodes that are away have persistent sessions for stands in the journal too, so that this node
+goes on keeping for them after a restart. Nothing here waits on the loop.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ log = structlog.get_logger(__name__)
 
 
 class Keeping:
-    """Keeps messages for the lasting sessions of nodes that are away, and delivers them in order.
+    """Keeps messages for the persistent sessions of nodes that are away, and delivers them in order.
 
     ``clients(peer)`` says whose sessions a node has, ``claims(client)`` which nodes are known to claim a
     client's, ``session(peer)`` under which number a node knows its session with this one.
@@ -117,7 +118,7 @@ class Keeping:
         self.spools.add(peer, record, [on_safe])
 
     def left(self, peer: str, number: int, records: bytes, waiting: list[OnSafe]) -> int:
-        """What a node had not acknowledged; how many messages nobody lasting there wants."""
+        """What a node had not acknowledged; how many messages no persistent session there wants."""
         wanted: list[bytes] = []
         others = 0
         for qos, topic, record in walk(records):

@@ -1,4 +1,4 @@
-"""What other nodes have kept for lasting sessions here, and what this node tells them it has already.
+"""What other nodes have kept for persistent sessions here, and what this node tells them it has already.
 
 A node that comes back is asked by each other node (``mqtt.kept``) and answers
 
@@ -8,8 +8,8 @@ A node that comes back is asked by each other node (``mqtt.kept``) and answers
 - how far it took the stream of messages in its last few sessions with that node.
 
 With sessions on disc all of this is written in the same commit as what the messages did to them, so that it
-is as true after a crash. Then entries come: those that were kept go to lasting sessions alone, live ones to
-everybody.
+is as true after a crash. Then entries come: those that were kept go to persistent sessions alone, live ones
+to everybody.
 
 A session whose client has gone elsewhere in the meantime is not served here any more, but what was kept for
 it until then is still on its way: :class:`~gossamer.mqtt.migration.superseded.Remains` waits for it
@@ -185,7 +185,7 @@ class Arrivals:
                 route = publishing.cache_get(message.topic) or publishing.resolve(message.topic)
                 for delivery in route.deliveries:
                     session = delivery.subscriber
-                    if delivery.lasting and is_for(session.client_id, number, keeper.moved):
+                    if delivery.persistent and is_for(session.client_id, number, keeper.moved):
                         hub.sent += 1
                         # One that is on its way to another node gives this after it, with what it has left.
                         gate, session.gate = session.gate, None

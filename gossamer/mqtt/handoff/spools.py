@@ -2,7 +2,7 @@
 
 A :class:`~gossamer.mqtt.handoff.hint_log.Spool` returns actions: entries go to the journal, and publishers
 hear once they are there; a node that is back is asked, and gets its entries by the router's way to its
-lasting sessions.
+persistent sessions.
 
 Rules: 1. Nothing here waits on the loop.  2. What a publisher was told is safe is on disc, or in the memory
 of a node without one.

@@ -110,7 +110,7 @@ def tell_undelivered(router: Router, hub: Fanout) -> None:
         idents = [
             ident
             for qos, topic, record in walk(records)
-            # What lasting sessions there want is kept for them (``keeping``).
+            # What persistent sessions there want is kept for them (``keeping``).
             if record[:1] == MARK
             and is_recorded(ident := read_mark(record, 0)[0].ident)
             and not (kept and qos and router.awaits(peer, topic))

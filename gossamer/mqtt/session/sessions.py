@@ -49,7 +49,7 @@ def options_of(session: Session, item: Subscription, identifier: int | None) -> 
         no_local=item.no_local,
         retain_as_published=item.retain_as_published,
         identifier=identifier,
-        lasting=bool(session.expiry and item.qos),
+        persistent=bool(session.expiry and item.qos),
     )
 
 

@@ -100,7 +100,7 @@ class ReadinessCheck:
         """A disc that fails; who is down; and who is apart, for so long that nobody is just starting."""
         node, (_, verdict) = self._node, self._judged()
         now, wall = node.clock.monotonic(), node.clock.wall()
-        lasting = [
+        alarms = [
             ("node_down", self._down_since(member.name), _down_text(member))
             for member in node.members.members()
             if member.status is Status.OFFLINE and not member.left and member.name != node.name
@@ -109,17 +109,17 @@ class ReadinessCheck:
         if queue.failed is not None:
             since = wall - (node.runtime.loop.time() - queue.failed_at)
             text = f"the disc of {node.name} takes no writes: {queue.failed}"
-            lasting.append(("disc_failing", since, text))
+            alarms.append(("disc_failing", since, text))
         for name, (since, lacks) in verdict.apart.items():
             if now - since >= ALARM_AFTER:
                 text = (
                     f"{name} is online and has no part in the cluster as {node.name} sees it: "
                     f"{', '.join(lacks)}; see that both run the same release"
                 )
-                lasting.append(("peer_apart", wall - (now - since), text))
+                alarms.append(("peer_apart", wall - (now - since), text))
         return [
             AlarmInfo(name=name, active=True, since=since, until=0.0, text=text)
-            for name, since, text in lasting
+            for name, since, text in alarms
         ]
 
     def _down_since(self, member: str) -> float:

@@ -29,7 +29,7 @@ from gossamer.routes.forwarding.nodes import NodeSlot
 from gossamer.routes.index.index import local_of, mask_of
 from gossamer.routes.resolver import Resolver
 from gossamer.routes.shared import is_shared
-from gossamer.routes.subscriptions import LASTING, PRESENT
+from gossamer.routes.subscriptions import PERSISTENT, PRESENT
 
 log = structlog.get_logger(__name__)
 
@@ -218,7 +218,7 @@ def _value(slot: NodeSlot, mask: int) -> int:
     """What a mask says of a node's row."""
     if not mask & slot.bit:
         return 0
-    return LASTING if mask & slot.lasting else PRESENT
+    return PERSISTENT if mask & slot.persistent_bit else PRESENT
 
 
 def _sum(topic_filter: str, value: int) -> int:

@@ -20,7 +20,7 @@ from gossamer.routes.exclusive import is_exclusive
 from gossamer.routes.index.index import local_of, mask_of
 from gossamer.routes.resolver import Resolver
 from gossamer.routes.shared import Count, Group, is_shared
-from gossamer.routes.subscriptions import LASTING, SubscriptionTable
+from gossamer.routes.subscriptions import PERSISTENT, SubscriptionTable
 from gossamer.routes.topics import InvalidTopicFilter, split_shared
 
 _STEP = 500
@@ -138,9 +138,9 @@ class Verifier:
         for slot in self._nodes if mask and self._table is not None else ():
             row = self._rows(slot.name).get(topic_filter, 0)
             wanted = slot.bit if row else 0
-            if row == LASTING or topic_filter in slot.expected:
-                wanted |= slot.lasting
-            bits = slot.bit | slot.lasting
+            if row == PERSISTENT or topic_filter in slot.expected:
+                wanted |= slot.persistent_bit
+            bits = slot.bit | slot.persistent_bit
             if mask & bits & ~wanted:
                 self._findings.stale_routes += 1
                 before = mask & slot.bit
@@ -197,13 +197,13 @@ class Verifier:
             return
         slot = self._nodes.get(owner)
         mask = mask_of(self._index.get(topic_filter))
-        lasts = self._rows(owner).get(topic_filter) == LASTING
-        if slot is not None and mask & slot.bit and (not lasts or mask & slot.lasting):
+        lasts = self._rows(owner).get(topic_filter) == PERSISTENT
+        if slot is not None and mask & slot.bit and (not lasts or mask & slot.persistent_bit):
             return
         self._findings.missing_routes += 1
         if self._repair:
             slot = self._nodes.slot(owner)
-            bits = slot.bit | (self._nodes.lasting(slot) if lasts else 0)
+            bits = slot.bit | (self._nodes.persistent_bit(slot) if lasts else 0)
             self._index.set_bits(topic_filter, bits, bits)
             slot.routes += not mask & slot.bit
             self._cache.changed(topic_filter)

@@ -5,8 +5,8 @@ by a forwarder of the node and the group, whose frames open with :data:`GROUP_MA
 that the other side delivers them to one member of that group and to nobody else. Both kinds travel on one
 stream, in order.
 
-A node that is away has a *keeper*: what its lasting sessions want goes there, and comes to the node, once it
-is back, in frames of its own, which open with :data:`KEPT_MARK` and are for those sessions alone.
+A node that is away has a *keeper*: what its persistent sessions want goes there, and comes to the node, once
+it is back, in frames of its own, which open with :data:`KEPT_MARK` and are for those sessions alone.
 
 Whoever takes records may return something with ``then``: their effect is not complete yet, and the peer hears
 of it when that calls back, so that its publishers slow down while somebody here is far behind.
@@ -112,7 +112,7 @@ class Forwarding:
         self._group = callback
 
     def on_kept(self, callback: Callable[[str, bytes], Held | None]) -> None:
-        """Call ``callback(peer, records)`` with what ``peer`` has kept for lasting sessions here."""
+        """Call ``callback(peer, records)`` with what ``peer`` has kept for persistent sessions here."""
         self._kept = callback
 
     def refresh_with(self, fresh: Fresh, fresh_kept: Fresh) -> None:
@@ -136,14 +136,14 @@ class Forwarding:
             return frame
 
     def keep_with(self, keeper: Keeper) -> None:
-        """Give ``keeper`` what lasting sessions of nodes that are away want; once, before any is known."""
+        """Give ``keeper`` what persistent sessions of nodes that are away want; once, before any is known."""
         self.keeper = keeper
         for slot in self.nodes:
             self._kept_for(slot, keeper)
 
     def to_kept(self, peer: str) -> Forwarder:
-        """The way to the lasting sessions of a node alone, for what was kept; what it does not get there is
-        answered False."""
+        """The way to the persistent sessions of a node alone, for what was kept; what it does not get there
+        is answered False."""
         slot = self.nodes.slot(peer)
         if slot.kept is None:
             slot.kept = self._make(peer, bytes([KEPT_MARK]))
@@ -165,7 +165,7 @@ class Forwarding:
         return slot
 
     def away(self, peer: str) -> NodeSlot:
-        """What comes for a node's lasting sessions goes to the keeper."""
+        """What comes for a node's persistent sessions goes to the keeper."""
         slot = self.nodes.slot(peer)
         if self.keeper is not None:
             slot.away = True
@@ -211,7 +211,7 @@ class Forwarding:
                     self.live(name)
                 else:
                     self.away(name)
-            self.changed(slot.bit | slot.lasting)
+            self.changed(slot.bit | slot.persistent_bit)
 
     def node_down(self, name: str, *, left: bool = False, life: int = 0) -> None:
         """``name`` is declared down: forward nothing to it, and answer for what was."""
@@ -229,7 +229,7 @@ class Forwarding:
         elif slot is not None:
             slot = self.away(name)
         if slot is not None:
-            self.changed(slot.bit | slot.lasting)
+            self.changed(slot.bit | slot.persistent_bit)
 
     def gone(self, name: str) -> None:
         """A node that is down is a member no more: nothing is kept for it."""
@@ -238,7 +238,7 @@ class Forwarding:
         slot = self.nodes.get(name)
         if slot is not None:
             self.live(name)
-            self.changed(slot.bit | slot.lasting)
+            self.changed(slot.bit | slot.persistent_bit)
             self.nodes.release(slot)
 
     def _kept_for(self, slot: NodeSlot, keeper: Keeper) -> None:

@@ -1,8 +1,8 @@
 """The nodes that routes lead to: their bits in the masks of the index, and their forwarders.
 
 A node gets a bit when it is first heard of and gives it back when it is down and owns no route any more. A
-node that is down keeps its routes, for its table rows outlive it by the grace time, but is not forwarded
-to, unless there is a keeper: then its forwarder takes what its *lasting* sessions want, and hands it to the
+node that is down keeps its routes, for its table rows outlive it by the grace time, but is not forwarded to,
+unless there is a keeper: then its forwarder takes what its *persistent* sessions want, and hands it to the
 keeper. Which filters those are says a second bit, which a node gets with the first of them.
 """
 
@@ -17,7 +17,7 @@ from gossamer.routes.forwarding.forwarder import Forwarder
 
 
 class Keeper(Protocol):
-    """What keeps what the lasting sessions of a node that is away want; see ``Router.keep_with``."""
+    """What keeps what the persistent sessions of a node that is away want; see ``Router.keep_with``."""
 
     def up(self, peer: str, /) -> bool:
         """``peer`` is back, or new; True: nothing is kept for it, and nothing that comes now need be."""
@@ -33,10 +33,10 @@ class Keeper(Protocol):
 
     def left(self, peer: str, number: int, records: bytes, waiting: list[Callable[[bool], None]], /) -> int:
         """What ``peer`` had not acknowledged of the frame of that number (0: it was never sent); how many of
-        the messages are not kept, for nobody lasting there wants them."""
+        the messages are not kept, for no persistent session there wants them."""
 
-    def wanted(self, peer: str, topic_filter: str, lasting: bool, /) -> None:
-        """A lasting session of ``peer`` has come to want a filter, or none does so any more."""
+    def wanted(self, peer: str, topic_filter: str, persistent: bool, /) -> None:
+        """A persistent session of ``peer`` has come to want a filter, or none does so any more."""
 
 
 @dataclass(slots=True, eq=False)
@@ -50,14 +50,14 @@ class NodeSlot:
     """All that lead to this node."""
     groups: dict[str, Forwarder] = field(default_factory=dict)
     kept: Forwarder | None = None
-    """To its lasting sessions alone: what was kept for them while it was away."""
+    """To its persistent sessions alone: what was kept for them while it was away."""
     routes: int = 0
-    lasting: int = 0
-    """The bit of the filters that its lasting sessions want; 0 until there is one."""
+    persistent_bit: int = 0
+    """The bit of the filters that its persistent sessions want; 0 until there is one."""
     away: bool = False
     """It is down, or back and not yet given all that was kept for it."""
     expected: set[str] = field(default_factory=set)
-    """Filters that its lasting sessions wanted when it went, without a row here since."""
+    """Filters that its persistent sessions wanted when it went, without a row here since."""
 
     def renew(self) -> None:
         """Other forwarders lead to this node."""
@@ -93,11 +93,11 @@ class NodeTable:
             slot = self._slots[name] = NodeSlot(name, self._free_bit(), forwarder, (forwarder,))
         return slot
 
-    def lasting(self, slot: NodeSlot) -> int:
-        """The bit of a node's lasting sessions, given to it now if it has none."""
-        if not slot.lasting:
-            slot.lasting = self._free_bit()
-        return slot.lasting
+    def persistent_bit(self, slot: NodeSlot) -> int:
+        """The bit of a node's persistent sessions, given to it now if it has none."""
+        if not slot.persistent_bit:
+            slot.persistent_bit = self._free_bit()
+        return slot.persistent_bit
 
     def _free_bit(self) -> int:
         # The lowest one keeps masks small.
@@ -130,17 +130,17 @@ class NodeTable:
             del self._slots[slot.name]
             for forwarder in slot.forwarders:
                 self.retired.update(forwarder.counts)
-            self._used &= ~(slot.bit | slot.lasting)
+            self._used &= ~(slot.bit | slot.persistent_bit)
             self._by_mask = {0: ()}
 
     def forwarders(self, mask: int) -> tuple[Forwarder, ...]:
-        """The forwarders of the nodes of a mask that are up, or whose lasting sessions are kept for."""
+        """The forwarders of the nodes of a mask that are up, or whose persistent sessions are kept for."""
         found = self._by_mask.get(mask)
         if found is None:
             found = tuple(
                 slot.forwarder
                 for slot in self._slots.values()
-                if (slot.up and slot.bit & mask) or (slot.away and slot.lasting & mask)
+                if (slot.up and slot.bit & mask) or (slot.away and slot.persistent_bit & mask)
             )
             if len(self._by_mask) > 4096:
                 self._by_mask = {0: ()}

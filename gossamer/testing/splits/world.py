@@ -84,10 +84,10 @@ class SplitWorld(World):
             await self._tables(number)
         await self.cluster.settled()
         for number in self.nodes:
-            client = self.listeners[number] = await self._lasting(number, "listener")
+            client = self.listeners[number] = await self._persistent(number, "listener")
             await client.subscribe("flow/1/#", f"at/{number}", qos=1)
             await client.subscribe("flow/2/#", qos=2)
-            sleeper = await self._lasting(number, "sleeper")
+            sleeper = await self._persistent(number, "sleeper")
             await sleeper.subscribe("flow/1/#", qos=1)
             await sleeper.subscribe("flow/2/#", qos=2)
             await sleeper.disconnect()
@@ -117,10 +117,10 @@ class SplitWorld(World):
         await asyncio.sleep(5.0)
         await self.cluster.settled(timeout=SETTLE)
         for number in self.nodes:
-            self.sleepers[number] = await self._lasting(number, "sleeper")
+            self.sleepers[number] = await self._persistent(number, "sleeper")
         await asyncio.sleep(5.0)
 
-    async def _lasting(self, number: int, name: str) -> MqttClient:
+    async def _persistent(self, number: int, name: str) -> MqttClient:
         return await self.cluster.client(number, f"{name}{number}", clean_start=False, session_expiry=SESSION)
 
     async def end(self) -> None:

@@ -120,7 +120,7 @@ async def test_what_a_link_does_not_take_is_a_drop_with_its_reason(two):
     here.router.dropped("there", records, "congested", False)
     told = [(r["message"], r["count"], r["peer"], r["reason"]) for r in rows("dropped")]
     assert told == [(1, 6, "there", "congested")]
-    # Its lasting sessions get what they wait for when it is back.
+    # Its persistent sessions get what they wait for when it is back.
     here.router.dropped("there", records, "peer_down", True)
     told = [(r["message"], r["count"], r["reason"]) for r in rows("dropped")]
     assert told == [(1, 3, "peer_down"), (6, 1, "peer_down")]

@@ -292,7 +292,7 @@ async def test_what_is_doubled_is_answered_twice_and_harms_nobody(world, witness
 @BOTH
 async def test_acknowledgements_of_the_wrong_kind_change_nothing(world, version):
     """PUBACK for QoS 2, PUBREC and PUBCOMP for QoS 1: what is in flight stays."""
-    client = await world.client("c", version=version, clean_start=False, properties=lasting(version))
+    client = await world.client("c", version=version, clean_start=False, properties=persistent(version))
     await client.subscribe("t", qos=2)
     for qos in (1, 2):
         world.broker.publish("t", b"%d" % qos, qos=qos)
@@ -303,11 +303,11 @@ async def test_acknowledgements_of_the_wrong_kind_change_nothing(world, version)
     [release] = await client.got()
     assert release == p.Pubrel(one.packet_id, 0x92 if version == V5 else 0)
     await client.drop()
-    back = await world.client("c", version=version, clean_start=False, properties=lasting(version))
+    back = await world.client("c", version=version, clean_start=False, properties=persistent(version))
     assert [x.payload for x in back.early] == [b"1", b"2"]
 
 
-def lasting(version):
+def persistent(version):
     return Properties(session_expiry=60) if version == V5 else Properties()
 
 

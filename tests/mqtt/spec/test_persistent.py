@@ -130,8 +130,8 @@ async def test_a_client_that_is_sent_away_before_connack_gets_nothing(world):
 
 async def test_what_may_not_be_safe_everywhere_is_passed_on_again_as_the_same_message(world):
     """The publisher's node died before it could say so: who has had it knows it by its identifier."""
-    lasting, passing = await world.client("s", clean_start=False), await world.client("c")
-    for client in (lasting, passing):
+    persistent, passing = await world.client("s", clean_start=False), await world.client("c")
+    for client in (persistent, passing):
         await client.subscribe("t", qos=2)
     publisher = await world.client("p", clean_start=False)
     publisher.raw(publish(4, "t", b"x", flags=4, packet_id=7))
@@ -148,7 +148,7 @@ async def test_what_may_not_be_safe_everywhere_is_passed_on_again_as_the_same_me
     await world.settle()
     assert (session.ident_of(7), session.doubtful) == (ident, set())
     assert payloads(await passing.got()) == [b"x"]
-    assert payloads(await lasting.got()) == [b"x"]
+    assert payloads(await persistent.got()) == [b"x"]
     assert [type(answer).__name__ for answer in await publisher.got()] == ["Pubrec"] * 3
 
 

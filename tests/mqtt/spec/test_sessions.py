@@ -10,13 +10,13 @@ from .conftest import BOTH, V4, V5
 from .statements import keeps
 
 
-def lasting(version, seconds=600):
+def persistent(version, seconds=600):
     return NONE if version == V4 else Properties(session_expiry=seconds)
 
 
 async def come(world, client_id, version, *, clean=False, **options):
     """A client of a session that outlives it."""
-    options.setdefault("properties", lasting(version))
+    options.setdefault("properties", persistent(version))
     return await world.client(client_id, version=version, clean_start=clean, **options)
 
 
@@ -62,7 +62,7 @@ async def test_a_session_that_is_not_kept_lasts_as_long_as_its_connection(world,
 @keeps(v5="4.1.0-1,2 3.1.2-23")
 @pytest.mark.parametrize("seconds", [1, 60, 3600])
 async def test_a_session_ends_when_its_expiry_has_passed_and_not_before(world, seconds):
-    client = await come(world, "s", V5, properties=lasting(V5, seconds), keep_alive=0)
+    client = await come(world, "s", V5, properties=persistent(V5, seconds), keep_alive=0)
     world.later(seconds * 10)
     assert "s" in world.broker.sessions
     await client.drop()
@@ -75,7 +75,7 @@ async def test_a_session_ends_when_its_expiry_has_passed_and_not_before(world, s
 @keeps(v5="4.1.0-2")
 async def test_an_expiry_of_all_ones_means_never(make_world):
     world = await make_world(max_session_expiry=2**32 - 1)
-    client = await come(world, "s", V5, properties=lasting(V5, 2**32 - 1))
+    client = await come(world, "s", V5, properties=persistent(V5, 2**32 - 1))
     assert client.connack.properties.session_expiry is None
     await client.drop()
     world.later(1e9)
@@ -85,7 +85,7 @@ async def test_an_expiry_of_all_ones_means_never(make_world):
 @keeps(v5="3.1.2-23 4.1.0-2")
 async def test_disconnect_may_change_the_expiry_and_the_server_may_shorten_it(make_world, is_ended):
     world = await make_world(max_session_expiry=100)
-    client = await come(world, "s", V5, properties=lasting(V5, 1000))
+    client = await come(world, "s", V5, properties=persistent(V5, 1000))
     assert client.connack.properties.session_expiry == 100
     client.send(p.Disconnect(properties=Properties(session_expiry=10)))
     await world.settle()

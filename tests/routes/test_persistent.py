@@ -1,11 +1,11 @@
-"""What is known of lasting sessions of other nodes, and where their messages go while those are away."""
+"""What is known of persistent sessions of other nodes, and where their messages go while those are away."""
 
 from typing import Any
 
 from gossamer.routes import Router, SubscriptionOptions
 from tests.routes.fakes import Client, Links, Table, Turn, make
 
-LASTING = SubscriptionOptions(qos=1, lasting=True)
+PERSISTENT = SubscriptionOptions(qos=1, persistent=True)
 PASSING = SubscriptionOptions(qos=1)
 
 
@@ -33,8 +33,8 @@ class Keeper:
         self.told.append(("left", peer, number, records, len(waiting)))
         return 0
 
-    def wanted(self, peer: str, topic_filter: str, lasting: bool) -> None:
-        self.told.append((topic_filter, lasting))
+    def wanted(self, peer: str, topic_filter: str, persistent: bool) -> None:
+        self.told.append((topic_filter, persistent))
 
 
 def town() -> tuple[Router, Table, Links, Turn, Keeper]:
@@ -56,14 +56,14 @@ def test_a_row_says_whether_a_subscriber_lasts():
     rows = table.owned["a"]
     router.subscribe("t", anna, PASSING)
     assert rows == {"t": 1}
-    router.subscribe("t", bert, LASTING)
-    router.subscribe("t", cleo, LASTING)
+    router.subscribe("t", bert, PERSISTENT)
+    router.subscribe("t", cleo, PERSISTENT)
     assert rows == {"t": 2}
     router.unsubscribe("t", bert)
     assert rows == {"t": 2}
     router.subscribe("t", cleo, PASSING)
     assert rows == {"t": 1}
-    router.subscribe("t", cleo, LASTING)
+    router.subscribe("t", cleo, PERSISTENT)
     router.unsubscribe_all(cleo)
     assert rows == {"t": 1}
     router.unsubscribe_all(anna)
