@@ -4,7 +4,7 @@
     python bench/audit_path.py --rows fanin1 --rounds 60
 
 Four ways: ``bare`` is the code with every hook of the recorder cut out (its source is read again with
-``trail`` put as None, and what that makes unreachable left out), ``off`` the code as it is without recording,
+``recorder`` put as None, and what is then unreachable left out), ``off`` the code as it is without recording,
 ``1%`` and ``all``. What a socket costs is missing from all of them, so that shares are higher than what
 ``bench/audit.py`` finds of a whole node; in return they can be told on a busy machine, since the ways take
 turns of a tenth of a second and what is told are the means of their ratios in processor time.
@@ -38,16 +38,16 @@ OFF_COST = 0.01
 
 
 class _Cut(ast.NodeTransformer):
-    """Takes ``trail`` for None, and leaves out what is unreachable then."""
+    """Takes ``recorder`` for None, and leaves out what is unreachable then."""
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         self.generic_visit(node)
-        if node.attr == "trail" and isinstance(node.ctx, ast.Load):
+        if node.attr == "recorder" and isinstance(node.ctx, ast.Load):
             return ast.copy_location(ast.Constant(None), node)
         return node
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        if node.id in ("trail", "told", "kept") and isinstance(node.ctx, ast.Load):
+        if node.id in ("recorder", "told", "kept") and isinstance(node.ctx, ast.Load):
             return ast.copy_location(ast.Constant(None), node)
         return node
 
@@ -252,12 +252,12 @@ class Node:
         return b"".join([b"\x40\2" + data[n + at : n + at + 2] for n in range(0, len(data), size)])
 
 
-def recorder(node):
+def recorder_for(node):
     """What a node has that records, but for the process that takes it."""
-    from gossamer.audit import Tape, Trail
+    from gossamer.audit import FlowRecorder, Tape
 
     tape = Tape(limit=1_000_000, wall=time.time)
-    trail = Trail(
+    recorder = FlowRecorder(
         tape,
         node="node1@bench",
         creation=1,
@@ -267,7 +267,7 @@ def recorder(node):
         filters_of=lambda topic: ["#"],
         soon=asyncio.get_running_loop().call_soon,
     )
-    return tape, trail
+    return tape, recorder
 
 
 async def compare(row, mqtts, options):
@@ -278,7 +278,7 @@ async def compare(row, mqtts, options):
     for name, mqtt in mqtts.items():
         nodes[name] = node = Node()
         await node.start(mqtt, PATTERNS[row], options.payload)
-    tape, trail = recorder(nodes["whole"])
+    tape, recorder = recorder_for(nodes["whole"])
     found = {way: [] for way in WAYS}
     # As long as it takes a node to come by and take what was recorded.
     turns = 1 + int(DRAINED / await nodes["whole"].turn())
@@ -287,9 +287,9 @@ async def compare(row, mqtts, options):
             node = nodes["bare" if way == "bare" else "whole"]
             share = WAYS[way]
             if share is not None:
-                if trail.sample != share:
-                    trail.sample = share
-                node.broker.hub.trail = trail
+                if recorder.sample != share:
+                    recorder.sample = share
+                node.broker.hub.recorder = recorder
             spent = 0.0
             for _ in range(turns):
                 spent += await node.turn()
@@ -297,7 +297,7 @@ async def compare(row, mqtts, options):
             while len(tape):
                 frame(Batch(0, tape.take(_WEIGHT)))
             spent += time.thread_time() - began
-            node.broker.hub.trail = None
+            node.broker.hub.recorder = None
             if number >= 2:
                 found[way].append(spent / turns / node.messages * 1e9)
     for node in nodes.values():

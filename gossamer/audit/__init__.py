@@ -12,11 +12,11 @@ from gossamer.lazy import lazy
 
 if TYPE_CHECKING:
     from gossamer.audit.files import EventFile
+    from gossamer.audit.flow_recorder import FlowRecorder
     from gossamer.audit.recorder import Recorder
     from gossamer.audit.sampler import Sampler
     from gossamer.audit.service import Auditor, key_of
     from gossamer.audit.tape import KINDS, Row, Tape
-    from gossamer.audit.trail import Trail
     from gossamer.audit.watch import CLOCK, WATCH
     from gossamer.audit.writer import Limits
 
@@ -26,12 +26,12 @@ __all__ = [
     "WATCH",
     "Auditor",
     "EventFile",
+    "FlowRecorder",
     "Limits",
     "Recorder",
     "Row",
     "Sampler",
     "Tape",
-    "Trail",
     "key_of",
 ]
 

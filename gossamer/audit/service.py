@@ -28,10 +28,10 @@ from urllib.parse import quote
 import structlog
 
 from gossamer.audit.deliveries import Parents
+from gossamer.audit.flow_recorder import FlowRecorder
 from gossamer.audit.lives import Client
 from gossamer.audit.recorder import Recorder
 from gossamer.audit.tape import Tape
-from gossamer.audit.trail import Trail
 from gossamer.audit.watch import WATCH, ClockOffsets, Watch
 from gossamer.audit.writer import Limits
 from gossamer.clock import Clock
@@ -87,7 +87,7 @@ class Auditor:
         """Whether the tape is for files; it may be noted on for traces alone."""
         self._traces: Parents | None = None
         self._traced_share = 0.0
-        self.trail = Trail(
+        self.recorder = FlowRecorder(
             self.tape,
             node=runtime.node,
             creation=runtime.creation,
@@ -163,7 +163,7 @@ class Auditor:
             "recording": self.running and self.recording,
             "sample": self.config.sample,
             "dir": str(self.root.resolve()),
-            "messages": self.trail.kept,
+            "messages": self.recorder.kept,
             "recorded": self.tape.number - self.tape.lost,
             "dropped": self.tape.lost,
             "gaps": self.tape.gaps,
@@ -197,9 +197,9 @@ class Auditor:
     def _listen(self, *, recording: bool) -> None:
         """Let the broker tell what it is to tell now: for files, for traces, or nothing."""
         self.recording = recording
-        self.trail.parents = self._traces
-        self.trail.sample = self.config.sample if recording else self._traced_share
-        self._hub.trail = self.trail if recording or self._traces is not None else None
+        self.recorder.parents = self._traces
+        self.recorder.sample = self.config.sample if recording else self._traced_share
+        self._hub.recorder = self.recorder if recording or self._traces is not None else None
 
     async def _start(self) -> Pid:
         config = self.config
@@ -218,7 +218,7 @@ class Auditor:
                 WATCH,
                 Watch,
                 tape=self.tape,
-                trail=self.trail,
+                recorder=self.recorder,
                 distribution=self._distribution,
                 sessions=self._standing,
             ),

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable
 from statistics import median
 
 import gossamer.audit.schema as schema
+from gossamer.audit.flow_recorder import FlowRecorder
 from gossamer.audit.lives import Client
 from gossamer.audit.tape import KINDS, Tape
-from gossamer.audit.trail import Trail
 from gossamer.autoheal import AUTOHEAL, Incident, Partition, Subscribe
 from gossamer.clock import Clock
 from gossamer.distribution import Distribution, NodeDown, NodeUp
@@ -48,13 +48,13 @@ class Watch(GenServer):
         self,
         *,
         tape: Tape,
-        trail: Trail,
+        recorder: FlowRecorder,
         distribution: Distribution,
         sessions: Callable[[], Iterable[Client]],
     ) -> None:
         self._tape = tape
         for number, session in enumerate(list(sessions()), 1):
-            trail.standing(session)
+            recorder.standing(session)
             if not number % STEP:
                 await asyncio.sleep(0)
         distribution.subscribe(self_pid())

@@ -40,8 +40,8 @@ class RemoteClient:
         self._flying: deque[tuple[int, int]] = deque()
         """Place and identifier of messages that the client is not done with."""
         hub.guests.add(self)
-        if hub.trail is not None:
-            hub.trail.connected(self, False)
+        if hub.recorder is not None:
+            hub.recorder.connected(self, False)
 
     @property
     def channel(self) -> RemoteClient:
@@ -51,19 +51,19 @@ class RemoteClient:
     def subscribed(self, topic_filter: str, qos: int) -> None:
         """Every node knows that it wants this."""
         self.subscriptions[topic_filter] = (Subscription(topic_filter, qos), None)
-        if self._hub.trail is not None:
-            self._hub.trail.subscribed(self, (topic_filter,), None)
+        if self._hub.recorder is not None:
+            self._hub.recorder.subscribed(self, (topic_filter,), None)
 
     def share(self, ident: int) -> str | None:
         """The share group for which it gets a message right now."""
-        trail = self._hub.trail
-        return None if trail is None or not is_recorded(ident) else trail.share
+        recorder = self._hub.recorder
+        return None if recorder is None or not is_recorded(ident) else recorder.share
 
     def sent(self, ident: int, qos: int, retain: bool, share: str | None, stored: bool, place: int) -> None:
         """A message leaves for the client, its ``place``-th; 0: nobody will say when it is done with it."""
-        trail = self._hub.trail
-        if trail is not None:
-            trail.sent(self, ident, qos, retain, share, stored)
+        recorder = self._hub.recorder
+        if recorder is not None:
+            recorder.sent(self, ident, qos, retain, share, stored)
             if qos and place:
                 self._flying.append((place, ident))
 
@@ -72,25 +72,25 @@ class RemoteClient:
         done: list[int] = []
         while self._flying and self._flying[0][0] <= count:
             done.append(self._flying.popleft()[1])
-        if done and self._hub.trail is not None:
-            self._hub.trail.acknowledged(self, done, "subscriber")
+        if done and self._hub.recorder is not None:
+            self._hub.recorder.acknowledged(self, done, "subscriber")
 
     def lost(self, ident: int, reason: str) -> None:
         """The client will not get a message."""
-        if is_recorded(ident) and self._hub.trail is not None:
-            self._hub.trail.lost(ident, self, reason)
+        if is_recorded(ident) and self._hub.recorder is not None:
+            self._hub.recorder.lost(ident, self, reason)
 
     def close(self, reason: str) -> None:
         """It is gone."""
         if self not in self._hub.guests:
             return
         self._hub.guests.discard(self)
-        trail = self._hub.trail
-        if trail is not None:
+        recorder = self._hub.recorder
+        if recorder is not None:
             if self.subscriptions:
-                trail.unsubscribed(self, list(self.subscriptions))
-            trail.disconnected(self, reason)
-            trail.ended(self, reason)
+                recorder.unsubscribed(self, list(self.subscriptions))
+            recorder.disconnected(self, reason)
+            recorder.ended(self, reason)
 
 
 def bounded(qos: int) -> int:
@@ -114,9 +114,9 @@ def publish(
     message = Message(wanted.topic.encode(), wanted.payload, qos=qos, retain=wanted.retain)
 
     def safe(done: bool) -> None:
-        trail = broker.hub.trail
-        if done and is_recorded(message.ident) and trail is not None:
-            trail.acknowledged(client, (message.ident,), "publisher")
+        recorder = broker.hub.recorder
+        if done and is_recorded(message.ident) and recorder is not None:
+            recorder.acknowledged(client, (message.ident,), "publisher")
         if on_safe is not None:
             on_safe(done)
 

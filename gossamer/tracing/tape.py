@@ -57,7 +57,7 @@ class TracedTape(Tape):
             super().note_many(kind, many, *values)
         self._trace(kind, values)
 
-    # What a trail asks of messages that may be a publisher's own trace (``Trail.parents``).
+    # What a recorder asks of messages that may be a publisher's own trace (``FlowRecorder.parents``).
 
     def wanted(self, message: Message) -> bool:
         """Whether a message that is not of the sample is to be kept: its publisher traces it."""

@@ -32,7 +32,7 @@ def record():
 def standing(recording):
     """Whoever is here without a session, as a watch tells of them when recording begins."""
     for guest in recording.hub.guests:
-        recording.trail.standing(guest)
+        recording.recorder.standing(guest)
 
 
 async def test_the_life_of_a_client_and_of_its_subscriptions_is_recorded(cluster, client_of, record):

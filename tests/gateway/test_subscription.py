@@ -14,7 +14,7 @@ class Bench:
     def __init__(self, **options):
         self.time, self.due, self.sent = 0.0, [], []
         self.pressure = Pressure(lambda seconds, call: None)
-        hub = SimpleNamespace(trail=None, guests=set(), now=lambda: self.time, pressure=self.pressure)
+        hub = SimpleNamespace(recorder=None, guests=set(), now=lambda: self.time, pressure=self.pressure)
         broker = SimpleNamespace(
             hub=hub,
             config=SimpleNamespace(limits=SimpleNamespace(max_queued=QUEUED)),

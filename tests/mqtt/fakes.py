@@ -186,7 +186,7 @@ class FakeJournal:
 class FakeHub:
     """Counts what is dropped, and keeps nothing else."""
 
-    trail = None
+    recorder = None
 
     def __init__(self):
         self.pressure = Pressure(lambda *_: None)

@@ -3,20 +3,20 @@
 import asyncio
 from collections import Counter
 
-from gossamer.audit import KINDS, Tape, Trail, schema
+from gossamer.audit import KINDS, FlowRecorder, Tape, schema
 from gossamer.routes.topics import matches
 
-__all__ = ["each", "matching", "numbers_of", "record", "take", "tape_of", "trail_on"]
+__all__ = ["each", "matching", "numbers_of", "record", "recorder_on", "take", "tape_of"]
 
 NAMES = {number: name for name, number in KINDS.items()}
 FIELDS = {event.name: event.columns for event in schema.EVENTS}
 
 
-def trail_on(
+def recorder_on(
     tape, hub, node, *, creation=1, filters_of=lambda topic: ["#"], pseudonyms=False, sample=1.0, parents=None
 ):
     """Have the broker of a hub tell a tape what it does."""
-    trail = Trail(
+    recorder = FlowRecorder(
         tape,
         node=node,
         creation=creation,
@@ -26,10 +26,10 @@ def trail_on(
         filters_of=filters_of,
         soon=asyncio.get_running_loop().call_soon,
     )
-    trail.sample = sample
-    trail.parents = parents
-    hub.trail = trail
-    return trail
+    recorder.sample = sample
+    recorder.parents = parents
+    hub.recorder = recorder
+    return recorder
 
 
 def matching(world):
@@ -59,7 +59,7 @@ def take(tape):
 def record(world, node="here", *, limit=100_000, **options):
     """Record what ``world`` does; a function that returns the rows since its last call."""
     tape = tape_of(world.clock, limit)
-    trail_on(tape, world.broker.hub, node, filters_of=matching(world), **options)
+    recorder_on(tape, world.broker.hub, node, filters_of=matching(world), **options)
     return lambda *kinds: [row for row in take(tape) if not kinds or row["event"] in kinds]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mqtt.recording import numbers_of, take, tape_of, trail_on
+from mqtt.recording import numbers_of, recorder_on, take, tape_of
 
 from gossamer.node import Node
 
@@ -21,7 +21,7 @@ class Recording:
         self.hub = node.broker.hub
         self._tape = tape_of(node.clock, limit=1_000_000)
         self._rows: list[dict[str, Any]] = []
-        self.trail = trail_on(self._tape, self.hub, node.name, creation=node.runtime.creation)
+        self.recorder = recorder_on(self._tape, self.hub, node.name, creation=node.runtime.creation)
 
     def told(self, *kinds: str) -> list[dict[str, Any]]:
         """Rows of these kinds of events, or all, in order; one a client."""
@@ -34,4 +34,4 @@ class Recording:
 
     def stop(self) -> None:
         """Record no more."""
-        self.hub.trail = None
+        self.hub.recorder = None

@@ -109,8 +109,8 @@ class Admission:
             )
             return
         if self._shedding.on:
-            if self._hub.trail is not None:
-                self._hub.trail.refused(packet.client_id, "shed")
+            if self._hub.recorder is not None:
+                self._hub.recorder.refused(packet.client_id, "shed")
             channel.rejected(ReasonCode.SERVER_BUSY, "this node is too busy")
             return
         if self.references is not None:
@@ -287,7 +287,7 @@ class Admission:
         if not present:
             session.clean = packet.clean_start
         if channel.gate is not None:
-            check_again(session, channel.gate, self._table, self._access, self._hub.trail)
+            check_again(session, channel.gate, self._table, self._access, self._hub.recorder)
         shape = session.shape
         session.username = entrant.username
         session.attach(

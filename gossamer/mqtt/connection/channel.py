@@ -216,8 +216,8 @@ class Channel(Pipe):
         self.unwelcome = not known
         self.session = session
         session.push(encode(connack, self.version))
-        if self.hub.trail is not None:
-            self.hub.trail.connected(session, connack.session_present)
+        if self.hub.recorder is not None:
+            self.hub.recorder.connected(session, connack.session_present)
         session.resume()
         if known:
             self.welcome()
@@ -307,8 +307,8 @@ class Channel(Pipe):
                 self.shared.wheel.at(self.hub.now() + LINGER, partial(_abort, self.transport))
         if up:
             self.hub.pressure.relieve(self.session)
-            if self.hub.trail is not None:
-                self.hub.trail.disconnected(self.session, why)
+            if self.hub.recorder is not None:
+                self.hub.recorder.disconnected(self.session, why)
         if self.session is not None:
             will, self.will = self.will, None
             self.shared.table.released(self.session, self, will)

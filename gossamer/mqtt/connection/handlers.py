@@ -118,9 +118,9 @@ class Handlers:
             )
             return
         message = Message.of(packet, topic=topic, publisher=session, now=hub.now())
-        trail = hub.trail
-        if trail is not None and route is not UNROUTED and (trail.live or message.properties.user):
-            trail.take(message, session.client_id, trail.live)
+        recorder = hub.recorder
+        if recorder is not None and route is not UNROUTED and (recorder.live or message.properties.user):
+            recorder.take(message, session.client_id, recorder.live)
         if known != NO_IDENT:
             message.ident = known
         self._publishing.identify(message)

@@ -144,8 +144,8 @@ class Pipe(Port, asyncio.Protocol):
 
     def _told(self, idents: Sequence[int]) -> None:
         """The client has its last word of these messages."""
-        if self.hub.trail is not None:
-            self.hub.trail.acknowledged(self.session, idents, "publisher")
+        if self.hub.recorder is not None:
+            self.hub.recorder.acknowledged(self.session, idents, "publisher")
 
     def _owes_much(self) -> None:
         if self.version == V5:
@@ -193,8 +193,8 @@ class Pipe(Port, asyncio.Protocol):
             return 0
         transport = self.transport
         if transport.is_closing():
-            if self.hub.trail is not None:
-                self.hub.trail.failed[self.session] = "offline"
+            if self.hub.recorder is not None:
+                self.hub.recorder.failed[self.session] = "offline"
             out.clear()
             return 0
         if self.write_full and transport.get_write_buffer_size() > self.limits.max_write_buffer:
@@ -238,7 +238,7 @@ class Pipe(Port, asyncio.Protocol):
         """What must be sent of ``out``, which is empty then; the rest is dropped, and counted."""
         kept, lost = drop_qos0(out)
         self.session.dropped("slow_consumer", lost)
-        if lost and self.hub.trail is not None:
-            self.hub.trail.failed[self.session] = "slow_consumer"
+        if lost and self.hub.recorder is not None:
+            self.hub.recorder.failed[self.session] = "slow_consumer"
         out.clear()
         return kept

@@ -37,7 +37,7 @@ def take(channel: Channel, data: bytes) -> int:
     """
     hub, session = channel.hub, channel.session
     v5 = channel.version == V5
-    sink = hub if hub.trail is None else _sink(channel)
+    sink = hub if hub.recorder is None else _sink(channel)
     inflight, idents = session.inflight, session.idents
     durable = session.store is not None
     enough = hub.sent + DELIVERIES
@@ -119,10 +119,10 @@ def take(channel: Channel, data: bytes) -> int:
     finally:
         if acks:
             _answer(channel, waits, acks, records, ack_idents)
-        if sink is not hub and hub.trail is not None:
-            hub.trail.live = False
-        if acked_idents and hub.trail is not None:
-            hub.trail.acknowledged(session, acked_idents, "subscriber")
+        if sink is not hub and hub.recorder is not None:
+            hub.recorder.live = False
+        if acked_idents and hub.recorder is not None:
+            hub.recorder.acknowledged(session, acked_idents, "subscriber")
     if acked and (session.queue or session.resend):
         session.pump()
     pressure = hub.pressure
@@ -139,9 +139,9 @@ def _answer(
     idents: list[int],
 ) -> None:
     """Acknowledge publishes, once the peers that ``waits`` names have them."""
-    trail = channel.hub.trail
-    if idents and waits and trail is not None:
-        records.insert(0, trail.marks_of(idents))
+    recorder = channel.hub.recorder
+    if idents and waits and recorder is not None:
+        records.insert(0, recorder.marks_of(idents))
     channel.acknowledge(b"".join(acks), len(acks), idents, waits, b"".join(records))
 
 
@@ -154,14 +154,14 @@ def _to_v4(head: bytes, acks: list[bytes], tails: list[bytes]) -> bytes:
 def _sink(channel: Channel) -> Fanout | Recording:
     """Who takes this read: the fan-out, or what records it too."""
     hub, session = channel.hub, channel.session
-    trail = hub.trail
-    if trail is None or not next(trail.arrivals, True):
+    recorder = hub.recorder
+    if recorder is None or not next(recorder.arrivals, True):
         return hub
-    trail.begin()
+    recorder.begin()
     if session.idents is None and session.subscriptions:
         # It may acknowledge what it is about to be sent by itself.
         session.idents = {}
-    return Recording(hub, trail)
+    return Recording(hub, recorder)
 
 
 def _most(plan: Plan, count: int, left: int) -> int:

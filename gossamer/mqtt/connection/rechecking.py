@@ -15,7 +15,7 @@ from gossamer.mqtt.auth.access import Access
 from gossamer.mqtt.auth.acl import Gate
 from gossamer.mqtt.codec.framing import topic_in
 from gossamer.mqtt.messages.message_ids import is_recorded
-from gossamer.mqtt.messages.ports import TrailLike
+from gossamer.mqtt.messages.ports import FlowRecorderLike
 from gossamer.mqtt.session.session import Session
 from gossamer.mqtt.session.sessions import SessionTable
 
@@ -24,7 +24,7 @@ REASON = "not_authorized"
 
 
 def check_again(
-    session: Session, gate: Gate, table: SessionTable, access: Access, trail: TrailLike | None
+    session: Session, gate: Gate, table: SessionTable, access: Access, recorder: FlowRecorderLike | None
 ) -> None:
     """Take from a session what its client may not have any more."""
     refused = [name for name in session.subscriptions if not gate.may_subscribe(name)]
@@ -33,11 +33,11 @@ def check_again(
     if refused:
         table.unsubscribe(session, refused)
     if refused or session.checked is not gate.basis:
-        _withhold(session, gate, trail)
+        _withhold(session, gate, recorder)
         session.checked = gate.basis
 
 
-def _withhold(session: Session, gate: Gate, trail: TrailLike | None) -> None:
+def _withhold(session: Session, gate: Gate, recorder: FlowRecorderLike | None) -> None:
     allowed = _by_topic(gate.may_receive)
     kept = [item for item in session.queue if allowed(item[0])]
     if len(kept) < len(session.queue):
@@ -51,8 +51,8 @@ def _withhold(session: Session, gate: Gate, trail: TrailLike | None) -> None:
             continue
         ident = session.withdraw(packet_id)
         session.dropped(REASON)
-        if trail is not None and is_recorded(ident):
-            trail.lost(ident, session, REASON)
+        if recorder is not None and is_recorded(ident):
+            recorder.lost(ident, session, REASON)
         if packet[0] >> 1 & 3 == 2:
             session.end_halves((packet_id,))
 

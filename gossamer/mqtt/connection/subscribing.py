@@ -192,7 +192,7 @@ class Subscribing:
 
     def _answer(self, channel: Channel, packet: Subscribe, outcome: Outcome) -> None:
         """Answer a SUBSCRIBE, then send what is retained."""
-        session, trail = channel.session, channel.hub.trail
+        session, recorder = channel.session, channel.hub.recorder
         reasons = outcome.reasons
         if min(reasons) < 0x80:
             session.revise(outcome.at)
@@ -201,9 +201,9 @@ class Subscribing:
         suback = encoded(channel, answer, outcome.why)
         if suback:
             session.push(suback)
-        if trail is not None:
+        if recorder is not None:
             pairs = zip(packet.subscriptions, reasons, strict=True)
-            trail.subscribed(session, [wanted.filter for wanted, reason in pairs if reason < 0x80], None)
+            recorder.subscribed(session, [wanted.filter for wanted, reason in pairs if reason < 0x80], None)
         if session.expiry and self.on_subscribed is not None:
             self.on_subscribed(session.client_id)
         if outcome.retained and len(self._retained):

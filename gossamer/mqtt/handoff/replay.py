@@ -180,8 +180,8 @@ class Arrivals:
                 records = b"".join([record for _, _, record in walk(records)])
             while pos < len(records):
                 message, pos = read_record(records, pos, len(records), hub.now())
-                if hub.trail is not None:
-                    hub.trail.arrive(message, peer)
+                if hub.recorder is not None:
+                    hub.recorder.arrive(message, peer)
                 route = publishing.cache_get(message.topic) or publishing.resolve(message.topic)
                 for delivery in route.deliveries:
                     session = delivery.subscriber

@@ -30,7 +30,7 @@ class Until:
         """QoS 0 waits for nothing."""
 
 
-class TrailLike(Protocol):
+class FlowRecorderLike(Protocol):
     """What the publish path tells of messages while they are recorded (``gossamer.audit``).
 
     A message that is kept has an identifier of zero or more (``idents``); about others nothing is told. Of

@@ -129,8 +129,8 @@ class Successors:
         await self._router.visible(self._table.subscribe_again(session))
         if session.store is not None:
             await session.store.settled()
-        if self._hub.trail is not None:
-            self._hub.trail.subscribed(session, sorted(added), "moved")
+        if self._hub.recorder is not None:
+            self._hub.recorder.subscribed(session, sorted(added), "moved")
         # Not before, for the other node asks again where it takes long, and lets go of its copy then.
         session.revise(revised)
 
@@ -162,9 +162,9 @@ class Successors:
                 taken += 1
                 if session.admits(message):
                     session.take(message, qos=min(message.qos, qos), retain=False)
-            elif is_recorded(message.ident) and hub.trail is not None:
+            elif is_recorded(message.ident) and hub.recorder is not None:
                 # The other node counts it; which ones these are is known here.
-                hub.trail.lost(message.ident, Session(client_id, hub=hub), "session_superseded")
+                hub.recorder.lost(message.ident, Session(client_id, hub=hub), "session_superseded")
         if taken and session.store is not None:
             await session.store.settled()
         return taken

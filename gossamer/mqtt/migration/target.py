@@ -215,10 +215,10 @@ class Incoming:
                 self.committed = True
                 await self._ownership.announce(self._session, self._machine.source)
                 self._home.away.settle(self._session)
-                trail = self._hub.trail
-                if trail is not None:
-                    trail.taken_over(self._session, self._machine.source)
-                    trail.subscribed(self._session, list(self._session.subscriptions), "moved")
+                recorder = self._hub.recorder
+                if recorder is not None:
+                    recorder.taken_over(self._session, self._machine.source)
+                    recorder.subscribed(self._session, list(self._session.subscriptions), "moved")
             case moves.Done(complete):
                 if not complete:
                     log.warning("takeover_incomplete", client_id=self._client_id, source=self._machine.source)

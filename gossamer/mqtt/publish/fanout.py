@@ -33,7 +33,7 @@ from gossamer.mqtt.flow.fence import Fence
 from gossamer.mqtt.flow.wide_fanout import SLICE, Wide
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.message_ids import NO_IDENT, is_recorded
-from gossamer.mqtt.messages.ports import TrailLike
+from gossamer.mqtt.messages.ports import FlowRecorderLike
 from gossamer.mqtt.publish.plan import Plan
 from gossamer.mqtt.session.session import Session
 from gossamer.routes import Delivery, Route
@@ -62,7 +62,7 @@ class Fanout:
         self.owe: Callable[[object, Message, int, str], None] | None = None
         """Told of what members of share groups are given (``owed``)."""
         self.touched: list[Session] = []
-        self.trail: TrailLike | None = None
+        self.recorder: FlowRecorderLike | None = None
         """Told what happens to messages while that is recorded."""
         self.guests: set[object] = set()
         """Who publishes and subscribes here without a session: Python clients, for whoever records."""
@@ -87,13 +87,13 @@ class Fanout:
     def lose(self, message: Message, reason: str) -> None:
         """``message`` comes to nobody."""
         self.drops[reason] += 1
-        if self.trail is not None and is_recorded(message.ident):
-            self.trail.lost(message.ident, None, reason)
+        if self.recorder is not None and is_recorded(message.ident):
+            self.recorder.lost(message.ident, None, reason)
 
     def chosen(self, message: Message, group: str, node: str | None) -> None:
         """``message`` goes to a member of a share group at ``node``; None: here."""
-        if self.trail is not None and is_recorded(message.ident):
-            self.trail.chosen(message, group, node)
+        if self.recorder is not None and is_recorded(message.ident):
+            self.recorder.chosen(message, group, node)
 
     def take(self, qos: int) -> None:
         """Count a message that a client of this node, or a program here, has published."""
@@ -123,7 +123,7 @@ class Fanout:
         else:
             self._scheduled = False
             self.touched = []
-        trail = self.trail
+        recorder = self.recorder
         for session in touched:
             out = session.out
             if not out:
@@ -132,15 +132,15 @@ class Fanout:
             if channel is None:
                 session.dropped("offline", sum(map(_count_qos0, out)))
                 out.clear()
-                if trail is not None:
-                    trail.failed[session] = "offline"
+                if recorder is not None:
+                    recorder.failed[session] = "offline"
                 continue
             try:
                 self.bytes_sent += channel.write_out(out)
             except Exception as error:  # noqa: BLE001 - the others must still be flushed
                 channel.crash(error)
-        if trail is not None and (trail.busy or trail.failed) and not self.touched:
-            trail.settle()
+        if recorder is not None and (recorder.busy or recorder.failed) and not self.touched:
+            recorder.settle()
 
     # Speed 1.
 
@@ -282,9 +282,9 @@ class Fanout:
         self.sent += 1
         if self.wide.jobs:
             self.wide.mind((delivery.subscriber,))
-        trail = self.trail
-        if trail is not None:
-            trail.share = group
+        recorder = self.recorder
+        if recorder is not None:
+            recorder.share = group
         origin, self.origin = self.origin, None
         try:
             self.give(message, delivery)
@@ -292,8 +292,8 @@ class Fanout:
                 self.owe(delivery.subscriber, message, min(message.qos, delivery.qos), group)
         finally:
             self.origin = origin
-            if trail is not None:
-                trail.share = None
+            if recorder is not None:
+                recorder.share = None
 
 
 def _give(head: bytes, tails: Sequence[bytes], session: Session) -> None:

@@ -65,10 +65,10 @@ class Ingest:
         store = self._table.store
         before = 0 if store is None else store.notes
         received = hub.received
-        trail = hub.trail
-        if trail is not None and trail.marks:
-            trail.marks.clear()
-        sink = hub if trail is None else Recording(hub, trail)
+        recorder = hub.recorder
+        if recorder is not None and recorder.marks:
+            recorder.marks.clear()
+        sink = hub if recorder is None else Recording(hub, recorder)
         pos, end = 0, len(data)
         try:
             while pos < end:
@@ -130,8 +130,8 @@ class Ingest:
                 message, pos = read_record(data, pos, len(data), hub.now())
                 hub.received += 1
                 self.messages += 1
-                if hub.trail is not None:
-                    hub.trail.arrive(message, peer)
+                if hub.recorder is not None:
+                    hub.recorder.arrive(message, peer)
                 delivery = group.pick_here(peer, message.topic.decode())
                 if delivery is not None and delivery.subscriber.online:
                     hub.member(delivery, message, group.name)
@@ -183,11 +183,11 @@ class Ingest:
             if self.on_mark is not None:
                 self.on_mark(hub.origin or "", data[pos + 2 : stop].decode(errors="replace"))
             return stop
-        trail = hub.trail
+        recorder = hub.recorder
         if data[pos] == MARK[0]:
             mark, stop = read_mark(data, pos)
-            if trail is not None and is_recorded(mark.ident):
-                trail.marked(mark)
+            if recorder is not None and is_recorded(mark.ident):
+                recorder.marked(mark)
             else:
                 self._named = mark.ident
             return stop
@@ -196,9 +196,9 @@ class Ingest:
             message.ident, self._named = self._named, NO_IDENT
         hub.received += 1
         route = self.cache_get(message.topic) or self._publishing.resolve(message.topic)
-        if trail is not None:
-            trail.arrive(message, hub.origin or "")
+        if recorder is not None:
+            recorder.arrive(message, hub.origin or "")
             if is_recorded(message.ident):
-                trail.routed(message, route, ())
+                recorder.routed(message, route, ())
         hub.message(route, message)
         return stop

@@ -144,8 +144,8 @@ class Publishing:
             message.publisher = self._sessions.get(publisher or client_id or "")
         route = self.cache_get(message.topic) or self.resolve(message.topic)
         self._hub.take(message.qos)
-        if self._hub.trail is not None and route is not UNROUTED:
-            self._hub.trail.take(message, publisher or client_id, self._hub.trail.chance())
+        if self._hub.recorder is not None and route is not UNROUTED:
+            self._hub.recorder.take(message, publisher or client_id, self._hub.recorder.chance())
         self.identify(message, ident)
         return len(route.deliveries) + len(self.spread(route, message, publisher, on_safe))
 
@@ -199,8 +199,8 @@ class Publishing:
             peers = self._delayed.take(message, publisher)
         else:
             kept = self._retained.put(message) if message.retain else None
-            if message.retain and is_recorded(message.ident) and self._hub.trail is not None:
-                self._hub.trail.retained(message)
+            if message.retain and is_recorded(message.ident) and self._hub.recorder is not None:
+                self._hub.recorder.retained(message)
             peers = self.distribute(route, message, publisher)
             if kept is not None:
                 peers += (kept,)
@@ -215,8 +215,8 @@ class Publishing:
         """
         hub = self._hub
         peers: tuple[ForwarderLike, ...] = route.peers
-        if hub.trail is not None and is_recorded(message.ident):
-            hub.trail.routed(message, route, peers)
+        if hub.recorder is not None and is_recorded(message.ident):
+            hub.recorder.routed(message, route, peers)
         hub.message(route, message)
         if hub.wide.jobs:
             peers += (hub.wide,)

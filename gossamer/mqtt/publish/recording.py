@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from gossamer.mqtt.codec.packets import V4
 from gossamer.mqtt.messages.message_ids import MARK, NO_IDENT, is_recorded, read_mark
-from gossamer.mqtt.messages.ports import TrailLike
+from gossamer.mqtt.messages.ports import FlowRecorderLike
 from gossamer.mqtt.messages.records import walk
 from gossamer.mqtt.publish.fanout import Fanout, forms, message_of
 from gossamer.mqtt.publish.plan import Plan
@@ -27,11 +27,11 @@ from gossamer.routes import Router
 class Recording:
     """The fan-out for what is recorded: of a client whole reads, of a peer what its marks name."""
 
-    __slots__ = ("_hub", "_trail")
+    __slots__ = ("_hub", "_recorder")
 
-    def __init__(self, hub: Fanout, trail: TrailLike) -> None:
+    def __init__(self, hub: Fanout, recorder: FlowRecorderLike) -> None:
         self._hub = hub
-        self._trail = trail
+        self._recorder = recorder
 
     def run0(
         self,
@@ -43,23 +43,23 @@ class Recording:
         publisher: Session | None = None,
     ) -> None:
         """As :meth:`Fanout.run0`; a peer's run may be recorded in part."""
-        trail = self._trail
+        recorder = self._recorder
         spans = None
-        if publisher is not None or trail.marks:
-            spans = trail.run(plan, chunk, count, version, publisher, mixed=not head)
+        if publisher is not None or recorder.marks:
+            spans = recorder.run(plan, chunk, count, version, publisher, mixed=not head)
         if not spans:
             self._hub.run0(plan, head, chunk, count, version, publisher)
             return
-        marks = trail.marks_for(spans) if plan.peers else b""
-        idents = trail.spread(spans, count) if plan.special else ()
+        marks = recorder.marks_for(spans) if plan.peers else b""
+        idents = recorder.spread(spans, count) if plan.special else ()
         self._hub.run0(plan, head, chunk, count, version, publisher, marks, idents)
 
     def run1(
         self, plan: Plan, head: bytes, tails: Sequence[bytes], version: int, publisher: Session | None = None
     ) -> Sequence[int]:
         """As :meth:`Fanout.run1`."""
-        hub, trail = self._hub, self._trail
-        if publisher is None and not trail.marks:
+        hub, recorder = self._hub, self._recorder
+        if publisher is None and not recorder.marks:
             return hub.run1(plan, head, tails, version)
         mine = plan.v4 if version == V4 else plan.v5
         if publisher is not None and mine.pure:
@@ -69,13 +69,13 @@ class Recording:
             room = min([session.window - len(session.inflight) for session in mine.qos1])
             if room >= len(tails):
                 hub.run1(plan, head, tails, version, publisher)
-                return trail.ran(plan, mine.qos1, head, tails[0], len(tails), version, publisher)
+                return recorder.ran(plan, mine.qos1, head, tails[0], len(tails), version, publisher)
         return [self._one(plan, head, tail, version, publisher) for tail in tails]
 
     def _one(self, plan: Plan, head: bytes, tail: bytes, version: int, publisher: Session | None) -> int:
         """One publish of QoS 1; its identifier."""
-        hub, trail = self._hub, self._trail
-        ident = trail.one(plan, head, tail, version, publisher)
+        hub, recorder = self._hub, self._recorder
+        ident = recorder.one(plan, head, tail, version, publisher)
         if ident == NO_IDENT:
             hub.run1(plan, head, (tail,), version, publisher)
             return ident
@@ -85,12 +85,12 @@ class Recording:
         for sessions, qos, first, rest in forms(plan, head, (tail,), version):
             hub.count_sent(sessions, qos, 1)
             if qos:
-                trail.hand(sessions, first, rest[0], ident)
+                recorder.hand(sessions, first, rest[0], ident)
                 continue
             packet = first + rest[0]
             for session in sessions:
                 session.push(packet)
-                trail.sent(session, ident, 0, False, None, False)
+                recorder.sent(session, ident, 0, False, None, False)
         if plan.special:
             message = message_of(head, tail, version, publisher)
             message.ident = ident
@@ -101,11 +101,11 @@ class Recording:
 
 
 def tell_undelivered(router: Router, hub: Fanout) -> None:
-    """Have ``hub.trail`` told from now on."""
+    """Have ``hub.recorder`` told from now on."""
 
     def dropped(peer: str, records: bytes, reason: str, kept: bool) -> None:
-        trail = hub.trail
-        if trail is None or MARK not in records:
+        recorder = hub.recorder
+        if recorder is None or MARK not in records:
             return
         idents = [
             ident
@@ -116,20 +116,20 @@ def tell_undelivered(router: Router, hub: Fanout) -> None:
             and not (kept and qos and router.awaits(peer, topic))
         ]
         if idents:
-            trail.refused_by(peer, idents, reason)
+            recorder.refused_by(peer, idents, reason)
 
     router.on_dropped(dropped)
 
 
 def tell_lost(hub: Fanout, peer: str, records: Iterable[bytes], reason: str, left: bytes = b"") -> None:
     """What was kept for ``peer`` in ``records``, but for what is ``left``, goes."""
-    trail = hub.trail
-    if trail is None:
+    recorder = hub.recorder
+    if recorder is None:
         return
     still = set(_idents(left))
     idents = [ident for each in records for ident in _idents(each) if ident not in still]
     if idents:
-        trail.refused_by(peer, idents, reason if reason == "expired" else f"away_{reason}")
+        recorder.refused_by(peer, idents, reason if reason == "expired" else f"away_{reason}")
 
 
 def _idents(records: bytes) -> Iterator[int]:

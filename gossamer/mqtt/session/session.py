@@ -21,7 +21,7 @@ from gossamer.mqtt.flow.backpressure import FAR_BEHIND, ITEM, Pressure
 from gossamer.mqtt.flow.wide_fanout import Wide
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.message_ids import NO_IDENT, Tracked, ident_in, is_recorded
-from gossamer.mqtt.messages.ports import TrailLike
+from gossamer.mqtt.messages.ports import FlowRecorderLike
 from gossamer.mqtt.session.state import Item, Lost, SessionState
 from gossamer.routes import Delivery
 
@@ -43,7 +43,7 @@ class Hub(Protocol):
     def dropped(self, reason: str, count: int = 1) -> None: ...
 
     @property
-    def trail(self) -> TrailLike | None: ...
+    def recorder(self) -> FlowRecorderLike | None: ...
 
 
 def _closed(_item: Item) -> bool:
@@ -180,12 +180,12 @@ class Session(SessionState):
             self._weighed(before)
             self.push_all(packets)
             self._lose(lost)
-            trail = self.hub.trail
-            if sent and trail is not None:
+            recorder = self.hub.recorder
+            if sent and recorder is not None:
                 for flags, tail in sent:
                     if is_recorded(tail.ident):
                         qos, retain = flags >> 1 & 3, bool(flags & 1)
-                        trail.sent(self, tail.ident, qos, retain, tail.share, tail.stored)
+                        recorder.sent(self, tail.ident, qos, retain, tail.share, tail.stored)
         if (
             self.behind
             and self.window
@@ -234,7 +234,7 @@ class Session(SessionState):
             return
         head, tail = parts
         ident = message.ident if is_recorded(message.ident) or (qos == 2 and not stored) else NO_IDENT
-        trail = self.hub.trail if is_recorded(ident) else None
+        recorder = self.hub.recorder if is_recorded(ident) else None
         if not qos:
             self.push(head + tail if self._aliases is None else self._aliases.shorten(head, b"", tail))
         elif len(self.inflight) < self.window:
@@ -242,11 +242,11 @@ class Session(SessionState):
             self.expires(message)
         else:
             if ident != NO_IDENT:
-                tail = Tracked.of(tail, ident, None if trail is None else trail.share, stored=stored)
+                tail = Tracked.of(tail, ident, None if recorder is None else recorder.share, stored=stored)
             self.enqueue(head, tail, message if message.expires_at is not None else None)
             return
-        if trail is not None:
-            trail.sent(self, message.ident, qos, retain, trail.share, stored)
+        if recorder is not None:
+            recorder.sent(self, message.ident, qos, retain, recorder.share, stored)
 
     # What waits.
 
@@ -315,9 +315,9 @@ class Session(SessionState):
         self._tell_lost(ident_in(tail), reason)
 
     def _tell_lost(self, ident: int, reason: str) -> None:
-        trail = self.hub.trail
-        if trail is not None and is_recorded(ident):
-            trail.lost(ident, self, reason)
+        recorder = self.hub.recorder
+        if recorder is not None and is_recorded(ident):
+            recorder.lost(ident, self, reason)
 
     def _lose(self, lost: list[Lost]) -> None:
         for tail, reason in lost:
@@ -388,6 +388,6 @@ class Session(SessionState):
             waiting(True)
 
     def _tell_acknowledged(self, ident: int, role: str) -> None:
-        trail = self.hub.trail
-        if trail is not None and is_recorded(ident):
-            trail.acknowledged(self, (ident,), role)
+        recorder = self.hub.recorder
+        if recorder is not None and is_recorded(ident):
+            recorder.acknowledged(self, (ident,), role)

@@ -181,15 +181,15 @@ class SessionTable:
     def unsubscribe(self, session: Session, filters: Iterable[str]) -> list[int]:
         """Unsubscribe; a reason code each."""
         reasons: list[int] = []
-        trail = self._hub.trail
+        recorder = self._hub.recorder
         for topic_filter in filters:
             if not session.unsubscribe(topic_filter):
                 reasons.append(ReasonCode.NO_SUBSCRIPTION_EXISTED)
                 continue
             self._router.unsubscribe(topic_filter, session)
             reasons.append(ReasonCode.SUCCESS)
-            if trail is not None:
-                trail.unsubscribed(session, (topic_filter,))
+            if recorder is not None:
+                recorder.unsubscribed(session, (topic_filter,))
         return reasons
 
     def stamp(self, session: Session) -> int:
@@ -200,8 +200,8 @@ class SessionTable:
         """An exclusive subscription was lost to a client that had it earlier, beyond a split."""
         if isinstance(session, Session):
             session.unsubscribe(topic_filter)
-            if self._hub.trail is not None:
-                self._hub.trail.unsubscribed(session, (topic_filter,))
+            if self._hub.recorder is not None:
+                self._hub.recorder.unsubscribed(session, (topic_filter,))
 
     # Connections come and go.
 
@@ -365,8 +365,8 @@ class SessionTable:
 
         ``why`` is for who records it; None: it is somewhere else.
         """
-        if why is not None and self._hub.trail is not None:
-            self._hub.trail.ended(session, why)
+        if why is not None and self._hub.recorder is not None:
+            self._hub.recorder.ended(session, why)
         if self.sessions.get(session.client_id) is session:
             del self.sessions[session.client_id]
             self.on_end(session.client_id)

@@ -296,7 +296,7 @@ def auditing(node: NodeParts) -> Iterator[Metric]:
     tape = auditor.tape
     recording = auditor.running and auditor.recording
     yield family("audit_recording", int(recording))
-    yield family("audit_messages_total", auditor.trail.kept)
+    yield family("audit_messages_total", auditor.recorder.kept)
     yield family("audit_events_total", tape.number - tape.lost)
     yield family("audit_events_lost_total", tape.lost)
     yield family("audit_waiting_rows", len(tape))

@@ -5,7 +5,7 @@ import pytest
 from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.codec.properties import Properties
 from gossamer.tracing import SpanBuilder, TracedTape
-from mqtt.recording import matching, trail_on
+from mqtt.recording import matching, recorder_on
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 SAMPLED = f"00-{TRACE}-00f067aa0ba902b7-01"
@@ -16,7 +16,7 @@ def traced(world, node, *, sample=0.0, recording=False, tracing=True):
     """What ``world`` notes for traces: a function that gives the spans since its last call, and its tape."""
     tape = TracedTape(limit=1000, wall=world.clock.wall, recording=lambda: recording)
     parents = tape if tracing else None
-    trail_on(tape, world.broker.hub, node, filters_of=matching(world), sample=sample, parents=parents)
+    recorder_on(tape, world.broker.hub, node, filters_of=matching(world), sample=sample, parents=parents)
     builder = SpanBuilder(node, deliveries=16)
 
     def spans():

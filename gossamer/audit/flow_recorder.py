@@ -62,7 +62,7 @@ class _Open:
     size: int = 0
 
 
-class Trail(Deliveries):
+class FlowRecorder(Deliveries):
     """Recorder of the whole path of messages through this node.
 
     ``filters_of`` returns the filters of this node's clients that match a topic.
