@@ -291,30 +291,30 @@ def stall(cluster: Cluster, options: argparse.Namespace) -> None:
 
 
 def turn() -> None:
-    """The longest the recorder has the loop: one batch taken off the tape and encoded."""
-    from gossamer.audit import KINDS, Tape
+    """The longest the recorder has the loop: one batch taken from the buffer and encoded."""
+    from gossamer.audit import KINDS, EventBuffer
     from gossamer.audit.journal import Batch, frame
     from gossamer.audit.recorder import _WEIGHT
 
     def longest(note) -> float:
-        tape = Tape(limit=100_000, wall=time.time)
+        buffer = EventBuffer(limit=100_000, wall=time.time)
         for number in range(20_000):
-            note(tape, number)
+            note(buffer, number)
         worst = 0.0
-        while len(tape):
+        while len(buffer):
             began = time.process_time()
-            frame(Batch(0, tape.take(_WEIGHT)))
+            frame(Batch(0, buffer.take(_WEIGHT)))
             worst = max(worst, time.process_time() - began)
         return worst * 1000
 
     published = longest(
-        lambda tape, n: tape.note(
+        lambda buffer, n: buffer.note(
             KINDS["published"], "node1@127.0.0.1", 1, n, 20, "bench/topic/7", 1, False, 2000, None, "client-7"
         )
     )
     names = tuple(f"client-{n}" for n in range(1000))
     wide = longest(
-        lambda tape, n: tape.note_many(
+        lambda buffer, n: buffer.note_many(
             *(KINDS["delivered"], 1000, "node1@127.0.0.1", 1, n, 20, names, 0, False, None, None, None)
         )
     )

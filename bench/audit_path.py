@@ -254,11 +254,11 @@ class Node:
 
 def recorder_for(node):
     """What a node has that records, but for the process that takes it."""
-    from gossamer.audit import FlowRecorder, Tape
+    from gossamer.audit import EventBuffer, FlowRecorder
 
-    tape = Tape(limit=1_000_000, wall=time.time)
+    buffer = EventBuffer(limit=1_000_000, wall=time.time)
     recorder = FlowRecorder(
-        tape,
+        buffer,
         node="node1@bench",
         creation=1,
         hub=node.broker.hub,
@@ -267,7 +267,7 @@ def recorder_for(node):
         filters_of=lambda topic: ["#"],
         soon=asyncio.get_running_loop().call_soon,
     )
-    return tape, recorder
+    return buffer, recorder
 
 
 async def compare(row, mqtts, options):
@@ -278,7 +278,7 @@ async def compare(row, mqtts, options):
     for name, mqtt in mqtts.items():
         nodes[name] = node = Node()
         await node.start(mqtt, PATTERNS[row], options.payload)
-    tape, recorder = recorder_for(nodes["whole"])
+    buffer, recorder = recorder_for(nodes["whole"])
     found = {way: [] for way in WAYS}
     # As long as it takes a node to come by and take what was recorded.
     turns = 1 + int(DRAINED / await nodes["whole"].turn())
@@ -294,8 +294,8 @@ async def compare(row, mqtts, options):
             for _ in range(turns):
                 spent += await node.turn()
             began = time.thread_time()
-            while len(tape):
-                frame(Batch(0, tape.take(_WEIGHT)))
+            while len(buffer):
+                frame(Batch(0, buffer.take(_WEIGHT)))
             spent += time.thread_time() - began
             node.broker.hub.recorder = None
             if number >= 2:

@@ -19,7 +19,7 @@ FLOORS = (
     "autoheal",
     "mqtt",
     "audit",
-    # Spans of what the recorder notes, in an order of its own: knows the tape, and nothing below knows it.
+    # Spans of what the recorder notes, in an order of its own: knows the buffer, and nothing below knows it.
     "tracing",
     "api",
     "gateway",

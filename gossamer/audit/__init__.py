@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from gossamer.lazy import lazy
 
 if TYPE_CHECKING:
+    from gossamer.audit.event_buffer import KINDS, EventBuffer, Row
     from gossamer.audit.files import EventFile
     from gossamer.audit.flow_recorder import FlowRecorder
     from gossamer.audit.recorder import Recorder
     from gossamer.audit.sampler import Sampler
     from gossamer.audit.service import Auditor, key_of
-    from gossamer.audit.tape import KINDS, Row, Tape
     from gossamer.audit.watch import CLOCK, WATCH
     from gossamer.audit.writer import Limits
 
@@ -25,13 +25,13 @@ __all__ = [
     "KINDS",
     "WATCH",
     "Auditor",
+    "EventBuffer",
     "EventFile",
     "FlowRecorder",
     "Limits",
     "Recorder",
     "Row",
     "Sampler",
-    "Tape",
     "key_of",
 ]
 

@@ -14,8 +14,8 @@ from itertools import islice
 from typing import Protocol
 
 import gossamer.audit.schema as schema
+from gossamer.audit.event_buffer import KINDS, EventBuffer
 from gossamer.audit.lives import Client, Lives, split_filter
-from gossamer.audit.tape import KINDS, Tape
 from gossamer.mqtt import NO_IDENT, Message, Tracked, ident_in, is_recorded, number_of, origin_of
 
 _DELIVERED = KINDS[schema.DELIVERED]
@@ -38,7 +38,7 @@ class HubLike(Protocol):
 
 
 class Parents(Protocol):
-    """Tape of traces: messages off the fast path may belong to a trace of their publisher's."""
+    """Buffer of traces: messages off the fast path may belong to a trace of their publisher's."""
 
     def wanted(self, message: Message, /) -> bool:
         """Whether a message that is not of the sample is kept all the same."""
@@ -67,14 +67,14 @@ class Deliveries(Lives):
 
     def __init__(
         self,
-        tape: Tape,
+        buffer: EventBuffer,
         *,
         hub: HubLike,
         key: bytes,
         pseudonyms: bool,
         soon: Callable[[Callable[[], None]], object],
     ) -> None:
-        super().__init__(tape, key=key, pseudonyms=pseudonyms)
+        super().__init__(buffer, key=key, pseudonyms=pseudonyms)
         self._hub = hub
         self._soon = soon
         self._scheduled = False
@@ -249,7 +249,7 @@ class Deliveries(Lives):
         if len(names) == 1:
             self._note(_DELIVERED, *row, names[0], *rest)
         elif names:
-            self._tape.note_many(_DELIVERED, len(names), *row, names, *rest)
+            self._buffer.note_many(_DELIVERED, len(names), *row, names, *rest)
 
     def _lose(self, session: Client, ident: int, many: int, reason: str) -> None:
         self._note(_DROPPED, *name_of(ident), many, self.alias(session.client_id), None, reason)

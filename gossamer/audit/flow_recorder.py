@@ -20,9 +20,9 @@ from typing import Any
 
 import gossamer.audit.schema as schema
 from gossamer.audit.deliveries import Deliveries, Facts, HubLike, Parents, name_of, runs_of
+from gossamer.audit.event_buffer import KINDS, EventBuffer
 from gossamer.audit.lives import Client, split_filter
 from gossamer.audit.sampler import NEVER, Sampler
-from gossamer.audit.tape import KINDS, Tape
 from gossamer.mqtt import (
     ASIDE,
     NO_IDENT,
@@ -70,7 +70,7 @@ class FlowRecorder(Deliveries):
 
     def __init__(
         self,
-        tape: Tape,
+        buffer: EventBuffer,
         *,
         node: str,
         creation: int,
@@ -80,7 +80,7 @@ class FlowRecorder(Deliveries):
         filters_of: Callable[[str], Sequence[str]],
         soon: Callable[[Callable[[], None]], object],
     ) -> None:
-        super().__init__(tape, hub=hub, key=key, pseudonyms=pseudonyms, soon=soon)
+        super().__init__(buffer, hub=hub, key=key, pseudonyms=pseudonyms, soon=soon)
         self._key = key
         self._filters_of = filters_of
         self._base = base_of(node, creation)
@@ -93,7 +93,7 @@ class FlowRecorder(Deliveries):
         self.live = False
         self.marks: list[list[int]] = []
         self.parents: Parents | None = None
-        """The tape of traces, where messages are traced."""
+        """The buffer of traces, where messages are traced."""
 
     @property
     def sample(self) -> float:
@@ -250,7 +250,7 @@ class FlowRecorder(Deliveries):
 
     def marked(self, mark: Any) -> None:
         """A peer says who the messages are that come next."""
-        self._tape.observe(mark.hlc)
+        self._buffer.observe(mark.hlc)
         if mark.ident & ASIDE and self.parents is None:
             return
         self.marks.append([mark.skip, mark.ident, mark.many])
@@ -259,7 +259,7 @@ class FlowRecorder(Deliveries):
 
     def marks_for(self, spans: Sequence[Span]) -> bytes:
         """Return the marks to send before a run, which tell the other side what of it is kept."""
-        hlc = self._tape.stamp()
+        hlc = self._buffer.stamp()
         return b"".join([mark_of(ident, many, skip=skip, hlc=hlc) for skip, ident, many in spans])
 
     def marks_of(self, idents: list[int]) -> bytes:

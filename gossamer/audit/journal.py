@@ -172,7 +172,7 @@ def _first(row: Row) -> int:
 
 
 def tables_of(chunk: Iterable[Batch], *, node: str, creation: int) -> Iterator[Any]:
-    """Rows of ``tape`` as one Arrow table with the columns of the schema."""
+    """Rows of ``buffer`` as one Arrow table with the columns of the schema."""
     import pyarrow as pa
 
     by_kind: dict[tuple[int, int | None], list[Row]] = {}

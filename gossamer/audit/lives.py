@@ -14,7 +14,7 @@ from hashlib import blake2b
 from typing import Protocol
 
 import gossamer.audit.schema as schema
-from gossamer.audit.tape import KINDS, Tape
+from gossamer.audit.event_buffer import KINDS, EventBuffer
 from gossamer.mqtt import Subscription, Tracked
 
 _CONNECTED = KINDS[schema.CONNECTED]
@@ -70,9 +70,9 @@ class Lives:
     ``key`` is what client identifiers are hashed with where ``pseudonyms`` is set.
     """
 
-    def __init__(self, tape: Tape, *, key: bytes, pseudonyms: bool) -> None:
-        self._tape = tape
-        self._note = tape.note
+    def __init__(self, buffer: EventBuffer, *, key: bytes, pseudonyms: bool) -> None:
+        self._buffer = buffer
+        self._note = buffer.note
         self._secret = key
         self._pseudonyms = pseudonyms
         self._names: dict[str, str] = {}

@@ -1,11 +1,11 @@
-"""The process of a node that empties its tape into the writer.
+"""The process of a node that empties its buffer into the writer.
 
 Rules: 1. The writer is a child process on the other end of a socket; when it ends, this process ends with it,
-its supervisor starts both anew, and the tape goes on.  2. Nothing blocks: what the socket does not take stays
-on the tape, which is bounded, and a turn of the loop encodes no more than :data:`_WEIGHT`.  3. A batch is
-handed over whole or counted as lost: what a socket has taken in part is finished first, and what goes down
-with a writer is a ``gap``.  4. With nothing to say for ``BEAT`` seconds, a beat is recorded, so that silence
-can be told from death.
+its supervisor starts both anew, and the buffer goes on.  2. Nothing blocks: what the socket does not take
+stays in the buffer, which is bounded, and a turn of the loop encodes no more than :data:`_WEIGHT`.  3. A
+batch is handed over whole or counted as lost: what a socket has taken in part is finished first, and what
+goes down with a writer is a ``gap``.  4. With nothing to say for ``BEAT`` seconds, a beat is recorded, so
+that silence can be told from death.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from pathlib import Path
 import structlog
 
 import gossamer.audit.schema as schema
+from gossamer.audit.event_buffer import KINDS, EventBuffer
 from gossamer.audit.journal import Batch, frame
-from gossamer.audit.tape import KINDS, Tape
 from gossamer.audit.writer import READY, Limits
 from gossamer.supervisor import (
     Exit,
@@ -49,13 +49,13 @@ _ROOM = 4 * 2**20
 
 
 class Recorder(GenServer):
-    """``await Recorder.start_link(tape, root=…, node=…, creation=…, limits=…, share=1.0)``."""
+    """``await Recorder.start_link(buffer, root=…, node=…, creation=…, limits=…, share=1.0)``."""
 
     kind = "recorder"
 
     async def init(
         self,
-        tape: Tape,
+        buffer: EventBuffer,
         *,
         root: Path,
         node: str,
@@ -65,7 +65,7 @@ class Recorder(GenServer):
         every: float = EVERY,
     ) -> None:
         trap_exit(True)
-        self._tape = tape
+        self._buffer = buffer
         self._every = every
         self._silent = 0.0
         self._pending = b""
@@ -90,7 +90,7 @@ class Recorder(GenServer):
                 grace=30.0,
                 label="audit writer",
             )
-        tape.note(KINDS[schema.OPENED], json.dumps({"share": share}))
+        buffer.note(KINDS[schema.OPENED], json.dumps({"share": share}))
         self._turn()
 
     async def handle_info(self, message: object) -> NoReply | Stop | None:
@@ -109,21 +109,21 @@ class Recorder(GenServer):
 
     async def terminate(self, reason: Reason) -> None:
         if self._dead:
-            # What is on the tape is for the next writer.
+            # What is in the buffer is for the next writer.
             return
-        self._tape.note(KINDS[schema.CLOSED])
+        self._buffer.note(KINDS[schema.CLOSED])
         # In order: the writer gets what there is, then the end of the stream, and finishes by itself.
         self._socket.setblocking(True)
         self._socket.settimeout(2.0)
         try:
-            while self._pending or len(self._tape):
+            while self._pending or len(self._buffer):
                 if not self._pending:
                     self._fill()
                 self._socket.sendall(self._pending)
                 self._pending = b""
             self._socket.shutdown(socket.SHUT_WR)
         except OSError as error:
-            log.warning("recording_cut_off", error=str(error), rows=len(self._tape))
+            log.warning("recording_cut_off", error=str(error), rows=len(self._buffer))
             return
         try:
             async with asyncio.timeout(_FINISH):
@@ -135,9 +135,9 @@ class Recorder(GenServer):
             )
 
     def _turn(self) -> None:
-        self._silent = 0.0 if len(self._tape) else self._silent + self._every
+        self._silent = 0.0 if len(self._buffer) else self._silent + self._every
         if self._silent >= BEAT:
-            self._tape.note(KINDS[schema.BEAT])
+            self._buffer.note(KINDS[schema.BEAT])
             self._silent = 0.0
         if not self._waits:
             self._hand_over()
@@ -161,7 +161,7 @@ class Recorder(GenServer):
             if not self._waits:
                 self._waits = True
                 self._loop.add_writer(self._socket, self._room)
-        elif len(self._tape):
+        elif len(self._buffer):
             send(self._me, "more")
 
     def _room(self) -> None:
@@ -170,17 +170,17 @@ class Recorder(GenServer):
         send(self._me, "more")
 
     def _fill(self) -> None:
-        batch = self._tape.take(_WEIGHT)
+        batch = self._buffer.take(_WEIGHT)
         if batch:
             self._in_pending = batch[-1][0] - batch[0][0] + 1
-            self._pending = frame(Batch(self._tape.offset_us, batch))
+            self._pending = frame(Batch(self._buffer.offset_us, batch))
 
     def _lose(self) -> None:
         """The writer died: what it has not got whole is lost, what was not begun goes to the next one."""
         self._dead = True
         if self._pending:
             self._pending = b""
-            self._tape.lose(self._in_pending, "writer")
+            self._buffer.lose(self._in_pending, "writer")
 
     def _release(self) -> None:
         if self._waits and not self._loop.is_closed():

@@ -3,14 +3,14 @@
 ::
 
     audit (one_for_one)
-    ├── audit_recorder   empties the tape into the writer's process, which it owns
+    ├── audit_recorder   empties the buffer into the writer's process, which it owns
     ├── audit_watch      members, splits and heals; at its start, what stands already
     └── audit_offsets    how far this node's clock is off
 
 Rules: 1. Recording never ends its node: when its processes cannot be kept alive, it is switched off, logged
-and seen in its status, and messages go on.  2. A tape lasts as long as its node's life; its numbers go on
+and seen in its status, and messages go on.  2. A buffer lasts as long as its node's life; its numbers go on
 when recording is switched off and on, and readers see from ``closed`` and ``opened`` that nobody looked
-meanwhile.  3. The share and the bound of the tape change at once; how files are written, with a new writer.
+meanwhile.  3. The share and the bound of the buffer change at once; how files are written, with a new writer.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from urllib.parse import quote
 import structlog
 
 from gossamer.audit.deliveries import Parents
+from gossamer.audit.event_buffer import EventBuffer
 from gossamer.audit.flow_recorder import FlowRecorder
 from gossamer.audit.lives import Client
 from gossamer.audit.recorder import Recorder
-from gossamer.audit.tape import Tape
 from gossamer.audit.watch import WATCH, ClockOffsets, Watch
 from gossamer.audit.writer import Limits
 from gossamer.clock import Clock
@@ -73,7 +73,7 @@ class Auditor:
         clock: Clock,
         key: bytes,
         data_dir: Path | None,
-        tape: Tape,
+        buffer: EventBuffer,
     ) -> None:
         self.config = config
         self.runtime = runtime
@@ -82,13 +82,13 @@ class Auditor:
         self._distribution = distribution
         self._clock = clock
         self.root = config.dir if data_dir is None else data_dir / config.dir
-        self.tape = tape
+        self.buffer = buffer
         self.recording = False
-        """Whether the tape is for files; it may be noted on for traces alone."""
+        """Whether the buffer is for files; it may be noted on for traces alone."""
         self._traces: Parents | None = None
         self._traced_share = 0.0
         self.recorder = FlowRecorder(
-            self.tape,
+            self.buffer,
             node=runtime.node,
             creation=runtime.creation,
             hub=hub,
@@ -100,7 +100,7 @@ class Auditor:
 
     @property
     def running(self) -> bool:
-        """Whether something empties the tape."""
+        """Whether something empties the buffer."""
         return self.runtime.whereis(RECORDER) is not None
 
     def check(self) -> None:
@@ -149,7 +149,7 @@ class Auditor:
             UnavailableError: it cannot begin.
         """
         before, self.config = self.config, config
-        self.tape.limit = config.buffer
+        self.buffer.limit = config.buffer
         self._listen(recording=self.recording)
         if self.running and config.enable and _limits(before) != _limits(config):
             await self.switch(on=False)
@@ -164,15 +164,15 @@ class Auditor:
             "sample": self.config.sample,
             "dir": str(self.root.resolve()),
             "messages": self.recorder.kept,
-            "recorded": self.tape.number - self.tape.lost,
-            "dropped": self.tape.lost,
-            "gaps": self.tape.gaps,
-            "buffered": len(self.tape),
-            "buffer": self.tape.limit,
+            "recorded": self.buffer.number - self.buffer.lost,
+            "dropped": self.buffer.lost,
+            "gaps": self.buffer.gaps,
+            "buffered": len(self.buffer),
+            "buffer": self.buffer.limit,
             "files": files,
             "bytes": size,
             "oldest": oldest,
-            "clock_offset": None if self.tape.offset_us is None else self.tape.offset_us / 1e6,
+            "clock_offset": None if self.buffer.offset_us is None else self.buffer.offset_us / 1e6,
         }
 
     def _files(self) -> tuple[int, int, float | None]:
@@ -207,7 +207,7 @@ class Auditor:
             _child(
                 RECORDER,
                 Recorder,
-                self.tape,
+                self.buffer,
                 root=self.root,
                 node=self.runtime.node,
                 creation=self.runtime.creation,
@@ -217,7 +217,7 @@ class Auditor:
             _child(
                 WATCH,
                 Watch,
-                tape=self.tape,
+                buffer=self.buffer,
                 recorder=self.recorder,
                 distribution=self._distribution,
                 sessions=self._standing,
@@ -249,7 +249,7 @@ class Auditor:
         return [name for name in self._distribution.nodes() if name in peers and not peers[name].hidden]
 
     def _found(self, offset_us: int) -> None:
-        self.tape.offset_us = offset_us
+        self.buffer.offset_us = offset_us
 
 
 def _child(name: str, kind: type[GenServer], *arguments: Any, **options: Any) -> ChildSpec:

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable
 from statistics import median
 
 import gossamer.audit.schema as schema
+from gossamer.audit.event_buffer import KINDS, EventBuffer
 from gossamer.audit.flow_recorder import FlowRecorder
 from gossamer.audit.lives import Client
-from gossamer.audit.tape import KINDS, Tape
 from gossamer.autoheal import AUTOHEAL, Incident, Partition, Subscribe
 from gossamer.clock import Clock
 from gossamer.distribution import Distribution, NodeDown, NodeUp
@@ -47,12 +47,12 @@ class Watch(GenServer):
     async def init(
         self,
         *,
-        tape: Tape,
+        buffer: EventBuffer,
         recorder: FlowRecorder,
         distribution: Distribution,
         sessions: Callable[[], Iterable[Client]],
     ) -> None:
-        self._tape = tape
+        self._buffer = buffer
         for number, session in enumerate(list(sessions()), 1):
             recorder.standing(session)
             if not number % STEP:
@@ -63,19 +63,19 @@ class Watch(GenServer):
     async def handle_info(self, message: object) -> None:
         match message:
             case NodeUp(name, creation):
-                self._tape.note(KINDS[schema.NODE_UP], name, json.dumps({"creation": creation}))
+                self._buffer.note(KINDS[schema.NODE_UP], name, json.dumps({"creation": creation}))
             case NodeDown(name, _, reason):
-                self._tape.note(KINDS[schema.NODE_DOWN], name, reason)
+                self._buffer.note(KINDS[schema.NODE_DOWN], name, reason)
             case MemberSuspect(member):
-                self._tape.note(KINDS[schema.NODE_SUSPECT], member.name)
+                self._buffer.note(KINDS[schema.NODE_SUSPECT], member.name)
             case Partition(peer, context):
-                self._tape.note(
+                self._buffer.note(
                     KINDS[schema.PARTITION],
                     *(peer, context, json.dumps({"down_at": message.down_at, "met_at": message.met_at})),
                 )
             case Incident():
                 detail = {name: getattr(message, name) for name in _OF_HEALS}
-                self._tape.note(KINDS[schema.HEALED], json.dumps(detail))
+                self._buffer.note(KINDS[schema.HEALED], json.dumps(detail))
             case Down():
                 send_after(_AGAIN, self_pid(), "ask")
             case "ask":

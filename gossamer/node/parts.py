@@ -21,7 +21,7 @@ import structlog
 
 from gossamer import __version__
 from gossamer.api import Limits, Programs, Runs, Tokens, is_audit, spark_lacks
-from gossamer.audit import CLOCK, Auditor, Tape, key_of
+from gossamer.audit import CLOCK, Auditor, EventBuffer, key_of
 from gossamer.autoheal import HealStatus
 from gossamer.clock import Clock, SystemClock
 from gossamer.config import Config
@@ -44,7 +44,7 @@ from gossamer.node.history import EventLog, Ring
 from gossamer.node.replication import TableLinks
 from gossamer.routes import Router
 from gossamer.supervisor import ChildSpec, Runtime
-from gossamer.tracing import TracedTape, Tracing
+from gossamer.tracing import TracedBuffer, Tracing
 
 log = structlog.get_logger(__name__)
 
@@ -167,10 +167,10 @@ class NodeParts:
 
     def _build_recorder(self, cookie: str) -> None:
         config = self.config
-        buffer, wall = config.audit.buffer, self.clock.wall
+        limit, wall = config.audit.buffer, self.clock.wall
         traced = None
         if config.tracing.enable:
-            traced = TracedTape(limit=buffer, wall=wall, recording=lambda: self.auditor.recording)
+            traced = TracedBuffer(limit=limit, wall=wall, recording=lambda: self.auditor.recording)
         self.auditor = Auditor(
             config.audit,
             runtime=self.runtime,
@@ -181,10 +181,12 @@ class NodeParts:
             clock=self.clock,
             key=key_of(config.audit, cookie),
             data_dir=self.data_dir,
-            # An empty tape is false.
-            tape=Tape(limit=buffer, wall=wall) if traced is None else traced,
+            # An empty buffer is false.
+            buffer=EventBuffer(limit=limit, wall=wall) if traced is None else traced,
         )
-        self.tracing = None if traced is None else Tracing(config.tracing, auditor=self.auditor, tape=traced)
+        self.tracing = (
+            None if traced is None else Tracing(config.tracing, auditor=self.auditor, buffer=traced)
+        )
 
     def _build_api(self, random_bytes: Callable[[int], bytes]) -> None:
         data_dir, wall = self.data_dir, self.clock.wall

@@ -3,7 +3,7 @@
 from gossamer.tracing.context import TRACEPARENT, Name, Parent, parent_in, parse_traceparent
 from gossamer.tracing.service import TRACING, Tracing
 from gossamer.tracing.spans import Span, SpanBuilder
-from gossamer.tracing.tape import TracedTape
+from gossamer.tracing.traced_buffer import TracedBuffer
 
 __all__ = [
     "TRACEPARENT",
@@ -12,7 +12,7 @@ __all__ = [
     "Parent",
     "Span",
     "SpanBuilder",
-    "TracedTape",
+    "TracedBuffer",
     "Tracing",
     "parent_in",
     "parse_traceparent",

@@ -21,7 +21,7 @@ from gossamer.errors import UnavailableError, how_to_install
 from gossamer.supervisor import ChildSpec, GenServer, Pid, Reason, Supervisor, describe
 from gossamer.tracing.shipper import FAREWELL, Send, Shipper
 from gossamer.tracing.spans import SpanBuilder
-from gossamer.tracing.tape import TracedTape
+from gossamer.tracing.traced_buffer import TracedBuffer
 
 log = structlog.get_logger(__name__)
 
@@ -29,11 +29,11 @@ TRACING = "tracing"
 
 
 class Tracing:
-    """Tracing of one node: owns the exporting thread; ``tape`` is the flow recorder's."""
+    """Tracing of one node: owns the exporting thread; ``buffer`` is the flow recorder's."""
 
-    def __init__(self, config: TracingConfig, *, auditor: Auditor, tape: TracedTape) -> None:
+    def __init__(self, config: TracingConfig, *, auditor: Auditor, buffer: TracedBuffer) -> None:
         self.config = config
-        self.tape = tape
+        self.buffer = buffer
         self._auditor = auditor
         self.connect: Callable[[], Send] = partial(_otlp, config, auditor.runtime.node)
         """Makes what sends spans, in the thread that does."""
@@ -71,7 +71,7 @@ class Tracing:
             "failed": 0,
             "overflow": 0,
             **self.counts,
-            "rows_lost": self.tape.rows_lost,
+            "rows_lost": self.buffer.rows_lost,
             "crowded": self.builder.crowded,
             "forgotten": self.builder.forgotten,
         }
@@ -83,7 +83,7 @@ class Tracing:
             shutdown=FAREWELL + 2.0,
         )
         pid = await Supervisor.start_link([child], intensity=5, period=60.0, name=TRACING, label=TRACING)
-        self._auditor.trace(self.tape, share=self.config.sample)
+        self._auditor.trace(self.buffer, share=self.config.sample)
         self._auditor.runtime.join(pid).add_done_callback(self._ended)
         return pid
 

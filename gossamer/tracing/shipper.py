@@ -45,9 +45,9 @@ class Send(Protocol):
 
 
 class Shipper:
-    """Thread that makes spans of the tape's rows, and exports them in batches.
+    """Thread that makes spans of the buffer's rows, and exports them in batches.
 
-    ``tracing`` has the tape and the rest; ``failed`` is called in the thread if it ends with an error.
+    ``tracing`` has the buffer and the rest; ``failed`` is called in the thread if it ends with an error.
     """
 
     def __init__(self, tracing: Tracing, failed: Callable[[BaseException], None]) -> None:
@@ -78,14 +78,14 @@ class Shipper:
 
     def work(self, *, last: bool = False) -> None:
         """Make spans of what was noted and send those that are complete, or all of them."""
-        tape, builder = self._tracing.tape, self._tracing.builder
-        rows = tape.rows
+        buffer, builder = self._tracing.buffer, self._tracing.builder
+        rows = buffer.rows
         builder.share = self._tracing.share()
         while rows:
             builder.feed(self._some(rows))
             # The loop first: mapping is work for the same interpreter.
             time.sleep(0)
-        for span in builder.flush(None if last else tape.now()):
+        for span in builder.flush(None if last else buffer.now()):
             if len(self._waiting) >= WAITING:
                 self._tracing.counts["overflow"] += 1
             else:

@@ -1,4 +1,4 @@
-"""From a tape to files by way of a real writer, which outlives whatever happens to its node."""
+"""From a buffer to files by way of a real writer, which outlives whatever happens to its node."""
 
 import asyncio
 import functools
@@ -10,7 +10,7 @@ import textwrap
 
 import pytest
 
-from gossamer.audit import KINDS, Limits, Recorder, Tape, schema
+from gossamer.audit import KINDS, EventBuffer, Limits, Recorder, schema
 from gossamer.audit.journal import Batch, Journal, frame, to_parquet
 from gossamer.supervisor import ChildSpec, Runtime, Supervisor
 
@@ -27,10 +27,10 @@ def rows_of(root):
     return sorted(rows, key=lambda row: (row["creation"], row["seq"]))
 
 
-def tape(limit=100_000):
+def buffer(limit=100_000):
     import time
 
-    return Tape(limit=limit, wall=time.time)
+    return EventBuffer(limit=limit, wall=time.time)
 
 
 async def until(condition):
@@ -56,7 +56,7 @@ def published(it, number, count=1):
 
 
 async def test_what_was_noted_is_in_files_once_the_node_has_stopped(tmp_path):
-    it = tape()
+    it = buffer()
     runtime = Runtime(node=NODE, creation=1)
     await runtime.start(Supervisor, [recorder(it, tmp_path)], name="node")
     for number in range(1, 5001):
@@ -75,19 +75,19 @@ async def test_what_was_noted_is_in_files_once_the_node_has_stopped(tmp_path):
 NODE_PROGRAM = """
     import asyncio, sys, time
     from pathlib import Path
-    from gossamer.audit import KINDS, Limits, Recorder, Tape, schema
+    from gossamer.audit import KINDS, Limits, Recorder, EventBuffer, schema
     from gossamer.supervisor import ChildSpec, Runtime, Supervisor
 
     async def main():
-        tape = Tape(limit=100_000, wall=time.time)
+        buffer = EventBuffer(limit=100_000, wall=time.time)
         runtime = Runtime(node="n1@127.0.0.1", creation=1)
         await runtime.start(
-            Recorder, tape, root=Path(sys.argv[1]), node="n1@127.0.0.1", creation=1,
+            Recorder, buffer, root=Path(sys.argv[1]), node="n1@127.0.0.1", creation=1,
             limits=Limits(2**25, 60.0, 0, 0.0), share=1.0, name="recorder",
         )
         for number in range(1, 1001):
-            tape.note(KINDS[schema.PUBLISHED], "n1@127.0.0.1", 1, number, 1, "a", 0, False, 1, None, "c")
-        while len(tape):
+            buffer.note(KINDS[schema.PUBLISHED], "n1@127.0.0.1", 1, number, 1, "a", 0, False, 1, None, "c")
+        while len(buffer):
             await asyncio.sleep(0.01)
         print("handed over", flush=True)
         await asyncio.sleep(600)
@@ -123,7 +123,7 @@ def writers(root):
 
 
 async def test_a_killed_writer_is_replaced_and_its_journal_finished(tmp_path):
-    it = tape()
+    it = buffer()
     runtime = Runtime(node=NODE, creation=1)
     await runtime.start(Supervisor, [recorder(it, tmp_path)], name="node")
     first = runtime.whereis("recorder")
@@ -142,7 +142,7 @@ async def test_a_killed_writer_is_replaced_and_its_journal_finished(tmp_path):
 
 
 def test_a_journal_whose_end_is_missing_gives_what_is_whole(tmp_path):
-    it = tape()
+    it = buffer()
     journal = Journal(tmp_path / "j" / "1.journal", node=NODE, creation=3)
     for number in range(1, 4):
         published(it, number)
@@ -159,7 +159,7 @@ def test_a_journal_whose_end_is_missing_gives_what_is_whole(tmp_path):
 
 
 def test_a_stalled_disc_costs_bounded_memory_and_is_a_gap_in_the_file(tmp_path):
-    it = tape(limit=10)
+    it = buffer(limit=10)
     journal = Journal(tmp_path / "j" / "1.journal", node=NODE, creation=3)
     for number in range(1, 31):
         published(it, number)

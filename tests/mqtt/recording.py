@@ -3,21 +3,29 @@
 import asyncio
 from collections import Counter
 
-from gossamer.audit import KINDS, FlowRecorder, Tape, schema
+from gossamer.audit import KINDS, EventBuffer, FlowRecorder, schema
 from gossamer.routes.topics import matches
 
-__all__ = ["each", "matching", "numbers_of", "record", "recorder_on", "take", "tape_of"]
+__all__ = ["buffer_of", "each", "matching", "numbers_of", "record", "recorder_on", "take"]
 
 NAMES = {number: name for name, number in KINDS.items()}
 FIELDS = {event.name: event.columns for event in schema.EVENTS}
 
 
 def recorder_on(
-    tape, hub, node, *, creation=1, filters_of=lambda topic: ["#"], pseudonyms=False, sample=1.0, parents=None
+    buffer,
+    hub,
+    node,
+    *,
+    creation=1,
+    filters_of=lambda topic: ["#"],
+    pseudonyms=False,
+    sample=1.0,
+    parents=None,
 ):
-    """Have the broker of a hub tell a tape what it does."""
+    """Have the broker of a hub tell a buffer what it does."""
     recorder = FlowRecorder(
-        tape,
+        buffer,
         node=node,
         creation=creation,
         hub=hub,
@@ -42,13 +50,13 @@ def matching(world):
     return of
 
 
-def tape_of(clock, limit=100_000):
-    return Tape(limit=limit, wall=clock.wall)
+def buffer_of(clock, limit=100_000):
+    return EventBuffer(limit=limit, wall=clock.wall)
 
 
-def take(tape):
+def take(buffer):
     """The rows since the last call, in order; one a client."""
-    for number, kind, _, _, *values in tape.take():
+    for number, kind, _, _, *values in buffer.take():
         name = NAMES[kind]
         row = {"seq": number, "event": name, "count": 1, **dict(zip(FIELDS[name], values, strict=True))}
         clients = row.get("client")
@@ -58,9 +66,9 @@ def take(tape):
 
 def record(world, node="here", *, limit=100_000, **options):
     """Record what ``world`` does; a function that returns the rows since its last call."""
-    tape = tape_of(world.clock, limit)
-    recorder_on(tape, world.broker.hub, node, filters_of=matching(world), **options)
-    return lambda *kinds: [row for row in take(tape) if not kinds or row["event"] in kinds]
+    buffer = buffer_of(world.clock, limit)
+    recorder_on(buffer, world.broker.hub, node, filters_of=matching(world), **options)
+    return lambda *kinds: [row for row in take(buffer) if not kinds or row["event"] in kinds]
 
 
 def numbers_of(row):

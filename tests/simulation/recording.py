@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mqtt.recording import numbers_of, recorder_on, take, tape_of
+from mqtt.recording import buffer_of, numbers_of, recorder_on, take
 
 from gossamer.node import Node
 
@@ -19,13 +19,13 @@ class Recording:
 
     def __init__(self, node: Node) -> None:
         self.hub = node.broker.hub
-        self._tape = tape_of(node.clock, limit=1_000_000)
+        self._buffer = buffer_of(node.clock, limit=1_000_000)
         self._rows: list[dict[str, Any]] = []
-        self.recorder = recorder_on(self._tape, self.hub, node.name, creation=node.runtime.creation)
+        self.recorder = recorder_on(self._buffer, self.hub, node.name, creation=node.runtime.creation)
 
     def told(self, *kinds: str) -> list[dict[str, Any]]:
         """Rows of these kinds of events, or all, in order; one a client."""
-        self._rows += take(self._tape)
+        self._rows += take(self._buffer)
         return [row for row in self._rows if not kinds or row["event"] in kinds]
 
     def messages(self, *kinds: str) -> list[int]:

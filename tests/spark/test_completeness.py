@@ -59,7 +59,7 @@ def test_what_a_hole_may_hide_is_undecidable_and_the_rest_is_judged(holed):
 
 
 def test_a_gap_that_the_recorder_tells_of_is_a_hole_too(holed):
-    """What the tape had no place for is missing, and its place in time and its number are known."""
+    """What the buffer had no place for is missing, and its place in time and its number are known."""
     (hole,) = (hole for hole in holed.recording.holes if hole.node.endswith("@gap"))
     assert hole.node == "n2@gap"
     assert hole.why == "the recorder dropped 39 events"

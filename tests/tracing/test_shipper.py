@@ -10,7 +10,7 @@ import pytest
 import gossamer.audit.schema as schema
 from gossamer.audit import KINDS
 from gossamer.config import TracingConfig
-from gossamer.tracing import SpanBuilder, TracedTape, shipper
+from gossamer.tracing import SpanBuilder, TracedBuffer, shipper
 from gossamer.tracing.shipper import Shipper
 
 
@@ -36,12 +36,12 @@ class World:
     def __init__(self, line=None, connect=None):
         self.now = 100.0
         self.recording = False
-        self.tape = TracedTape(limit=1000, wall=lambda: self.now, recording=lambda: self.recording)
+        self.buffer = TracedBuffer(limit=1000, wall=lambda: self.now, recording=lambda: self.recording)
         self.line = line or Line()
         self.errors = []
         self.counts = Counter()
         tracing = SimpleNamespace(
-            tape=self.tape,
+            buffer=self.buffer,
             builder=SpanBuilder("n1@h", deliveries=16),
             connect=connect or (lambda: self.line),
             share=lambda: 1.0,
@@ -52,7 +52,7 @@ class World:
         self.shipper._send = self.line
 
     def publish(self, number, count=1):
-        self.tape.note(KINDS[schema.PUBLISHED], "n1@h", 1, number, count, "a", 0, False, count, None, "c")
+        self.buffer.note(KINDS[schema.PUBLISHED], "n1@h", 1, number, count, "a", 0, False, count, None, "c")
 
     def work(self):
         self.now += 10
@@ -104,11 +104,11 @@ def test_spans_that_wait_are_bounded(monkeypatch):
 
 
 def test_rows_that_nobody_takes_are_bounded(monkeypatch):
-    monkeypatch.setattr("gossamer.tracing.tape.ROOM", 100)
+    monkeypatch.setattr("gossamer.tracing.traced_buffer.ROOM", 100)
     world = World()
     for number in range(150):
         world.publish(number)
-    assert (len(world.tape.rows), world.tape.rows_lost) == (100, 50)
+    assert (len(world.buffer.rows), world.buffer.rows_lost) == (100, 50)
 
 
 def test_a_recorder_besides_has_its_rows_and_no_others():
@@ -116,13 +116,13 @@ def test_a_recorder_besides_has_its_rows_and_no_others():
 
     world = World()
     world.publish(1)
-    assert len(world.tape) == 0
+    assert len(world.buffer) == 0
     world.recording = True
     world.publish(2)
     world.publish(3 | ASIDE)
-    world.tape.note(KINDS[schema.SUBSCRIBED], "c", "a", None, 0, False, None)
-    assert [row[1] for row in world.tape.take()] == [KINDS[schema.PUBLISHED], KINDS[schema.SUBSCRIBED]]
-    assert len(world.tape.rows) == 3
+    world.buffer.note(KINDS[schema.SUBSCRIBED], "c", "a", None, 0, False, None)
+    assert [row[1] for row in world.buffer.take()] == [KINDS[schema.PUBLISHED], KINDS[schema.SUBSCRIBED]]
+    assert len(world.buffer.rows) == 3
 
 
 def test_the_thread_sends_what_there_is_and_ends():

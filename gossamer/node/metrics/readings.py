@@ -293,13 +293,13 @@ def processes(runtime: Runtime, census: Census) -> Iterator[Metric]:
 def auditing(node: NodeParts) -> Iterator[Metric]:
     """Of the flow recorder."""
     auditor = node.auditor
-    tape = auditor.tape
+    buffer = auditor.buffer
     recording = auditor.running and auditor.recording
     yield family("audit_recording", int(recording))
     yield family("audit_messages_total", auditor.recorder.kept)
-    yield family("audit_events_total", tape.number - tape.lost)
-    yield family("audit_events_lost_total", tape.lost)
-    yield family("audit_waiting_rows", len(tape))
+    yield family("audit_events_total", buffer.number - buffer.lost)
+    yield family("audit_events_lost_total", buffer.lost)
+    yield family("audit_waiting_rows", len(buffer))
 
 
 def tracing(node: NodeParts) -> Iterator[Metric]:

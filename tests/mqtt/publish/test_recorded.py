@@ -155,7 +155,7 @@ async def test_sessions_and_subscriptions_are_told(fake_world):
     ]
 
 
-async def test_a_tape_that_is_full_loses_rows_and_no_message(fake_world):
+async def test_a_buffer_that_is_full_loses_rows_and_no_message(fake_world):
     rows = record(fake_world, limit=10)
     sub = await fake_world.subscriber("s", "a")
     pub = await fake_world.client("p")

@@ -4,7 +4,7 @@ import pytest
 
 from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.codec.properties import Properties
-from gossamer.tracing import SpanBuilder, TracedTape
+from gossamer.tracing import SpanBuilder, TracedBuffer
 from mqtt.recording import matching, recorder_on
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -13,19 +13,19 @@ LEFT_OUT = f"00-{TRACE}-00f067aa0ba902b7-00"
 
 
 def traced(world, node, *, sample=0.0, recording=False, tracing=True):
-    """What ``world`` notes for traces: a function that gives the spans since its last call, and its tape."""
-    tape = TracedTape(limit=1000, wall=world.clock.wall, recording=lambda: recording)
-    parents = tape if tracing else None
-    recorder_on(tape, world.broker.hub, node, filters_of=matching(world), sample=sample, parents=parents)
+    """What ``world`` notes for traces: a function that gives the spans since its last call, and its buffer."""
+    buffer = TracedBuffer(limit=1000, wall=world.clock.wall, recording=lambda: recording)
+    parents = buffer if tracing else None
+    recorder_on(buffer, world.broker.hub, node, filters_of=matching(world), sample=sample, parents=parents)
     builder = SpanBuilder(node, deliveries=16)
 
     def spans():
-        rows = list(tape.rows)
-        tape.rows.clear()
+        rows = list(buffer.rows)
+        buffer.rows.clear()
         builder.feed(rows)
         return builder.flush()
 
-    spans.tape = tape
+    spans.buffer = buffer
     return spans
 
 
@@ -89,11 +89,11 @@ async def test_it_is_not_in_a_recorder_s_sample(two):
     here, _, _, carry = two
     ours = traced(here, "here", recording=True)
     pub = await here.client("p", version=5)
-    ours.tape.take()
+    ours.buffer.take()
     pub.send(message(1, SAMPLED))
     await here.settle()
     carry()
-    assert ours.tape.take() == []
+    assert ours.buffer.take() == []
     assert ours() != []
 
 
@@ -102,11 +102,11 @@ async def test_a_node_that_does_not_trace_takes_no_notice(two):
     traced(here, "here")
     theirs = traced(there, "there", recording=True, tracing=False)
     sub = await there.subscriber("s", "a/+", qos=1, version=5)
-    theirs.tape.take()
+    theirs.buffer.take()
     pub = await here.client("p", version=5)
     pub.send(message(1, SAMPLED))
     await here.settle()
     carry()
     await there.settle()
     assert [packet for packet in await sub.got() if isinstance(packet, p.Publish)]
-    assert theirs.tape.take() == []
+    assert theirs.buffer.take() == []

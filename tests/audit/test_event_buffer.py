@@ -1,19 +1,19 @@
-"""The tape: bounded, numbered without a break, sampled alike everywhere."""
+"""The buffer: bounded, numbered without a break, sampled alike everywhere."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gossamer.audit import KINDS, Sampler, Tape, schema
+from gossamer.audit import KINDS, EventBuffer, Sampler, schema
 from gossamer.audit.sampler import RUN
 
 
-def tape(limit=1000):
-    return Tape(limit=limit, wall=lambda: 1000.0)
+def buffer(limit=1000):
+    return EventBuffer(limit=limit, wall=lambda: 1000.0)
 
 
 def test_rows_are_numbered_and_timed_in_order():
-    it = tape()
+    it = buffer()
     for client in ("a", "b"):
         it.note(KINDS[schema.ENDED], client, None)
     first, second = it.take()
@@ -25,7 +25,7 @@ def test_rows_are_numbered_and_timed_in_order():
 
 
 def test_what_finds_no_place_is_a_gap_with_its_numbers():
-    it = tape(limit=2)
+    it = buffer(limit=2)
     for _ in range(5):
         it.note(KINDS[schema.BEAT])
     assert it.lost == 3
@@ -38,7 +38,7 @@ def test_what_finds_no_place_is_a_gap_with_its_numbers():
 
 
 def test_a_row_of_many_clients_takes_as_many_numbers():
-    it = tape(limit=2)
+    it = buffer(limit=2)
     it.note(KINDS[schema.BEAT])
     it.note_many(KINDS[schema.DELIVERED], 3, "n", 1, 7, 1, ("a", "b", "c"), 0, False, None, None, None)
     it.note_many(KINDS[schema.DELIVERED], 2, "n", 1, 8, 1, ("a", "b"), 0, False, None, None, None)
@@ -47,7 +47,7 @@ def test_a_row_of_many_clients_takes_as_many_numbers():
 
 
 def test_a_batch_is_about_as_heavy_as_asked():
-    it = tape()
+    it = buffer()
     for _ in range(10):
         it.note(KINDS[schema.BEAT])
     it.note_many(KINDS[schema.DELIVERED], 200, "n", 1, 7, 1, ("c",) * 200, 0, False, None, None, None)
@@ -56,7 +56,7 @@ def test_a_batch_is_about_as_heavy_as_asked():
 
 
 def test_a_bound_that_is_widened_says_what_was_lost_before():
-    it = tape(limit=1)
+    it = buffer(limit=1)
     it.note(KINDS[schema.BEAT])
     it.note(KINDS[schema.BEAT])
     it.limit = 10

@@ -1,4 +1,4 @@
-"""A recorder's tape that keeps a second list: what is noted of messages, for traces.
+"""A recorder's buffer that keeps a second list: what is noted of messages, for traces.
 
 The recorder may be off; then the second list is all there is. A message that is recorded only because its
 publisher wants it traced (its identifier has ``ASIDE``) is not of the recorder's sample and never on the
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import gossamer.audit.schema as schema
-from gossamer.audit import KINDS, Row, Tape
+from gossamer.audit import KINDS, EventBuffer, Row
 from gossamer.mqtt import ASIDE, Message, number_of, origin_of
 from gossamer.tracing.context import parent_in
 from gossamer.tracing.spans import PARENT
@@ -27,8 +27,8 @@ ROOM = 50_000
 """Rows that wait for the thread at most."""
 
 
-class TracedTape(Tape):
-    """Tape with a second list of rows, for traces; each holds ``limit`` rows.
+class TracedBuffer(EventBuffer):
+    """Event buffer with a second list of rows, for traces; each holds ``limit`` rows.
 
     ``recording`` says whether rows are wanted on the first list.
     """

@@ -31,7 +31,7 @@ Row = tuple[Any, ...]
 """A note of one event."""
 
 
-class Tape:
+class EventBuffer:
     """Rows that nobody has taken yet. ``limit`` bounds them; ``wall`` is asked per row."""
 
     __slots__ = ("_clock", "_lost", "_rows", "_wall", "gaps", "limit", "lost", "number", "offset_us")
