@@ -1,9 +1,9 @@
 """The path of messages, as rows: where each came from and where it went.
 
-Messages of reads that the sampler keeps get an identifier when they are taken, and keep it (``mqtt.idents``);
-about all others a whole read costs one step of an iterator. The number of a message is its place among all
-that its node took. Neighbours are told together: what one publisher sent to one topic in a turn of the loop
-is one row a kind of event, however many messages it was.
+Messages of reads that the sampler keeps get an identifier when they are taken, and keep it
+(``mqtt.messages``); about all others a whole read costs one step of an iterator. The number of a message is
+its place among all that its node took. Neighbours are told together: what one publisher sent to one topic in
+a turn of the loop is one row a kind of event, however many messages it was.
 
 Rules: 1. What is open is closed before it leaves for another node.  2. A payload is hashed under a key, and
 only where a row is one message; the hash of a run would be of use to nobody.  3. What becomes of messages at
@@ -25,7 +25,7 @@ from gossamer.audit.lives import Client, split_filter
 from gossamer.audit.sampler import NEVER, Sampler
 from gossamer.mqtt import (
     ASIDE,
-    NO_IDENT,
+    NO_ID,
     V5,
     Message,
     Span,
@@ -56,7 +56,7 @@ class _Open:
     publisher: object
     head: bytes
     topic: bytes
-    ident: int
+    message_id: int
     payload: bytes
     count: int = 0
     size: int = 0
@@ -148,26 +148,26 @@ class FlowRecorder(Deliveries):
             spans = [(0, self._base + self._hub.received + 1, count)]
         self._begin()
         facts = self._facts(plan)
-        for topic, size, ident, many, payload in pieces_of(chunk, count, version, spans, mixed=mixed):
-            self._came(topic, size, ident, many, payload, 0, publisher or self._hub.origin)
-            self._routed(facts, topic, ident, many)
+        for topic, size, message_id, many, payload in pieces_of(chunk, count, version, spans, mixed=mixed):
+            self._came(topic, size, message_id, many, payload, 0, publisher or self._hub.origin)
+            self._routed(facts, topic, message_id, many)
             if facts.sessions:
-                self.pushed(facts, ident, many)
+                self.pushed(facts, message_id, many)
         return spans
 
     def one(self, plan: Any, head: bytes, tail: bytes, version: int, publisher: object) -> int:
         """A message of QoS 1 comes that is to be kept, of a client or a peer; its identifier."""
         if publisher is not None:
             self.kept += 1
-            ident = self._base + self._hub.received + 1
+            message_id = self._base + self._hub.received + 1
         else:
             spans = self._arrived(1)
             if not spans:
-                return NO_IDENT
-            ident = spans[0][1]
+                return NO_ID
+            message_id = spans[0][1]
             publisher = self._hub.origin
-        self._grow(plan, publisher, head, ident, tail[1:] if version == V5 else tail, 1)
-        return ident
+        self._grow(plan, publisher, head, message_id, tail[1:] if version == V5 else tail, 1)
+        return message_id
 
     def ran(
         self,
@@ -182,15 +182,15 @@ class FlowRecorder(Deliveries):
         """The last ``count`` messages of QoS 1, alike in topic and size, were sent to each of ``sinks``, and
         nothing else since; their identifiers."""
         self.kept += count
-        ident = self._base + self._hub.received - count + 1
-        self._grow(plan, publisher, head, ident, tail[1:] if version == V5 else tail, count)
-        idents = range(ident, ident + count)
+        message_id = self._base + self._hub.received - count + 1
+        self._grow(plan, publisher, head, message_id, tail[1:] if version == V5 else tail, count)
+        message_ids = range(message_id, message_id + count)
         for session in sinks:
-            self.sent_run(session, idents)
-        return idents
+            self.sent_run(session, message_ids)
+        return message_ids
 
     def _grow(
-        self, plan: object, publisher: object, head: bytes, ident: int, payload: bytes, count: int
+        self, plan: object, publisher: object, head: bytes, message_id: int, payload: bytes, count: int
     ) -> None:
         """Messages alike came: what is open grows by them, if they follow it, or closes."""
         found = self._open
@@ -198,33 +198,33 @@ class FlowRecorder(Deliveries):
             found is not None
             and found.plan is plan
             and (found.publisher is publisher or found.publisher == publisher)
-            and found.ident + found.count == ident
+            and found.message_id + found.count == message_id
             and (found.head == head or found.topic == topic_in(head))
         ):
             found.head = head
         else:
             self._begin()
-            found = self._open = _Open(plan, publisher, head, topic_in(head), ident, payload)
+            found = self._open = _Open(plan, publisher, head, topic_in(head), message_id, payload)
         found.count += count
         found.size += len(payload) * count
 
     def take(self, message: Message, client_id: str | None, kept: bool) -> None:
         """A message off the fast path was taken; it learns its identifier if it is ``kept``, being of the
         sample, or if its publisher traces it."""
-        ident = self._base + self._hub.received
+        message_id = self._base + self._hub.received
         if kept:
             self.kept += 1
         elif self.parents is None or not self.parents.wanted(message):
             return
         else:
-            ident |= ASIDE
-        message.ident = ident
+            message_id |= ASIDE
+        message.id = message_id
         self._begin()
         if self.parents is not None:
-            self.parents.learn(ident, message)
+            self.parents.learn(message_id, message)
         self._note(
             _PUBLISHED,
-            *(*name_of(ident), 1, message.topic.decode(), message.qos, message.retain),
+            *(*name_of(message_id), 1, message.topic.decode(), message.qos, message.retain),
             *(
                 len(message.payload),
                 self._hash(message.payload),
@@ -237,51 +237,51 @@ class FlowRecorder(Deliveries):
         if self.marks:
             spans = self._arrived(1)
             if spans:
-                message.ident = spans[0][1]
-        if is_recorded(message.ident):
+                message.id = spans[0][1]
+        if is_recorded(message.id):
             if self.parents is not None:
-                self.parents.learn(message.ident, message)
-            elif message.ident & ASIDE:
+                self.parents.learn(message.id, message)
+            elif message.id & ASIDE:
                 # It is traced, and that is not done here.
-                message.ident = NO_IDENT
+                message.id = NO_ID
                 return
             self._begin()
-            self._note(_RECEIVED, *name_of(message.ident), 1, message.topic.decode(), peer)
+            self._note(_RECEIVED, *name_of(message.id), 1, message.topic.decode(), peer)
 
     def marked(self, mark: Any) -> None:
         """A peer says who the messages are that come next."""
         self._buffer.observe(mark.hlc)
-        if mark.ident & ASIDE and self.parents is None:
+        if mark.message_id & ASIDE and self.parents is None:
             return
-        self.marks.append([mark.skip, mark.ident, mark.many])
+        self.marks.append([mark.skip, mark.message_id, mark.many])
 
     # They go.
 
     def marks_for(self, spans: Sequence[Span]) -> bytes:
         """Return the marks to send before a run, which tell the other side what of it is kept."""
         hlc = self._buffer.stamp()
-        return b"".join([mark_of(ident, many, skip=skip, hlc=hlc) for skip, ident, many in spans])
+        return b"".join([mark_of(message_id, many, skip=skip, hlc=hlc) for skip, message_id, many in spans])
 
-    def marks_of(self, idents: list[int]) -> bytes:
-        """The same for messages by their identifiers, :data:`NO_IDENT` being one that is not kept."""
+    def marks_of(self, message_ids: list[int]) -> bytes:
+        """The same for messages by their identifiers, :data:`NO_ID` being one that is not kept."""
         spans: list[list[int]] = []
-        for place, ident in enumerate(idents):
-            if ident == NO_IDENT:
+        for place, message_id in enumerate(message_ids):
+            if message_id == NO_ID:
                 continue
-            if spans and spans[-1][0] + spans[-1][2] == place and spans[-1][1] + spans[-1][2] == ident:
+            if spans and spans[-1][0] + spans[-1][2] == place and spans[-1][1] + spans[-1][2] == message_id:
                 spans[-1][2] += 1
             else:
-                spans.append([place, ident, 1])
+                spans.append([place, message_id, 1])
         if not spans:
             return b""
         self._close()
-        return self.marks_for([(skip, ident, many) for skip, ident, many in spans])
+        return self.marks_for([(skip, message_id, many) for skip, message_id, many in spans])
 
     def spread(self, spans: Sequence[Span] | None, count: int) -> list[int]:
         """The identifier of each message of a run."""
-        found = [NO_IDENT] * count
-        for skip, ident, many in spans or ():
-            found[skip : skip + many] = range(ident, ident + many)
+        found = [NO_ID] * count
+        for skip, message_id, many in spans or ():
+            found[skip : skip + many] = range(message_id, message_id + many)
         return found
 
     def routed(self, message: Message, route: Any, peers: Iterable[Any]) -> None:
@@ -290,7 +290,7 @@ class FlowRecorder(Deliveries):
         nodes = tuple(peer.peer for peer in peers)
         filters = tuple(self._filters_of(topic)) if route.deliveries else ()
         self._begin()
-        name = name_of(message.ident)
+        name = name_of(message.id)
         self._note(_ROUTED, *name, 1, topic, filters, nodes, None, None)
         for node in nodes:
             self._note(_FORWARDED, *name, 1, node)
@@ -299,19 +299,19 @@ class FlowRecorder(Deliveries):
         """Note which node's member of a share group gets a message; None: this one's."""
         topic_filter, share = split_filter(group)
         self._begin()
-        name = name_of(message.ident)
+        name = name_of(message.id)
         self._note(_ROUTED, *name, 1, message.topic.decode(), (topic_filter,), (), share, node)
 
-    def refused_by(self, peer: str, idents: Iterable[int], reason: str) -> None:
+    def refused_by(self, peer: str, message_ids: Iterable[int], reason: str) -> None:
         """Note that messages for a peer will not arrive there."""
         self._begin()
-        for ident, many in runs_of(idents):
-            self._note(_DROPPED, *name_of(ident), many, None, peer, reason)
+        for message_id, many in runs_of(message_ids):
+            self._note(_DROPPED, *name_of(message_id), many, None, peer, reason)
 
     def retained(self, message: Message) -> None:
         """A message was stored for later subscribers."""
         self._begin()
-        self._note(_RETAINED, *name_of(message.ident), 1, message.topic.decode(), len(message.payload))
+        self._note(_RETAINED, *name_of(message.id), 1, message.topic.decode(), len(message.payload))
 
     def _close(self) -> None:
         found, self._open = self._open, None
@@ -319,9 +319,9 @@ class FlowRecorder(Deliveries):
             return
         facts = self._facts(found.plan)
         payload = found.payload if found.count == 1 else None
-        topic, ident, count = found.topic, found.ident, found.count
-        self._came(topic, found.size, ident, count, payload, 1, found.publisher)
-        self._routed(facts, topic, ident, count)
+        topic, message_id, count = found.topic, found.message_id, found.count
+        self._came(topic, found.size, message_id, count, payload, 1, found.publisher)
+        self._routed(facts, topic, message_id, count)
 
     # What rows are made of.
 
@@ -329,23 +329,23 @@ class FlowRecorder(Deliveries):
         self,
         topic: bytes,
         size: int,
-        ident: int,
+        message_id: int,
         count: int,
         payload: bytes | None,
         qos: int,
         publisher: Any,
     ) -> None:
         if isinstance(publisher, str):
-            self._note(_RECEIVED, *name_of(ident), count, topic.decode(), publisher)
+            self._note(_RECEIVED, *name_of(message_id), count, topic.decode(), publisher)
             return
         digest = None if payload is None else self._hash(payload)
         client = self.alias(publisher.client_id)
-        self._note(_PUBLISHED, *name_of(ident), count, topic.decode(), qos, False, size, digest, client)
+        self._note(_PUBLISHED, *name_of(message_id), count, topic.decode(), qos, False, size, digest, client)
 
-    def _routed(self, facts: Facts, topic: bytes, ident: int, count: int) -> None:
+    def _routed(self, facts: Facts, topic: bytes, message_id: int, count: int) -> None:
         text = topic.decode()
         filters = self._filters(facts, topic, text) if facts.local else ()
-        name = name_of(ident)
+        name = name_of(message_id)
         self._note(_ROUTED, *name, count, text, filters, facts.nodes, None, None)
         for peer in facts.nodes:
             self._note(_FORWARDED, *name, count, peer)
@@ -381,11 +381,11 @@ class FlowRecorder(Deliveries):
         """Return what is known of the next ``count`` messages of a peer."""
         spans = []
         left = []
-        for skip, ident, many in self.marks:
+        for skip, message_id, many in self.marks:
             low, high = max(skip, 0), min(skip + many, count)
             if low < high:
-                spans.append((low, ident + low - skip, high - low))
+                spans.append((low, message_id + low - skip, high - low))
             if skip + many > count:
-                left.append([skip - count, ident, many])
+                left.append([skip - count, message_id, many])
         self.marks = left
         return spans

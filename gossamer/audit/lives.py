@@ -46,13 +46,13 @@ class Client(Protocol):
     subscriptions: Mapping[str, tuple[Subscription, int | None]]
     window: int
     inflight: dict[int, object]
-    idents: dict[int, int] | None
+    message_ids: dict[int, int] | None
     queue: Iterable[tuple[bytes, Tracked, object]]
 
     @property
     def channel(self) -> Channel | None: ...
 
-    def send(self, head: bytes, tail: bytes, ident: int, /) -> object: ...
+    def send(self, head: bytes, tail: bytes, message_id: int, /) -> object: ...
 
     def enqueue(self, head: bytes, tail: Tracked, /) -> object: ...
 

@@ -1,7 +1,7 @@
 """Sampling of messages: whole reads, at places that a hash decides.
 
 The node that takes a message from its publisher decides, and the decision travels with the message as its
-identifier (``mqtt.idents``), so that all nodes keep the same ones. What is decided on is an *arrival*:
+identifier (``mqtt.messages``), so that all nodes keep the same ones. What is decided on is an *arrival*:
 what one read of a publisher's socket brought, or a single message that came otherwise. Arrivals are numbered,
 and :data:`RUN` neighbours are kept or not together. Their numbers are cut into strata of ``1 / share`` runs,
 and a hash of the stratum says which of its runs is kept. So every message is kept with the same probability

@@ -30,7 +30,7 @@ class RemoteClient:
     version = 0
     """Of MQTT: it speaks none."""
     keep_alive = 0
-    idents = None
+    message_ids = None
     queue = ()
 
     def __init__(self, hub: Any, client_id: str) -> None:
@@ -54,18 +54,20 @@ class RemoteClient:
         if self._hub.recorder is not None:
             self._hub.recorder.subscribed(self, (topic_filter,), None)
 
-    def share(self, ident: int) -> str | None:
+    def share(self, message_id: int) -> str | None:
         """The share group for which it gets a message right now."""
         recorder = self._hub.recorder
-        return None if recorder is None or not is_recorded(ident) else recorder.share
+        return None if recorder is None or not is_recorded(message_id) else recorder.share
 
-    def sent(self, ident: int, qos: int, retain: bool, share: str | None, stored: bool, place: int) -> None:
+    def sent(
+        self, message_id: int, qos: int, retain: bool, share: str | None, stored: bool, place: int
+    ) -> None:
         """A message leaves for the client, its ``place``-th; 0: nobody will say when it is done with it."""
         recorder = self._hub.recorder
         if recorder is not None:
-            recorder.sent(self, ident, qos, retain, share, stored)
+            recorder.sent(self, message_id, qos, retain, share, stored)
             if qos and place:
-                self._flying.append((place, ident))
+                self._flying.append((place, message_id))
 
     def taken(self, count: int) -> None:
         """The client is done with so many in all."""
@@ -75,10 +77,10 @@ class RemoteClient:
         if done and self._hub.recorder is not None:
             self._hub.recorder.acknowledged(self, done, "subscriber")
 
-    def lost(self, ident: int, reason: str) -> None:
+    def lost(self, message_id: int, reason: str) -> None:
         """The client will not get a message."""
-        if is_recorded(ident) and self._hub.recorder is not None:
-            self._hub.recorder.lost(ident, self, reason)
+        if is_recorded(message_id) and self._hub.recorder is not None:
+            self._hub.recorder.lost(message_id, self, reason)
 
     def close(self, reason: str) -> None:
         """It is gone."""
@@ -115,8 +117,8 @@ def publish(
 
     def safe(done: bool) -> None:
         recorder = broker.hub.recorder
-        if done and is_recorded(message.ident) and recorder is not None:
-            recorder.acknowledged(client, (message.ident,), "publisher")
+        if done and is_recorded(message.id) and recorder is not None:
+            recorder.acknowledged(client, (message.id,), "publisher")
         if on_safe is not None:
             on_safe(done)
 

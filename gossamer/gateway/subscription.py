@@ -42,7 +42,7 @@ class _Waiting(NamedTuple):
     retain: bool
     expires_at: float | None
     lost: int
-    ident: int
+    message_id: int
     share: str | None
     stored: bool
 
@@ -133,15 +133,15 @@ class RemoteSubscription:
         if not self._fits(size, FAR if qos else 1):
             self.dropped += 1
             self._lost += qos > 0
-            self.client.lost(message.ident, "queue_full")
+            self.client.lost(message.id, "queue_full")
             if not self._queue:
                 self._schedule()
             return
         self._bytes += size
-        ident = message.ident
+        message_id = message.id
         waiting = _Waiting(
             *(message.topic.decode(), bytes(message.payload), qos, retain, message.expires_at, self._lost),
-            *(ident, self.client.share(ident), stored),
+            *(message_id, self.client.share(message_id), stored),
         )
         self._lost = 0
         self._queue.append(waiting)
@@ -183,7 +183,7 @@ class RemoteSubscription:
             return
         self.closed = True
         for item in self._queue:
-            self.client.lost(item.ident, "session_ended")
+            self.client.lost(item.message_id, "session_ended")
         self._queue.clear()
         self._bytes = 0
         self._relieve()
@@ -203,11 +203,11 @@ class RemoteSubscription:
             if item.expires_at is None or item.expires_at > self._broker.hub.now():
                 size += len(item.payload)
                 batch.append([item.topic, item.payload, item.qos, item.retain])
-                if is_recorded(item.ident):
+                if is_recorded(item.message_id):
                     place = self._sent + len(batch) if self._acknowledges else 0
-                    self.client.sent(item.ident, item.qos, item.retain, item.share, item.stored, place)
+                    self.client.sent(item.message_id, item.qos, item.retain, item.share, item.stored, place)
             else:
-                self.client.lost(item.ident, "expired")
+                self.client.lost(item.message_id, "expired")
         self._sent += len(batch)
         return batch
 

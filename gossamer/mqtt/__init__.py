@@ -34,12 +34,12 @@ from gossamer.mqtt.flow.backpressure import Bucket, Pressure
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.message_ids import (
     ASIDE,
-    NO_IDENT,
+    NO_ID,
     Tracked,
     base_of,
-    ident_in,
     is_recorded,
     mark_of,
+    message_id_in,
     number_of,
     origin_of,
     read_mark,
@@ -50,7 +50,7 @@ from gossamer.mqtt.tree import mqtt_spec
 
 __all__ = [
     "ASIDE",
-    "NO_IDENT",
+    "NO_ID",
     "V5",
     "Acl",
     "Authenticator",
@@ -86,9 +86,9 @@ __all__ = [
     "decode",
     "drain",
     "encode",
-    "ident_in",
     "is_recorded",
     "mark_of",
+    "message_id_in",
     "mqtt_spec",
     "number_of",
     "origin_of",

@@ -1,6 +1,6 @@
 """Identity of messages in traces: identifiers that every node works out for itself.
 
-A message that is recorded has a name that travels with it (``mqtt.idents``): its origin, a life of that, a
+A message that is recorded has a name that travels with it (``mqtt.messages``): its origin, a life of that, a
 number. Its trace and its spans are hashes of that name, so nodes agree on them, parents and children are
 found without a table, and nothing more travels.
 

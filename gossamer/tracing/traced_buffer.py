@@ -64,11 +64,11 @@ class TracedBuffer(EventBuffer):
         parent = parent_in(message.properties.user)
         return parent is not None and parent.sampled
 
-    def learn(self, ident: int, message: Message) -> None:
+    def learn(self, message_id: int, message: Message) -> None:
         """A message has this identifier, and perhaps a parent."""
         parent = parent_in(message.properties.user)
         if parent is not None:
-            self._trace(PARENT, (*origin_of(ident), number_of(ident), parent))
+            self._trace(PARENT, (*origin_of(message_id), number_of(message_id), parent))
 
     def _trace(self, kind: int, values: Row) -> None:
         if len(self.rows) >= ROOM:

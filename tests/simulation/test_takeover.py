@@ -7,7 +7,7 @@ import pytest
 from gossamer.errors import UnavailableError
 from gossamer.mqtt import Message, Properties
 from gossamer.mqtt.codec.packets import Subscription, Will
-from gossamer.mqtt.messages.message_ids import NO_IDENT
+from gossamer.mqtt.messages.message_ids import NO_ID
 from gossamer.mqtt.migration.target import Incoming
 from gossamer.testing.links import LinkQuality
 from gossamer.testing.traffic import Flow
@@ -125,7 +125,7 @@ async def test_the_state_moves_whole(sim, cluster, connected):
     if not connected:
         old.drop()
         await asyncio.sleep(100)
-    session.unreleased(5, NO_IDENT)
+    session.unreleased(5, NO_ID)
     session.keep(9, b"\x62\x02\x00\x09")
     now = node.hub.now()
     fresh = Message(

@@ -174,13 +174,13 @@ class ClusterWills:
         )
         answers = [one.value if isinstance(one, remote.Returned) else None for one in results.values()]
         records = self._wills.settle(keys, answers, self._now())  # type: ignore[arg-type]
-        for key, record, ident in records:
+        for key, record, message_id in records:
             message, _ = read_record(record, 0, len(record), self._now())
             published = partial(self._is_published, key)
             try:
                 # Nobody waits for one of QoS 0.
                 on_safe = published if message.qos else None
-                self._publishing.route(message, client_id=key[1], ident=ident, on_safe=on_safe)
+                self._publishing.route(message, client_id=key[1], message_id=message_id, on_safe=on_safe)
             except GossamerError as error:
                 log.warning("will_not_published", client_id=key[1], error=str(error))
                 published(True)

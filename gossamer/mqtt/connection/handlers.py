@@ -34,7 +34,7 @@ from gossamer.mqtt.connection.enhanced import Enhanced
 from gossamer.mqtt.connection.shared import Shared, is_text, refusal_of
 from gossamer.mqtt.connection.subscribing import Subscribing, encoded
 from gossamer.mqtt.messages.message import Message
-from gossamer.mqtt.messages.message_ids import NO_IDENT, is_recorded
+from gossamer.mqtt.messages.message_ids import NO_ID, is_recorded
 from gossamer.mqtt.messages.ports import ForwarderLike, Until
 from gossamer.mqtt.messages.records import record_of
 from gossamer.mqtt.publish.delayed import BAD_DELAY, UNROUTED, is_bad_delay
@@ -98,12 +98,12 @@ class Handlers:
             _refuse_publish(channel, packet, *refused)
             return
         packet_id = packet.packet_id or 0
-        known = NO_IDENT
+        known = NO_ID
         if packet.qos == 2:
             if packet_id in session.doubtful:
                 # Whether it was passed on everywhere is not known. Who has had it knows it by its identifier.
                 # What is not marked as sent again is another message ([MQTT-3.3.1-1]).
-                known = session.ident_of(packet_id) if packet.dup else NO_IDENT
+                known = session.message_id_of(packet_id) if packet.dup else NO_ID
             elif packet_id in session.incoming:
                 # Sent again: already passed on ([MQTT-4.3.3-10]).
                 _acknowledge(channel, packet_id)
@@ -121,8 +121,8 @@ class Handlers:
         recorder = hub.recorder
         if recorder is not None and route is not UNROUTED and (recorder.live or message.properties.user):
             recorder.take(message, session.client_id, recorder.live)
-        if known != NO_IDENT:
-            message.ident = known
+        if known != NO_ID:
+            message.id = known
         self._publishing.identify(message)
         self._pass_on(channel, packet, message, route)
 
@@ -154,7 +154,7 @@ class Handlers:
             ack = encode(kind(packet_id, ReasonCode.NO_MATCHING_SUBSCRIBERS), V5)
         if packet.qos == 2:
             session.doubtful.discard(packet_id)
-            session.unreleased(packet_id, message.ident)
+            session.unreleased(packet_id, message.id)
             session.passing[packet_id] = []
             passed = Until("passed", partial(self._when_noted, channel, message, packet_id))
             channel.acknowledge(ack, 1, peers=(passed,), safe=partial(session.passed, packet_id))
@@ -162,8 +162,8 @@ class Handlers:
         peers = publishing.pass_on(route, message, session.client_id)
         record = record_of(message, channel.hub.now()) if peers else b""
         if packet.qos:
-            idents = (message.ident,) if is_recorded(message.ident) else ()
-            channel.acknowledge(ack, 1, idents, peers, record)
+            message_ids = (message.id,) if is_recorded(message.id) else ()
+            channel.acknowledge(ack, 1, message_ids, peers, record)
         else:
             for peer in peers:
                 peer.append(record)
@@ -296,7 +296,7 @@ def _refuse_publish(channel: Channel, packet: Publish, reason: ReasonCode, why: 
     elif packet.qos == 1:
         channel.acknowledge(b"\x40\x02" + PACKET_ID[packet_id], 1)
     else:
-        channel.session.unreleased(packet_id, NO_IDENT)
+        channel.session.unreleased(packet_id, NO_ID)
         _acknowledge(channel, packet_id)
 
 

@@ -92,7 +92,7 @@ class Pipe(Port, asyncio.Protocol):
         self,
         acks: bytes,
         count: int,
-        idents: Sequence[int] = (),
+        message_ids: Sequence[int] = (),
         peers: tuple[ForwarderLike, ...] = (),
         record: bytes = b"",
         *,
@@ -101,8 +101,8 @@ class Pipe(Port, asyncio.Protocol):
         """Send ``record`` to ``peers``, and once it is safe at all of them ``count`` acknowledgements to the
         client, behind those of earlier messages.
 
-        ``idents`` are the identifiers of those messages that are recorded. ``safe`` is called as soon as it
-        is, whether the client is there or not.
+        ``message_ids`` are the identifiers of those messages that are recorded. ``safe`` is called as soon as
+        it is, whether the client is there or not.
         """
         pending = self._pending
         if not (peers or pending):
@@ -110,12 +110,12 @@ class Pipe(Port, asyncio.Protocol):
                 # QoS 2 alone is all that the client may have in flight.
                 self.check_quota(count)
             self.session.push(acks)
-            if idents:
-                self._told(idents)
+            if message_ids:
+                self._told(message_ids)
             return
         if pending is None:
             pending = self._pending = deque()
-        cell = [acks, len(peers), count, idents]
+        cell = [acks, len(peers), count, message_ids]
         pending.append(cell)
         self._unacked += count
         if self._unacked + len(self.session.incoming) > self.limits.receive_maximum:
@@ -133,19 +133,19 @@ class Pipe(Port, asyncio.Protocol):
             self.hub.dropped("peer_down", cell[2])
         pending = self._pending
         while pending and pending[0][1] <= 0:
-            acks, _, count, idents = pending.popleft()
+            acks, _, count, message_ids = pending.popleft()
             self._unacked -= count
             if self.phase == UP:
                 self.session.push(acks)
-                if idents:
-                    self._told(idents)
+                if message_ids:
+                    self._told(message_ids)
         if self.reading_paused & OWING and self._unacked <= self.limits.receive_maximum // 2:
             self.resume_reading(OWING)
 
-    def _told(self, idents: Sequence[int]) -> None:
+    def _told(self, message_ids: Sequence[int]) -> None:
         """The client has its last word of these messages."""
         if self.hub.recorder is not None:
-            self.hub.recorder.acknowledged(self.session, idents, "publisher")
+            self.hub.recorder.acknowledged(self.session, message_ids, "publisher")
 
     def _owes_much(self) -> None:
         if self.version == V5:

@@ -19,7 +19,7 @@ from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.connection.channel import Channel
 from gossamer.mqtt.connection.handlers import unexpected_ack
 from gossamer.mqtt.connection.pipe import UP
-from gossamer.mqtt.messages.message_ids import NO_IDENT
+from gossamer.mqtt.messages.message_ids import NO_ID
 from gossamer.mqtt.messages.ports import ForwarderLike
 from gossamer.mqtt.publish.fanout import DELIVERIES, Fanout
 from gossamer.mqtt.publish.plan import Plan
@@ -38,7 +38,7 @@ def take(channel: Channel, data: bytes) -> int:
     hub, session = channel.hub, channel.session
     v5 = channel.version == V5
     sink = hub if hub.recorder is None else _sink(channel)
-    inflight, idents = session.inflight, session.idents
+    inflight, message_ids = session.inflight, session.message_ids
     durable = session.store is not None
     enough = hub.sent + DELIVERIES
     plan: Plan | None = None
@@ -46,9 +46,9 @@ def take(channel: Channel, data: bytes) -> int:
     acks: list[bytes] = []
     waits: tuple[ForwarderLike, ...] = ()
     records: list[bytes] = []
-    ack_idents: list[int] = []
+    ack_ids: list[int] = []
     acked = False
-    acked_idents: list[int] = []
+    acked_ids: list[int] = []
     pos, end = 0, len(data)
     try:
         while pos < end and not channel.more:
@@ -66,8 +66,8 @@ def take(channel: Channel, data: bytes) -> int:
                             session.settle(packet_id)
                         else:
                             del inflight[packet_id]
-                        if idents:
-                            acked_idents.append(idents.pop(packet_id, NO_IDENT))
+                        if message_ids:
+                            acked_ids.append(message_ids.pop(packet_id, NO_ID))
                     continue
                 plan = found
                 if kind == QOS0:
@@ -80,8 +80,8 @@ def take(channel: Channel, data: bytes) -> int:
                         channel.more = plan.is_wide or most < count
                         count, pos = most, start + size * most
                     if acks and waits != plan.waits:
-                        _answer(channel, waits, acks, records, ack_idents)
-                        acks, records, ack_idents = [], [], []
+                        _answer(channel, waits, acks, records, ack_ids)
+                        acks, records, ack_ids = [], [], []
                     body = len(head) + 2
                     left = size - body
                     first, last = (b"\x40\x03", _NOBODY) if v5 and plan.nobody else (b"\x40\x02", b"")
@@ -92,7 +92,7 @@ def take(channel: Channel, data: bytes) -> int:
                         made.append(first + data[at - 2 : at] + last)
                         tails.append(data[at : at + left])
                     hub.received1 += count
-                    ack_idents += sink.run1(plan, head, tails, channel.version, session)
+                    ack_ids += sink.run1(plan, head, tails, channel.version, session)
                     acks += made
                     waits = plan.waits
                     if waits:
@@ -109,8 +109,8 @@ def take(channel: Channel, data: bytes) -> int:
                 if at == 0 or stop > end:
                     break
                 if acks:
-                    _answer(channel, waits, acks, records, ack_idents)
-                    acks, records, ack_idents = [], [], []
+                    _answer(channel, waits, acks, records, ack_ids)
+                    acks, records, ack_ids = [], [], []
                 channel.service.handle(channel, data[pos], data[at:stop])
                 pos = stop
                 if channel.phase != UP:
@@ -118,11 +118,11 @@ def take(channel: Channel, data: bytes) -> int:
                 channel.more = hub.sent >= enough or bool(hub.wide.jobs)
     finally:
         if acks:
-            _answer(channel, waits, acks, records, ack_idents)
+            _answer(channel, waits, acks, records, ack_ids)
         if sink is not hub and hub.recorder is not None:
             hub.recorder.live = False
-        if acked_idents and hub.recorder is not None:
-            hub.recorder.acknowledged(session, acked_idents, "subscriber")
+        if acked_ids and hub.recorder is not None:
+            hub.recorder.acknowledged(session, acked_ids, "subscriber")
     if acked and (session.queue or session.resend):
         session.pump()
     pressure = hub.pressure
@@ -136,13 +136,13 @@ def _answer(
     waits: tuple[ForwarderLike, ...],
     acks: list[bytes],
     records: list[bytes],
-    idents: list[int],
+    message_ids: list[int],
 ) -> None:
     """Acknowledge publishes, once the peers that ``waits`` names have them."""
     recorder = channel.hub.recorder
-    if idents and waits and recorder is not None:
-        records.insert(0, recorder.marks_of(idents))
-    channel.acknowledge(b"".join(acks), len(acks), idents, waits, b"".join(records))
+    if message_ids and waits and recorder is not None:
+        records.insert(0, recorder.marks_of(message_ids))
+    channel.acknowledge(b"".join(acks), len(acks), message_ids, waits, b"".join(records))
 
 
 def _to_v4(head: bytes, acks: list[bytes], tails: list[bytes]) -> bytes:
@@ -158,9 +158,9 @@ def _sink(channel: Channel) -> Fanout | Recording:
     if recorder is None or not next(recorder.arrivals, True):
         return hub
     recorder.begin()
-    if session.idents is None and session.subscriptions:
+    if session.message_ids is None and session.subscriptions:
         # It may acknowledge what it is about to be sent by itself.
-        session.idents = {}
+        session.message_ids = {}
     return Recording(hub, recorder)
 
 

@@ -49,10 +49,10 @@ def _withhold(session: Session, gate: Gate, recorder: FlowRecorderLike | None) -
     for packet_id, packet in list(session.inflight.items()):
         if packet[0] == PUBREL or allowed(packet):
             continue
-        ident = session.withdraw(packet_id)
+        message_id = session.withdraw(packet_id)
         session.dropped(REASON)
-        if recorder is not None and is_recorded(ident):
-            recorder.lost(ident, session, REASON)
+        if recorder is not None and is_recorded(message_id):
+            recorder.lost(message_id, session, REASON)
         if packet[0] >> 1 & 3 == 2:
             session.end_halves((packet_id,))
 

@@ -16,14 +16,14 @@ import msgspec
 from gossamer.mqtt.codec.encoder import publish_parts
 from gossamer.mqtt.codec.packets import V5, Publish
 from gossamer.mqtt.codec.properties import NONE, Properties
-from gossamer.mqtt.messages.message_ids import NO_IDENT
+from gossamer.mqtt.messages.message_ids import NO_ID
 
 
 class Message:
     """One application message on its way to its subscribers."""
 
     __slots__ = (
-        *("_parts", "expires_at", "ident", "payload", "properties", "publisher", "qos", "retain", "topic"),
+        *("_parts", "expires_at", "id", "payload", "properties", "publisher", "qos", "retain", "topic"),
     )
 
     def __init__(
@@ -44,8 +44,8 @@ class Message:
         self.properties = properties
         self.publisher = publisher
         self.expires_at = expires_at
-        self.ident = NO_IDENT
-        """Its identifier, where it is recorded (``idents``)."""
+        self.id = NO_ID
+        """Its identifier, where it is recorded (``message_ids``)."""
         self._parts: dict[tuple[int, int, tuple[int, ...]], tuple[bytes, bytes]] | None = None
 
     @classmethod

@@ -3,7 +3,7 @@
 A message that is recorded (see ``gossamer.audit``) has an identifier: the node that took it from its
 publisher, which life of that node, and a number. In memory that is one ``int``: the number, above it the
 place of the node's life in a table. So identifiers of messages that follow one another follow one another,
-and a session remembers thousands for the price of a dict. :data:`NO_IDENT` is the identifier of a message
+and a session remembers thousands for the price of a dict. :data:`NO_ID` is the identifier of a message
 that is not recorded; one of QoS 2 has one all the same, with :data:`UNRECORDED` in its number.
 
 On the way to another node and to the disc an identifier is a *mark* before the record: its first byte begins
@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from gossamer.mqtt.codec.errors import malformed
 
-NO_IDENT = -1
+NO_ID = -1
 ASIDE = 1 << 47
 """In the number of a message that is not of the recorder's sample: its publisher wants it traced."""
 UNRECORDED = 1 << 46
@@ -42,10 +42,10 @@ _places: dict[tuple[str, int], int] = {}
 
 
 class Mark(NamedTuple):
-    """Of the messages that follow, ``many`` from ``skip`` on are ``ident`` and what comes after it."""
+    """Of the messages that follow, ``many`` from ``skip`` on are ``message_id`` and what comes after it."""
 
     skip: int
-    ident: int
+    message_id: int
     many: int
     hlc: int
     """The sender's hybrid clock; 0: not said."""
@@ -54,16 +54,16 @@ class Mark(NamedTuple):
 class Tracked(bytes):
     """The tail of a queued PUBLISH that is recorded."""
 
-    ident: int = NO_IDENT
+    message_id: int = NO_ID
     share: str | None = None
     """The share group that it is for."""
     stored = False
     """It answers a subscription with what was retained."""
 
     @classmethod
-    def of(cls, tail: bytes, ident: int, share: str | None = None, *, stored: bool = False) -> Tracked:
+    def of(cls, tail: bytes, message_id: int, share: str | None = None, *, stored: bool = False) -> Tracked:
         made = cls(tail)
-        made.ident = ident
+        made.message_id = message_id
         made.share = share
         made.stored = stored
         return made
@@ -71,7 +71,7 @@ class Tracked(bytes):
     @property
     def tag(self) -> bytes:
         """What is kept beside it where it is stored or travels."""
-        return mark_of(self.ident) + (self.share or "").encode()
+        return mark_of(self.message_id) + (self.share or "").encode()
 
     @classmethod
     def tagged(cls, tail: bytes, tag: bytes) -> Tracked:
@@ -81,12 +81,12 @@ class Tracked(bytes):
             MqttProtocolError: it is no tag.
         """
         mark, stop = read_mark(tag, 0)
-        return cls.of(tail, mark.ident, tag[stop:].decode(errors="replace") or None)
+        return cls.of(tail, mark.message_id, tag[stop:].decode(errors="replace") or None)
 
 
-def ident_in(tail: bytes) -> int:
+def message_id_in(tail: bytes) -> int:
     """The identifier of a queued message."""
-    return tail.ident if isinstance(tail, Tracked) else NO_IDENT
+    return tail.message_id if isinstance(tail, Tracked) else NO_ID
 
 
 def base_of(origin: str, creation: int) -> int:
@@ -105,31 +105,31 @@ def base_of(origin: str, creation: int) -> int:
     return place << _BITS
 
 
-def is_recorded(ident: int) -> bool:
-    """Whether a recorder is told of the message; never of :data:`NO_IDENT`, in which every bit is set."""
-    return not ident & UNRECORDED
+def is_recorded(message_id: int) -> bool:
+    """Whether a recorder is told of the message; never of :data:`NO_ID`, in which every bit is set."""
+    return not message_id & UNRECORDED
 
 
-def life_of(ident: int) -> int:
+def life_of(message_id: int) -> int:
     """What :func:`base_of` gave for the life of the node that took the message."""
-    return ident >> _BITS << _BITS
+    return message_id >> _BITS << _BITS
 
 
-def origin_of(ident: int) -> tuple[str, int]:
+def origin_of(message_id: int) -> tuple[str, int]:
     """The node that took the message, and which life of it."""
-    origin, creation, _ = _lives[ident >> _BITS]
+    origin, creation, _ = _lives[message_id >> _BITS]
     return origin, creation
 
 
-def number_of(ident: int) -> int:
+def number_of(message_id: int) -> int:
     """The message's number at its origin."""
-    return ident & _NUMBER
+    return message_id & _NUMBER
 
 
-def mark_of(ident: int, many: int = 1, *, skip: int = 0, hlc: int = 0) -> bytes:
+def mark_of(message_id: int, many: int = 1, *, skip: int = 0, hlc: int = 0) -> bytes:
     """The mark before a record, or several."""
-    _, creation, head = _lives[ident >> _BITS]
-    return head + _FIELDS.pack(creation, ident & _NUMBER, skip, many, hlc)
+    _, creation, head = _lives[message_id >> _BITS]
+    return head + _FIELDS.pack(creation, message_id & _NUMBER, skip, many, hlc)
 
 
 def read_mark(data: bytes, pos: int) -> tuple[Mark, int]:

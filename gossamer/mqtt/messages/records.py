@@ -22,7 +22,7 @@ from gossamer.mqtt.codec.packets import V4, V5
 from gossamer.mqtt.codec.properties import NONE
 from gossamer.mqtt.codec.wire import MAX_VARINT
 from gossamer.mqtt.messages.message import Message
-from gossamer.mqtt.messages.message_ids import MARK, NO_IDENT, mark_of, read_mark
+from gossamer.mqtt.messages.message_ids import MARK, NO_ID, mark_of, read_mark
 
 _LIMIT = MAX_VARINT + 5
 V5_MARK = b"\x05"
@@ -50,7 +50,7 @@ def record_of(message: Message, now: float, hlc: int = 0, qos: int | None = None
     packet = head + (b"\0\1" if qos else b"") + tail
     if version != V4:
         packet = V5_MARK + packet
-    return packet if message.ident == NO_IDENT else mark_of(message.ident, hlc=hlc) + packet
+    return packet if message.id == NO_ID else mark_of(message.id, hlc=hlc) + packet
 
 
 def read_record(data: bytes, pos: int, end: int, now: float) -> tuple[Message, int]:
@@ -60,10 +60,10 @@ def read_record(data: bytes, pos: int, end: int, now: float) -> tuple[Message, i
         MqttProtocolError: it is no record.
     """
     version = V4
-    ident = NO_IDENT
+    message_id = NO_ID
     if data[pos] == MARK[0]:
         mark, pos = read_mark(data, pos)
-        ident = mark.ident
+        message_id = mark.message_id
     if data[pos] == V5_MARK[0]:
         version = V5
         pos += 1
@@ -75,7 +75,7 @@ def read_record(data: bytes, pos: int, end: int, now: float) -> tuple[Message, i
         raise malformed("MQTT 2.1.2", f"a record starts with 0x{first:02X}, expected PUBLISH")
     packet = decode_publish(first & 7, data[at:stop], version)
     message = Message.of(packet, topic=packet.topic, publisher=None, now=now)
-    message.ident = ident
+    message.id = message_id
     return message, stop
 
 
@@ -87,7 +87,7 @@ def walk(records: bytes, *, moves: bool = False) -> Iterator[tuple[int, bytes, b
         MqttProtocolError: it is no run of records.
     """
     pos, end = 0, len(records)
-    idents: dict[int, int] = {}
+    message_ids: dict[int, int] = {}
     index = 0
     while pos < end:
         if records[pos] == MOVE_MARK[0]:
@@ -100,7 +100,7 @@ def walk(records: bytes, *, moves: bool = False) -> Iterator[tuple[int, bytes, b
             mark, pos = read_mark(records, pos)
             # A frame holds fewer messages than bytes, whatever a mark says.
             for place in range(min(mark.many, end)):
-                idents[index + mark.skip + place] = mark.ident + place
+                message_ids[index + mark.skip + place] = mark.message_id + place
             continue
         start = pos
         if records[pos] == V5_MARK[0]:
@@ -110,7 +110,11 @@ def walk(records: bytes, *, moves: bool = False) -> Iterator[tuple[int, bytes, b
             raise malformed("MQTT 2.1.4", "a record is cut off")
         topic = records[at + 2 : at + 2 + (records[at] << 8 | records[at + 1])]
         record = records[start:stop]
-        yield records[pos] >> 1 & 3, topic, mark_of(idents[index]) + record if index in idents else record
+        yield (
+            records[pos] >> 1 & 3,
+            topic,
+            mark_of(message_ids[index]) + record if index in message_ids else record,
+        )
         index += 1
         pos = stop
 
@@ -177,7 +181,7 @@ class Piece(NamedTuple):
     topic: bytes
     size: int
     """Bytes of payload of all of them."""
-    ident: int
+    message_id: int
     many: int
     payload: bytes | None
     """Where it is one message."""
@@ -199,15 +203,15 @@ def pieces_of(
     topic = topic_in(chunk)
     start, _ = frame(chunk, 0, len(chunk), _LIMIT)
     body = start + 2 + len(topic) + skip_body
-    for skip, ident, many in spans:
+    for skip, message_id, many in spans:
         payload = chunk[skip * total + body : (skip + 1) * total] if many == 1 else None
-        yield Piece(topic, (total - body) * many, ident, many, payload)
+        yield Piece(topic, (total - body) * many, message_id, many, payload)
 
 
 def _walk(chunk: bytes, skip_body: int, spans: Iterable[Span]) -> Iterator[Piece]:
     pos = index = 0
     end = len(chunk)
-    for skip, ident, many in spans:
+    for skip, message_id, many in spans:
         piece: Piece | None = None
         while index < skip + many:
             start, stop = frame(chunk, pos, end, _LIMIT)
@@ -216,12 +220,12 @@ def _walk(chunk: bytes, skip_body: int, spans: Iterable[Span]) -> Iterator[Piece
                 topic = chunk[start + 2 : topic_end]
                 size = stop - topic_end - skip_body
                 if piece is not None and piece.topic == topic:
-                    piece = Piece(topic, piece.size + size, piece.ident, piece.many + 1, None)
+                    piece = Piece(topic, piece.size + size, piece.message_id, piece.many + 1, None)
                 else:
                     if piece is not None:
                         yield piece
                     payload = chunk[topic_end + skip_body : stop]
-                    piece = Piece(topic, size, ident + index - skip, 1, payload)
+                    piece = Piece(topic, size, message_id + index - skip, 1, payload)
             pos = stop
             index += 1
         if piece is not None:

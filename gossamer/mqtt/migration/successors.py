@@ -162,9 +162,9 @@ class Successors:
                 taken += 1
                 if session.admits(message):
                     session.take(message, qos=min(message.qos, qos), retain=False)
-            elif is_recorded(message.ident) and hub.recorder is not None:
+            elif is_recorded(message.id) and hub.recorder is not None:
                 # The other node counts it; which ones these are is known here.
-                hub.recorder.lost(message.ident, Session(client_id, hub=hub), "session_superseded")
+                hub.recorder.lost(message.id, Session(client_id, hub=hub), "session_superseded")
         if taken and session.store is not None:
             await session.store.settled()
         return taken

@@ -279,7 +279,7 @@ class Incoming:
                 wanted = list(transfer.subscriptions_in(known))
             if known.once is not None:
                 # What it was given in a move from here is among what comes, and the client has not had it.
-                known.once.release(message.ident for message in transfer.left_of(known, given=False))
+                known.once.release(message.id for message in transfer.left_of(known, given=False))
                 self.known.load(known.once.dump())
             self._table.end(known, None)
         session = self._session = self._table.create(self._client_id, state["expiry"])
@@ -363,7 +363,7 @@ class Incoming:
         ]
         since = transfer.in_order(rest or [], session.queue, aside)
         queued = [*self._older, *self._before, *since]
-        session.refill(transfer.distinct(queued, transfer.idents_in_flight(session)))
+        session.refill(transfer.distinct(queued, transfer.ids_in_flight(session)))
         if self.known:
             transfer.forget(session, self.known)
         for item in session.queue:

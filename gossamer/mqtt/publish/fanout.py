@@ -32,7 +32,7 @@ from gossamer.mqtt.flow.backpressure import Pressure
 from gossamer.mqtt.flow.fence import Fence
 from gossamer.mqtt.flow.wide_fanout import SLICE, Wide
 from gossamer.mqtt.messages.message import Message
-from gossamer.mqtt.messages.message_ids import NO_IDENT, is_recorded
+from gossamer.mqtt.messages.message_ids import NO_ID, is_recorded
 from gossamer.mqtt.messages.ports import FlowRecorderLike
 from gossamer.mqtt.publish.plan import Plan
 from gossamer.mqtt.session.session import Session
@@ -87,12 +87,12 @@ class Fanout:
     def lose(self, message: Message, reason: str) -> None:
         """``message`` comes to nobody."""
         self.drops[reason] += 1
-        if self.recorder is not None and is_recorded(message.ident):
-            self.recorder.lost(message.ident, None, reason)
+        if self.recorder is not None and is_recorded(message.id):
+            self.recorder.lost(message.id, None, reason)
 
     def chosen(self, message: Message, group: str, node: str | None) -> None:
         """``message`` goes to a member of a share group at ``node``; None: here."""
-        if self.recorder is not None and is_recorded(message.ident):
+        if self.recorder is not None and is_recorded(message.id):
             self.recorder.chosen(message, group, node)
 
     def take(self, qos: int) -> None:
@@ -153,11 +153,11 @@ class Fanout:
         version: int,
         publisher: object = None,
         marks: bytes = b"",
-        idents: Sequence[int] = (),
+        message_ids: Sequence[int] = (),
     ) -> None:
         """``count`` whole QoS 0 publishes without flags or properties, back to back in ``chunk``.
 
-        ``marks`` go before them to other nodes, and ``idents`` are theirs, where they are recorded.
+        ``marks`` go before them to other nodes, and ``message_ids`` are theirs, where they are recorded.
         """
         self.received += count
         if self.wide.jobs:
@@ -190,10 +190,10 @@ class Fanout:
             for peer in plan.peers:
                 peer.append(record)
         if plan.special:
-            named: Iterable[int] = idents or repeat(NO_IDENT)
-            for (topic, payload), ident in zip(_each(chunk, version), named, strict=False):
+            named: Iterable[int] = message_ids or repeat(NO_ID)
+            for (topic, payload), message_id in zip(_each(chunk, version), named, strict=False):
                 message = Message(topic, payload, publisher=publisher)
-                message.ident = ident
+                message.id = message_id
                 self.hand_out(plan, message)
         elif not (mine.everyone or other.everyone or plan.peers):
             self.drops["no_subscribers"] += count
@@ -252,7 +252,7 @@ class Fanout:
         self._deliver(plan.special, message)
 
     def _deliver(self, deliveries: Sequence[Delivery], message: Message) -> None:
-        if len(deliveries) > SLICE and not is_recorded(message.ident):
+        if len(deliveries) > SLICE and not is_recorded(message.id):
             self.wide.spread(deliveries, partial(self.give, message))
             return
         for delivery in deliveries:

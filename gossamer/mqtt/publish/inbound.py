@@ -20,7 +20,7 @@ from gossamer.mqtt.codec.packets import V4
 from gossamer.mqtt.codec.wire import MAX_VARINT
 from gossamer.mqtt.flow.backpressure import Hold
 from gossamer.mqtt.messages.message import Message
-from gossamer.mqtt.messages.message_ids import MARK, NO_IDENT, is_recorded, read_mark
+from gossamer.mqtt.messages.message_ids import MARK, NO_ID, is_recorded, read_mark
 from gossamer.mqtt.messages.records import MOVE_MARK, read_record, record_of
 from gossamer.mqtt.publish.fanout import Fanout
 from gossamer.mqtt.publish.owed import Owed
@@ -53,7 +53,7 @@ class Ingest:
         """Told of the marks of sessions that move: from which node, and of which move."""
         self.on_noted: Callable[[str], object] | None = None
         """Told of a node whose messages have changed sessions on disc, in that commit."""
-        self._named = NO_IDENT
+        self._named = NO_ID
         """The identifier of the next message of QoS 2."""
         self.messages = 0
         """Messages of peers so far; the broker counts them as received, too."""
@@ -186,19 +186,19 @@ class Ingest:
         recorder = hub.recorder
         if data[pos] == MARK[0]:
             mark, stop = read_mark(data, pos)
-            if recorder is not None and is_recorded(mark.ident):
+            if recorder is not None and is_recorded(mark.message_id):
                 recorder.marked(mark)
             else:
-                self._named = mark.ident
+                self._named = mark.message_id
             return stop
         message, stop = read_record(data, pos, end, hub.now())
         if message.qos == 2:
-            message.ident, self._named = self._named, NO_IDENT
+            message.id, self._named = self._named, NO_ID
         hub.received += 1
         route = self.cache_get(message.topic) or self._publishing.resolve(message.topic)
         if recorder is not None:
             recorder.arrive(message, hub.origin or "")
-            if is_recorded(message.ident):
+            if is_recorded(message.id):
                 recorder.routed(message, route, ())
         hub.message(route, message)
         return stop

@@ -15,7 +15,7 @@ from gossamer.mqtt.codec.errors import MqttProtocolError
 from gossamer.mqtt.codec.properties import NONE, Properties
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.messages.message import Message, strip
-from gossamer.mqtt.messages.message_ids import NO_IDENT, is_recorded, number_of
+from gossamer.mqtt.messages.message_ids import NO_ID, is_recorded, number_of
 from gossamer.mqtt.messages.ports import ForwarderLike, Until
 from gossamer.mqtt.messages.records import record_of
 from gossamer.mqtt.publish.delayed import BAD_DELAY, DELAYED, UNROUTED, Delayed, is_bad_delay
@@ -131,11 +131,11 @@ class Publishing:
         *,
         publisher: str = "",
         client_id: str | None = None,
-        ident: int = NO_IDENT,
+        message_id: int = NO_ID,
         on_safe: Callable[[bool], None] | None = None,
     ) -> int:
         """Hand a message to every subscriber, here and on other nodes; ``client_id``: whose will it is,
-        and ``ident``, by which others that publish the same will know it.
+        and ``message_id``, by which others that publish the same will know it.
 
         No Local counts by the client's identifier ([MQTT-3.8.3-3]), so for its will and for what it had
         delayed as well, although no connection brings them now.
@@ -146,7 +146,7 @@ class Publishing:
         self._hub.take(message.qos)
         if self._hub.recorder is not None and route is not UNROUTED:
             self._hub.recorder.take(message, publisher or client_id, self._hub.recorder.chance())
-        self.identify(message, ident)
+        self.identify(message, message_id)
         return len(route.deliveries) + len(self.spread(route, message, publisher, on_safe))
 
     def spread(
@@ -179,16 +179,16 @@ class Publishing:
                 peer.append(record)
         return peers
 
-    def identify(self, message: Message, ident: int = NO_IDENT) -> None:
+    def identify(self, message: Message, message_id: int = NO_ID) -> None:
         """Give a message of QoS 2 an identifier, where no recorder did: see ``once``."""
-        if message.qos == 2 and message.ident == NO_IDENT:
-            message.ident = self._next_ident() if ident == NO_IDENT else ident
+        if message.qos == 2 and message.id == NO_ID:
+            message.id = self._next_id() if message_id == NO_ID else message_id
 
     def next_number(self) -> int:
         """The number of an identifier that no message has yet."""
-        return number_of(self._next_ident())
+        return number_of(self._next_id())
 
-    def _next_ident(self) -> int:
+    def _next_id(self) -> int:
         self._identified += 1
         return self._identified
 
@@ -199,7 +199,7 @@ class Publishing:
             peers = self._delayed.take(message, publisher)
         else:
             kept = self._retained.put(message) if message.retain else None
-            if message.retain and is_recorded(message.ident) and self._hub.recorder is not None:
+            if message.retain and is_recorded(message.id) and self._hub.recorder is not None:
                 self._hub.recorder.retained(message)
             peers = self.distribute(route, message, publisher)
             if kept is not None:
@@ -215,7 +215,7 @@ class Publishing:
         """
         hub = self._hub
         peers: tuple[ForwarderLike, ...] = route.peers
-        if hub.recorder is not None and is_recorded(message.ident):
+        if hub.recorder is not None and is_recorded(message.id):
             hub.recorder.routed(message, route, peers)
         hub.message(route, message)
         if hub.wide.jobs:

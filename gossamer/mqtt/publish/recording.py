@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from gossamer.mqtt.codec.packets import V4
-from gossamer.mqtt.messages.message_ids import MARK, NO_IDENT, is_recorded, read_mark
+from gossamer.mqtt.messages.message_ids import MARK, NO_ID, is_recorded, read_mark
 from gossamer.mqtt.messages.ports import FlowRecorderLike
 from gossamer.mqtt.messages.records import walk
 from gossamer.mqtt.publish.fanout import Fanout, forms, message_of
@@ -51,8 +51,8 @@ class Recording:
             self._hub.run0(plan, head, chunk, count, version, publisher)
             return
         marks = recorder.marks_for(spans) if plan.peers else b""
-        idents = recorder.spread(spans, count) if plan.special else ()
-        self._hub.run0(plan, head, chunk, count, version, publisher, marks, idents)
+        message_ids = recorder.spread(spans, count) if plan.special else ()
+        self._hub.run0(plan, head, chunk, count, version, publisher, marks, message_ids)
 
     def run1(
         self, plan: Plan, head: bytes, tails: Sequence[bytes], version: int, publisher: Session | None = None
@@ -75,29 +75,29 @@ class Recording:
     def _one(self, plan: Plan, head: bytes, tail: bytes, version: int, publisher: Session | None) -> int:
         """One publish of QoS 1; its identifier."""
         hub, recorder = self._hub, self._recorder
-        ident = recorder.one(plan, head, tail, version, publisher)
-        if ident == NO_IDENT:
+        message_id = recorder.one(plan, head, tail, version, publisher)
+        if message_id == NO_ID:
             hub.run1(plan, head, (tail,), version, publisher)
-            return ident
+            return message_id
         hub.received += 1
         if hub.wide.jobs:
             hub.wide.mind(plan.sessions)
         for sessions, qos, first, rest in forms(plan, head, (tail,), version):
             hub.count_sent(sessions, qos, 1)
             if qos:
-                recorder.hand(sessions, first, rest[0], ident)
+                recorder.hand(sessions, first, rest[0], message_id)
                 continue
             packet = first + rest[0]
             for session in sessions:
                 session.push(packet)
-                recorder.sent(session, ident, 0, False, None, False)
+                recorder.sent(session, message_id, 0, False, None, False)
         if plan.special:
             message = message_of(head, tail, version, publisher)
-            message.ident = ident
+            message.id = message_id
             hub.hand_out(plan, message)
         elif not (plan.sessions or plan.peers):
             hub.drops["no_subscribers"] += 1
-        return ident
+        return message_id
 
 
 def tell_undelivered(router: Router, hub: Fanout) -> None:
@@ -107,16 +107,16 @@ def tell_undelivered(router: Router, hub: Fanout) -> None:
         recorder = hub.recorder
         if recorder is None or MARK not in records:
             return
-        idents = [
-            ident
+        message_ids = [
+            message_id
             for qos, topic, record in walk(records)
             # What persistent sessions there want is kept for them (``keeping``).
             if record[:1] == MARK
-            and is_recorded(ident := read_mark(record, 0)[0].ident)
+            and is_recorded(message_id := read_mark(record, 0)[0].message_id)
             and not (kept and qos and router.awaits(peer, topic))
         ]
-        if idents:
-            recorder.refused_by(peer, idents, reason)
+        if message_ids:
+            recorder.refused_by(peer, message_ids, reason)
 
     router.on_dropped(dropped)
 
@@ -126,15 +126,15 @@ def tell_lost(hub: Fanout, peer: str, records: Iterable[bytes], reason: str, lef
     recorder = hub.recorder
     if recorder is None:
         return
-    still = set(_idents(left))
-    idents = [ident for each in records for ident in _idents(each) if ident not in still]
-    if idents:
-        recorder.refused_by(peer, idents, reason if reason == "expired" else f"away_{reason}")
+    still = set(_ids_in(left))
+    message_ids = [message_id for each in records for message_id in _ids_in(each) if message_id not in still]
+    if message_ids:
+        recorder.refused_by(peer, message_ids, reason if reason == "expired" else f"away_{reason}")
 
 
-def _idents(records: bytes) -> Iterator[int]:
+def _ids_in(records: bytes) -> Iterator[int]:
     """Of the messages that are recorded, and are kept."""
     if MARK in records:
         for qos, _, record in walk(records):
-            if qos and record[:1] == MARK and is_recorded(ident := read_mark(record, 0)[0].ident):
-                yield ident
+            if qos and record[:1] == MARK and is_recorded(message_id := read_mark(record, 0)[0].message_id):
+                yield message_id

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from gossamer.mqtt.codec.packets import Subscription
-from gossamer.mqtt.messages.message_ids import NO_IDENT, mark_of
+from gossamer.mqtt.messages.message_ids import NO_ID, mark_of
 from gossamer.mqtt.session.expiry import expiry_of
 from gossamer.mqtt.session.qos2 import Block, Once
 from gossamer.mqtt.session.session import Hub, Session
@@ -64,13 +64,13 @@ class DurableSession(Session):
 
     # Journalled.
 
-    def assign(self, head: bytes, tail: bytes, ident: int) -> bytes:
-        packet = super().assign(head, tail, ident)
+    def assign(self, head: bytes, tail: bytes, message_id: int) -> bytes:
+        packet = super().assign(head, tail, message_id)
         self._put_inflight(self.last_id)
         return packet
 
-    def keep(self, packet_id: int, packet: bytes, ident: int = NO_IDENT) -> None:
-        super().keep(packet_id, packet, ident)
+    def keep(self, packet_id: int, packet: bytes, message_id: int = NO_ID) -> None:
+        super().keep(packet_id, packet, message_id)
         self._put_inflight(packet_id)
 
     def settle(self, packet_id: int) -> None:
@@ -97,10 +97,10 @@ class DurableSession(Session):
         for number, item in enumerate(self.queue, self._first):
             self._put(QUEUED, number, self.store.pack(item))
 
-    def unreleased(self, packet_id: int, ident: int, *, doubtful: bool = False) -> None:
-        super().unreleased(packet_id, ident, doubtful=doubtful)
-        known = self.ident_of(packet_id)
-        self._put(INCOMING, packet_id, True if known == NO_IDENT else mark_of(known))
+    def unreleased(self, packet_id: int, message_id: int, *, doubtful: bool = False) -> None:
+        super().unreleased(packet_id, message_id, doubtful=doubtful)
+        known = self.message_id_of(packet_id)
+        self._put(INCOMING, packet_id, True if known == NO_ID else mark_of(known))
 
     def release(self, packet_id: int) -> bool:
         known = super().release(packet_id)
@@ -169,8 +169,8 @@ class DurableSession(Session):
             # A PUBREL keeps the place of its PUBLISH.
             number = self._numbers[packet_id] = self._number
             self._number += 1
-        ident = self.idents.get(packet_id) if self.idents else None
-        tag = b"" if ident is None else mark_of(ident)
+        message_id = self.message_ids.get(packet_id) if self.message_ids else None
+        tag = b"" if message_id is None else mark_of(message_id)
         # What is written takes bytes, and no kind of them.
         expires = self.store.time_of_day(expiry_of(packet))
         self._put(INFLIGHT, packet_id, (number, bytes(packet), tag, expires))
@@ -180,8 +180,8 @@ class DurableSession(Session):
 
     # What waits for the disc.
 
-    def send(self, head: bytes, tail: bytes, ident: int = NO_IDENT) -> None:
-        self.push(self.assign(head, tail, ident))
+    def send(self, head: bytes, tail: bytes, message_id: int = NO_ID) -> None:
+        self.push(self.assign(head, tail, message_id))
 
     def send_all(self, head: bytes, tails: Sequence[bytes]) -> None:
         for tail in tails:
@@ -241,14 +241,14 @@ class DurableSession(Session):
         self.moves = tuple(facts.moves)
         for wanted, identifier in stored.subscriptions:
             self.subscriptions[wanted.filter] = wanted, identifier
-        self.idents = dict(stored.idents) or None
+        self.message_ids = dict(stored.message_ids) or None
         for number, packet_id, packet in stored.inflight:
             self.inflight[packet_id] = packet
             self._numbers[packet_id] = number
             self._number = number + 1
         for packet_id in stored.incoming:
             self.incoming[packet_id] = True
-            if -packet_id in stored.idents:
+            if -packet_id in stored.message_ids:
                 self.doubtful.add(packet_id)
         if stored.queue:
             super().refill(item for _, item in stored.queue)

@@ -15,7 +15,7 @@ import structlog
 
 from gossamer.errors import GossamerError
 from gossamer.mqtt.messages.message import Message
-from gossamer.mqtt.messages.message_ids import NO_IDENT
+from gossamer.mqtt.messages.message_ids import NO_ID
 from gossamer.mqtt.session.session import Session
 from gossamer.mqtt.session.transfer import message_of, messages_in
 from gossamer.routes import body_of, matches
@@ -48,9 +48,9 @@ def orphans(session: Session) -> list[Orphan]:
 
 
 def _unacknowledged(session: Session) -> Iterator[Message]:
-    idents = session.idents or {}
+    message_ids = session.message_ids or {}
     flying: list[Callable[[], Message]] = [
-        partial(message_of, packet, session.version, session.hub.now, idents.get(packet_id, NO_IDENT))
+        partial(message_of, packet, session.version, session.hub.now, message_ids.get(packet_id, NO_ID))
         for packet_id, packet in session.inflight.items()
         if packet[0] & 0xF6 == 0x32
     ]

@@ -2,8 +2,8 @@
 
 Between nodes a message may come twice although no link doubles anything: to the old session of a client that
 went elsewhere and to its new one, from a node that kept it and from the one that it was given to. Each
-message of QoS 2 has an identifier (``idents``) from the node that took it from its publisher, and a session
-that outlives its connection remembers those it has taken, wherever it goes.
+message of QoS 2 has an identifier (``message_ids``) from the node that took it from its publisher, and a
+session that outlives its connection remembers those it has taken, wherever it goes.
 
 Rules: 1. Bounded: of each life of a node at least the latest half of :data:`REMEMBERED`, of the latest
 :data:`LIVES` lives.  2. QoS 1 has no such memory: it is promised at least once, and its path is the hot one.
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from gossamer.mqtt.messages.message_ids import NO_IDENT, base_of, life_of, number_of, origin_of
+from gossamer.mqtt.messages.message_ids import NO_ID, base_of, life_of, number_of, origin_of
 
 REMEMBERED = 65_536
 LIVES = 16
@@ -32,7 +32,7 @@ class Once:
 
     def __init__(self, note: Callable[[Block], None] | None = None) -> None:
         self._lives: dict[int, dict[int, int]] = {}
-        """By life of a node (see ``idents``), and place."""
+        """By life of a node (see ``message_ids``), and place."""
         self.note = note
 
     @classmethod
@@ -42,9 +42,9 @@ class Once:
         once.load(dumped)
         return once
 
-    def admit(self, ident: int) -> bool:
+    def admit(self, message_id: int) -> bool:
         """Note a message; False where it was noted before."""
-        life, number = life_of(ident), number_of(ident)
+        life, number = life_of(message_id), number_of(message_id)
         place, bit = number // BLOCK, 1 << number % BLOCK
         blocks = self._lives.get(life)
         bits = 0 if blocks is None else blocks.get(place, 0)
@@ -53,20 +53,20 @@ class Once:
         self._put(life, place, bits | bit)
         return True
 
-    def release(self, idents: Iterable[int]) -> None:
+    def release(self, message_ids: Iterable[int]) -> None:
         """Forget messages: they were taken, and nobody has had them."""
-        for ident in idents:
-            if ident != NO_IDENT and ident in self:
-                place = number_of(ident) // BLOCK
-                bits = self._lives[life_of(ident)][place]
-                self._put(life_of(ident), place, bits & ~(1 << number_of(ident) % BLOCK))
+        for message_id in message_ids:
+            if message_id != NO_ID and message_id in self:
+                place = number_of(message_id) // BLOCK
+                bits = self._lives[life_of(message_id)][place]
+                self._put(life_of(message_id), place, bits & ~(1 << number_of(message_id) % BLOCK))
 
     def __bool__(self) -> bool:
         return bool(self._lives)
 
-    def __contains__(self, ident: int) -> bool:
-        number = number_of(ident)
-        return bool(self._lives.get(life_of(ident), {}).get(number // BLOCK, 0) & 1 << number % BLOCK)
+    def __contains__(self, message_id: int) -> bool:
+        number = number_of(message_id)
+        return bool(self._lives.get(life_of(message_id), {}).get(number // BLOCK, 0) & 1 << number % BLOCK)
 
     def dump(self) -> list[Block]:
         """Everything, as plain data."""

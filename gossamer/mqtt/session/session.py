@@ -20,7 +20,7 @@ from gossamer.mqtt.codec.packets import V5, Pubrel
 from gossamer.mqtt.flow.backpressure import FAR_BEHIND, ITEM, Pressure
 from gossamer.mqtt.flow.wide_fanout import Wide
 from gossamer.mqtt.messages.message import Message
-from gossamer.mqtt.messages.message_ids import NO_IDENT, Tracked, ident_in, is_recorded
+from gossamer.mqtt.messages.message_ids import NO_ID, Tracked, is_recorded, message_id_in
 from gossamer.mqtt.messages.ports import FlowRecorderLike
 from gossamer.mqtt.session.state import Item, Lost, SessionState
 from gossamer.routes import Delivery
@@ -128,12 +128,12 @@ class Session(SessionState):
             self.hub.touch(self)
         out += packets
 
-    def send(self, head: bytes, tail: bytes, ident: int = NO_IDENT) -> None:
+    def send(self, head: bytes, tail: bytes, message_id: int = NO_ID) -> None:
         """Send a PUBLISH of QoS 1 or 2 that the window has room for."""
         out = self.out
         if not out:
             self.hub.touch(self)
-        out.append(self.assign(head, tail, ident))
+        out.append(self.assign(head, tail, message_id))
 
     def send_all(self, head: bytes, tails: Sequence[bytes]) -> None:
         """Send PUBLISHes of QoS 1 that begin alike while the window has room, and queue the others."""
@@ -183,9 +183,9 @@ class Session(SessionState):
             recorder = self.hub.recorder
             if sent and recorder is not None:
                 for flags, tail in sent:
-                    if is_recorded(tail.ident):
+                    if is_recorded(tail.message_id):
                         qos, retain = flags >> 1 & 3, bool(flags & 1)
-                        recorder.sent(self, tail.ident, qos, retain, tail.share, tail.stored)
+                        recorder.sent(self, tail.message_id, qos, retain, tail.share, tail.stored)
         if (
             self.behind
             and self.window
@@ -212,7 +212,7 @@ class Session(SessionState):
 
     def admits(self, message: Message) -> bool:
         """Whether a message is new to this session, as far as that matters: see ``qos2``."""
-        if message.qos != 2 or self.admit(message.ident):
+        if message.qos != 2 or self.admit(message.id):
             return True
         self.hub.dropped("duplicate")
         return False
@@ -230,23 +230,25 @@ class Session(SessionState):
         parts = self.encoded(message, qos, retain=retain, identifiers=identifiers, now=self.hub.now)
         if isinstance(parts, str):
             self.dropped(parts)
-            self._tell_lost(message.ident, parts)
+            self._tell_lost(message.id, parts)
             return
         head, tail = parts
-        ident = message.ident if is_recorded(message.ident) or (qos == 2 and not stored) else NO_IDENT
-        recorder = self.hub.recorder if is_recorded(ident) else None
+        message_id = message.id if is_recorded(message.id) or (qos == 2 and not stored) else NO_ID
+        recorder = self.hub.recorder if is_recorded(message_id) else None
         if not qos:
             self.push(head + tail if self._aliases is None else self._aliases.shorten(head, b"", tail))
         elif len(self.inflight) < self.window:
-            self.send(head, tail, ident)
+            self.send(head, tail, message_id)
             self.expires(message)
         else:
-            if ident != NO_IDENT:
-                tail = Tracked.of(tail, ident, None if recorder is None else recorder.share, stored=stored)
+            if message_id != NO_ID:
+                tail = Tracked.of(
+                    tail, message_id, None if recorder is None else recorder.share, stored=stored
+                )
             self.enqueue(head, tail, message if message.expires_at is not None else None)
             return
         if recorder is not None:
-            recorder.sent(self, message.ident, qos, retain, recorder.share, stored)
+            recorder.sent(self, message.id, qos, retain, recorder.share, stored)
 
     # What waits.
 
@@ -257,7 +259,7 @@ class Session(SessionState):
         if gate is not None and not gate(item):
             if self.once is not None:
                 # It is another node's to queue, so this session has not taken it.
-                self.once.release((ident_in(tail),))
+                self.once.release((message_id_in(tail),))
             return
         pressure = self.hub.pressure
         length = len(self.queue) + 1
@@ -293,7 +295,7 @@ class Session(SessionState):
         """These are another node's now; some may have left the queue already."""
         gone = set(map(id, items))
         if self.once is not None:
-            self.once.release(ident_in(tail) for _, tail, _ in items)
+            self.once.release(message_id_in(tail) for _, tail, _ in items)
         before = self.queued_bytes
         while self.queue and id(self.queue[0]) in gone:
             self.popleft()
@@ -312,12 +314,12 @@ class Session(SessionState):
 
     def tell_lost(self, tail: bytes, reason: str) -> None:
         """A queued message goes, and it may be one that is recorded."""
-        self._tell_lost(ident_in(tail), reason)
+        self._tell_lost(message_id_in(tail), reason)
 
-    def _tell_lost(self, ident: int, reason: str) -> None:
+    def _tell_lost(self, message_id: int, reason: str) -> None:
         recorder = self.hub.recorder
-        if recorder is not None and is_recorded(ident):
-            recorder.lost(ident, self, reason)
+        if recorder is not None and is_recorded(message_id):
+            recorder.lost(message_id, self, reason)
 
     def _lose(self, lost: list[Lost]) -> None:
         for tail, reason in lost:
@@ -377,9 +379,9 @@ class Session(SessionState):
     # What the client publishes with QoS 2.
 
     def release(self, packet_id: int) -> bool:
-        ident = self.ident_of(packet_id)
+        message_id = self.message_id_of(packet_id)
         known = super().release(packet_id)
-        self._tell_acknowledged(ident, "publisher")
+        self._tell_acknowledged(message_id, "publisher")
         return known
 
     def passed(self, packet_id: int) -> None:
@@ -387,7 +389,7 @@ class Session(SessionState):
         for waiting in self.passing.pop(packet_id, ()):
             waiting(True)
 
-    def _tell_acknowledged(self, ident: int, role: str) -> None:
+    def _tell_acknowledged(self, message_id: int, role: str) -> None:
         recorder = self.hub.recorder
-        if recorder is not None and is_recorded(ident):
-            recorder.acknowledged(self, (ident,), role)
+        if recorder is not None and is_recorded(message_id):
+            recorder.acknowledged(self, (message_id,), role)

@@ -330,12 +330,12 @@ class SessionTable:
         )
 
     def _send_will(self, will: Will, client_id: str) -> None:
-        ident = self._wills.ident(client_id)
+        message_id = self._wills.message_id(client_id)
         if self._wills.end(client_id, self._hub.now()):
             return
         message = self._message(will)
         try:
-            self.publish(message, client_id=client_id, ident=ident)
+            self.publish(message, client_id=client_id, message_id=message_id)
         except MqttProtocolError as error:
             log.warning("will_not_published", error=str(error))
 

@@ -25,7 +25,7 @@ from gossamer.mqtt.codec.packets import V4, V5, Subscription
 from gossamer.mqtt.codec.properties import Properties
 from gossamer.mqtt.flow.backpressure import ITEM
 from gossamer.mqtt.messages.message import Message
-from gossamer.mqtt.messages.message_ids import NO_IDENT, Tracked, ident_in
+from gossamer.mqtt.messages.message_ids import NO_ID, Tracked, message_id_in
 from gossamer.mqtt.session.aliases import TopicAliases
 from gossamer.mqtt.session.expiry import Expiring, expiry_of, sent_again
 from gossamer.mqtt.session.qos2 import Once
@@ -70,13 +70,13 @@ class SessionState:
         "expiry",
         "gate",
         "given",
-        "idents",
         "incoming",
         "inflight",
         "keep_oldest",
         "last_id",
         "max_packet",
         "max_queued",
+        "message_ids",
         "move",
         "moves",
         "once",
@@ -125,7 +125,7 @@ class SessionState:
         self.out: list[bytes] = []
         """To be written at the end of this turn."""
         self.inflight: dict[int, bytes] = {}
-        self.idents: dict[int, int] | None = None
+        self.message_ids: dict[int, int] | None = None
         """The identifiers of messages in flight that have one, by packet identifier; those of messages that
         the client published, by its negative."""
         self.window = 0
@@ -200,7 +200,7 @@ class SessionState:
 
     # Journalled: what survives the node changes here.
 
-    def assign(self, head: bytes, tail: bytes, ident: int) -> bytes:
+    def assign(self, head: bytes, tail: bytes, message_id: int) -> bytes:
         """Put a PUBLISH of QoS 1 or 2 in flight under the next packet identifier; the packet to send."""
         inflight = self.inflight
         packet_id = self.last_id + 1
@@ -210,22 +210,22 @@ class SessionState:
             packet_id = packet_id + 1 if packet_id < 65535 else 1
         self.last_id = packet_id
         packet = inflight[packet_id] = head + PACKET_ID[packet_id] + tail
-        if ident != NO_IDENT:
-            self._identify(packet_id, ident)
+        if message_id != NO_ID:
+            self._identify(packet_id, message_id)
         if self._aliases is None:
             return packet
         return self._aliases.shorten(head, PACKET_ID[packet_id], tail)
 
-    def keep(self, packet_id: int, packet: bytes, ident: int = NO_IDENT) -> None:
+    def keep(self, packet_id: int, packet: bytes, message_id: int = NO_ID) -> None:
         """Have ``packet`` in flight under an identifier, in the place of what is."""
-        self._identify(packet_id, ident)
+        self._identify(packet_id, message_id)
         self.inflight[packet_id] = packet
 
-    def _identify(self, key: int, ident: int) -> None:
-        if ident != NO_IDENT:
-            if self.idents is None:
-                self.idents = {}
-            self.idents[key] = ident
+    def _identify(self, key: int, message_id: int) -> None:
+        if message_id != NO_ID:
+            if self.message_ids is None:
+                self.message_ids = {}
+            self.message_ids[key] = message_id
 
     def settle(self, packet_id: int) -> None:
         """What is in flight under an identifier is not any more."""
@@ -249,10 +249,10 @@ class SessionState:
         self.queue = deque(items) or _EMPTY
         self.queued_bytes = sum(len(head) + len(tail) + ITEM for head, tail, _ in self.queue)
 
-    def unreleased(self, packet_id: int, ident: int, *, doubtful: bool = False) -> None:
-        """The client has published a message of QoS 2, which is known as ``ident``."""
+    def unreleased(self, packet_id: int, message_id: int, *, doubtful: bool = False) -> None:
+        """The client has published a message of QoS 2, which is known as ``message_id``."""
         # Identifiers of packets to the client and from it are told apart by their sign.
-        self._identify(-packet_id, ident)
+        self._identify(-packet_id, message_id)
         self.incoming[packet_id] = True
         if doubtful:
             self.doubtful.add(packet_id)
@@ -260,8 +260,8 @@ class SessionState:
     def release(self, packet_id: int) -> bool:
         """PUBREL; False where no message of QoS 2 has this identifier."""
         self.doubtful.discard(packet_id)
-        if self.idents:
-            self.idents.pop(-packet_id, None)
+        if self.message_ids:
+            self.message_ids.pop(-packet_id, None)
         return self.incoming.pop(packet_id, None) is not None
 
     def subscribe(self, wanted: Subscription, identifier: int | None) -> None:
@@ -314,11 +314,11 @@ class SessionState:
             if self.max_packet and len(head) + len(tail) + 2 > self.max_packet:
                 lost.append((queued, "too_large"))
                 continue
-            ident = NO_IDENT
+            message_id = NO_ID
             if isinstance(queued, Tracked):
-                ident = queued.ident
+                message_id = queued.message_id
                 sent.append((head[0], queued))
-            packets.append(self.assign(head, tail, ident))
+            packets.append(self.assign(head, tail, message_id))
             if message is not None:
                 self.expires(message)
         return Drained(packets, sent, lost)
@@ -358,7 +358,7 @@ class SessionState:
     def withdraw(self, packet_id: int) -> int:
         """What is in flight under an identifier is not any more; which message it was, where it is known."""
         self.settle(packet_id)
-        return self.idents.pop(packet_id, NO_IDENT) if self.idents else NO_IDENT
+        return self.message_ids.pop(packet_id, NO_ID) if self.message_ids else NO_ID
 
     def _translate(self, version: int) -> None:
         """The client came back with the other protocol version: store its messages in that."""
@@ -373,17 +373,17 @@ class SessionState:
 
     # Of QoS 2.
 
-    def admit(self, ident: int) -> bool:
+    def admit(self, message_id: int) -> bool:
         """Whether a message of QoS 2 is new to this session, as far as that matters: see ``qos2``."""
-        return ident == NO_IDENT or not self.expiry or self.remember().admit(ident)
+        return message_id == NO_ID or not self.expiry or self.remember().admit(message_id)
 
     def admits_item(self, item: Item) -> bool:
         """The same of a message that was queued elsewhere."""
-        return item[0][0] >> 1 & 3 != 2 or self.admit(ident_in(item[1]))
+        return item[0][0] >> 1 & 3 != 2 or self.admit(message_id_in(item[1]))
 
-    def ident_of(self, packet_id: int) -> int:
+    def message_id_of(self, packet_id: int) -> int:
         """Which message of QoS 2 it is that the client published under an identifier."""
-        return self.idents.get(-packet_id, NO_IDENT) if self.idents else NO_IDENT
+        return self.message_ids.get(-packet_id, NO_ID) if self.message_ids else NO_ID
 
     def not_passed(self, packet_id: int) -> None:
         """The message could not be passed on, or not everywhere: sent again, it is passed on again."""

@@ -19,7 +19,7 @@ import msgspec
 from gossamer.mnesia_like import Journal
 from gossamer.mqtt.codec.packets import Subscription, Will
 from gossamer.mqtt.flow.commits import JournalWriter, Soon
-from gossamer.mqtt.messages.message_ids import NO_IDENT, Tracked, read_mark
+from gossamer.mqtt.messages.message_ids import NO_ID, Tracked, read_mark
 from gossamer.mqtt.messages.records import read_record, record_of
 from gossamer.mqtt.session.expiry import Expiring
 from gossamer.mqtt.session.qos2 import Block
@@ -66,7 +66,16 @@ class Facts(msgspec.Struct, array_like=True):
 class Stored:
     """One session as the disc had it."""
 
-    __slots__ = ("client_id", "facts", "idents", "incoming", "inflight", "once", "queue", "subscriptions")
+    __slots__ = (
+        "client_id",
+        "facts",
+        "incoming",
+        "inflight",
+        "message_ids",
+        "once",
+        "queue",
+        "subscriptions",
+    )
 
     def __init__(self, client_id: str) -> None:
         self.client_id = client_id
@@ -76,7 +85,7 @@ class Stored:
         self.inflight: list[tuple[int, int, bytes]] = []
         """Number in the order of sending, packet identifier, packet."""
         self.incoming: list[int] = []
-        self.idents: dict[int, int] = {}
+        self.message_ids: dict[int, int] = {}
         """Of those that are recorded, by packet identifier; what the client published: below zero."""
         self.once: list[Block] = []
 
@@ -127,7 +136,7 @@ class SessionStore(JournalWriter):
         record, expires = rest
         message, _ = read_record(record, 0, len(record), self._monotonic())
         message.expires_at = self.moment(expires)
-        return head, tail if message.ident == NO_IDENT else Tracked.of(tail, message.ident), message
+        return head, tail if message.id == NO_ID else Tracked.of(tail, message.id), message
 
     def read(self, rows: Mapping[Any, Any]) -> Iterator[Stored]:
         """The sessions that these rows are; rows that belong to none are deleted."""
@@ -151,13 +160,13 @@ class SessionStore(JournalWriter):
                 expires_at = None if expires is None else self.moment(expires)
                 stored.inflight.append((number, key, Expiring.of(packet, expires_at)))
                 if tag:
-                    stored.idents[key] = read_mark(tag, 0)[0].ident
+                    stored.message_ids[key] = read_mark(tag, 0)[0].message_id
             elif kind == ONCE:
                 stored.once.append(_block(key, value))
             else:
                 stored.incoming.append(key)
                 if isinstance(value, bytes):
-                    stored.idents[-key] = read_mark(value, 0)[0].ident
+                    stored.message_ids[-key] = read_mark(value, 0)[0].message_id
         for stored in found.values():
             stored.queue.sort(key=lambda entry: entry[0])
             stored.inflight.sort()

@@ -21,7 +21,7 @@ import msgspec
 from gossamer.mqtt.codec.encoder import read_publish
 from gossamer.mqtt.codec.packets import Subscription, Will
 from gossamer.mqtt.messages.message import Message
-from gossamer.mqtt.messages.message_ids import NO_IDENT, Tracked, ident_in, mark_of, read_mark
+from gossamer.mqtt.messages.message_ids import NO_ID, Tracked, mark_of, message_id_in, read_mark
 from gossamer.mqtt.messages.records import read_record, record_of
 from gossamer.mqtt.session.expiry import Expiring, expiry_of
 from gossamer.mqtt.session.qos2 import Block, Once
@@ -107,16 +107,16 @@ def subscriptions_in(session: Session) -> Iterator[list[object]]:
 
 def _entries(session: Session, now: float) -> Iterator[list[object]]:
     yield from subscriptions_in(session)
-    idents = session.idents or {}
+    message_ids = session.message_ids or {}
     for packet_id, packet in session.inflight.items():
-        ident = idents.get(packet_id, NO_IDENT)
-        mark = b"" if ident == NO_IDENT else mark_of(ident)
+        message_id = message_ids.get(packet_id, NO_ID)
+        mark = b"" if message_id == NO_ID else mark_of(message_id)
         expires_at = expiry_of(packet)
         yield ["i", packet_id, bytes(packet), mark, None if expires_at is None else expires_at - now]
     for packet_id in session.incoming:
-        ident = session.ident_of(packet_id)
+        message_id = session.message_id_of(packet_id)
         doubtful = packet_id in session.doubtful or packet_id in session.passing
-        yield ["r", packet_id, b"" if ident == NO_IDENT else mark_of(ident), doubtful]
+        yield ["r", packet_id, b"" if message_id == NO_ID else mark_of(message_id), doubtful]
     for item in session.queue:
         yield ["q", *_packed(item, now)]
 
@@ -154,12 +154,12 @@ def install(session: Session, entries: Iterable[list[Any]], now: float) -> list[
                 session.subscribe(Subscription(*fields[0]), fields[1])
             case "i":
                 packet_id, packet, mark, left = fields
-                ident = read_mark(mark, 0)[0].ident if mark else NO_IDENT
-                session.keep(packet_id, Expiring.of(packet, None if left is None else now + left), ident)
+                message_id = read_mark(mark, 0)[0].message_id if mark else NO_ID
+                session.keep(packet_id, Expiring.of(packet, None if left is None else now + left), message_id)
             case "r":
                 packet_id, mark, doubtful = fields
-                ident = read_mark(mark, 0)[0].ident if mark else NO_IDENT
-                session.unreleased(packet_id, ident, doubtful=doubtful and bool(mark))
+                message_id = read_mark(mark, 0)[0].message_id if mark else NO_ID
+                session.unreleased(packet_id, message_id, doubtful=doubtful and bool(mark))
             case _:
                 queue.append(item_of(fields, now))
     return queue
@@ -175,14 +175,14 @@ def item_of(fields: list[Any], now: float) -> Item:
     record, left = rest
     message, _ = read_record(record, 0, len(record), now)
     message.expires_at = now + left
-    return head, tail if message.ident == NO_IDENT else Tracked.of(tail, message.ident), message
+    return head, tail if message.id == NO_ID else Tracked.of(tail, message.id), message
 
 
-def message_of(packet: bytes, version: int, now: Callable[[], float], ident: int = NO_IDENT) -> Message:
+def message_of(packet: bytes, version: int, now: Callable[[], float], message_id: int = NO_ID) -> Message:
     """The message of a PUBLISH that was on its way to a client."""
     publish = read_publish(packet, version)
     message = Message.of(publish, topic=publish.topic, publisher=None, now=now())
-    message.ident = ident
+    message.id = message_id
     if (expires_at := expiry_of(packet)) is not None:
         message.expires_at = expires_at
     return message
@@ -193,7 +193,7 @@ def left_of(session: Session, *, given: bool) -> list[Message]:
     those that another node was given in a move."""
     now = session.hub.now
     flying = [] if given else flying_in(session)
-    messages = [message_of(packet, session.version, now, ident) for _, packet, ident in flying]
+    messages = [message_of(packet, session.version, now, message_id) for _, packet, message_id in flying]
     first = session.given or 0 if given else 0
     return [*messages, *messages_in(session, islice(session.queue, first, None))]
 
@@ -204,17 +204,17 @@ Flying = tuple[int, bytes, int]
 
 def flying_in(session: Session) -> list[Flying]:
     """The messages that are in flight, as :func:`left_of` has them first."""
-    idents = session.idents or {}
+    message_ids = session.message_ids or {}
     return [
-        (packet_id, packet, idents.get(packet_id, NO_IDENT))
+        (packet_id, packet, message_ids.get(packet_id, NO_ID))
         for packet_id, packet in session.inflight.items()
         if packet[0] != 0x62
     ]
 
 
-def idents_in_flight(session: Session) -> set[int]:
+def ids_in_flight(session: Session) -> set[int]:
     """Which messages are on their way to the client, as far as that is known."""
-    return {ident for packet_id, ident in (session.idents or {}).items() if packet_id > 0}
+    return {message_id for packet_id, message_id in (session.message_ids or {}).items() if packet_id > 0}
 
 
 def fly_on(session: Session, flying: list[Flying], left: list[Message]) -> list[Message]:
@@ -223,11 +223,11 @@ def fly_on(session: Session, flying: list[Flying], left: list[Message]) -> list[
     ``left`` is what was left there, these first; what of it is to be queued.
     """
     queued: list[Message] = []
-    for (packet_id, packet, ident), message in zip(flying, left, strict=False):
+    for (packet_id, packet, message_id), message in zip(flying, left, strict=False):
         if packet_id in session.inflight:
             queued.append(message)
         elif session.admits(message):
-            session.keep(packet_id, packet, ident)
+            session.keep(packet_id, packet, message_id)
     return [*queued, *left[len(flying) :]]
 
 
@@ -241,7 +241,7 @@ def had_from(session: Session) -> list[Block]:
     if session.once is None:
         return []
     delivered = Once.of(session.once.dump())
-    delivered.release(message.ident for message in left_of(session, given=False))
+    delivered.release(message.id for message in left_of(session, given=False))
     return delivered.dump()
 
 
@@ -268,22 +268,24 @@ def halves_of(session: Session) -> list[int]:
 def unreleased_in(session: Session) -> list[tuple[int, bytes]]:
     """Messages of QoS 2 that the client has published and may publish again: the identifier of the packet,
     and the mark of the message."""
-    idents = {number: session.ident_of(number) for number in session.incoming}
-    return [(number, mark_of(ident)) for number, ident in idents.items() if ident != NO_IDENT]
+    message_ids = {number: session.message_id_of(number) for number in session.incoming}
+    return [
+        (number, mark_of(message_id)) for number, message_id in message_ids.items() if message_id != NO_ID
+    ]
 
 
 def know(session: Session, unreleased: Iterable[Sequence[Any]]) -> None:
     """Take these for the same messages, should the client publish them again."""
     for number, mark in unreleased:
         if number not in session.incoming:
-            session.unreleased(number, read_mark(mark, 0)[0].ident, doubtful=True)
+            session.unreleased(number, read_mark(mark, 0)[0].message_id, doubtful=True)
 
 
 def messages_in(session: Session, items: Iterable[Item]) -> Iterator[Message]:
     """The messages that are queued, each with the QoS with which it is."""
     for head, tail, queued in items:
         if queued is None:
-            message = message_of(head + b"\0\1" + tail, session.version, session.hub.now, ident_in(tail))
+            message = message_of(head + b"\0\1" + tail, session.version, session.hub.now, message_id_in(tail))
         else:
             # Other sessions may have the same one queued.
             message = copy(queued)
@@ -296,8 +298,8 @@ def queue_left(session: Session, *, given: bool) -> None:
     left = left_of(session, given=given)
     if given and session.once is not None:
         # Another node has them, and the client has had none of them from here.
-        elsewhere = {message.ident for message in left_of(session, given=False)}
-        session.once.release(elsewhere.difference(message.ident for message in left))
+        elsewhere = {message.id for message in left_of(session, given=False)}
+        session.once.release(elsewhere.difference(message.id for message in left))
     for packet_id in [number for number, packet in session.inflight.items() if packet[0] != 0x62]:
         session.withdraw(packet_id)
     now = session.hub.now()
@@ -319,8 +321,8 @@ def _item(message: Message, version: int, now: float) -> Item | None:
     if parts is None:
         return None
     head, tail = parts
-    if message.ident != NO_IDENT:
-        tail = Tracked.of(tail, message.ident)
+    if message.id != NO_ID:
+        tail = Tracked.of(tail, message.id)
     return head, tail, None if message.expires_at is None else message
 
 
@@ -328,11 +330,11 @@ def distinct(items: Iterable[Item], known: Once | Collection[int] = ()) -> Itera
     """The items without those of QoS 2 that come a second time, or are ``known``."""
     seen: set[int] = set()
     for item in items:
-        ident = ident_in(item[1])
-        if ident == NO_IDENT or item[0][0] >> 1 & 3 != 2:
+        message_id = message_id_in(item[1])
+        if message_id == NO_ID or item[0][0] >> 1 & 3 != 2:
             yield item
-        elif ident not in seen and ident not in known:
-            seen.add(ident)
+        elif message_id not in seen and message_id not in known:
+            seen.add(message_id)
             yield item
 
 
@@ -373,14 +375,14 @@ def _content(item: Item) -> tuple[bytes, bytes]:
 def forget(session: Session, known: Once) -> None:
     """Drop messages of QoS 2 that the client has had from another session, which left ``known``, and take
     none of them from now on."""
-    if any(ident_in(tail) in known for _, tail, _ in session.queue):
+    if any(message_id_in(tail) in known for _, tail, _ in session.queue):
         given = session.given
         if given is not None:
             given = sum(1 for _ in distinct(islice(session.queue, given), known))
         session.refill(distinct(session.queue, known))
         session.given = given
         session.save()
-    for packet_id, ident in list((session.idents or {}).items()):
-        if packet_id > 0 and ident in known and session.inflight[packet_id][0] & 0xF6 == 0x34:
+    for packet_id, message_id in list((session.message_ids or {}).items()):
+        if packet_id > 0 and message_id in known and session.inflight[packet_id][0] & 0xF6 == 0x34:
             session.withdraw(packet_id)
     session.remember().load(known.dump())

@@ -16,11 +16,11 @@ from gossamer.mqtt.session.will_rows import (
     WillRows,
     comes_first,
     former_of,
-    ident_of,
     key_of,
     life_of,
     node_of,
     number_of,
+    will_message_id,
 )
 
 BATCH = 500
@@ -142,7 +142,7 @@ class WillAgreement(WillRows):
             if key in void or (one.delayed and self.connected(key[1])):
                 self.drop(key)
             elif self._may_publish(key, now):
-                records.append((key, one.row[0], ident_of(one.row, key[1])))
+                records.append((key, one.row[0], will_message_id(one.row, key[1])))
                 self.publishing[key] = before
         return records
 

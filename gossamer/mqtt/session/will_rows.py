@@ -3,7 +3,7 @@
 A row is ``[record, delay, stamp, time of day when due or None]``, and the stamps that the will had before if
 its session moved; or :data:`DONE`. That of a connected client stands under its client, a *held* one under
 stamp and client. A stamp is node, creation, number; the number is one of those that name the messages of that
-life, so it names the will's own message, too: :func:`ident_of`.
+life, so it names the will's own message, too: :func:`will_message_id`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from gossamer.mqtt.messages.message_ids import NO_IDENT, UNRECORDED, base_of
+from gossamer.mqtt.messages.message_ids import NO_ID, UNRECORDED, base_of
 from gossamer.mqtt.session.will_nodes import NodeLives, origin
 
 Key = tuple[str, str]
@@ -159,7 +159,7 @@ def number_of(key: Key) -> int:
     return int(key[0].rpartition("/")[2])
 
 
-def ident_of(row: list[Any], client_id: str) -> int:
+def will_message_id(row: list[Any], client_id: str) -> int:
     """The identifier of its message, the same whichever node publishes it, and in whichever life: a session
     that has taken the will does not take it again (``qos2``).
 
@@ -170,6 +170,6 @@ def ident_of(row: list[Any], client_id: str) -> int:
     number = number_of(first)
     if not number & UNRECORDED:
         # A release before this one counted its wills by themselves: it may name another message.
-        return NO_IDENT
+        return NO_ID
     name, _, creation = life_of(first).rpartition("/")
     return base_of(name, int(creation)) + number

@@ -8,22 +8,22 @@ done, so that whoever comes later, in whatever life, knows.
 
 Rules: 1. A node that does not answer is not a dead one. Its wills are adopted at once and published when its
 death is proven (its host refuses connections, or it is up in a new life), or when it has not answered for
-``UNREACHABLE_TIMEOUT``. A node that is back by then in the same life keeps its wills.  2. A side that
-holds less than half of the nodes it last saw together publishes nothing that others may have: not the wills
-of others, and of its own only those that began after the loss.  3. Of several that hold a will the node that
-it began on comes first, then the first by name. What that node's disc does not have was void or published.
-4. Of survivors that saw different rows of the dead, those are right who saw most; and they are righter than
-the node's next life, whose disc may have been full.  5. A delayed will is dropped where its client is
-connected again, anywhere ([MQTT-3.1.3-9]): the node it comes to tells the others, when it comes or when it
-learns of the death; to the node of the will, should it be alive, it is as if it were published. One without
-delay is not: its connection did end ([MQTT-3.1.2-8]).  6. A node that stops in order publishes its own
-without asking.  7. A node that has itself left its cluster adopts nothing: those that it sees leave are up,
-and publish their own, and what it held for others.  8. A will that counts down goes with its session. Until
-the node that the session left is known to have let go of it, both may have the will: the copy carries the
-stamps that it had before, its holder asks for these too, and however it ends at either node, it has ended at
-both. That node comes first.  9. A will is over once its message is as safe as one that a client had
-acknowledged: at each node that is to have it, on disc where there is one, or kept for a node that is away.
-Should whoever publishes it die before, it is published again, under the same identifier (``ident_of``).
+``UNREACHABLE_TIMEOUT``. A node that is back by then in the same life keeps its wills.  2. A side that holds
+less than half of the nodes it last saw together publishes nothing that others may have: not the wills of
+others, and of its own only those that began after the loss.  3. Of several that hold a will the node that it
+began on comes first, then the first by name. What that node's disc does not have was void or published. 4. Of
+survivors that saw different rows of the dead, those are right who saw most; and they are righter than the
+node's next life, whose disc may have been full.  5. A delayed will is dropped where its client is connected
+again, anywhere ([MQTT-3.1.3-9]): the node it comes to tells the others, when it comes or when it learns of
+the death; to the node of the will, should it be alive, it is as if it were published. One without delay is
+not: its connection did end ([MQTT-3.1.2-8]).  6. A node that stops in order publishes its own without
+asking.  7. A node that has itself left its cluster adopts nothing: those that it sees leave are up, and
+publish their own, and what it held for others.  8. A will that counts down goes with its session. Until the
+node that the session left is known to have let go of it, both may have the will: the copy carries the stamps
+that it had before, its holder asks for these too, and however it ends at either node, it has ended at both.
+That node comes first.  9. A will is over once its message is as safe as one that a client had acknowledged:
+at each node that is to have it, on disc where there is one, or kept for a node that is away. Should whoever
+publishes it die before, it is published again, under the same identifier (``will_message_id``).
 
 Rejected: taking silence for death. A node that is cut off or paused serves its clients, and publishes their
 wills as well. Leases, by which it would send them away: it would lose them at every pause.
@@ -40,7 +40,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gossamer.mqtt.messages.message_ids import NO_IDENT
+from gossamer.mqtt.messages.message_ids import NO_ID
 from gossamer.mqtt.session.will_agreement import WillAgreement
 from gossamer.mqtt.session.will_nodes import End, origin
 from gossamer.mqtt.session.will_rows import (
@@ -49,11 +49,11 @@ from gossamer.mqtt.session.will_rows import (
     Key,
     comes_first,
     former_of,
-    ident_of,
     key_of,
     life_of,
     node_of,
     number_of,
+    will_message_id,
 )
 
 FORMER_GRACE = 5.0
@@ -95,10 +95,10 @@ class Wills(WillAgreement):
             self.copies[one, client_id] = (stamp, client_id)
         return self.table.write(client_id, [*row, former] if former else row)
 
-    def ident(self, client_id: str) -> int:
+    def message_id(self, client_id: str) -> int:
         """The identifier of the will of a client that is connected, or whose delay has begun."""
         row = self.row(client_id)
-        return NO_IDENT if row is None else ident_of(row, client_id)
+        return NO_ID if row is None else will_message_id(row, client_id)
 
     def count_down(self, client_id: str, seconds: float) -> None:
         """Its connection has ended, and its delay begins."""

@@ -13,7 +13,7 @@ LEFT_OUT = f"00-{TRACE}-00f067aa0ba902b7-00"
 
 
 def traced(world, node, *, sample=0.0, recording=False, tracing=True):
-    """What ``world`` notes for traces: a function that gives the spans since its last call, and its buffer."""
+    """What ``world`` notes for traces: a function that returns the spans since its last call."""
     buffer = TracedBuffer(limit=1000, wall=world.clock.wall, recording=lambda: recording)
     parents = buffer if tracing else None
     recorder_on(buffer, world.broker.hub, node, filters_of=matching(world), sample=sample, parents=parents)

@@ -174,13 +174,13 @@ def test_what_another_session_gave_the_client_is_forgotten_once_and_its_identifi
     known = Once()
     for number in (11, 12):
         message = Message(b"t", b"%d" % number, qos=2)
-        message.ident = base_of("a@h", 1) + UNRECORDED + number
-        known.admit(message.ident)
+        message.id = base_of("a@h", 1) + UNRECORDED + number
+        known.admit(message.id)
         session.deliver(message, Delivery(2))
     for _ in range(2):
         # It is told again for as long as it has not answered.
         forget(session, known)
-        assert (dict(session.inflight), list(session.queue), session.idents) == ({}, [], {})
+        assert (dict(session.inflight), list(session.queue), session.message_ids) == ({}, [], {})
 
 
 def test_what_a_client_published_to_one_copy_of_a_session_the_other_knows_when_it_comes_again():
@@ -191,7 +191,7 @@ def test_what_a_client_published_to_one_copy_of_a_session_the_other_knows_when_i
     other.unreleased(8, second)
     know(other, unreleased_in(one))
     # What it has itself under the same identifier is later.
-    assert (other.ident_of(7), other.ident_of(8)) == (first, second)
+    assert (other.message_id_of(7), other.message_id_of(8)) == (first, second)
     assert other.doubtful == {7}
     assert other.release(7)
     assert [number for number, _ in unreleased_in(other)] == [8]

@@ -9,7 +9,7 @@ from gossamer.mqtt.codec.encoder import publish_parts
 from gossamer.mqtt.codec.packets import V5, Subscription
 from gossamer.mqtt.codec.properties import Properties
 from gossamer.mqtt.messages.message import Message
-from gossamer.mqtt.messages.message_ids import NO_IDENT, Tracked, base_of, ident_in
+from gossamer.mqtt.messages.message_ids import NO_ID, Tracked, base_of, message_id_in
 from gossamer.mqtt.session.durable import DurableSession
 from gossamer.mqtt.session.expiry import expiry_of
 from gossamer.mqtt.session.store import SessionStore
@@ -121,7 +121,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule(packet_id=st.integers(1, 3))
     def publish2(self, packet_id):
-        self.session.unreleased(packet_id, NO_IDENT)
+        self.session.unreleased(packet_id, NO_ID)
 
     @rule(packet_id=st.integers(1, 3))
     def release2(self, packet_id):
@@ -221,19 +221,19 @@ def test_what_is_recorded_is_known_by_its_name_after_a_restart():
     first = base_of("there", 3) + 100
     for number, qos in enumerate((1, 2, 2, 1)):
         parts = publish_parts(b"t", b"x", flags=qos << 1, version=V5)
-        session.send(*parts, first + number if number < 3 else NO_IDENT)
+        session.send(*parts, first + number if number < 3 else NO_ID)
     session.received(3)
     session.unreleased(9, first + 9)
     journal.commit()
     again = restarted(journal, hub)
-    assert dict(again.idents) == {1: first, 2: first + 1, 3: first + 2, -9: first + 9}
+    assert dict(again.message_ids) == {1: first, 2: first + 1, 3: first + 2, -9: first + 9}
     assert not journal.open
     # What has had its last word is forgotten with its packet.
     again.acked(1)
     again.release(9)
     journal.commit()
     [stored] = store_on(journal, hub).read(journal.read())
-    assert stored.idents == {2: first + 1, 3: first + 2}
+    assert stored.message_ids == {2: first + 1, 3: first + 2}
 
 
 def test_what_is_queued_and_recorded_is_known_by_its_name_after_a_restart():
@@ -242,13 +242,13 @@ def test_what_is_queued_and_recorded_is_known_by_its_name_after_a_restart():
     session.save()
     first = base_of("there", 3) + 200
     message = Message(b"t", b"late", qos=1, expires_at=hub.now() + 500)
-    message.ident = first + 1
+    message.id = first + 1
     for number, kept in enumerate((None, message)):
         head, tail = publish_parts(b"t", b"x", flags=2, version=V5)
         session.enqueue(head, Tracked.of(tail, first + number), kept)
     journal.commit()
     [stored] = store_on(journal, hub).read(journal.read())
-    assert [ident_in(tail) for _, (_, tail, _) in stored.queue] == [first, first + 1]
+    assert [message_id_in(tail) for _, (_, tail, _) in stored.queue] == [first, first + 1]
 
 
 def test_what_was_taken_is_known_after_a_restart_whatever_became_of_it():
@@ -260,7 +260,7 @@ def test_what_was_taken_is_known_after_a_restart_whatever_became_of_it():
     first = base_of("there", 4)
     taken = [Message(b"t", b"x", qos=2) for _ in range(3)]
     for number, message in enumerate(taken, 300):
-        message.ident = first + number
+        message.id = first + number
         assert session.admits(message)
     session.remember().release([first + 301])
     journal.commit()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gossamer.mqtt.messages.message_ids import NO_IDENT, UNRECORDED
+from gossamer.mqtt.messages.message_ids import NO_ID, UNRECORDED
 from gossamer.mqtt.session.will_nodes import REFUSALS
 from gossamer.mqtt.session.wills import Wills
 
@@ -56,7 +56,7 @@ class Cluster:
         self.connected = {}
         self.now = 100.0
         self.publishers = []
-        self.idents = []
+        self.message_ids = []
         self.nodes = {}
         self.asleep = {}
         self.creations = {}
@@ -260,11 +260,11 @@ class Cluster:
         keys, ends = wills.due(self.now)
         others = [n for n in self.nodes if n != name and self.sees(name, n)]
         answers = [self.nodes[n].asked(name, keys, ends, wills.former(keys), self.now) for n in others]
-        for key, _, ident in wills.settle(keys, answers, self.now):
+        for key, _, message_id in wills.settle(keys, answers, self.now):
             if name not in self.slow:
                 wills.published(key, self.now)
             self.publishers.append(name)
-            self.idents.append(ident)
+            self.message_ids.append(message_id)
 
     def wait(self, seconds):
         for _ in range(int(seconds)):
@@ -285,11 +285,11 @@ class Cluster:
 
     def one_message(self):
         """A session of QoS 2 takes it once, however often it was published."""
-        assert len(set(self.idents)) == 1
-        assert NO_IDENT not in self.idents
+        assert len(set(self.message_ids)) == 1
+        assert NO_ID not in self.message_ids
 
     def two_messages(self):
-        assert len(set(self.idents)) == 2
+        assert len(set(self.message_ids)) == 2
 
 
 def scenarios():

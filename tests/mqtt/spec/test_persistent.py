@@ -137,8 +137,8 @@ async def test_what_may_not_be_safe_everywhere_is_passed_on_again_as_the_same_me
     publisher.raw(publish(4, "t", b"x", flags=4, packet_id=7))
     await world.settle()
     session = world.broker.sessions["p"]
-    ident = session.ident_of(7)
-    assert ident
+    message_id = session.message_id_of(7)
+    assert message_id
     assert not session.doubtful
     publisher.raw(publish(4, "t", b"x", flags=12, packet_id=7))
     await world.settle()
@@ -146,7 +146,7 @@ async def test_what_may_not_be_safe_everywhere_is_passed_on_again_as_the_same_me
     session.doubtful.add(7)
     publisher.raw(publish(4, "t", b"x", flags=12, packet_id=7))
     await world.settle()
-    assert (session.ident_of(7), session.doubtful) == (ident, set())
+    assert (session.message_id_of(7), session.doubtful) == (message_id, set())
     assert payloads(await passing.got()) == [b"x"]
     assert payloads(await persistent.got()) == [b"x"]
     assert [type(answer).__name__ for answer in await publisher.got()] == ["Pubrec"] * 3
