@@ -261,7 +261,7 @@ def recorder_for(node):
         buffer,
         node="node1@bench",
         creation=1,
-        hub=node.broker.hub,
+        fanout=node.broker.fanout,
         key=b"k" * 16,
         pseudonyms=False,
         filters_of=lambda topic: ["#"],
@@ -289,7 +289,7 @@ async def compare(row, mqtts, options):
             if share is not None:
                 if recorder.sample != share:
                     recorder.sample = share
-                node.broker.hub.recorder = recorder
+                node.broker.fanout.recorder = recorder
             spent = 0.0
             for _ in range(turns):
                 spent += await node.turn()
@@ -297,7 +297,7 @@ async def compare(row, mqtts, options):
             while len(buffer):
                 frame(Batch(0, buffer.take(_WEIGHT)))
             spent += time.thread_time() - began
-            node.broker.hub.recorder = None
+            node.broker.fanout.recorder = None
             if number >= 2:
                 found[way].append(spent / turns / node.messages * 1e9)
     for node in nodes.values():

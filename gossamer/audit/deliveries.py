@@ -29,7 +29,7 @@ PENDING = 4096
 """Deliveries that wait for the end of the turn at most; then they are told as they are."""
 
 
-class HubLike(Protocol):
+class FanoutLike(Protocol):
     """The fan-out whose messages these are."""
 
     origin: str | None
@@ -69,13 +69,13 @@ class Deliveries(Lives):
         self,
         buffer: EventBuffer,
         *,
-        hub: HubLike,
+        fanout: FanoutLike,
         key: bytes,
         pseudonyms: bool,
         soon: Callable[[Callable[[], None]], object],
     ) -> None:
         super().__init__(buffer, key=key, pseudonyms=pseudonyms)
-        self._hub = hub
+        self._fanout = fanout
         self._soon = soon
         self._scheduled = False
         self._open: object = None
@@ -188,7 +188,7 @@ class Deliveries(Lives):
     def _turn(self) -> None:
         self._scheduled = False
         self._close()
-        if not self._hub.touched:
+        if not self._fanout.touched:
             self.settle()
 
     def _stir(self) -> None:

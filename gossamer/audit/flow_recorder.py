@@ -19,7 +19,7 @@ from itertools import repeat
 from typing import Any
 
 import gossamer.audit.schema as schema
-from gossamer.audit.deliveries import Deliveries, Facts, HubLike, Parents, name_of, runs_of
+from gossamer.audit.deliveries import Deliveries, Facts, FanoutLike, Parents, name_of, runs_of
 from gossamer.audit.event_buffer import KINDS, EventBuffer
 from gossamer.audit.lives import Client, split_filter
 from gossamer.audit.sampler import NEVER, Sampler
@@ -74,13 +74,13 @@ class FlowRecorder(Deliveries):
         *,
         node: str,
         creation: int,
-        hub: HubLike,
+        fanout: FanoutLike,
         key: bytes,
         pseudonyms: bool,
         filters_of: Callable[[str], Sequence[str]],
         soon: Callable[[Callable[[], None]], object],
     ) -> None:
-        super().__init__(buffer, hub=hub, key=key, pseudonyms=pseudonyms, soon=soon)
+        super().__init__(buffer, fanout=fanout, key=key, pseudonyms=pseudonyms, soon=soon)
         self._key = key
         self._filters_of = filters_of
         self._base = base_of(node, creation)
@@ -145,11 +145,11 @@ class FlowRecorder(Deliveries):
                 return None
         else:
             self.kept += count
-            spans = [(0, self._base + self._hub.received + 1, count)]
+            spans = [(0, self._base + self._fanout.received + 1, count)]
         self._begin()
         facts = self._facts(plan)
         for topic, size, message_id, many, payload in pieces_of(chunk, count, version, spans, mixed=mixed):
-            self._came(topic, size, message_id, many, payload, 0, publisher or self._hub.origin)
+            self._came(topic, size, message_id, many, payload, 0, publisher or self._fanout.origin)
             self._routed(facts, topic, message_id, many)
             if facts.sessions:
                 self.pushed(facts, message_id, many)
@@ -159,13 +159,13 @@ class FlowRecorder(Deliveries):
         """A message of QoS 1 comes that is to be kept, of a client or a peer; its identifier."""
         if publisher is not None:
             self.kept += 1
-            message_id = self._base + self._hub.received + 1
+            message_id = self._base + self._fanout.received + 1
         else:
             spans = self._arrived(1)
             if not spans:
                 return NO_ID
             message_id = spans[0][1]
-            publisher = self._hub.origin
+            publisher = self._fanout.origin
         self._grow(plan, publisher, head, message_id, tail[1:] if version == V5 else tail, 1)
         return message_id
 
@@ -182,7 +182,7 @@ class FlowRecorder(Deliveries):
         """The last ``count`` messages of QoS 1, alike in topic and size, were sent to each of ``sinks``, and
         nothing else since; their identifiers."""
         self.kept += count
-        message_id = self._base + self._hub.received - count + 1
+        message_id = self._base + self._fanout.received - count + 1
         self._grow(plan, publisher, head, message_id, tail[1:] if version == V5 else tail, count)
         message_ids = range(message_id, message_id + count)
         for session in sinks:
@@ -211,7 +211,7 @@ class FlowRecorder(Deliveries):
     def take(self, message: Message, client_id: str | None, kept: bool) -> None:
         """A message off the fast path was taken; it learns its identifier if it is ``kept``, being of the
         sample, or if its publisher traces it."""
-        message_id = self._base + self._hub.received
+        message_id = self._base + self._fanout.received
         if kept:
             self.kept += 1
         elif self.parents is None or not self.parents.wanted(message):

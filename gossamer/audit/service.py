@@ -57,7 +57,7 @@ def key_of(config: AuditConfig, cookie: str) -> bytes:
 class Auditor:
     """Flow recording of one node: starts, stops and reconfigures it.
 
-    ``hub`` is the broker's dispatcher, which reports events while recording is on; ``key`` is what pseudonyms
+    ``fanout`` is the broker's, which reports events while recording is on; ``key`` is what pseudonyms
     and payloads are hashed with.
     """
 
@@ -66,7 +66,7 @@ class Auditor:
         config: AuditConfig,
         *,
         runtime: Runtime,
-        hub: Any,
+        fanout: Any,
         sessions: Mapping[str, Any],
         distribution: Distribution,
         filters_of: Callable[[str], list[str]],
@@ -77,7 +77,7 @@ class Auditor:
     ) -> None:
         self.config = config
         self.runtime = runtime
-        self._hub = hub
+        self._fanout = fanout
         self._sessions = sessions
         self._distribution = distribution
         self._clock = clock
@@ -91,7 +91,7 @@ class Auditor:
             self.buffer,
             node=runtime.node,
             creation=runtime.creation,
-            hub=hub,
+            fanout=fanout,
             key=key,
             pseudonyms=config.pseudonyms,
             filters_of=filters_of,
@@ -199,7 +199,7 @@ class Auditor:
         self.recording = recording
         self.recorder.parents = self._traces
         self.recorder.sample = self.config.sample if recording else self._traced_share
-        self._hub.recorder = self.recorder if recording or self._traces is not None else None
+        self._fanout.recorder = self.recorder if recording or self._traces is not None else None
 
     async def _start(self) -> Pid:
         config = self.config
@@ -242,7 +242,7 @@ class Auditor:
             log.error("recording_ended", reason=describe(joined.result()), advice="gossamer audit set --on")
 
     def _standing(self) -> Iterable[Client]:
-        return [*self._sessions.values(), *self._hub.guests]
+        return [*self._sessions.values(), *self._fanout.guests]
 
     def _peers(self) -> list[str]:
         peers = self._distribution.peers

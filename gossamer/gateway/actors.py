@@ -65,7 +65,7 @@ class BrokerPort:
     def publish(self, message: Publish, *, on_safe: Callable[[bool], None] | None = None) -> None:
         """Publish to all nodes. Raises UsageError where the topic is none."""
         if self._remote is None:
-            self._remote = RemoteClient(self._broker.hub, self._name)
+            self._remote = RemoteClient(self._broker.fanout, self._name)
         publish(self._broker, self._remote, message, on_safe)
 
     def subscribe(self, request: Subscribe, deliver: Callable[[Delivered], None]) -> Callable[[], None]:

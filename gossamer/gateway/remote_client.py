@@ -6,9 +6,9 @@ behind that; what it was sent counts as delivered when it leaves for the client,
 client has said that it is done with it.
 
 Rules: 1. Nothing is done for messages that are not recorded.  2. Who is here when recording begins is told
-then: the hub knows its remote clients.  3. The session of one is its connection, and ends with it.  4. The
-broker slows MQTT clients down by not reading from them; a Python client waits for its answer instead, until
-nobody that gets its message is behind.
+then: the fan-out knows its remote clients.  3. The session of one is its connection, and ends with it.  4.
+The broker slows MQTT clients down by not reading from them; a Python client waits for its answer instead,
+until nobody that gets its message is behind.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ class RemoteClient:
     message_ids = None
     queue = ()
 
-    def __init__(self, hub: Any, client_id: str) -> None:
+    def __init__(self, fanout: Any, client_id: str) -> None:
         self.client_id = client_id
         self.subscriptions: dict[str, tuple[Subscription, int | None]] = {}
-        self._hub = hub
+        self._fanout = fanout
         self._flying: deque[tuple[int, int]] = deque()
         """Place and identifier of messages that the client is not done with."""
-        hub.guests.add(self)
-        if hub.recorder is not None:
-            hub.recorder.connected(self, False)
+        fanout.guests.add(self)
+        if fanout.recorder is not None:
+            fanout.recorder.connected(self, False)
 
     @property
     def channel(self) -> RemoteClient:
@@ -51,19 +51,19 @@ class RemoteClient:
     def subscribed(self, topic_filter: str, qos: int) -> None:
         """Every node knows that it wants this."""
         self.subscriptions[topic_filter] = (Subscription(topic_filter, qos), None)
-        if self._hub.recorder is not None:
-            self._hub.recorder.subscribed(self, (topic_filter,), None)
+        if self._fanout.recorder is not None:
+            self._fanout.recorder.subscribed(self, (topic_filter,), None)
 
     def share(self, message_id: int) -> str | None:
         """The share group for which it gets a message right now."""
-        recorder = self._hub.recorder
+        recorder = self._fanout.recorder
         return None if recorder is None or not is_recorded(message_id) else recorder.share
 
     def sent(
         self, message_id: int, qos: int, retain: bool, share: str | None, stored: bool, place: int
     ) -> None:
         """A message leaves for the client, its ``place``-th; 0: nobody will say when it is done with it."""
-        recorder = self._hub.recorder
+        recorder = self._fanout.recorder
         if recorder is not None:
             recorder.sent(self, message_id, qos, retain, share, stored)
             if qos and place:
@@ -74,20 +74,20 @@ class RemoteClient:
         done: list[int] = []
         while self._flying and self._flying[0][0] <= count:
             done.append(self._flying.popleft()[1])
-        if done and self._hub.recorder is not None:
-            self._hub.recorder.acknowledged(self, done, "subscriber")
+        if done and self._fanout.recorder is not None:
+            self._fanout.recorder.acknowledged(self, done, "subscriber")
 
     def lost(self, message_id: int, reason: str) -> None:
         """The client will not get a message."""
-        if is_recorded(message_id) and self._hub.recorder is not None:
-            self._hub.recorder.lost(message_id, self, reason)
+        if is_recorded(message_id) and self._fanout.recorder is not None:
+            self._fanout.recorder.lost(message_id, self, reason)
 
     def close(self, reason: str) -> None:
         """It is gone."""
-        if self not in self._hub.guests:
+        if self not in self._fanout.guests:
             return
-        self._hub.guests.discard(self)
-        recorder = self._hub.recorder
+        self._fanout.guests.discard(self)
+        recorder = self._fanout.recorder
         if recorder is not None:
             if self.subscriptions:
                 recorder.unsubscribed(self, list(self.subscriptions))
@@ -116,7 +116,7 @@ def publish(
     message = Message(wanted.topic.encode(), wanted.payload, qos=qos, retain=wanted.retain)
 
     def safe(done: bool) -> None:
-        recorder = broker.hub.recorder
+        recorder = broker.fanout.recorder
         if done and is_recorded(message.id) and recorder is not None:
             recorder.acknowledged(client, (message.id,), "publisher")
         if on_safe is not None:
@@ -152,7 +152,7 @@ class Publisher:
 
     def published(self, topic: str, then: Callable[[], object]) -> None:
         """Something went out on ``topic``: call ``then``, now or once the client may go on."""
-        pressure = self._broker.hub.pressure
+        pressure = self._broker.fanout.pressure
         if pressure and not self._why:
             name = topic.encode()
             route: Any = self._broker.publishing.cache_get(name) or self._broker.publishing.resolve(name)

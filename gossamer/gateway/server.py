@@ -79,7 +79,7 @@ class Attachment(GenServer):
         self._broker = broker
         self._distribution = distribution
         self._subscriptions: dict[int, RemoteSubscription] = {}
-        self._remote = RemoteClient(broker.hub, str(client))
+        self._remote = RemoteClient(broker.fanout, str(client))
         self._publisher = Publisher(broker)
         self._runtime = self.process.runtime
         self._seen = self._runtime.loop.time()

@@ -73,10 +73,10 @@ class RemoteSubscription:
     ) -> None:
         self.filter = topic_filter
         self.qos = bounded(qos)
-        self.client = RemoteClient(broker.hub, client_id)
+        self.client = RemoteClient(broker.fanout, client_id)
         self._broker = broker
         self._emit = emit
-        self._pressure = broker.hub.pressure
+        self._pressure = broker.fanout.pressure
         self._acknowledges = acknowledges
         self._window = window
         self._max_queued = max(1, broker.config.limits.max_queued)
@@ -200,7 +200,7 @@ class RemoteSubscription:
             item = queue.popleft()
             first = False
             self._bytes -= len(item.payload)
-            if item.expires_at is None or item.expires_at > self._broker.hub.now():
+            if item.expires_at is None or item.expires_at > self._broker.fanout.now():
                 size += len(item.payload)
                 batch.append([item.topic, item.payload, item.qos, item.retain])
                 if is_recorded(item.message_id):

@@ -101,15 +101,15 @@ class Broker:
             authenticator=authenticator,
             certificates=any(one.tls is not None and one.tls.username != "none" for one in listeners),
         )
-        self.hub = Fanout(call_later=self._call_later, now=clock.monotonic)
+        self.fanout = Fanout(call_later=self._call_later, now=clock.monotonic)
         self._make_sessions()
         self._make_publishing()
         self._make_connections(rng or random.Random())
         router.on_forward(self.ingest)
         router.on_group_forward(self.ingest.group)
         router.refresh_with(fresh, fresh_kept)
-        router.on_congestion(self.hub.pressure.link)
-        tell_undelivered(router, self.hub)
+        router.on_congestion(self.fanout.pressure.link)
+        tell_undelivered(router, self.fanout)
 
     def _call_soon(self, callback: Callable[[], None]) -> object:
         return self.runtime.loop.call_soon(callback)
@@ -119,7 +119,7 @@ class Broker:
 
     def _make_sessions(self) -> None:
         limits, overflow = self.config.limits, self.config.sessions.overflow
-        self.hub.pressure.bound(
+        self.fanout.pressure.bound(
             max_session=limits.max_queued_bytes,
             max_node=limits.max_node_queued_bytes,
             disconnects=overflow == "disconnect",
@@ -132,7 +132,7 @@ class Broker:
             wall=self.clock.wall,
         )
         self.table = SessionTable(
-            hub=self.hub,
+            fanout=self.fanout,
             wheel=self.wheel,
             router=self.router,
             wills=self.wills,
@@ -143,19 +143,19 @@ class Broker:
         )
         self.sessions: dict[str, Session] = self.table.sessions
         self.kick = self.table.kick
-        self.hub.wide.store = lambda: self.table.store
+        self.fanout.wide.store = lambda: self.table.store
 
     def _make_publishing(self) -> None:
-        router, hub, runtime, clock = self.router, self.hub, self.runtime, self.clock
+        router, fanout, runtime, clock = self.router, self.fanout, self.runtime, self.clock
         self.delayed = Delayed(
             wheel=self.wheel,
-            now=hub.now,
+            now=fanout.now,
             wall=clock.wall,
-            dropped=hub.dropped,
+            dropped=fanout.dropped,
             limit=self.config.limits.max_delayed,
         )
         self.owed = Owed(
-            hub,
+            fanout,
             self.table,
             wall=clock.wall,
             soon=self._call_soon,
@@ -164,11 +164,11 @@ class Broker:
             limit=self.config.sessions.away_messages,
             max_bytes=self.config.sessions.away_bytes,
         )
-        self.redispatch = Redispatch(router, hub, self.owed, call_soon=self._call_soon)
+        self.redispatch = Redispatch(router, fanout, self.owed, call_soon=self._call_soon)
         self.table.redispatch = self.redispatch
         self.publishing = Publishing(
             router,
-            hub,
+            fanout,
             self.table,
             retained=self.retained,
             delayed=self.delayed,
@@ -177,12 +177,12 @@ class Broker:
         )
         self.wills.next_number = self.publishing.next_number
         self.publish = self.publishing.publish
-        self.ingest = Ingest(router, hub, self.publishing, self.table, self.owed)
+        self.ingest = Ingest(router, fanout, self.publishing, self.table, self.owed)
 
     def _make_connections(self, rng: random.Random) -> None:
         self.shared = Shared(
             router=self.router,
-            hub=self.hub,
+            fanout=self.fanout,
             table=self.table,
             wills=self.wills,
             publishing=self.publishing,
@@ -211,7 +211,7 @@ class Broker:
 
     def tick(self) -> None:
         """What is due: keep alive, connect timeouts, wills, expiry. Call it about once a second."""
-        self.wheel.turn(self.hub.now())
+        self.wheel.turn(self.fanout.now())
 
     def clients(self) -> list[ClientInfo]:
         """Every session, connected or not."""
@@ -237,23 +237,23 @@ class Broker:
 
     def stats(self) -> dict[str, int]:
         """Counts since the start, and how many there are now."""
-        hub = self.hub
+        fanout = self.fanout
         return {
             "connections": len(self.channels),
             "connections_refused": self.refused.total(),
             "sessions": len(self.sessions),
             "retained": len(self.retained),
-            "messages_received": hub.received - self.ingest.messages,
+            "messages_received": fanout.received - self.ingest.messages,
             "messages_from_peers": self.ingest.messages,
-            "messages_received_qos1": hub.received1,
-            "messages_received_qos2": hub.received2,
-            "messages_sent": hub.sent,
-            "messages_sent_qos1": hub.sent1,
-            "messages_sent_qos2": hub.sent2,
-            "bytes_received": hub.bytes_received,
-            "bytes_sent": hub.bytes_sent,
-            "slowed": hub.slowed,
-            "queued_bytes": hub.pressure.queued,
-            **{f"dropped_{reason}": count for reason, count in sorted(hub.drops.items())},
+            "messages_received_qos1": fanout.received1,
+            "messages_received_qos2": fanout.received2,
+            "messages_sent": fanout.sent,
+            "messages_sent_qos1": fanout.sent1,
+            "messages_sent_qos2": fanout.sent2,
+            "bytes_received": fanout.bytes_received,
+            "bytes_sent": fanout.bytes_sent,
+            "slowed": fanout.slowed,
+            "queued_bytes": fanout.pressure.queued,
+            **{f"dropped_{reason}": count for reason, count in sorted(fanout.drops.items())},
             **({} if self.away is None else self.away.spools.stats()),
         }

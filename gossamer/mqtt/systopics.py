@@ -21,7 +21,7 @@ class SysTopics(GenServer):
     async def init(self, broker: Broker) -> None:
         self._broker = broker
         self._interval = broker.config.sys_interval or 0.0
-        self._started = broker.hub.now()
+        self._started = broker.fanout.now()
         self._max_clients = 0
         send_after(self._interval, self_pid(), "tick")
 
@@ -40,15 +40,15 @@ class SysTopics(GenServer):
             topic = f"$SYS/broker/{name}".encode()
             route = broker.publishing.cache_get(topic) or broker.publishing.resolve(topic)
             if route.deliveries:
-                broker.hub.message(route, Message(topic, str(value).encode()))
+                broker.fanout.message(route, Message(topic, str(value).encode()))
 
     def _values(self) -> Iterator[tuple[str, object]]:
         broker = self._broker
-        hub = broker.hub
+        fanout = broker.fanout
         connected = sum(session.channel is not None for session in broker.sessions.values())
         self._max_clients = max(self._max_clients, connected)
         yield "version", f"gossamer {__version__}"
-        yield "uptime", f"{int(hub.now() - self._started)} seconds"
+        yield "uptime", f"{int(fanout.now() - self._started)} seconds"
         yield "clients/connected", connected
         yield "clients/disconnected", len(broker.sessions) - connected
         yield "clients/total", len(broker.sessions)
@@ -56,8 +56,8 @@ class SysTopics(GenServer):
         yield "connections/open", len(broker.channels)
         yield "subscriptions/count", sum(len(session.subscriptions) for session in broker.sessions.values())
         yield "retained messages/count", len(broker.retained)
-        yield "publish/messages/received", hub.received - broker.ingest.messages
-        yield "publish/messages/sent", hub.sent
-        yield "publish/messages/dropped", sum(hub.drops.values())
-        yield "bytes/sent", hub.bytes_sent
-        yield "queued/bytes", hub.pressure.queued
+        yield "publish/messages/received", fanout.received - broker.ingest.messages
+        yield "publish/messages/sent", fanout.sent
+        yield "publish/messages/dropped", sum(fanout.drops.values())
+        yield "bytes/sent", fanout.bytes_sent
+        yield "queued/bytes", fanout.pressure.queued

@@ -108,7 +108,7 @@ def _listener_spec(broker: Broker, config: ListenerConfig, name: str, room: Room
         name,
         room,
         max_packet=broker.config.limits.max_packet_size,
-        now=broker.hub.now,
+        now=broker.fanout.now,
         refusals=broker.refused,
         decisions=broker.access.decisions,
     )

@@ -174,7 +174,7 @@ class NodeParts:
         self.auditor = Auditor(
             config.audit,
             runtime=self.runtime,
-            hub=self.broker.hub,
+            fanout=self.broker.fanout,
             sessions=self.broker.sessions,
             distribution=self.distribution,
             filters_of=self.router.filters_of,
@@ -264,4 +264,4 @@ class NodeParts:
         """A member left for good: nothing of it is kept."""
         self.links.left(name)
         self.router.gone(name)
-        self.broker.wills.node_down(name, creation, self.broker.hub.now(), left=True)
+        self.broker.wills.node_down(name, creation, self.broker.fanout.now(), left=True)

@@ -151,7 +151,7 @@ def _reading(node: NodeParts) -> Reading:
         monotonic=node.clock.monotonic(),
         received=stats["messages_received"],
         sent=stats["messages_sent"],
-        dropped=node.broker.hub.drops.total(),
+        dropped=node.broker.fanout.drops.total(),
         cpu=time.process_time(),
         connections=stats["connections"],
         memory=resident_memory(),

@@ -31,7 +31,7 @@ def record():
 
 def standing(recording):
     """Whoever is here without a session, as a watch tells of them when recording begins."""
-    for guest in recording.hub.guests:
+    for guest in recording.fanout.guests:
         recording.recorder.standing(guest)
 
 

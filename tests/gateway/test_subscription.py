@@ -14,9 +14,9 @@ class Bench:
     def __init__(self, **options):
         self.time, self.due, self.sent = 0.0, [], []
         self.pressure = Pressure(lambda seconds, call: None)
-        hub = SimpleNamespace(recorder=None, guests=set(), now=lambda: self.time, pressure=self.pressure)
+        fanout = SimpleNamespace(recorder=None, guests=set(), now=lambda: self.time, pressure=self.pressure)
         broker = SimpleNamespace(
-            hub=hub,
+            fanout=fanout,
             config=SimpleNamespace(limits=SimpleNamespace(max_queued=QUEUED)),
             runtime=SimpleNamespace(loop=SimpleNamespace(call_soon=self.due.append)),
             router=SimpleNamespace(unsubscribe_all=lambda subscription: None),

@@ -1,4 +1,4 @@
-"""What stands around the part under test, with the plainest insides: router, forwarders, hub, disc."""
+"""What stands around the part under test, with the plainest insides: router, forwarders, fanout, disc."""
 
 import asyncio
 from collections.abc import Callable
@@ -183,7 +183,7 @@ class FakeJournal:
         return {tuple(key): value for key, value in pairs}
 
 
-class FakeHub:
+class FakeFanout:
     """Counts what is dropped, and keeps nothing else."""
 
     recorder = None

@@ -14,7 +14,7 @@ FIELDS = {event.name: event.columns for event in schema.EVENTS}
 
 def recorder_on(
     buffer,
-    hub,
+    fanout,
     node,
     *,
     creation=1,
@@ -23,12 +23,12 @@ def recorder_on(
     sample=1.0,
     parents=None,
 ):
-    """Have the broker of a hub tell a buffer what it does."""
+    """Have the broker of a fanout tell a buffer what it does."""
     recorder = FlowRecorder(
         buffer,
         node=node,
         creation=creation,
-        hub=hub,
+        fanout=fanout,
         key=b"k" * 16,
         pseudonyms=pseudonyms,
         filters_of=filters_of,
@@ -36,7 +36,7 @@ def recorder_on(
     )
     recorder.sample = sample
     recorder.parents = parents
-    hub.recorder = recorder
+    fanout.recorder = recorder
     return recorder
 
 
@@ -67,7 +67,7 @@ def take(buffer):
 def record(world, node="here", *, limit=100_000, **options):
     """Record what ``world`` does; a function that returns the rows since its last call."""
     buffer = buffer_of(world.clock, limit)
-    recorder_on(buffer, world.broker.hub, node, filters_of=matching(world), **options)
+    recorder_on(buffer, world.broker.fanout, node, filters_of=matching(world), **options)
     return lambda *kinds: [row for row in take(buffer) if not kinds or row["event"] in kinds]
 
 

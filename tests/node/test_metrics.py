@@ -111,9 +111,9 @@ def test_a_histogram_is_written_with_its_buckets(page):
 async def test_sessions_are_counted_a_slice_in_a_turn(monkeypatch):
     monkeypatch.setattr(readings, "SLICE", 10)
     node = Node(config_from({}), creation=1, cookie="of a node that never starts")
-    hub = node.broker.hub
+    fanout = node.broker.fanout
     for number in range(95):
-        session = Session(f"c{number}", hub=hub)
+        session = Session(f"c{number}", fanout=fanout)
         session.subscriptions["a"] = session.subscriptions["b"] = None
         # Nobody is there to send it to.
         session.enqueue(b"2\x04\0\1a", b"x")

@@ -18,10 +18,10 @@ class Recording:
     """Recorder of one simulated node, whose rows are kept in memory."""
 
     def __init__(self, node: Node) -> None:
-        self.hub = node.broker.hub
+        self.fanout = node.broker.fanout
         self._buffer = buffer_of(node.clock, limit=1_000_000)
         self._rows: list[dict[str, Any]] = []
-        self.recorder = recorder_on(self._buffer, self.hub, node.name, creation=node.runtime.creation)
+        self.recorder = recorder_on(self._buffer, self.fanout, node.name, creation=node.runtime.creation)
 
     def told(self, *kinds: str) -> list[dict[str, Any]]:
         """Rows of these kinds of events, or all, in order; one a client."""
@@ -34,4 +34,4 @@ class Recording:
 
     def stop(self) -> None:
         """Record no more."""
-        self.hub.recorder = None
+        self.fanout.recorder = None

@@ -104,4 +104,4 @@ async def test_what_was_left_behind_goes_to_no_other_user(sim, cluster):
     await until(lambda: "c" not in cluster.nodes[1].broker.sessions, within=60)
     assert bob.messages == []
     assert cluster.nodes[2].broker.sessions["c"].subscriptions == {}
-    assert cluster.nodes[1].broker.hub.drops["session_superseded"] == 3
+    assert cluster.nodes[1].broker.fanout.drops["session_superseded"] == 3

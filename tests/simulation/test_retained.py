@@ -44,7 +44,7 @@ async def test_a_retained_message_is_acknowledged_while_another_client_is_behind
     broker = cluster.nodes[1].broker
     await subscriber(cluster, 1, "elsewhere", qos=1)
     [slow] = broker.sessions.values()
-    broker.hub.pressure.congest(slow)
+    broker.fanout.pressure.congest(slow)
     publisher = await cluster.client(1)
     await publisher.publish("large", LARGE, qos=qos, retain=True)
     assert publisher.connected

@@ -101,7 +101,7 @@ async def test_what_waits_on_a_node_that_was_down_follows_the_client(sim, cluste
     await new.subscribe("kept/#", qos=1)
     await restart(cluster, 1, pause=10)
     assert sorted(m.topic for m in new.messages) == ([] if clean else [b"kept/0", b"kept/1", b"kept/2"])
-    assert cluster.nodes[1].broker.hub.drops["session_superseded"] == (6 if clean else 3)
+    assert cluster.nodes[1].broker.fanout.drops["session_superseded"] == (6 if clean else 3)
     # Each message that was taken from its publisher is told as delivered where the client is, or as lost.
     there = recordings[1]
     names = {row["message"]: row["topic"] for row in sent}
@@ -127,7 +127,7 @@ async def test_the_state_moves_whole(sim, cluster, connected):
         await asyncio.sleep(100)
     session.unreleased(5, NO_ID)
     session.keep(9, b"\x62\x02\x00\x09")
-    now = node.hub.now()
+    now = node.fanout.now()
     fresh = Message(
         b"t",
         b"later",

@@ -101,13 +101,13 @@ class MqttCluster(GenServer):
         broker.admission.on_return = self._returned
         send_after(TICK, self_pid(), _TICK)
         send_after(INTERVAL, self_pid(), _LOOK)
-        if broker.hub.fence is None:
-            broker.hub.fence = self._fence(broker.away, suspicion_floor)
+        if broker.fanout.fence is None:
+            broker.fanout.fence = self._fence(broker.away, suspicion_floor)
 
     def _fence(self, away: Away, suspicion_floor: float) -> Fence:
         distribution = self._distribution
         return Fence(
-            now=self._broker.hub.now,
+            now=self._broker.fanout.now,
             spawn=lambda function: distribution.runtime.spawn(function, label="mqtt_fence"),
             peers=distribution.nodes,
             level=away.level,
@@ -130,7 +130,7 @@ class MqttCluster(GenServer):
             table=copies,
             disc=on_disc,
             current=retained.current,
-            now=self._broker.hub.now,
+            now=self._broker.fanout.now,
         )
         if retained.bodies is not None:
             self._bodies.held.update(retained.bodies.held)
@@ -148,7 +148,7 @@ class MqttCluster(GenServer):
         kept = SessionStore(
             journal,
             wall=broker.clock.wall,
-            monotonic=broker.hub.now,
+            monotonic=broker.fanout.now,
             soon=asyncio.get_running_loop().call_soon,
         )
         broker.table.store = kept
@@ -175,8 +175,8 @@ class MqttCluster(GenServer):
         elif message == _LOOK:
             send_after(INTERVAL, self_pid(), _LOOK)
             self._broker.owed.look()
-            if self._broker.hub.fence is not None:
-                self._broker.hub.fence.beat()
+            if self._broker.fanout.fence is not None:
+                self._broker.fanout.fence.beat()
         elif isinstance(message, NodeUp):
             self._wills.node_up(message.name, message.creation)
             self._wills.remember()
@@ -188,7 +188,7 @@ class MqttCluster(GenServer):
             if self._broker.takeovers is not None:
                 self._broker.takeovers.node_down(message.name)
             here = wills.node_down(
-                message.name, message.creation, self._broker.hub.now(), left=message.reason == "left"
+                message.name, message.creation, self._broker.fanout.now(), left=message.reason == "left"
             )
             for client_id in here:
                 self._tell_back(client_id)
@@ -209,7 +209,7 @@ class MqttCluster(GenServer):
 
     def _back(self, client_id: str) -> bool:
         """What other nodes call: a client is connected there."""
-        self._broker.wills.back(client_id, self._broker.hub.now())
+        self._broker.wills.back(client_id, self._broker.fanout.now())
         return True
 
     def _tick(self) -> None:

@@ -75,7 +75,7 @@ class ClusterWills:
         retained: SharedTable,
     ) -> None:
         self._wills, self._sessions, self._publishing = core.wills, core.table, core.publishing
-        self._now = core.hub.now
+        self._now = core.fanout.now
         self._distribution = distribution
         self._network = network
         self._table = table

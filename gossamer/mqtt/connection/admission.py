@@ -58,7 +58,7 @@ class Admission:
         topics: TopicLimits,
         response_information: str | None,
     ) -> None:
-        self._hub = shared.hub
+        self._fanout = shared.fanout
         self._table = shared.table
         self._access = shared.access
         self._limits = shared.limits
@@ -99,7 +99,7 @@ class Admission:
     def connect(self, channel: Channel, packet: Connect) -> None:
         """Decide on a CONNECT; answers now or, where a password must be checked, later."""
         channel.asked = packet.properties
-        channel.came = self._hub.now()
+        channel.came = self._fanout.now()
         if self.takeovers is not None:
             channel.stamp = self.takeovers.contests.stamp(packet.client_id)
         if not packet.client_id and packet.version == V4 and not packet.clean_start:
@@ -109,8 +109,8 @@ class Admission:
             )
             return
         if self._shedding.on:
-            if self._hub.recorder is not None:
-                self._hub.recorder.refused(packet.client_id, "shed")
+            if self._fanout.recorder is not None:
+                self._fanout.recorder.refused(packet.client_id, "shed")
             channel.rejected(ReasonCode.SERVER_BUSY, "this node is too busy")
             return
         if self.references is not None:
@@ -159,7 +159,7 @@ class Admission:
             channel.ends = None
         if verdict.expires_at is not None:
             left = max(0.0, verdict.expires_at - self._clock.wall())
-            channel.ends = self._wheel.at(self._hub.now() + left, partial(_expired, channel))
+            channel.ends = self._wheel.at(self._fanout.now() + left, partial(_expired, channel))
 
     def _decided(
         self, channel: Channel, packet: Connect, login: Login, verdict: Verdict, told: Properties = NONE
@@ -287,7 +287,7 @@ class Admission:
         if not present:
             session.clean = packet.clean_start
         if channel.gate is not None:
-            check_again(session, channel.gate, self._table, self._access, self._hub.recorder)
+            check_again(session, channel.gate, self._table, self._access, self._fanout.recorder)
         shape = session.shape
         session.username = entrant.username
         session.attach(
@@ -358,7 +358,7 @@ class Admission:
             channel.deadline = None
         if keep_alive:
             channel.deadline = self._wheel.at(
-                self._hub.now() + keep_alive * 1.5, partial(self.check, channel)
+                self._fanout.now() + keep_alive * 1.5, partial(self.check, channel)
             )
         channel.admitted(session, connack, known=self.when_known(number, channel.welcome))
 

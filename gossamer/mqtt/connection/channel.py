@@ -83,7 +83,7 @@ class Channel(Pipe):
         self.since = 0.0
         """When its client was let in, by the wall clock."""
         self.came = 0.0
-        """When its CONNECT came, by the hub's clock."""
+        """When its CONNECT came, by the fan-out's clock."""
         self.username: str | None = None
         """Who its client was found to be; None: anonymous, or not known yet."""
         self.stamp = 0
@@ -102,7 +102,7 @@ class Channel(Pipe):
         self.transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer or "local")
-        self.seen = self.hub.now()
+        self.seen = self.fanout.now()
         self.transport.set_write_buffer_limits(high=self.limits.high_water)
         if self.listener.adopt(self):
             self.service.opened(self)
@@ -116,13 +116,13 @@ class Channel(Pipe):
     # Input.
 
     def data_received(self, data: bytes) -> None:
-        hub = self.hub
-        hub.bytes_received += len(data)
+        fanout = self.fanout
+        fanout.bytes_received += len(data)
         if self.phase == CLOSED:
             return
         try:
-            now = hub.now()
-            fence = hub.fence
+            now = fanout.now()
+            fence = fanout.fence
             if fence is not None and now > fence.fine_until and fence.stops(self):
                 self._hold(data)
                 return
@@ -178,7 +178,7 @@ class Channel(Pipe):
         if self.more:
             self.more = False
             self.pause_reading(TURN)
-            self.hub.wide.after(self._go_on)
+            self.fanout.wide.after(self._go_on)
             return
         limit = self.max_packet if self.phase == UP else self.limits.max_connect_packet
         start, stop = frame(rest, 0, len(rest), limit)
@@ -216,8 +216,8 @@ class Channel(Pipe):
         self.unwelcome = not known
         self.session = session
         session.push(encode(connack, self.version))
-        if self.hub.recorder is not None:
-            self.hub.recorder.connected(session, connack.session_present)
+        if self.fanout.recorder is not None:
+            self.fanout.recorder.connected(session, connack.session_present)
         session.resume()
         if known:
             self.welcome()
@@ -304,11 +304,11 @@ class Channel(Pipe):
             self.transport.close()
             if self.transport.get_write_buffer_size():
                 # Closing waits for the peer to read; not for ever.
-                self.shared.wheel.at(self.hub.now() + LINGER, partial(_abort, self.transport))
+                self.shared.wheel.at(self.fanout.now() + LINGER, partial(_abort, self.transport))
         if up:
-            self.hub.pressure.relieve(self.session)
-            if self.hub.recorder is not None:
-                self.hub.recorder.disconnected(self.session, why)
+            self.fanout.pressure.relieve(self.session)
+            if self.fanout.recorder is not None:
+                self.fanout.recorder.disconnected(self.session, why)
         if self.session is not None:
             will, self.will = self.will, None
             self.shared.table.released(self.session, self, will)

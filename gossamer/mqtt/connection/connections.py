@@ -67,7 +67,7 @@ class Connections:
     def opened(self, channel: Channel) -> None:
         """A connection was accepted; it has ``connect_timeout`` to say CONNECT."""
         self.channels.add(channel)
-        when = channel.hub.now() + channel.limits.connect_timeout
+        when = channel.fanout.now() + channel.limits.connect_timeout
         channel.deadline = self.shared.wheel.at(when, partial(self.admission.check, channel))
 
     def closed(self, channel: Channel, why: str) -> None:

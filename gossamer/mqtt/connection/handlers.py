@@ -85,8 +85,8 @@ class Handlers:
 
     def _publish(self, channel: Channel, packet: Publish) -> None:
         topic = self._resolve_alias(channel, packet) if channel.version == V5 else packet.topic
-        session, hub = channel.session, channel.hub
-        hub.take(packet.qos)
+        session, fanout = channel.session, channel.fanout
+        fanout.take(packet.qos)
         missing = refusal_of(self._limits.capabilities, packet)
         if missing is not None:
             statement = "MQTT-3.2.2-14" if missing == ReasonCode.RETAIN_NOT_SUPPORTED else "MQTT-3.2.2-11"
@@ -112,13 +112,13 @@ class Handlers:
                 channel.check_quota(1)
         route = self._publishing.cache_get(topic) or self._publishing.resolve(topic)
         if route is UNROUTED and self._publishing.delays_full:
-            hub.dropped("too_many_delayed")
+            fanout.dropped("too_many_delayed")
             _refuse_publish(
                 channel, packet, ReasonCode.QUOTA_EXCEEDED, "too many messages are delayed already"
             )
             return
-        message = Message.of(packet, topic=topic, publisher=session, now=hub.now())
-        recorder = hub.recorder
+        message = Message.of(packet, topic=topic, publisher=session, now=fanout.now())
+        recorder = fanout.recorder
         if recorder is not None and route is not UNROUTED and (recorder.live or message.properties.user):
             recorder.take(message, session.client_id, recorder.live)
         if known != NO_ID:
@@ -141,7 +141,7 @@ class Handlers:
             and self._limits.validate_payloads
             and not is_text(packet.payload)
         ):
-            channel.hub.dropped("payload_format")
+            channel.fanout.dropped("payload_format")
             return ReasonCode.PAYLOAD_FORMAT_INVALID, "the payload is not UTF-8"
         return None
 
@@ -160,7 +160,7 @@ class Handlers:
             channel.acknowledge(ack, 1, peers=(passed,), safe=partial(session.passed, packet_id))
             return
         peers = publishing.pass_on(route, message, session.client_id)
-        record = record_of(message, channel.hub.now()) if peers else b""
+        record = record_of(message, channel.fanout.now()) if peers else b""
         if packet.qos:
             message_ids = (message.id,) if is_recorded(message.id) else ()
             channel.acknowledge(ack, 1, message_ids, peers, record)
@@ -278,7 +278,7 @@ class Handlers:
 
 def _hold_up(channel: Channel, route: Route, peers: tuple[ForwarderLike, ...]) -> None:
     """Stop reading from ``channel`` if who gets its message is behind."""
-    pressure = channel.hub.pressure
+    pressure = channel.fanout.pressure
     if pressure and route is not UNROUTED:
         pressure.hold_up(channel, compile_plan(route).sessions, peers)
 
@@ -316,4 +316,4 @@ def unexpected_ack(channel: Channel, packet_id: int) -> None:
     """PUBACK for what is not in flight; harmless, so it is only counted."""
     if not packet_id:
         raise violation("MQTT-2.2.1-5" if channel.version == V5 else "MQTT-2.3.1-6", "packet identifier is 0")
-    channel.hub.dropped("unexpected_ack")
+    channel.fanout.dropped("unexpected_ack")

@@ -74,13 +74,13 @@ class MeteredChannel(Channel):
         self._bucket = Bucket(rate)
 
     def data_received(self, data: bytes) -> None:
-        before = self.hub.received
+        before = self.fanout.received
         super().data_received(data)
-        count = self.hub.received - before
+        count = self.fanout.received - before
         if count and self.is_up:
-            wait = self._bucket.take(count, self.hub.now())
+            wait = self._bucket.take(count, self.fanout.now())
             if wait:
-                self.hub.slowed += 1
+                self.fanout.slowed += 1
                 self.pause_reading(RATE)
                 self.runtime.loop.call_later(wait, self.resume_reading, RATE)
 

@@ -36,12 +36,12 @@ class Pipe(Port, asyncio.Protocol):
     """One connection below MQTT; see the module."""
 
     __slots__ = (
-        *("_pending", "_unacked", "early", "hub", "limits", "peer", "reading_paused", "seen", "session"),
+        *("_pending", "_unacked", "early", "fanout", "limits", "peer", "reading_paused", "seen", "session"),
         *("phase", "transport", "unwelcome", "version", "write_full"),
     )
 
     def __init__(self, shared: Shared) -> None:
-        self.hub = shared.hub
+        self.fanout = shared.fanout
         self.limits = shared.limits
         self.transport: asyncio.Transport = cast("Any", None)
         self.session: Session = cast("Any", None)
@@ -75,13 +75,13 @@ class Pipe(Port, asyncio.Protocol):
         self.write_full = True
         if self.phase == UP:
             self.session.pause()
-            self.hub.pressure.congest(self.session)
+            self.fanout.pressure.congest(self.session)
 
     def resume_writing(self) -> None:
         self.write_full = False
         if self.phase == UP:
             self.session.unpause()
-            self.hub.pressure.relieve(self.session)
+            self.fanout.pressure.relieve(self.session)
 
     def eof_received(self) -> bool:
         return False
@@ -130,7 +130,7 @@ class Pipe(Port, asyncio.Protocol):
         if safe is not None and not cell[1]:
             safe()
         if not done:
-            self.hub.dropped("peer_down", cell[2])
+            self.fanout.dropped("peer_down", cell[2])
         pending = self._pending
         while pending and pending[0][1] <= 0:
             acks, _, count, message_ids = pending.popleft()
@@ -144,8 +144,8 @@ class Pipe(Port, asyncio.Protocol):
 
     def _told(self, message_ids: Sequence[int]) -> None:
         """The client has its last word of these messages."""
-        if self.hub.recorder is not None:
-            self.hub.recorder.acknowledged(self.session, message_ids, "publisher")
+        if self.fanout.recorder is not None:
+            self.fanout.recorder.acknowledged(self.session, message_ids, "publisher")
 
     def _owes_much(self) -> None:
         if self.version == V5:
@@ -181,7 +181,7 @@ class Pipe(Port, asyncio.Protocol):
             return
         self.reading_paused &= ~why
         if not self.reading_paused and self.phase != CLOSED:
-            self.seen = self.hub.now()
+            self.seen = self.fanout.now()
             self.transport.resume_reading()
 
     # Output.
@@ -193,15 +193,15 @@ class Pipe(Port, asyncio.Protocol):
             return 0
         transport = self.transport
         if transport.is_closing():
-            if self.hub.recorder is not None:
-                self.hub.recorder.failed[self.session] = "offline"
+            if self.fanout.recorder is not None:
+                self.fanout.recorder.failed[self.session] = "offline"
             out.clear()
             return 0
         if self.write_full and transport.get_write_buffer_size() > self.limits.max_write_buffer:
             kept = self._without_qos0(out)
             if transport.get_write_buffer_size() > 2 * self.limits.max_write_buffer:
                 # It sends what must be answered and does not read the answers.
-                self.hub.dropped("slow_consumer_closed")
+                self.fanout.dropped("slow_consumer_closed")
                 transport.abort()
                 return 0
             if not kept:
@@ -238,7 +238,7 @@ class Pipe(Port, asyncio.Protocol):
         """What must be sent of ``out``, which is empty then; the rest is dropped, and counted."""
         kept, lost = drop_qos0(out)
         self.session.dropped("slow_consumer", lost)
-        if lost and self.hub.recorder is not None:
-            self.hub.recorder.failed[self.session] = "slow_consumer"
+        if lost and self.fanout.recorder is not None:
+            self.fanout.recorder.failed[self.session] = "slow_consumer"
         out.clear()
         return kept

@@ -35,12 +35,12 @@ def take(channel: Channel, data: bytes) -> int:
     With ``runs`` the hot loop of a node, and long because a call for each step costs a message alone in its
     read, as most are, a tenth of its time.
     """
-    hub, session = channel.hub, channel.session
+    fanout, session = channel.fanout, channel.session
     v5 = channel.version == V5
-    sink = hub if hub.recorder is None else _sink(channel)
+    sink = fanout if fanout.recorder is None else _sink(channel)
     inflight, message_ids = session.inflight, session.message_ids
     durable = session.store is not None
-    enough = hub.sent + DELIVERIES
+    enough = fanout.sent + DELIVERIES
     plan: Plan | None = None
     # Acknowledgements that are not out yet, and the peers that have to have the messages first.
     acks: list[bytes] = []
@@ -52,7 +52,7 @@ def take(channel: Channel, data: bytes) -> int:
     pos, end = 0, len(data)
     try:
         while pos < end and not channel.more:
-            for kind, found, head, start, stop, count in runs(data, pos, channel, most=enough - hub.sent):
+            for kind, found, head, start, stop, count in runs(data, pos, channel, most=enough - fanout.sent):
                 pos = stop
                 if found is None:
                     acked = True
@@ -75,7 +75,7 @@ def take(channel: Channel, data: bytes) -> int:
                 else:
                     size = (pos - start) // count
                     if plan.is_wide or plan.breadth * count > DELIVERIES:
-                        most = _most(plan, count, enough - hub.sent)
+                        most = _most(plan, count, enough - fanout.sent)
                         # Behind one that is wide it goes on once that is out.
                         channel.more = plan.is_wide or most < count
                         count, pos = most, start + size * most
@@ -91,14 +91,14 @@ def take(channel: Channel, data: bytes) -> int:
                     for at in range(start + body, pos + 1, size):
                         made.append(first + data[at - 2 : at] + last)
                         tails.append(data[at : at + left])
-                    hub.received1 += count
+                    fanout.received1 += count
                     ack_ids += sink.run1(plan, head, tails, channel.version, session)
                     acks += made
                     waits = plan.waits
                     if waits:
                         # Without properties it goes as 3.1.1, which the other side reads as fast.
                         records.append(_to_v4(head, made, tails) if v5 else data[start:pos])
-                if hub.sent >= enough or channel.more:
+                if fanout.sent >= enough or channel.more:
                     # Wide fan-outs: others want the loop too.
                     channel.more = True
                     break
@@ -115,17 +115,17 @@ def take(channel: Channel, data: bytes) -> int:
                 pos = stop
                 if channel.phase != UP:
                     return end
-                channel.more = hub.sent >= enough or bool(hub.wide.jobs)
+                channel.more = fanout.sent >= enough or bool(fanout.wide.jobs)
     finally:
         if acks:
             _answer(channel, waits, acks, records, ack_ids)
-        if sink is not hub and hub.recorder is not None:
-            hub.recorder.live = False
-        if acked_ids and hub.recorder is not None:
-            hub.recorder.acknowledged(session, acked_ids, "subscriber")
+        if sink is not fanout and fanout.recorder is not None:
+            fanout.recorder.live = False
+        if acked_ids and fanout.recorder is not None:
+            fanout.recorder.acknowledged(session, acked_ids, "subscriber")
     if acked and (session.queue or session.resend):
         session.pump()
-    pressure = hub.pressure
+    pressure = fanout.pressure
     if (pressure.behind or pressure.peers) and plan is not None:
         pressure.hold_up(channel, plan.sessions, plan.peers)
     return pos
@@ -139,7 +139,7 @@ def _answer(
     message_ids: list[int],
 ) -> None:
     """Acknowledge publishes, once the peers that ``waits`` names have them."""
-    recorder = channel.hub.recorder
+    recorder = channel.fanout.recorder
     if message_ids and waits and recorder is not None:
         records.insert(0, recorder.marks_of(message_ids))
     channel.acknowledge(b"".join(acks), len(acks), message_ids, waits, b"".join(records))
@@ -153,15 +153,15 @@ def _to_v4(head: bytes, acks: list[bytes], tails: list[bytes]) -> bytes:
 
 def _sink(channel: Channel) -> Fanout | Recording:
     """Who takes this read: the fan-out, or what records it too."""
-    hub, session = channel.hub, channel.session
-    recorder = hub.recorder
+    fanout, session = channel.fanout, channel.session
+    recorder = fanout.recorder
     if recorder is None or not next(recorder.arrivals, True):
-        return hub
+        return fanout
     recorder.begin()
     if session.message_ids is None and session.subscriptions:
         # It may acknowledge what it is about to be sent by itself.
         session.message_ids = {}
-    return Recording(hub, recorder)
+    return Recording(fanout, recorder)
 
 
 def _most(plan: Plan, count: int, left: int) -> int:

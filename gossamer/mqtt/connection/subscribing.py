@@ -192,7 +192,7 @@ class Subscribing:
 
     def _answer(self, channel: Channel, packet: Subscribe, outcome: Outcome) -> None:
         """Answer a SUBSCRIBE, then send what is retained."""
-        session, recorder = channel.session, channel.hub.recorder
+        session, recorder = channel.session, channel.fanout.recorder
         reasons = outcome.reasons
         if min(reasons) < 0x80:
             session.revise(outcome.at)
@@ -233,7 +233,7 @@ def encoded(channel: Channel, packet: Suback | Unsuback, why: str) -> bytes:
         return encode(packet, V4)
     data = explained(packet, why, channel.asked)
     if not data:
-        channel.hub.dropped("too_large")
+        channel.fanout.dropped("too_large")
     return data
 
 
@@ -270,7 +270,7 @@ class RetainedDelivery:
         channel = self._channel
         session = channel.session
         loop = channel.runtime.loop
-        behind = session.queued_bytes > channel.hub.pressure.congested_at
+        behind = session.queued_bytes > channel.fanout.pressure.congested_at
         if channel.write_full or behind or len(session.queue) * 4 > session.max_queued:
             loop.call_later(RETRY_INTERVAL, self.step)
             return

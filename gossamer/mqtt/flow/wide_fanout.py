@@ -25,7 +25,7 @@ SLICE = 2000
 """Sessions in a turn."""
 
 
-class HubLike(Protocol):
+class FanoutLike(Protocol):
     """The fan-out."""
 
     origin: str | None
@@ -62,15 +62,15 @@ class Wide:
 
     peer = "here"
 
-    def __init__(self, hub: HubLike) -> None:
+    def __init__(self, fanout: FanoutLike) -> None:
         self.jobs: deque[_Job] = deque()
         self.store: Callable[[], Any] = lambda: None
-        self._hub = hub
+        self._fanout = fanout
         self._then: list[Callable[[], object]] = []
 
     def spread(self, targets: Sequence[object], give: Callable[[object], None]) -> None:
         """Give to the first of ``targets`` (sessions, or deliveries) now, to the others later."""
-        self.jobs.append(_Job(targets, give, self._hub.origin))
+        self.jobs.append(_Job(targets, give, self._fanout.origin))
         if len(self.jobs) == 1:
             _call_soon(self._step)
             self._take(SLICE)
@@ -140,10 +140,10 @@ class Wide:
                     log.exception("wide_callback_failed")
 
     def _give(self, job: _Job, start: int, stop: int) -> None:
-        hub = self._hub
-        before, hub.origin = hub.origin, job.origin
+        fanout = self._fanout
+        before, fanout.origin = fanout.origin, job.origin
         try:
             for target in job.targets[start:stop]:
                 job.give(target)
         finally:
-            hub.origin = before
+            fanout.origin = before

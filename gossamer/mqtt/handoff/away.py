@@ -58,8 +58,8 @@ class Away:
         members: MembershipView,
         config: MqttSessionsConfig,
     ) -> None:
-        hub, router, wall = core.hub, core.router, core.clock.wall
-        self._hub, self._table = hub, core.table
+        fanout, router, wall = core.fanout, core.router, core.clock.wall
+        self._fanout, self._table = fanout, core.table
         self._runtime = distribution.runtime
         self._store = store
         self._distribution = distribution
@@ -73,17 +73,17 @@ class Away:
         born = f"{self._node} {creation} {wall():.6f}"
         self.arrivals = Arrivals(core, generation=born, life=creation)
         self.spools = Spools(
-            HintJournal(now=hub.now, wall=wall, soon=self._soon),
+            HintJournal(now=fanout.now, wall=wall, soon=self._soon),
             router,
             first=creation << 20,
-            now=hub.now,
+            now=fanout.now,
             wall=wall,
             limit=config.away_messages,
             max_bytes=config.away_bytes,
             keep_oldest=config.overflow == "drop_newest",
             loaded=self._loaded,
             ask=self._ask,
-            lost=partial(tell_lost, hub),
+            lost=partial(tell_lost, fanout),
         )
         self.keeping = Keeping(
             self.spools,
@@ -131,7 +131,7 @@ class Away:
             self.keeping,
             self._distribution,
             sessions,
-            now=self._hub.now,
+            now=self._fanout.now,
             loaded=self._loaded,
             dismiss=dismiss,
             is_moving=is_moving,

@@ -66,7 +66,7 @@ class Arrivals:
     """
 
     def __init__(self, core: Core, *, generation: str, life: int) -> None:
-        self._router, self._hub, self._table = core.router, core.hub, core.table
+        self._router, self._fanout, self._table = core.router, core.fanout, core.table
         self._publishing, self._ingest = core.publishing, core.ingest
         self._keepers: dict[str, _Keeper] = {}
         self._before: dict[str, dict[int, int]] = {}
@@ -96,7 +96,7 @@ class Arrivals:
 
     def node_up(self, peer: str) -> None:
         """A node is there; it may have kept something."""
-        self._returned = self._unheard[peer] = self._hub.now()
+        self._returned = self._unheard[peer] = self._fanout.now()
 
     def node_down(self, peer: str) -> None:
         """A node is gone, with what it had kept."""
@@ -127,7 +127,7 @@ class Arrivals:
         """Whether something that was kept may still be on its way here."""
         if any(keeper.waiting for keeper in self._keepers.values()):
             return True
-        now = self._hub.now()
+        now = self._fanout.now()
         return now - self._returned < SETTLE or any(now - up < HEARD for up in self._unheard.values())
 
     # -- entries
@@ -168,33 +168,35 @@ class Arrivals:
         with suppress(GossamerError, IndexError):
             for qos, _, record in walk(records):
                 if qos:
-                    self.late(read_record(record, 0, len(record), self._hub.now())[0], number, keeper.moved)
+                    self.late(
+                        read_record(record, 0, len(record), self._fanout.now())[0], number, keeper.moved
+                    )
 
     def _give(self, peer: str, keeper: _Keeper, number: int, records: bytes) -> None:
-        hub, publishing = self._hub, self._publishing
-        hub.origin = peer
+        fanout, publishing = self._fanout, self._publishing
+        fanout.origin = peer
         pos = 0
         try:
             if records[:1] == MARK:
                 # One mark for all of them is made one for each.
                 records = b"".join([record for _, _, record in walk(records)])
             while pos < len(records):
-                message, pos = read_record(records, pos, len(records), hub.now())
-                if hub.recorder is not None:
-                    hub.recorder.arrive(message, peer)
+                message, pos = read_record(records, pos, len(records), fanout.now())
+                if fanout.recorder is not None:
+                    fanout.recorder.arrive(message, peer)
                 route = publishing.cache_get(message.topic) or publishing.resolve(message.topic)
                 for delivery in route.deliveries:
                     session = delivery.subscriber
                     if delivery.persistent and is_for(session.client_id, number, keeper.moved):
-                        hub.sent += 1
+                        fanout.sent += 1
                         # One that is on its way to another node gives this after it, with what it has left.
                         gate, session.gate = session.gate, None
-                        hub.give(message, delivery)
+                        fanout.give(message, delivery)
                         session.gate = gate
                 self.late(message, number, keeper.moved)
                 self.counts["taken"] += 1
         except (GossamerError, IndexError) as error:
-            hub.dropped("bad_record")
+            fanout.dropped("bad_record")
             log.error("bad_record", peer=peer, error=str(error))
         finally:
-            hub.origin = ""
+            fanout.origin = ""

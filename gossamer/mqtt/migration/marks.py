@@ -51,7 +51,7 @@ class Marks:
         *,
         mark: Callable[[str, str, str], object],
     ) -> None:
-        self._hub, self._router = core.hub, core.router
+        self._fanout, self._router = core.fanout, core.router
         self._distribution = distribution
         self._node = distribution.runtime.node
         self._away = away
@@ -68,7 +68,7 @@ class Marks:
             routed = self._router.latest
         else:
             nodes = nodes.difference(self._router.unconfirmed(routed))
-        move = _Move(token, source, routed, frozenset(), self._hub.now() + MARKS_TIMEOUT)
+        move = _Move(token, source, routed, frozenset(), self._fanout.now() + MARKS_TIMEOUT)
         self._incomplete[token] = move
         if not self._going:
             self._going = True
@@ -98,7 +98,7 @@ class Marks:
             self._going = False
 
     def _look(self) -> None:
-        now, nodes = self._hub.now(), frozenset(self._distribution.nodes())
+        now, nodes = self._fanout.now(), frozenset(self._distribution.nodes())
         for move in list(self._incomplete.values()):
             if now >= move.until or self._is_complete(move):
                 del self._incomplete[move.token]

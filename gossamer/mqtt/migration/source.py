@@ -53,7 +53,7 @@ class Sources:
     def __init__(self, core: Core, ownership: Ownership, distribution: Distribution) -> None:
         self.on_done: Callable[[Session, bool], object] = lambda _session, _moved: None
         """Told of a session that is somebody else's, and whether it has moved from here, as it was."""
-        self._table, self._hub = core.table, core.hub
+        self._table, self._fanout = core.table, core.fanout
         self._ownership = ownership
         self._distribution = distribution
         self._loop = distribution.runtime.loop
@@ -102,7 +102,7 @@ class Sources:
         return outgoing
 
     def _feed(self, outgoing: _Outgoing, event: moves.Event) -> None:
-        now = self._hub.now()
+        now = self._fanout.now()
         for action in outgoing.machine.handle(event, now, self._distribution.nodes()):
             match action:
                 case moves.Freeze():
@@ -125,9 +125,9 @@ class Sources:
             outgoing.over.set()
 
     def _do_freeze(self, outgoing: _Outgoing) -> None:
-        session, now = outgoing.session, self._hub.now()
+        session, now = outgoing.session, self._fanout.now()
         outgoing.pending = self._table.suspend(session)
-        where = self._hub.where
+        where = self._fanout.where
 
         def admit(item: Item) -> bool:
             if outgoing.machine.admits(where()):
@@ -152,7 +152,7 @@ class Sources:
         since = list(session.queue)[session.given or 0 :]
         session.given = len(session.queue)
         session.save()
-        outgoing.parts = items_of(since, self._hub.now())
+        outgoing.parts = items_of(since, self._fanout.now())
         if outgoing.had:
             outgoing.parts.append([["h", outgoing.had.dump()]])
         outgoing.answer_release(len(outgoing.parts))
@@ -199,7 +199,7 @@ class Sources:
     def unmarked(self, session: Session) -> Callable[[Item], bool] | None:
         """A gate for what comes still of nodes that had not sent their mark when a session moved."""
         move = self.move_of(session)
-        return None if move is None else lambda _item: move.admits(self._hub.where())
+        return None if move is None else lambda _item: move.admits(self._fanout.where())
 
     def move_of(self, session: Session) -> MigrationSource | None:
         """The latest move of a session from here."""

@@ -45,7 +45,7 @@ class Successors:
         is_moving: Callable[[str], bool],
         told: Callable[[str, list[Any]], object],
     ) -> None:
-        self._table, self._hub, self._router = core.table, core.hub, core.router
+        self._table, self._fanout, self._router = core.table, core.fanout, core.router
         self._sessions, self._clock = core.table.sessions, core.clock
         self._is_leaving = is_leaving
         self._is_moving = is_moving
@@ -112,7 +112,7 @@ class Successors:
             return False
         if not session.subscriptions and self._age(session) > SUBSCRIBE_TIMEOUT:
             # Its client never knew of it, or has gone on with the other: that is what it believes it has.
-            transfer.install(session, subscriptions, self._hub.now())
+            transfer.install(session, subscriptions, self._fanout.now())
             self._table.subscribe_again(session)
             session.save()
         covered = subscriptions and session.subscriptions.keys() >= {one[1][0] for one in subscriptions}
@@ -125,12 +125,12 @@ class Successors:
         added = wanted - session.subscriptions.keys()
         gone = session.subscriptions.keys() - wanted
         self._table.unsubscribe(session, sorted(gone))
-        transfer.install(session, subscriptions, self._hub.now())
+        transfer.install(session, subscriptions, self._fanout.now())
         await self._router.visible(self._table.subscribe_again(session))
         if session.store is not None:
             await session.store.settled()
-        if self._hub.recorder is not None:
-            self._hub.recorder.subscribed(session, sorted(added), "moved")
+        if self._fanout.recorder is not None:
+            self._fanout.recorder.subscribed(session, sorted(added), "moved")
         # Not before, for the other node asks again where it takes long, and lets go of its copy then.
         session.revise(revised)
 
@@ -153,18 +153,18 @@ class Successors:
         later = (session.clean and session.born > born) or not self._table.belongs(session, username)
         if not later and session.born != born and self._may_subscribe(session):
             return transfer.had_from(session)
-        hub = self._hub
+        fanout = self._fanout
         wanted = transfer.wanted_by(session, shared=True)
         taken = 0
         for record in records:
-            message, _ = read_record(record, 0, len(record), hub.now())
+            message, _ = read_record(record, 0, len(record), fanout.now())
             if not later and (qos := wanted(message.topic)):
                 taken += 1
                 if session.admits(message):
                     session.take(message, qos=min(message.qos, qos), retain=False)
-            elif is_recorded(message.id) and hub.recorder is not None:
+            elif is_recorded(message.id) and fanout.recorder is not None:
                 # The other node counts it; which ones these are is known here.
-                hub.recorder.lost(message.id, Session(client_id, hub=hub), "session_superseded")
+                fanout.recorder.lost(message.id, Session(client_id, fanout=fanout), "session_superseded")
         if taken and session.store is not None:
             await session.store.settled()
         return taken

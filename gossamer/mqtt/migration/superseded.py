@@ -70,7 +70,7 @@ class Remains:
         away: Away,
         distribution: Distribution,
     ) -> None:
-        self._table, self._hub, self._router = core.table, core.hub, core.router
+        self._table, self._fanout, self._router = core.table, core.fanout, core.router
         self._sessions, self._wills = core.table.sessions, core.wills
         self._ownership = ownership
         self._sources = sources
@@ -174,13 +174,13 @@ class Remains:
                 session.take(message, qos=min(message.qos, qos), retain=False)
 
     async def _offer(self, session: Session) -> None:
-        hub, client_id = self._hub, session.client_id
+        fanout, client_id = self._fanout, session.client_id
         taken, lost = 0, 0
         told = ""
         given = False
         until = 0.0
         # Who is away may be about to come back, and to hand over what it has kept for this session.
-        lingers = hub.now() + RETURN_TIMEOUT if self._away.anybody else 0.0
+        lingers = fanout.now() + RETURN_TIMEOUT if self._away.anybody else 0.0
         token = f"{self._ownership.node}/{self._distribution.runtime.creation}/over/{next(self._numbers)}"
         self._marked[token] = set()
         try:
@@ -205,21 +205,21 @@ class Remains:
                         self._given.add(client_id)
                     if given and client_id in self._subscribed:
                         session.gate = self._sources.unmarked(session)
-                    until = hub.now() + (MARKS_TIMEOUT if given else RETURN_TIMEOUT)
+                    until = fanout.now() + (MARKS_TIMEOUT if given else RETURN_TIMEOUT)
                 if told == owner:
                     if client_id in self._subscribed:
                         if given:
                             # Who is away has not marked.
-                            heard = self._sources.all_marked(session) and hub.now() >= lingers
+                            heard = self._sources.all_marked(session) and fanout.now() >= lingers
                         else:
                             heard = await self._is_succeeded(session, token)
-                        if heard or hub.now() >= until:
+                        if heard or fanout.now() >= until:
                             self._hear_no_more(session)
                     offered, refused = await self._offer_to(owner, session)
                     taken, lost = taken + offered - refused, lost + refused
-                    over = client_id not in self._subscribed and hub.now() >= lingers
+                    over = client_id not in self._subscribed and fanout.now() >= lingers
                     if over and not session.queue and not self._away.pending:
-                        hub.dropped("session_superseded", lost)
+                        fanout.dropped("session_superseded", lost)
                         log.info("session_superseded", client_id=client_id, by=owner, taken=taken, lost=lost)
                         self._table.end(session, None)
                         return
@@ -295,7 +295,7 @@ class Remains:
         while session.queue and answered < due:
             offered = list(islice(session.queue, OFFERED))
             records = [
-                record_of(message, self._hub.now()) for message in transfer.messages_in(session, offered)
+                record_of(message, self._fanout.now()) for message in transfer.messages_in(session, offered)
             ]
             answer = await remote.call(
                 node,

@@ -120,10 +120,10 @@ class Incoming:
         self.committed = False
         """The session is whole."""
         self._home = home
-        self._hub, self._table, self._router = home.core.hub, home.core.table, home.core.router
+        self._fanout, self._table, self._router = home.core.fanout, home.core.table, home.core.router
         self._ownership, self._distribution = home.ownership, home.distribution
         self._client_id = client_id
-        self._machine = MigrationTarget(token, now=self._hub.now())
+        self._machine = MigrationTarget(token, now=self._fanout.now())
         self._actions: deque[Action] = deque()
         self._awake = asyncio.Event()
         self._session: Session | None = None
@@ -157,12 +157,12 @@ class Incoming:
 
     def feed(self, event: Event) -> None:
         """Something happened."""
-        self._actions += self._machine.handle(event, self._hub.now(), self._rows())
+        self._actions += self._machine.handle(event, self._fanout.now(), self._rows())
         self._awake.set()
 
     async def run(self) -> Fetched:
         """Move the session here, or find that there is none to be had, or that it is to stay there."""
-        self._actions += self._machine.begin(self._hub.now(), self._rows())
+        self._actions += self._machine.begin(self._fanout.now(), self._rows())
         done = False
         try:
             while self._machine.state != MigrationTarget.DONE or self._actions:
@@ -200,7 +200,7 @@ class Incoming:
             case moves.AskFreeze(node):
                 return await self._ask(node)
             case moves.Wait(until):
-                await asyncio.sleep(max(0.0, until - self._hub.now()))
+                await asyncio.sleep(max(0.0, until - self._fanout.now()))
                 return moves.Tick()
             case moves.Install(state):
                 return await self._install(*state)
@@ -215,7 +215,7 @@ class Incoming:
                 self.committed = True
                 await self._ownership.announce(self._session, self._machine.source)
                 self._home.away.settle(self._session)
-                recorder = self._hub.recorder
+                recorder = self._fanout.recorder
                 if recorder is not None:
                     recorder.taken_over(self._session, self._machine.source)
                     recorder.subscribed(self._session, list(self._session.subscriptions), "moved")
@@ -287,7 +287,7 @@ class Incoming:
         session.revised = revised
         session.gate = self._admit
         self._above = state["epoch"]
-        queued = transfer.install(session, entries, self._hub.now())
+        queued = transfer.install(session, entries, self._fanout.now())
         if revised > state["revised"] or (wanted and not session.subscriptions):
             # Its client changed them here later, or never knew that this one began anew: it believes to be
             # subscribed as it was here.
@@ -295,11 +295,11 @@ class Incoming:
             self._theirs = [body_of(name) for name in theirs]
             for name in list(session.subscriptions):
                 session.unsubscribe(name)
-            transfer.install(session, wanted, self._hub.now())
+            transfer.install(session, wanted, self._fanout.now())
         older = transfer.fly_on(session, flying, older)
         session.end_halves(halves)
         transfer.know(session, unreleased)
-        self._older = list(transfer.packed(older, session, self._hub.now()))
+        self._older = list(transfer.packed(older, session, self._fanout.now()))
         self._before = queued
         self._pending = transfer.pending_of(state)
         self._routed = self._table.subscribe_again(session)
@@ -312,12 +312,12 @@ class Incoming:
         known = self._table.sessions.get(self._client_id)
         if known is None or self._table.belongs(known, username):
             return known
-        self._hub.dropped("session_superseded", len(known.inflight) + len(known.queue))
+        self._fanout.dropped("session_superseded", len(known.inflight) + len(known.queue))
         self._table.end(known)
         return None
 
     def _admit(self, item: Item) -> bool:
-        origin = self._hub.where()
+        origin = self._fanout.where()
         if self._machine.admits(origin):
             return True
         if self._left is not None and origin is not None and self._left.admits(origin):
@@ -341,7 +341,7 @@ class Incoming:
         entries = await self._pull(node, parts)
         if entries is None:
             return None
-        now = self._hub.now()
+        now = self._fanout.now()
         rest: list[Item] = []
         for kind, *fields in entries:
             if kind == "h":

@@ -16,7 +16,7 @@ class Core:
     """The publish path of a node, its sessions and what they are found by, as rooms above it take them."""
 
     router: Router
-    hub: Fanout
+    fanout: Fanout
     table: SessionTable
     wills: Wills
     publishing: Publishing

@@ -38,13 +38,13 @@ class Ingest:
     """Takes what peers forward. Call it with the peer's name and a batch of records."""
 
     def __init__(
-        self, router: Router, hub: Fanout, publishing: Publishing, table: SessionTable, owed: Owed
+        self, router: Router, fanout: Fanout, publishing: Publishing, table: SessionTable, owed: Owed
     ) -> None:
         self.version = V4
         self.max_packet = MAX_VARINT + 5
         self.plan_of: Callable[[bytes], Plan | None] = publishing.plan_of
         self._router = router
-        self._hub = hub
+        self._fanout = fanout
         self._publishing = publishing
         self._table = table
         self._owed = owed
@@ -60,15 +60,15 @@ class Ingest:
 
     def __call__(self, peer: str, data: bytes) -> Hold | None:
         """Dispatch a batch. With a :class:`Hold`, its effect is to be reported when that ends, not now."""
-        hub = self._hub
-        hub.origin = peer
+        fanout = self._fanout
+        fanout.origin = peer
         store = self._table.store
         before = 0 if store is None else store.notes
-        received = hub.received
-        recorder = hub.recorder
+        received = fanout.received
+        recorder = fanout.recorder
         if recorder is not None and recorder.marks:
             recorder.marks.clear()
-        sink = hub if recorder is None else Recording(hub, recorder)
+        sink = fanout if recorder is None else Recording(fanout, recorder)
         pos, end = 0, len(data)
         try:
             while pos < end:
@@ -87,20 +87,20 @@ class Ingest:
                 if pos < end:
                     pos = self._other(data, pos, end)
         except (MqttProtocolError, IndexError) as error:
-            hub.dropped("bad_record")
+            fanout.dropped("bad_record")
             log.error("bad_record", peer=peer, error=str(error))
         finally:
-            hub.origin = ""
-            self.messages += hub.received - received
-        if hub.pressure.hold is None and not hub.wide.jobs and (store is None or store.notes == before):
+            fanout.origin = ""
+            self.messages += fanout.received - received
+        if fanout.pressure.hold is None and not fanout.wide.jobs and (store is None or store.notes == before):
             return None
         return self.held(peer, before)
 
     def held(self, peer: str, before: int) -> Hold | None:
         """What the report of a batch waits for: sessions that are far behind, and the disc."""
-        hold = self._hub.pressure.hold
+        hold = self._fanout.pressure.hold
         store = self._table.store
-        wide = self._hub.wide
+        wide = self._fanout.wide
         if store is None or store.notes == before:
             if not wide.jobs:
                 return hold
@@ -121,30 +121,30 @@ class Ingest:
 
     def group(self, peer: str, group: Group, data: bytes) -> Hold | None:
         """Dispatch a batch that fell to this node: each record goes to one member of ``group``."""
-        hub = self._hub
+        fanout = self._fanout
         before = self._publishing.notes
         pos = 0
-        hub.origin = peer
+        fanout.origin = peer
         try:
             while pos < len(data):
-                message, pos = read_record(data, pos, len(data), hub.now())
-                hub.received += 1
+                message, pos = read_record(data, pos, len(data), fanout.now())
+                fanout.received += 1
                 self.messages += 1
-                if hub.recorder is not None:
-                    hub.recorder.arrive(message, peer)
+                if fanout.recorder is not None:
+                    fanout.recorder.arrive(message, peer)
                 delivery = group.pick_here(peer, message.topic.decode())
                 if delivery is not None and delivery.subscriber.online:
-                    hub.member(delivery, message, group.name)
+                    fanout.member(delivery, message, group.name)
                 elif not self._pass_on(group, peer, message):
                     if delivery is not None:
-                        hub.member(delivery, message, group.name)
+                        fanout.member(delivery, message, group.name)
                     else:
                         self._nobody(group, message)
         except (MqttProtocolError, IndexError) as error:
-            hub.dropped("bad_record")
+            fanout.dropped("bad_record")
             log.error("bad_record", peer=peer, error=str(error))
         finally:
-            hub.origin = ""
+            fanout.origin = ""
         return self.held(peer, before)
 
     def _pass_on(self, group: Group, peer: str, message: Message) -> bool:
@@ -155,13 +155,13 @@ class Ingest:
         three nodes whose members have all just left would each wait for the next, for ever: what is
         acknowledged are streams, and each would hold back the one that the others wait for.
         """
-        hub = self._hub
+        fanout = self._fanout
         # Not back to whoever sent it here: two nodes that each think the other has members would play on.
         chosen = self._router.pick(group, peer, message.topic.decode(), online=True, besides=peer)
         if chosen is None or isinstance(chosen, Delivery):
             return False
-        hub.chosen(message, group.name, chosen.peer)
-        record = record_of(message, hub.now())
+        fanout.chosen(message, group.name, chosen.peer)
+        record = record_of(message, fanout.now())
         if message.qos:
             chosen.append_acked(record, self._owed.hand_on(group.name, record))
         else:
@@ -171,19 +171,19 @@ class Ingest:
     def _nobody(self, group: Group, message: Message) -> None:
         """No member here, and none that is connected but where it came from: it waits for one, there too."""
         if message.qos:
-            self._owed.wait(group.name, record_of(message, self._hub.now()))
+            self._owed.wait(group.name, record_of(message, self._fanout.now()))
         else:
-            self._hub.lose(message, "no_group_member")
+            self._fanout.lose(message, "no_group_member")
 
     def _other(self, data: bytes, pos: int, end: int) -> int:
         """A record with properties, RETAIN or QoS 2; where the next one starts."""
-        hub = self._hub
+        fanout = self._fanout
         if data[pos] == MOVE_MARK[0]:
             stop = pos + 2 + data[pos + 1]
             if self.on_mark is not None:
-                self.on_mark(hub.origin or "", data[pos + 2 : stop].decode(errors="replace"))
+                self.on_mark(fanout.origin or "", data[pos + 2 : stop].decode(errors="replace"))
             return stop
-        recorder = hub.recorder
+        recorder = fanout.recorder
         if data[pos] == MARK[0]:
             mark, stop = read_mark(data, pos)
             if recorder is not None and is_recorded(mark.message_id):
@@ -191,14 +191,14 @@ class Ingest:
             else:
                 self._named = mark.message_id
             return stop
-        message, stop = read_record(data, pos, end, hub.now())
+        message, stop = read_record(data, pos, end, fanout.now())
         if message.qos == 2:
             message.id, self._named = self._named, NO_ID
-        hub.received += 1
+        fanout.received += 1
         route = self.cache_get(message.topic) or self._publishing.resolve(message.topic)
         if recorder is not None:
-            recorder.arrive(message, hub.origin or "")
+            recorder.arrive(message, fanout.origin or "")
             if is_recorded(message.id):
                 recorder.routed(message, route, ())
-        hub.message(route, message)
+        fanout.message(route, message)
         return stop

@@ -92,7 +92,7 @@ class Owed:
 
     def __init__(
         self,
-        hub: Fanout,
+        fanout: Fanout,
         table: SessionTable,
         *,
         wall: Callable[[], float],
@@ -102,7 +102,7 @@ class Owed:
         max_bytes: int,
         first: int = 1,
     ) -> None:
-        self._hub = hub
+        self._fanout = fanout
         self._table = table
         self._wall = wall
         self._soon = soon
@@ -116,7 +116,7 @@ class Owed:
         self._under_way: set[int] = set()
         self._bytes = 0
         self._begun: float | None = None
-        hub.owe = self.hand_out
+        fanout.owe = self.hand_out
 
     @property
     def waiting(self) -> int:
@@ -132,7 +132,7 @@ class Owed:
         debt = self._debts.get(session)
         if debt is None:
             debt = self._debts[session] = _Debt()
-        debt.since.append(self._note(group, record_of(message, self._hub.now())))
+        debt.since.append(self._note(group, record_of(message, self._fanout.now())))
 
     def hand_on(self, group: str, record: bytes) -> Callable[[bool], None]:
         """What no member here is to have goes to another node; what to call once it is safe there, or not."""
@@ -176,8 +176,8 @@ class Owed:
     def give(self, give: Give) -> None:
         """Give what waits to members that have come; about once a second."""
         if self._begun is None:
-            self._begun = self._hub.now()
-        young = self._hub.now() - self._begun < SETTLE
+            self._begun = self._fanout.now()
+        young = self._fanout.now() - self._begun < SETTLE
         looked, without = 0, set[str]()
         for number, (group, at, record) in list(self._waiting.items()):
             if number in self._under_way or group in without:
@@ -207,7 +207,7 @@ class Owed:
     def _drop(self, number: int, reason: str) -> None:
         self._bytes -= len(self._waiting.pop(number)[2])
         self._forget(number)
-        self._hub.dropped(reason)
+        self._fanout.dropped(reason)
 
     def _put(self, number: int, group: str, at: float, record: bytes) -> None:
         self._waiting[number] = group, at, record

@@ -74,7 +74,7 @@ class Plan:
         widest = max((self.v4.qos1, self.v5.qos1, everyone if len(special) > SLICE else ()), key=len)
         self.is_wide = len(widest) > SLICE
         if self.is_wide:
-            self.waits += (widest[0].hub.wide,)
+            self.waits += (widest[0].fanout.wide,)
         # Share groups: somebody else for each message, so such topics have no fast path.
         self.groups = groups
         for mine, other in ((self.v4, self.v5), (self.v5, self.v4)):

@@ -35,7 +35,7 @@ class Publishing:
     def __init__(
         self,
         router: Router,
-        hub: Fanout,
+        fanout: Fanout,
         table: SessionTable,
         *,
         retained: Retained,
@@ -45,7 +45,7 @@ class Publishing:
     ) -> None:
         self.cache_get: Callable[[bytes], Route | None] = router.cache.get
         self._router = router
-        self._hub = hub
+        self._fanout = fanout
         self._table = table
         self._sessions = table.sessions
         self._retained = retained
@@ -121,7 +121,7 @@ class Publishing:
             qos=qos,
             retain=retain,
             properties=properties,
-            expires_at=None if expiry is None else self._hub.now() + expiry,
+            expires_at=None if expiry is None else self._fanout.now() + expiry,
         )
         return self.route(message, on_safe=on_safe)
 
@@ -143,9 +143,9 @@ class Publishing:
         if message.publisher is None:
             message.publisher = self._sessions.get(publisher or client_id or "")
         route = self.cache_get(message.topic) or self.resolve(message.topic)
-        self._hub.take(message.qos)
-        if self._hub.recorder is not None and route is not UNROUTED:
-            self._hub.recorder.take(message, publisher or client_id, self._hub.recorder.chance())
+        self._fanout.take(message.qos)
+        if self._fanout.recorder is not None and route is not UNROUTED:
+            self._fanout.recorder.take(message, publisher or client_id, self._fanout.recorder.chance())
         self.identify(message, message_id)
         return len(route.deliveries) + len(self.spread(route, message, publisher, on_safe))
 
@@ -162,7 +162,7 @@ class Publishing:
             if on_safe is not None:
                 on_safe(True)
             return peers
-        record = record_of(message, self._hub.now())
+        record = record_of(message, self._fanout.now())
         if message.qos:
             waiting = [len(peers), True]
 
@@ -199,8 +199,8 @@ class Publishing:
             peers = self._delayed.take(message, publisher)
         else:
             kept = self._retained.put(message) if message.retain else None
-            if message.retain and is_recorded(message.id) and self._hub.recorder is not None:
-                self._hub.recorder.retained(message)
+            if message.retain and is_recorded(message.id) and self._fanout.recorder is not None:
+                self._fanout.recorder.retained(message)
             peers = self.distribute(route, message, publisher)
             if kept is not None:
                 peers += (kept,)
@@ -213,23 +213,23 @@ class Publishing:
 
         Of every share group one member gets it, here or there; the choice is the router's.
         """
-        hub = self._hub
+        fanout = self._fanout
         peers: tuple[ForwarderLike, ...] = route.peers
-        if hub.recorder is not None and is_recorded(message.id):
-            hub.recorder.routed(message, route, peers)
-        hub.message(route, message)
-        if hub.wide.jobs:
-            peers += (hub.wide,)
+        if fanout.recorder is not None and is_recorded(message.id):
+            fanout.recorder.routed(message, route, peers)
+        fanout.message(route, message)
+        if fanout.wide.jobs:
+            peers += (fanout.wide,)
         for group in route.groups:
             chosen = self._router.pick(group, publisher, message.topic.decode())
             if chosen is None and message.qos and self._router.expects(group.name):
                 peers += (Until(group.name, partial(self._owed.wait, group.name)),)
             elif chosen is None:
-                hub.lose(message, "no_group_member")
+                fanout.lose(message, "no_group_member")
             elif isinstance(chosen, Delivery):
-                hub.chosen(message, group.name, None)
-                hub.member(chosen, message, group.name)
+                fanout.chosen(message, group.name, None)
+                fanout.member(chosen, message, group.name)
             else:
                 peers += (chosen,)
-                hub.chosen(message, group.name, chosen.peer)
+                fanout.chosen(message, group.name, chosen.peer)
         return peers

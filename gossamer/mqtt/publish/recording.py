@@ -27,10 +27,10 @@ from gossamer.routes import Router
 class Recording:
     """The fan-out for what is recorded: of a client whole reads, of a peer what its marks name."""
 
-    __slots__ = ("_hub", "_recorder")
+    __slots__ = ("_fanout", "_recorder")
 
-    def __init__(self, hub: Fanout, recorder: FlowRecorderLike) -> None:
-        self._hub = hub
+    def __init__(self, fanout: Fanout, recorder: FlowRecorderLike) -> None:
+        self._fanout = fanout
         self._recorder = recorder
 
     def run0(
@@ -48,42 +48,42 @@ class Recording:
         if publisher is not None or recorder.marks:
             spans = recorder.run(plan, chunk, count, version, publisher, mixed=not head)
         if not spans:
-            self._hub.run0(plan, head, chunk, count, version, publisher)
+            self._fanout.run0(plan, head, chunk, count, version, publisher)
             return
         marks = recorder.marks_for(spans) if plan.peers else b""
         message_ids = recorder.spread(spans, count) if plan.special else ()
-        self._hub.run0(plan, head, chunk, count, version, publisher, marks, message_ids)
+        self._fanout.run0(plan, head, chunk, count, version, publisher, marks, message_ids)
 
     def run1(
         self, plan: Plan, head: bytes, tails: Sequence[bytes], version: int, publisher: Session | None = None
     ) -> Sequence[int]:
         """As :meth:`Fanout.run1`."""
-        hub, recorder = self._hub, self._recorder
+        fanout, recorder = self._fanout, self._recorder
         if publisher is None and not recorder.marks:
-            return hub.run1(plan, head, tails, version)
+            return fanout.run1(plan, head, tails, version)
         mine = plan.v4 if version == V4 else plan.v5
         if publisher is not None and mine.pure:
-            if hub.wide.jobs:
+            if fanout.wide.jobs:
                 # What they are behind with takes room as well.
-                hub.wide.mind(plan.sessions)
+                fanout.wide.mind(plan.sessions)
             room = min([session.window - len(session.inflight) for session in mine.qos1])
             if room >= len(tails):
-                hub.run1(plan, head, tails, version, publisher)
+                fanout.run1(plan, head, tails, version, publisher)
                 return recorder.ran(plan, mine.qos1, head, tails[0], len(tails), version, publisher)
         return [self._one(plan, head, tail, version, publisher) for tail in tails]
 
     def _one(self, plan: Plan, head: bytes, tail: bytes, version: int, publisher: Session | None) -> int:
         """One publish of QoS 1; its identifier."""
-        hub, recorder = self._hub, self._recorder
+        fanout, recorder = self._fanout, self._recorder
         message_id = recorder.one(plan, head, tail, version, publisher)
         if message_id == NO_ID:
-            hub.run1(plan, head, (tail,), version, publisher)
+            fanout.run1(plan, head, (tail,), version, publisher)
             return message_id
-        hub.received += 1
-        if hub.wide.jobs:
-            hub.wide.mind(plan.sessions)
+        fanout.received += 1
+        if fanout.wide.jobs:
+            fanout.wide.mind(plan.sessions)
         for sessions, qos, first, rest in forms(plan, head, (tail,), version):
-            hub.count_sent(sessions, qos, 1)
+            fanout.count_sent(sessions, qos, 1)
             if qos:
                 recorder.hand(sessions, first, rest[0], message_id)
                 continue
@@ -94,17 +94,17 @@ class Recording:
         if plan.special:
             message = message_of(head, tail, version, publisher)
             message.id = message_id
-            hub.hand_out(plan, message)
+            fanout.hand_out(plan, message)
         elif not (plan.sessions or plan.peers):
-            hub.drops["no_subscribers"] += 1
+            fanout.drops["no_subscribers"] += 1
         return message_id
 
 
-def tell_undelivered(router: Router, hub: Fanout) -> None:
-    """Have ``hub.recorder`` told from now on."""
+def tell_undelivered(router: Router, fanout: Fanout) -> None:
+    """Have ``fanout.recorder`` told from now on."""
 
     def dropped(peer: str, records: bytes, reason: str, kept: bool) -> None:
-        recorder = hub.recorder
+        recorder = fanout.recorder
         if recorder is None or MARK not in records:
             return
         message_ids = [
@@ -121,9 +121,9 @@ def tell_undelivered(router: Router, hub: Fanout) -> None:
     router.on_dropped(dropped)
 
 
-def tell_lost(hub: Fanout, peer: str, records: Iterable[bytes], reason: str, left: bytes = b"") -> None:
+def tell_lost(fanout: Fanout, peer: str, records: Iterable[bytes], reason: str, left: bytes = b"") -> None:
     """What was kept for ``peer`` in ``records``, but for what is ``left``, goes."""
-    recorder = hub.recorder
+    recorder = fanout.recorder
     if recorder is None:
         return
     still = set(_ids_in(left))

@@ -32,18 +32,18 @@ _LIMIT = 268_435_460
 
 
 class Redispatch:
-    """Chooses another member, of the router's, and gives to members here by ``hub``."""
+    """Chooses another member, of the router's, and gives to members here by ``fanout``."""
 
     def __init__(
         self,
         router: Router,
-        hub: Fanout,
+        fanout: Fanout,
         owed: Owed,
         *,
         call_soon: Callable[[Callable[[], None]], object],
     ) -> None:
         self._router = router
-        self._hub = hub
+        self._fanout = fanout
         self._owed = owed
         self._call_soon = call_soon
         self.count = 0
@@ -60,7 +60,7 @@ class Redispatch:
     def lost(self, name: str, record: bytes, on_safe: Callable[[bool], None]) -> None:
         """A record on its way to a group of a node that is down, and who waits for it."""
         try:
-            message, _ = read_record(record, 0, len(record), self._hub.now())
+            message, _ = read_record(record, 0, len(record), self._fanout.now())
         except GossamerError as error:
             log.warning("not_redispatched", group=name, error=str(error))
             on_safe(True)
@@ -72,7 +72,7 @@ class Redispatch:
         group = self._router.group(name)
         if group is None:
             return False
-        message, _ = read_record(record, 0, len(record), self._hub.now())
+        message, _ = read_record(record, 0, len(record), self._fanout.now())
         chosen = self._router.pick(group, "", message.topic.decode(), online=online)
         if chosen is None:
             return False
@@ -85,9 +85,9 @@ class Redispatch:
         if chosen is not None:
             self._to(chosen, name, message, on_safe)
         elif message.qos and self._router.expects(name):
-            self._owed.wait(name, record_of(message, self._hub.now()), on_safe)
+            self._owed.wait(name, record_of(message, self._fanout.now()), on_safe)
         else:
-            self._hub.lose(message, "no_group_member")
+            self._fanout.lose(message, "no_group_member")
             (on_safe or _ignore)(True)
 
     def _to(
@@ -98,15 +98,15 @@ class Redispatch:
         on_safe: Callable[[bool], None] | None,
     ) -> None:
         self.count += 1
-        self._hub.chosen(message, name, None if isinstance(chosen, Delivery) else chosen.peer)
+        self._fanout.chosen(message, name, None if isinstance(chosen, Delivery) else chosen.peer)
         if not isinstance(chosen, Delivery):
-            record = record_of(message, self._hub.now())
+            record = record_of(message, self._fanout.now())
             if on_safe is None:
                 # Nobody waits for it: its publisher was told that it is safe.
                 on_safe = self._owed.hand_on(name, record) if message.qos == 1 else _ignore
             chosen.append_acked(record, on_safe)
         else:
-            self._hub.member(chosen, message, name)
+            self._fanout.member(chosen, message, name)
             (on_safe or _ignore)(True)
 
 

@@ -23,7 +23,7 @@ from gossamer.mqtt.codec.packets import Subscription
 from gossamer.mqtt.messages.message_ids import NO_ID, mark_of
 from gossamer.mqtt.session.expiry import expiry_of
 from gossamer.mqtt.session.qos2 import Block, Once
-from gossamer.mqtt.session.session import Hub, Session
+from gossamer.mqtt.session.session import FanoutLike, Session
 from gossamer.mqtt.session.state import Item
 from gossamer.mqtt.session.store import (
     INCOMING,
@@ -49,9 +49,15 @@ class DurableSession(Session):
     store: SessionStore
 
     def __init__(
-        self, client_id: str, *, hub: Hub, store: SessionStore, max_queued: int, keep_oldest: bool = False
+        self,
+        client_id: str,
+        *,
+        fanout: FanoutLike,
+        store: SessionStore,
+        max_queued: int,
+        keep_oldest: bool = False,
     ) -> None:
-        super().__init__(client_id, hub=hub, max_queued=max_queued, keep_oldest=keep_oldest)
+        super().__init__(client_id, fanout=fanout, max_queued=max_queued, keep_oldest=keep_oldest)
         self.store = store
         self._first = 0
         """The number of the oldest message in the queue."""

@@ -50,7 +50,7 @@ def orphans(session: Session) -> list[Orphan]:
 def _unacknowledged(session: Session) -> Iterator[Message]:
     message_ids = session.message_ids or {}
     flying: list[Callable[[], Message]] = [
-        partial(message_of, packet, session.version, session.hub.now, message_ids.get(packet_id, NO_ID))
+        partial(message_of, packet, session.version, session.fanout.now, message_ids.get(packet_id, NO_ID))
         for packet_id, packet in session.inflight.items()
         if packet[0] & 0xF6 == 0x32
     ]

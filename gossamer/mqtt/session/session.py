@@ -1,8 +1,8 @@
 """A session: what a server keeps of one client, whether the client is there or not (MQTT 5.0, 4.1).
 
 :class:`~gossamer.mqtt.session.state.SessionState` decides what goes to the client; here that is carried out.
-Packets are appended to ``out``, and the hub is told of a session that has any, to write them at the end of
-the turn. What the client does not get is counted, and told to whoever records messages. What is queued is
+Packets are appended to ``out``, and the fan-out is told of a session that has any, to write them at the end
+of the turn. What the client does not get is counted, and told to whoever records messages. What is queued is
 bounded in bytes as well, for this session and in all queues of the node together, and whoever publishes is
 made to wait for a session that is behind (``pressure``).
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gossamer.mqtt.session.store import SessionStore
 
 
-class Hub(Protocol):
+class FanoutLike(Protocol):
     """Whoever flushes sessions that have something to write, and counts what they drop."""
 
     def touch(self, session: Session) -> None: ...
@@ -53,16 +53,16 @@ def _closed(_item: Item) -> bool:
 class Session(SessionState):
     """Session of one client, in memory alone."""
 
-    __slots__ = ("behind", "deadline", "delivered", "hub", "lost", "waiting", "will_at", "will_due")
+    __slots__ = ("behind", "deadline", "delivered", "fanout", "lost", "waiting", "will_at", "will_due")
 
     store: SessionStore | None = None
     """Where a session is kept that survives its node; see ``durable``."""
 
     def __init__(
-        self, client_id: str, *, hub: Hub, max_queued: int = 10_000, keep_oldest: bool = False
+        self, client_id: str, *, fanout: FanoutLike, max_queued: int = 10_000, keep_oldest: bool = False
     ) -> None:
         super().__init__(client_id, max_queued=max_queued, keep_oldest=keep_oldest)
-        self.hub = hub
+        self.fanout = fanout
         self.deadline: Any = None
         self.will_due: Any = None
         self.will_at: float | None = None
@@ -118,21 +118,21 @@ class Session(SessionState):
         """Have ``packet`` written at the end of this turn."""
         out = self.out
         if not out:
-            self.hub.touch(self)
+            self.fanout.touch(self)
         out.append(packet)
 
     def push_all(self, packets: list[bytes]) -> None:
         """Have these written at the end of this turn."""
         out = self.out
         if packets and not out:
-            self.hub.touch(self)
+            self.fanout.touch(self)
         out += packets
 
     def send(self, head: bytes, tail: bytes, message_id: int = NO_ID) -> None:
         """Send a PUBLISH of QoS 1 or 2 that the window has room for."""
         out = self.out
         if not out:
-            self.hub.touch(self)
+            self.fanout.touch(self)
         out.append(self.assign(head, tail, message_id))
 
     def send_all(self, head: bytes, tails: Sequence[bytes]) -> None:
@@ -148,7 +148,7 @@ class Session(SessionState):
         packet_id = self.last_id
         out = self.out
         if not out:
-            self.hub.touch(self)
+            self.fanout.touch(self)
         # As ``assign`` does: a call for each is a tenth of what a message costs.
         for tail in tails:
             packet_id += 1
@@ -160,7 +160,7 @@ class Session(SessionState):
 
     def resume(self) -> None:
         """Send again what was in flight, then what waited; after CONNACK."""
-        packets, too_large = self.send_again(self.hub.now)
+        packets, too_large = self.send_again(self.fanout.now)
         if too_large:
             self.dropped("too_large", too_large)
         self.push_all(packets)
@@ -176,11 +176,11 @@ class Session(SessionState):
         self.delivered += 1
         if self.resend or self.queue:
             before = self.queued_bytes
-            packets, sent, lost = self.drain(self.hub.now)
+            packets, sent, lost = self.drain(self.fanout.now)
             self._weighed(before)
             self.push_all(packets)
             self._lose(lost)
-            recorder = self.hub.recorder
+            recorder = self.fanout.recorder
             if sent and recorder is not None:
                 for flags, tail in sent:
                     if is_recorded(tail.message_id):
@@ -190,9 +190,9 @@ class Session(SessionState):
             self.behind
             and self.window
             and len(self.queue) * 4 < self.max_queued
-            and self.queued_bytes * 2 <= self.hub.pressure.congested_at
+            and self.queued_bytes * 2 <= self.fanout.pressure.congested_at
         ):
-            self.hub.pressure.relieve(self)
+            self.fanout.pressure.relieve(self)
 
     def deliver(self, message: Message, delivery: Delivery) -> None:
         """Take one message by one subscription; what the dispatcher calls off the hot path."""
@@ -201,7 +201,7 @@ class Session(SessionState):
                 return
             delivery = delivery.own or delivery
         # A share group gives a message once more to a member that is subscribed besides.
-        if delivery.qos == 2 and self.hub.where() is not None and not self.admits(message):
+        if delivery.qos == 2 and self.fanout.where() is not None and not self.admits(message):
             return
         self.take(
             message,
@@ -214,7 +214,7 @@ class Session(SessionState):
         """Whether a message is new to this session, as far as that matters: see ``qos2``."""
         if message.qos != 2 or self.admit(message.id):
             return True
-        self.hub.dropped("duplicate")
+        self.fanout.dropped("duplicate")
         return False
 
     def take(
@@ -227,14 +227,14 @@ class Session(SessionState):
         stored: bool = False,
     ) -> None:
         """Send ``message``, or queue it. Also the way retained messages come, which were ``stored``."""
-        parts = self.encoded(message, qos, retain=retain, identifiers=identifiers, now=self.hub.now)
+        parts = self.encoded(message, qos, retain=retain, identifiers=identifiers, now=self.fanout.now)
         if isinstance(parts, str):
             self.dropped(parts)
             self._tell_lost(message.id, parts)
             return
         head, tail = parts
         message_id = message.id if is_recorded(message.id) or (qos == 2 and not stored) else NO_ID
-        recorder = self.hub.recorder if is_recorded(message_id) else None
+        recorder = self.fanout.recorder if is_recorded(message_id) else None
         if not qos:
             self.push(head + tail if self._aliases is None else self._aliases.shorten(head, b"", tail))
         elif len(self.inflight) < self.window:
@@ -261,7 +261,7 @@ class Session(SessionState):
                 # It is another node's to queue, so this session has not taken it.
                 self.once.release((message_id_in(tail),))
             return
-        pressure = self.hub.pressure
+        pressure = self.fanout.pressure
         length = len(self.queue) + 1
         limit = self.max_queued
         size = len(head) + len(tail) + ITEM
@@ -276,7 +276,7 @@ class Session(SessionState):
             limit *= 2 * FAR_BEHIND
         if length > limit or after > pressure.max_session or pressure.queued + size > pressure.max_node:
             if self.channel is not None and pressure.overrun(self):
-                self.hub.dropped("slow_consumer_closed")
+                self.fanout.dropped("slow_consumer_closed")
             room = pressure.max_node - pressure.queued
             fits, lost = self.make_room(item, limit=limit, max_bytes=pressure.max_session, room=room)
             self._weighed(before)
@@ -303,21 +303,21 @@ class Session(SessionState):
 
     def _weighed(self, before: int) -> None:
         """The queue had so many bytes."""
-        self.hub.pressure.queued += self.queued_bytes - before
+        self.fanout.pressure.queued += self.queued_bytes - before
 
     # What is lost.
 
     def dropped(self, reason: str, count: int = 1) -> None:
         """Messages for it go; counted here and on the node."""
         self.lost += count
-        self.hub.dropped(reason, count)
+        self.fanout.dropped(reason, count)
 
     def tell_lost(self, tail: bytes, reason: str) -> None:
         """A queued message goes, and it may be one that is recorded."""
         self._tell_lost(message_id_in(tail), reason)
 
     def _tell_lost(self, message_id: int, reason: str) -> None:
-        recorder = self.hub.recorder
+        recorder = self.fanout.recorder
         if recorder is not None and is_recorded(message_id):
             recorder.lost(message_id, self, reason)
 
@@ -390,6 +390,6 @@ class Session(SessionState):
             waiting(True)
 
     def _tell_acknowledged(self, message_id: int, role: str) -> None:
-        recorder = self.hub.recorder
+        recorder = self.fanout.recorder
         if recorder is not None and is_recorded(message_id):
             recorder.acknowledged(self, (message_id,), role)

@@ -30,7 +30,7 @@ from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.records import record_of
 from gossamer.mqtt.session.durable import DurableSession
 from gossamer.mqtt.session.orphans import Orphan, orphans
-from gossamer.mqtt.session.session import Hub, Session
+from gossamer.mqtt.session.session import FanoutLike, Session
 from gossamer.mqtt.session.store import SessionStore, Stored
 from gossamer.mqtt.session.transfer import Pending
 from gossamer.mqtt.session.wills import Wills
@@ -62,7 +62,7 @@ class SessionTable:
     def __init__(
         self,
         *,
-        hub: Hub,
+        fanout: FanoutLike,
         wheel: Wheel,
         router: Router,
         wills: Wills,
@@ -72,7 +72,7 @@ class SessionTable:
         owned: bool = False,
     ) -> None:
         self.sessions: dict[str, Session] = {}
-        self._hub = hub
+        self._fanout = fanout
         self._wheel = wheel
         self._router = router
         router.on_evicted(self._evicted)
@@ -130,14 +130,14 @@ class SessionTable:
         if expiry and self.store is not None:
             session = DurableSession(
                 client_id,
-                hub=self._hub,
+                fanout=self._fanout,
                 store=self.store,
                 max_queued=self._max_queued,
                 keep_oldest=self._keep_oldest,
             )
         else:
             session = Session(
-                client_id, hub=self._hub, max_queued=self._max_queued, keep_oldest=self._keep_oldest
+                client_id, fanout=self._fanout, max_queued=self._max_queued, keep_oldest=self._keep_oldest
             )
         session.expiry = expiry
         self.sessions[client_id] = session
@@ -149,7 +149,7 @@ class SessionTable:
         store = self.store
         assert store is not None  # noqa: S101 - the disc had it
         assert facts is not None  # noqa: S101 - the store yields no others
-        if facts.expires is not None and store.moment(facts.expires) <= self._hub.now():
+        if facts.expires is not None and store.moment(facts.expires) <= self._fanout.now():
             store.discard(stored)
             return None
         session = self.create(stored.client_id, facts.expiry)
@@ -181,7 +181,7 @@ class SessionTable:
     def unsubscribe(self, session: Session, filters: Iterable[str]) -> list[int]:
         """Unsubscribe; a reason code each."""
         reasons: list[int] = []
-        recorder = self._hub.recorder
+        recorder = self._fanout.recorder
         for topic_filter in filters:
             if not session.unsubscribe(topic_filter):
                 reasons.append(ReasonCode.NO_SUBSCRIPTION_EXISTED)
@@ -200,8 +200,8 @@ class SessionTable:
         """An exclusive subscription was lost to a client that had it earlier, beyond a split."""
         if isinstance(session, Session):
             session.unsubscribe(topic_filter)
-            if self._hub.recorder is not None:
-                self._hub.recorder.unsubscribed(session, (topic_filter,))
+            if self._fanout.recorder is not None:
+                self._fanout.recorder.unsubscribed(session, (topic_filter,))
 
     # Connections come and go.
 
@@ -215,7 +215,7 @@ class SessionTable:
 
     def suspend(self, session: Session) -> Pending:
         """End the connection of a session that is to move; nothing falls due until it is revived."""
-        now = self._hub.now()
+        now = self._fanout.now()
         channel = session.channel
         will, will_at = session.will_due, session.will_at
         if channel is not None:
@@ -241,7 +241,7 @@ class SessionTable:
 
     def revive(self, session: Session, pending: Pending) -> None:
         """Nobody is connected to it, and what was to fall due is to fall due again."""
-        now = self._hub.now()
+        now = self._fanout.now()
         if pending.left is not None:
             self._expire_at(session, now + pending.left)
         if pending.will is not None and pending.will_left is not None:
@@ -267,13 +267,13 @@ class SessionTable:
         if will is not None:
             if delay and session.expiry:
                 session.will_due = will
-                session.will_at = self._hub.now() + min(delay, session.expiry)
+                session.will_at = self._fanout.now() + min(delay, session.expiry)
                 self._wheel.at(session.will_at, partial(self._will_due, session, will))
                 self._wills.count_down(session.client_id, min(delay, session.expiry))
             else:
                 self._send_will(will, session.client_id)
         if session.will_due is None:
-            self._wills.release(session.client_id, self._hub.now())
+            self._wills.release(session.client_id, self._fanout.now())
         self.rest(session)
 
     def rest(self, session: Session) -> None:
@@ -282,7 +282,7 @@ class SessionTable:
             self._end_for_good(session)
             return
         if session.expiry != NEVER:
-            self._expire_at(session, self._hub.now() + session.expiry)
+            self._expire_at(session, self._fanout.now() + session.expiry)
         session.save()
 
     def _expire_at(self, session: Session, when: float) -> None:
@@ -293,18 +293,18 @@ class SessionTable:
         if session.will_due is will and session.will_at is not None and session.will_at <= now:
             session.will_due = session.will_at = None
             self._send_will(will, session.client_id)
-            self._wills.release(session.client_id, self._hub.now())
+            self._wills.release(session.client_id, self._fanout.now())
             session.save()
 
     def leave_will(self, client_id: str, will: Will | None, expiry: int) -> int:
         """A client is connected and left ``will``: other nodes are to know it. The number of the write; 0:
         nobody has to be waited for."""
         if will is None:
-            self._wills.release(client_id, self._hub.now())
+            self._wills.release(client_id, self._fanout.now())
             return 0
-        record = record_of(self._message(will), self._hub.now())
+        record = record_of(self._message(will), self._fanout.now())
         delay = min(will.properties.will_delay or 0, expiry)
-        return self._wills.hold(client_id, record, delay, self._hub.now())
+        return self._wills.hold(client_id, record, delay, self._fanout.now())
 
     def void_will(self, client_id: str) -> None:
         """Others have published the will of a client while they could not see this node."""
@@ -326,12 +326,12 @@ class SessionTable:
             qos=will.qos,
             retain=will.retain,
             properties=NONE if properties == NONE else properties,
-            expires_at=None if expiry is None else self._hub.now() + expiry,
+            expires_at=None if expiry is None else self._fanout.now() + expiry,
         )
 
     def _send_will(self, will: Will, client_id: str) -> None:
         message_id = self._wills.message_id(client_id)
-        if self._wills.end(client_id, self._hub.now()):
+        if self._wills.end(client_id, self._fanout.now()):
             return
         message = self._message(will)
         try:
@@ -365,8 +365,8 @@ class SessionTable:
 
         ``why`` is for who records it; None: it is somewhere else.
         """
-        if why is not None and self._hub.recorder is not None:
-            self._hub.recorder.ended(session, why)
+        if why is not None and self._fanout.recorder is not None:
+            self._fanout.recorder.ended(session, why)
         if self.sessions.get(session.client_id) is session:
             del self.sessions[session.client_id]
             self.on_end(session.client_id)
@@ -382,4 +382,4 @@ class SessionTable:
             session.subscriptions.clear()
         if will is not None:
             self._send_will(will, session.client_id)
-            self._wills.release(session.client_id, self._hub.now())
+            self._wills.release(session.client_id, self._fanout.now())

@@ -191,7 +191,7 @@ def message_of(packet: bytes, version: int, now: Callable[[], float], message_id
 def left_of(session: Session, *, given: bool) -> list[Message]:
     """The messages that a session has and its client may not: in flight, then queued. ``given``: but for
     those that another node was given in a move."""
-    now = session.hub.now
+    now = session.fanout.now
     flying = [] if given else flying_in(session)
     messages = [message_of(packet, session.version, now, message_id) for _, packet, message_id in flying]
     first = session.given or 0 if given else 0
@@ -285,7 +285,9 @@ def messages_in(session: Session, items: Iterable[Item]) -> Iterator[Message]:
     """The messages that are queued, each with the QoS with which it is."""
     for head, tail, queued in items:
         if queued is None:
-            message = message_of(head + b"\0\1" + tail, session.version, session.hub.now, message_id_in(tail))
+            message = message_of(
+                head + b"\0\1" + tail, session.version, session.fanout.now, message_id_in(tail)
+            )
         else:
             # Other sessions may have the same one queued.
             message = copy(queued)
@@ -302,7 +304,7 @@ def queue_left(session: Session, *, given: bool) -> None:
         session.once.release(elsewhere.difference(message.id for message in left))
     for packet_id in [number for number, packet in session.inflight.items() if packet[0] != 0x62]:
         session.withdraw(packet_id)
-    now = session.hub.now()
+    now = session.fanout.now()
     session.refill(item for message in left if (item := _item(message, session.version, now)) is not None)
     session.given = None
     session.save()

@@ -82,7 +82,7 @@ class View(MembersView, ClientsView, InsideView):
             queued_bytes=stats["queued_bytes"],
             received=stats["messages_received"],
             sent=stats["messages_sent"],
-            dropped=node.broker.hub.drops.total(),
+            dropped=node.broker.fanout.drops.total(),
             forwarded_bytes={peer: forwarder.counts["bytes"] for peer, forwarder in forwarders},
             loop_lag=watch.lag if watch else 0.0,
             memory=resident_memory(),

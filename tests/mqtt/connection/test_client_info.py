@@ -33,4 +33,4 @@ async def test_how_many_messages_for_a_client_were_dropped(world):
     await pub.got()
     assert of(world, "s").dropped == 3
     assert of(world, "t").dropped == 0
-    assert world.broker.hub.drops["too_large"] == 3
+    assert world.broker.fanout.drops["too_large"] == 3

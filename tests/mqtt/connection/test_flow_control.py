@@ -66,7 +66,7 @@ async def test_a_publisher_does_not_wait_for_ever(world):
     pub.publish("a")
     assert pub.transport.paused
     session = world.broker.sessions["s"]
-    world.broker.hub.pressure._wait(session, _progress(session))
+    world.broker.fanout.pressure._wait(session, _progress(session))
     assert not pub.transport.paused
     pub.publish("a")
     assert not pub.transport.paused
@@ -80,7 +80,7 @@ async def test_a_publisher_waits_on_while_its_subscriber_gets_somewhere(world):
     session = world.broker.sessions["s"]
     before = _progress(session)
     sub.transport.stuck = 4000
-    world.broker.hub.pressure._wait(session, before)
+    world.broker.fanout.pressure._wait(session, before)
     assert pub.transport.paused
 
 
@@ -167,7 +167,7 @@ async def test_a_dead_session_does_not_hold_peers_back_for_ever(make_world):
     told = []
     hold.then(lambda: told.append(True))
     session = world.broker.sessions["s"]
-    world.broker.hub.pressure._drain(session, _progress(session))
+    world.broker.fanout.pressure._drain(session, _progress(session))
     assert told == [True]
     assert world.broker.stats()["dropped_queue_full"] == 30 - 1 - 2 * 2 * 4
 

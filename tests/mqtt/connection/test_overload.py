@@ -29,7 +29,7 @@ async def test_a_node_that_is_late_lets_nobody_else_in_and_serves_who_is_there(w
     assert late.closed
     assert world.broker.refused == {("tcp:0", "server_busy"): 1}
     # Nobody's message was lost.
-    assert not world.broker.hub.drops
+    assert not world.broker.fanout.drops
     here.send(p.Pingreq())
     assert await here.got() == [p.Pingresp()]
     world.broker.shedding.late(0.0)
@@ -77,7 +77,7 @@ async def test_connections_that_are_not_let_in_are_counted_by_reason(make_world)
     }
     assert world.broker.stats()["connections_refused"] == 5
     # None of this is a message that was lost.
-    assert not world.broker.hub.drops
+    assert not world.broker.fanout.drops
 
 
 async def test_clients_that_the_node_disconnects_are_counted_by_reason(world):

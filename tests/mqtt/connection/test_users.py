@@ -97,7 +97,7 @@ async def test_what_waits_and_may_not_be_read_any_more_is_dropped(users, tmp_pat
     assert isinstance(pubrel, p.Pubrel)
     alice.send(p.Pubcomp(packet_id=pubrel.packet_id))
     assert [m.topic for m in await alice.got()] == [b"open/a"]
-    assert users.broker.hub.drops["not_authorized"] == session.lost == 2
+    assert users.broker.fanout.drops["not_authorized"] == session.lost == 2
     assert [row["reason"] for row in told("dropped")] == ["not_authorized"] * 2
 
 
@@ -131,5 +131,5 @@ async def test_a_session_that_resumes_keeps_only_what_its_client_may_have_now(ma
     got = [*client.early, *await client.got()]
     assert [(m.topic, m.payload) for m in got] == [(b"open/1", b"news"), (b"open/2", b"news")]
     assert set(world.broker.sessions["c"].subscriptions) == {"open/#"}
-    assert world.broker.hub.drops["not_authorized"] == 1
+    assert world.broker.fanout.drops["not_authorized"] == 1
     assert world.broker.access.decisions["subscribe", "acl", "deny"] == 1

@@ -15,8 +15,8 @@ class Peers:
         self.up = ["node2", "node3"]
         self.level = set()
         self.asked = asyncio.Event()
-        world.broker.hub.fence = self.fence = Fence(
-            now=world.broker.hub.now,
+        world.broker.fanout.fence = self.fence = Fence(
+            now=world.broker.fanout.now,
             spawn=lambda function: world.runtime.spawn(function, label="fence"),
             peers=lambda: list(self.up),
             level=self.is_level,

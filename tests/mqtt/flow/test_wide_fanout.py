@@ -58,10 +58,10 @@ async def test_a_turn_has_its_measure_and_others_are_served_in_between(world, na
     other, listener = await world.client("other"), await world.client("listener")
     await listener.subscribe("narrow")
     publisher = await world.client("p")
-    before = world.broker.hub.sent
+    before = world.broker.fanout.sent
     writes = [subscriber.transport.writes for subscriber in subscribers]
     publisher.send(*(p.Publish(topic=b"wide", payload=b"x", qos=1, packet_id=n + 1) for n in range(MESSAGES)))
-    assert world.broker.hub.sent - before <= 60 + SUBSCRIBERS
+    assert world.broker.fanout.sent - before <= 60 + SUBSCRIBERS
     assert publisher.transport.paused, "no more is read from it before its turn comes again"
     other.publish("narrow", b"in between")
     most = 0
@@ -127,7 +127,7 @@ async def test_one_message_for_very_many_takes_several_turns(world, sliced, vers
     assert [packet.packet_id for packet in await settled(world, publisher)] == [1]
     for subscriber in subscribers:
         assert [packet.payload for packet in await subscriber.got()] == [b"x"]
-    assert not world.broker.hub.wide.jobs
+    assert not world.broker.fanout.wide.jobs
 
 
 async def test_order_is_kept_for_who_has_not_had_its_turn(world, sliced):
@@ -192,7 +192,7 @@ async def test_those_that_wait_for_a_message_are_told_though_one_of_them_fails(w
     def fail(_done):
         raise RuntimeError("its connection is gone")
 
-    spread = world.broker.hub.wide
+    spread = world.broker.fanout.wide
     spread.append_acked(b"", fail)
     spread.append_acked(b"", told.append)
     spread.after(lambda: told.append("after"))

@@ -12,9 +12,9 @@ AWAY, HERE = "$share/away/t", "$share/here/t"
 
 def make(expected):
     now = [100.0]
-    hub = Fanout(call_later=lambda _seconds, _callback: None, now=lambda: now[0])
+    fanout = Fanout(call_later=lambda _seconds, _callback: None, now=lambda: now[0])
     owed = Owed(
-        hub,
+        fanout,
         SimpleNamespace(store=None, sessions={}),
         wall=lambda: now[0],
         soon=lambda callback: callback(),
@@ -23,7 +23,7 @@ def make(expected):
         limit=100_000,
         max_bytes=1 << 30,
     )
-    return owed, hub, now
+    return owed, fanout, now
 
 
 def record(number):
@@ -59,11 +59,11 @@ def test_a_group_whose_members_are_away_keeps_no_other_waiting():
 
 
 def test_what_nobody_will_come_for_goes_once_others_had_the_time_to_come():
-    owed, hub, now = make(set())
+    owed, fanout, now = make(set())
     for number in range(3):
         owed.wait(AWAY, record(number))
     assert looks(owed, now, set(), 5) == []
     assert owed.waiting == 3
     assert looks(owed, now, set(), 10) == []
     assert owed.waiting == 0
-    assert hub.drops["no_group_member"] == 3
+    assert fanout.drops["no_group_member"] == 3

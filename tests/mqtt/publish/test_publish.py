@@ -13,7 +13,7 @@ async def test_a_message_that_nobody_wants_is_counted_whatever_its_qos(world, qo
     for n in range(3):
         pub.publish("a/b", b"x", qos=qos, packet_id=n + 1 if qos else None)
     await pub.got()
-    assert world.broker.hub.drops["no_subscribers"] == 3
+    assert world.broker.fanout.drops["no_subscribers"] == 3
 
 
 async def test_a_socket_is_written_once_a_turn(world):

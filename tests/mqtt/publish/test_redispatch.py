@@ -110,7 +110,7 @@ async def test_the_last_member_takes_them_with_it(world):
     await one.got()
     one.transport.abort()
     await world.settle()
-    assert world.broker.hub.drops["no_group_member"] == 1
+    assert world.broker.fanout.drops["no_group_member"] == 1
 
 
 def expiry(seconds):

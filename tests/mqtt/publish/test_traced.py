@@ -16,7 +16,7 @@ def traced(world, node, *, sample=0.0, recording=False, tracing=True):
     """What ``world`` notes for traces: a function that returns the spans since its last call."""
     buffer = TracedBuffer(limit=1000, wall=world.clock.wall, recording=lambda: recording)
     parents = buffer if tracing else None
-    recorder_on(buffer, world.broker.hub, node, filters_of=matching(world), sample=sample, parents=parents)
+    recorder_on(buffer, world.broker.fanout, node, filters_of=matching(world), sample=sample, parents=parents)
     builder = SpanBuilder(node, deliveries=16)
 
     def spans():

@@ -18,7 +18,7 @@ from gossamer.mqtt.codec.properties import Properties
 from gossamer.mqtt.flow.backpressure import ITEM
 from gossamer.mqtt.session.durable import DurableSession
 from gossamer.mqtt.session.session import Session
-from mqtt.fakes import FakeChannel, FakeHub, FakeJournal
+from mqtt.fakes import FakeChannel, FakeFanout, FakeJournal
 from mqtt.listening import accepted, broker_with, until
 
 from .test_store import store_on
@@ -47,50 +47,50 @@ ONE = 1000 + 6 + ITEM
 
 @pytest.mark.parametrize(("keep_oldest", "kept"), [(False, [7, 8, 9]), (True, [0, 1, 2])])
 def test_a_session_queues_no_more_bytes_than_it_may(keep_oldest, kept):
-    hub = FakeHub()
-    hub.pressure.bound(max_session=3 * ONE + 100, max_node=1 << 30)
-    session = Session("c", hub=hub, keep_oldest=keep_oldest)
+    fanout = FakeFanout()
+    fanout.pressure.bound(max_session=3 * ONE + 100, max_node=1 << 30)
+    session = Session("c", fanout=fanout, keep_oldest=keep_oldest)
     give(session, *range(10))
     assert queued(session) == kept
-    assert hub.drops == ["queue_full"] * 7
-    assert hub.pressure.queued == session.queued_bytes == weight(session) <= hub.pressure.max_session
+    assert fanout.drops == ["queue_full"] * 7
+    assert fanout.pressure.queued == session.queued_bytes == weight(session) <= fanout.pressure.max_session
 
 
 def test_a_large_message_pushes_out_as_many_as_it_needs_room():
-    hub = FakeHub()
-    hub.pressure.bound(max_session=5 * ONE, max_node=1 << 30)
-    session = Session("c", hub=hub)
+    fanout = FakeFanout()
+    fanout.pressure.bound(max_session=5 * ONE, max_node=1 << 30)
+    session = Session("c", fanout=fanout)
     give(session, 0, 1, 2, 3)
     give(session, 4, size=2500)
     assert queued(session) == [2, 3, 4]
-    assert hub.drops == ["queue_full"] * 2
+    assert fanout.drops == ["queue_full"] * 2
 
 
 @pytest.mark.parametrize("keep_oldest", [False, True])
 def test_all_queues_of_a_node_share_a_bound(keep_oldest):
-    hub = FakeHub()
-    hub.pressure.bound(max_session=8 * ONE, max_node=10 * ONE + 100)
-    greedy, late, nobody = (Session(name, hub=hub, keep_oldest=keep_oldest) for name in "abc")
+    fanout = FakeFanout()
+    fanout.pressure.bound(max_session=8 * ONE, max_node=10 * ONE + 100)
+    greedy, late, nobody = (Session(name, fanout=fanout, keep_oldest=keep_oldest) for name in "abc")
     give(greedy, *range(8))
     give(late, *range(4))
     assert (len(greedy.queue), len(late.queue)) == (8, 2)
     assert queued(late) == ([0, 1] if keep_oldest else [2, 3])
     give(nobody, 0, size=3000)
     assert not nobody.queue
-    assert hub.drops == ["node_queue_full"] * 3
+    assert fanout.drops == ["node_queue_full"] * 3
     greedy.forget()
-    assert hub.pressure.queued == weight(late)
+    assert fanout.pressure.queued == weight(late)
     give(nobody, 0)
     assert queued(nobody) == [0]
 
 
 def test_a_session_that_is_over_queues_nothing():
-    hub = FakeHub()
-    session = Session("c", hub=hub)
+    fanout = FakeFanout()
+    session = Session("c", fanout=fanout)
     give(session, 0)
     session.forget()
     give(session, 1)
-    assert hub.pressure.queued == 0
+    assert fanout.pressure.queued == 0
     assert not session.queue
 
 
@@ -99,11 +99,11 @@ class Backlogs(RuleBasedStateMachine):
 
     @initialize(keep_oldest=st.booleans(), durable=st.booleans())
     def begin(self, keep_oldest, durable):
-        self.hub = FakeHub()
-        self.hub.pressure.bound(max_session=5000, max_node=8000)
+        self.fanout = FakeFanout()
+        self.fanout.pressure.bound(max_session=5000, max_node=8000)
         journal = FakeJournal()
-        store = store_on(journal, self.hub)
-        options = {"hub": self.hub, "max_queued": 4, "keep_oldest": keep_oldest}
+        store = store_on(journal, self.fanout)
+        options = {"fanout": self.fanout, "max_queued": 4, "keep_oldest": keep_oldest}
         make = (
             (lambda n: DurableSession(n, store=store, **options))
             if durable
@@ -148,8 +148,12 @@ class Backlogs(RuleBasedStateMachine):
     def what_is_counted_is_there(self):
         if hasattr(self, "sessions"):
             for session in self.sessions:
-                assert session.queued_bytes == weight(session) <= self.hub.pressure.max_session
-            assert self.hub.pressure.queued == sum(map(weight, self.sessions)) <= self.hub.pressure.max_node
+                assert session.queued_bytes == weight(session) <= self.fanout.pressure.max_session
+            assert (
+                self.fanout.pressure.queued
+                == sum(map(weight, self.sessions))
+                <= self.fanout.pressure.max_node
+            )
 
 
 TestBacklogs = Backlogs.TestCase
@@ -233,7 +237,7 @@ async def test_a_reader_that_stops_costs_no_more_than_its_bounds(qos):
         assert channel.unwritten <= 2 * 1024**2 + size
         assert session.queued_bytes <= 1024**2
         assert len(session.inflight) <= 16
-        assert broker.hub.drops["slow_consumer" if qos == 0 else "queue_full"] > count // 2
+        assert broker.fanout.drops["slow_consumer" if qos == 0 else "queue_full"] > count // 2
         # 100 MiB were published; what is kept is three, and Python's own hunger some more.
         assert most < 40 * 1024**2
         stopped.close()

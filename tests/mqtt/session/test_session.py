@@ -9,7 +9,7 @@ from gossamer.mqtt.messages.message_ids import UNRECORDED, base_of
 from gossamer.mqtt.session.qos2 import Once
 from gossamer.mqtt.session.session import Session
 from gossamer.mqtt.session.transfer import forget, know, unreleased_in
-from mqtt.fakes import FakeHub
+from mqtt.fakes import FakeFanout
 
 
 class Delivery:
@@ -98,8 +98,8 @@ steps = st.lists(
 @given(steps, st.lists(st.sampled_from([p.V4, p.V5]), min_size=1))
 def test_everything_arrives_in_order_through_any_number_of_reconnects(script, versions):
     """[MQTT-4.4.0-1], [MQTT-4.6.0-6], [MQTT-3.3.4-9], [MQTT-4.3.3-1] and what they promise together"""
-    hub = FakeHub()
-    session = Session("c", hub=hub, max_queued=1000)
+    fanout = FakeFanout()
+    session = Session("c", fanout=fanout, max_queued=1000)
     client = Client(session)
     client.connect(3, versions[0])
     connects = 0
@@ -131,7 +131,7 @@ def test_everything_arrives_in_order_through_any_number_of_reconnects(script, ve
     assert client.got == list(range(sent))
     assert not session.inflight
     assert not session.queue
-    assert hub.drops == []
+    assert fanout.drops == []
 
 
 def test_one_encoding_serves_all_subscribers_of_a_version_and_qos():
@@ -141,15 +141,15 @@ def test_one_encoding_serves_all_subscribers_of_a_version_and_qos():
 
 
 def test_a_zero_queue_keeps_nothing():
-    hub = FakeHub()
-    session = Session("c", hub=hub, max_queued=0)
+    fanout = FakeFanout()
+    session = Session("c", fanout=fanout, max_queued=0)
     session.deliver(Message(b"t", b"x", qos=1), Delivery(1))
-    assert hub.drops == ["queue_full"]
+    assert fanout.drops == ["queue_full"]
     assert not session.queue
 
 
 def test_an_identifier_that_the_client_half_took_from_another_copy_is_ended_before_it_is_given_again():
-    session = Session("c", hub=FakeHub())
+    session = Session("c", fanout=FakeFanout())
     session.expiry, session.epoch = 60, 5
     session.attach(object(), version=p.V4, receive_maximum=10)
     session.end_halves([7])
@@ -168,7 +168,7 @@ def test_an_identifier_that_the_client_half_took_from_another_copy_is_ended_befo
 
 
 def test_what_another_session_gave_the_client_is_forgotten_once_and_its_identifier_serves_again():
-    session = Session("c", hub=FakeHub())
+    session = Session("c", fanout=FakeFanout())
     session.expiry = 60
     session.attach(object(), version=p.V4, receive_maximum=1)
     known = Once()
@@ -184,7 +184,7 @@ def test_what_another_session_gave_the_client_is_forgotten_once_and_its_identifi
 
 
 def test_what_a_client_published_to_one_copy_of_a_session_the_other_knows_when_it_comes_again():
-    one, other = Session("c", hub=FakeHub()), Session("c", hub=FakeHub())
+    one, other = Session("c", fanout=FakeFanout()), Session("c", fanout=FakeFanout())
     first, second = (base_of("a@h", 1) + UNRECORDED + number for number in (1, 2))
     one.unreleased(7, first)
     one.unreleased(8, first + 5)

@@ -13,29 +13,29 @@ from gossamer.mqtt.messages.message_ids import NO_ID, Tracked, base_of, message_
 from gossamer.mqtt.session.durable import DurableSession
 from gossamer.mqtt.session.expiry import expiry_of
 from gossamer.mqtt.session.store import SessionStore
-from mqtt.fakes import FakeChannel, FakeHub, FakeJournal
+from mqtt.fakes import FakeChannel, FakeFanout, FakeJournal
 
 
-def store_on(journal, hub):
+def store_on(journal, fanout):
     return SessionStore(
-        journal, wall=lambda: hub.at + 1e9, monotonic=lambda: hub.at, soon=lambda callback: callback()
+        journal, wall=lambda: fanout.at + 1e9, monotonic=lambda: fanout.at, soon=lambda callback: callback()
     )
 
 
-def make(journal, hub, **options):
-    return DurableSession("c", hub=hub, store=store_on(journal, hub), max_queued=5, **options)
+def make(journal, fanout, **options):
+    return DurableSession("c", fanout=fanout, store=store_on(journal, fanout), max_queued=5, **options)
 
 
-def restarted(journal, hub):
+def restarted(journal, fanout):
     """The session as the disc has it."""
-    [stored] = store_on(journal, hub).read(journal.read())
-    session = make(journal, hub)
+    [stored] = store_on(journal, fanout).read(journal.read())
+    session = make(journal, fanout)
     session.restore(stored)
     return session
 
 
-def connected(journal, hub):
-    session = make(journal, hub)
+def connected(journal, fanout):
+    session = make(journal, fanout)
     session.attach(FakeChannel(), version=V5, receive_maximum=10)
     session.save()
     return session
@@ -58,9 +58,9 @@ class Lives(RuleBasedStateMachine):
     @initialize(keep_oldest=st.booleans())
     def begin(self, keep_oldest):
         self.keep_oldest = keep_oldest
-        self.hub = FakeHub()
+        self.fanout = FakeFanout()
         self.journal = FakeJournal()
-        self.session = make(self.journal, self.hub, keep_oldest=keep_oldest)
+        self.session = make(self.journal, self.fanout, keep_oldest=keep_oldest)
         self.session.version = V5
         self.session.save()
         self.commit()
@@ -95,7 +95,7 @@ class Lives(RuleBasedStateMachine):
             b"%d" % self.number,
             qos=qos,
             properties=Properties(message_expiry=50) if expires else Properties(user=(("k", "v"),)),
-            expires_at=self.hub.at + 50 if expires else None,
+            expires_at=self.fanout.at + 50 if expires else None,
         )
         self.session.take(message, qos=qos, retain=False)
 
@@ -137,9 +137,9 @@ class Lives(RuleBasedStateMachine):
         if orderly:
             self.commit()
         self.journal.open = {}
-        store = store_on(self.journal, self.hub)
+        store = store_on(self.journal, self.fanout)
         [stored] = store.read(self.journal.read())
-        session = make(self.journal, self.hub, keep_oldest=self.keep_oldest)
+        session = make(self.journal, self.fanout, keep_oldest=self.keep_oldest)
         session.restore(stored)
         assert state(session) == self.safe
         self.session = session
@@ -151,7 +151,7 @@ class Lives(RuleBasedStateMachine):
         self.session.forget()
         self.journal.commit()
         assert self.journal.read() == {}
-        self.session = make(self.journal, self.hub, keep_oldest=self.keep_oldest)
+        self.session = make(self.journal, self.fanout, keep_oldest=self.keep_oldest)
         self.session.version = V5
         self.session.save()
         self.commit()
@@ -175,19 +175,19 @@ TestLives.settings = settings(max_examples=60, stateful_step_count=40, deadline=
 
 @pytest.mark.parametrize(("keep_oldest", "kept"), [(False, [b"2", b"3"]), (True, [b"0", b"1"])])
 def test_a_full_queue_drops_what_it_was_told_to(keep_oldest, kept):
-    hub = FakeHub()
+    fanout = FakeFanout()
     session = DurableSession(
-        "c", hub=hub, store=store_on(FakeJournal(), hub), max_queued=2, keep_oldest=keep_oldest
+        "c", fanout=fanout, store=store_on(FakeJournal(), fanout), max_queued=2, keep_oldest=keep_oldest
     )
     for number in range(4):
         session.take(Message(b"t", b"%d" % number, qos=1), qos=1, retain=False)
     assert [tail for _, tail, _ in session.queue] == kept
-    assert hub.drops == ["queue_full"] * 2
+    assert fanout.drops == ["queue_full"] * 2
 
 
 def test_what_makes_a_client_forget_waits_for_the_commit_and_qos_1_does_not():
-    hub, journal = FakeHub(), FakeJournal()
-    session = connected(journal, hub)
+    fanout, journal = FakeFanout(), FakeJournal()
+    session = connected(journal, fanout)
     one = publish_parts(b"t", b"1", flags=2, version=V5)
     two = publish_parts(b"t", b"2", flags=4, version=V5)
     session.send(*one)
@@ -205,8 +205,8 @@ def test_what_makes_a_client_forget_waits_for_the_commit_and_qos_1_does_not():
 
 
 def test_what_was_to_be_sent_to_a_connection_that_is_gone_is_not_sent_to_the_next():
-    hub, journal = FakeHub(), FakeJournal()
-    session = connected(journal, hub)
+    fanout, journal = FakeFanout(), FakeJournal()
+    session = connected(journal, fanout)
     session.push(b"\x90\x04\x00\x01\x00\x01")
     session.detach()
     session.attach(FakeChannel(), version=V5, receive_maximum=10)
@@ -216,8 +216,8 @@ def test_what_was_to_be_sent_to_a_connection_that_is_gone_is_not_sent_to_the_nex
 
 def test_what_is_recorded_is_known_by_its_name_after_a_restart():
     """In flight, released or not, and what the client itself has published and not released."""
-    hub, journal = FakeHub(), FakeJournal()
-    session = connected(journal, hub)
+    fanout, journal = FakeFanout(), FakeJournal()
+    session = connected(journal, fanout)
     first = base_of("there", 3) + 100
     for number, qos in enumerate((1, 2, 2, 1)):
         parts = publish_parts(b"t", b"x", flags=qos << 1, version=V5)
@@ -225,36 +225,36 @@ def test_what_is_recorded_is_known_by_its_name_after_a_restart():
     session.received(3)
     session.unreleased(9, first + 9)
     journal.commit()
-    again = restarted(journal, hub)
+    again = restarted(journal, fanout)
     assert dict(again.message_ids) == {1: first, 2: first + 1, 3: first + 2, -9: first + 9}
     assert not journal.open
     # What has had its last word is forgotten with its packet.
     again.acked(1)
     again.release(9)
     journal.commit()
-    [stored] = store_on(journal, hub).read(journal.read())
+    [stored] = store_on(journal, fanout).read(journal.read())
     assert stored.message_ids == {2: first + 1, 3: first + 2}
 
 
 def test_what_is_queued_and_recorded_is_known_by_its_name_after_a_restart():
-    hub, journal = FakeHub(), FakeJournal()
-    session = make(journal, hub)
+    fanout, journal = FakeFanout(), FakeJournal()
+    session = make(journal, fanout)
     session.save()
     first = base_of("there", 3) + 200
-    message = Message(b"t", b"late", qos=1, expires_at=hub.now() + 500)
+    message = Message(b"t", b"late", qos=1, expires_at=fanout.now() + 500)
     message.id = first + 1
     for number, kept in enumerate((None, message)):
         head, tail = publish_parts(b"t", b"x", flags=2, version=V5)
         session.enqueue(head, Tracked.of(tail, first + number), kept)
     journal.commit()
-    [stored] = store_on(journal, hub).read(journal.read())
+    [stored] = store_on(journal, fanout).read(journal.read())
     assert [message_id_in(tail) for _, (_, tail, _) in stored.queue] == [first, first + 1]
 
 
 def test_what_was_taken_is_known_after_a_restart_whatever_became_of_it():
     """A message of QoS 2 that the client has had may come again by another way."""
-    hub, journal = FakeHub(), FakeJournal()
-    session = make(journal, hub)
+    fanout, journal = FakeFanout(), FakeJournal()
+    session = make(journal, fanout)
     session.expiry = 100
     session.save()
     first = base_of("there", 4)
@@ -264,7 +264,7 @@ def test_what_was_taken_is_known_after_a_restart_whatever_became_of_it():
         assert session.admits(message)
     session.remember().release([first + 301])
     journal.commit()
-    again = restarted(journal, hub)
+    again = restarted(journal, fanout)
     again.expiry = 100
     assert [again.admits(message) for message in taken] == [False, True, False]
     again.forget()

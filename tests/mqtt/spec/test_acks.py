@@ -124,4 +124,4 @@ async def test_one_message_too_many_to_delay_is_refused(make_world):
     got = [x.reason for x in await pub.got()]
     assert got == [ReasonCode.SUCCESS, ReasonCode.QUOTA_EXCEEDED, ReasonCode.QUOTA_EXCEEDED]
     assert world.broker.delayed.count == 1
-    assert world.broker.hub.drops["too_many_delayed"] == 2
+    assert world.broker.fanout.drops["too_many_delayed"] == 2

@@ -111,7 +111,7 @@ async def test_no_more_waits_behind_connack_than_behind_a_socket(make_world):
     for number in range(10):
         publisher.publish("t", b"%d" % number * 1000)
         await world.settle()
-    assert world.broker.hub.drops["slow_consumer"] == 6
+    assert world.broker.fanout.drops["slow_consumer"] == 6
     await has_room(world)
     connack, *published = await client.got()
     assert isinstance(connack, p.Connack)
