@@ -41,7 +41,7 @@ class Parents(Protocol):
     """Buffer of traces: messages off the fast path may belong to a trace of their publisher's."""
 
     def wanted(self, message: Message, /) -> bool:
-        """Whether a message that is not of the sample is kept all the same."""
+        """Return whether a message that is not of the sample is kept all the same."""
         ...
 
     def learn(self, message_id: int, message: Message, /) -> None:

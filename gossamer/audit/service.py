@@ -100,11 +100,11 @@ class Auditor:
 
     @property
     def running(self) -> bool:
-        """Whether something empties the buffer."""
+        """Return whether something empties the buffer."""
         return self.runtime.whereis(RECORDER) is not None
 
     def check(self) -> None:
-        """Whether this node can record.
+        """Return whether this node can record.
 
         Raises:
             UnavailableError: it cannot, and why.

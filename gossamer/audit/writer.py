@@ -178,7 +178,7 @@ class Writer:
 
 
 def _is_gone(connection: socket.socket) -> bool:
-    """Whether nobody is at the other end any more."""
+    """Return whether nobody is at the other end any more."""
     poll = select.poll()
     poll.register(connection, select.POLLHUP | select.POLLRDHUP)
     return bool(poll.poll(0))

@@ -82,6 +82,6 @@ async def _restart(store: Store, what: Restart) -> None:
 
 
 def _loading(store: Store) -> bool:
-    """Whether rows of a peer that is up are still to come."""
+    """Return whether rows of a peer that is up are still to come."""
     tables = (name for name in store.tables() if not isinstance(store.table(name), LocalTable))
     return any(store.replication.not_loaded(name) for name in tables)

@@ -22,11 +22,11 @@ class Subscriber(Protocol):
 
     @property
     def online(self) -> bool:
-        """Whether it is connected."""
+        """Return whether it is connected."""
 
     @property
     def ready(self) -> bool:
-        """Whether it would take a message at once."""
+        """Return whether it would take a message at once."""
 
     @property
     def queue(self) -> Collection[Any]:
@@ -66,7 +66,7 @@ class Delivery(msgspec.Struct, frozen=True, eq=False, gc=False):
     """How it takes messages of its own, where only some of the subscriptions say no local."""
 
     def asks(self, options: SubscriptionOptions) -> bool:
-        """Whether these options are what this delivery stands for."""
+        """Return whether these options are what this delivery stands for."""
         return (
             self.qos == options.qos
             and self.no_local == options.no_local

@@ -37,7 +37,7 @@ class ExclusiveTakenError(UnavailableError):
 
 
 def is_exclusive(topic_filter: str) -> bool:
-    """Whether a filter asks for an exclusive subscription."""
+    """Return whether a filter asks for an exclusive subscription."""
     return topic_filter.startswith(EXCLUSIVE)
 
 

@@ -79,7 +79,7 @@ class PeerRows:
     # Nodes that are away.
 
     def awaits(self, peer: str, topic: bytes) -> bool:
-        """Whether a persistent session of ``peer`` wants a topic."""
+        """Return whether a persistent session of ``peer`` wants a topic."""
         slot = self._nodes.get(peer)
         if slot is None or not slot.persistent_bit:
             return False

@@ -143,7 +143,7 @@ class Router:
         return self._forwarding.to_group(chosen, group.name) if isinstance(chosen, str) else chosen
 
     def is_visible(self, seq: int | None) -> bool:
-        """Whether every live node has applied what ``seq`` stands for."""
+        """Return whether every live node has applied what ``seq`` stands for."""
         return seq is None or self._table is None or self._table.is_visible(seq)
 
     def when_visible(self, seq: int | None, then: Callable[[bool], object], *, bounded: bool = True) -> None:
@@ -211,7 +211,7 @@ class Router:
         return self._shared.get(name)
 
     def expects(self, name: str) -> bool:
-        """Whether a share group has members that outlive their node, which is away."""
+        """Return whether a share group has members that outlive their node, which is away."""
         group = self._shared.get(name)
         return group is not None and group.expects()
 

@@ -70,7 +70,7 @@ _FITS: tuple[Callable[[Subscriber], bool], ...] = (attrgetter("ready"), attrgett
 
 
 def is_shared(topic_filter: str) -> bool:
-    """Whether a filter is that of a share group."""
+    """Return whether a filter is that of a share group."""
     return topic_filter.startswith("$share/")
 
 
@@ -124,7 +124,7 @@ class Group:
         return found if isinstance(found, Delivery) else None
 
     def expects(self) -> bool:
-        """Whether it has members that outlive their node, which is away."""
+        """Return whether it has members that outlive their node, which is away."""
         if self.expected:
             return True
         return any(Count.of(row).persistent and not self._up(node) for node, row in self.others.items())

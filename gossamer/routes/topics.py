@@ -83,7 +83,7 @@ def parse_name(raw: bytes | str, limits: TopicLimits = DEFAULT_LIMITS) -> str:
 
 
 def is_reserved(name: bytes) -> bool:
-    """Whether a topic name begins as only filters may: nobody could subscribe to it."""
+    """Return whether a topic name begins as only filters may: nobody could subscribe to it."""
     return name[:1] == b"$" and name.startswith(_RESERVED)
 
 
@@ -135,12 +135,12 @@ def body_of(text: str) -> str:
 
 
 def is_wildcard(topic_filter: str) -> bool:
-    """Whether an ordinary valid filter can match more than one topic name."""
+    """Return whether an ordinary valid filter can match more than one topic name."""
     return "+" in topic_filter or "#" in topic_filter
 
 
 def matches(topic_filter: str, name: str) -> bool:
-    """Whether an ordinary valid filter matches a valid topic name."""
+    """Return whether an ordinary valid filter matches a valid topic name."""
     wanted = topic_filter.split("/")
     levels = name.split("/")
     if name.startswith("$") and wanted[0] in ("+", "#"):

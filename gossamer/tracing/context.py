@@ -71,7 +71,7 @@ def span_id(name: Name, *what: str) -> int:
 
 
 def picks(number: int, share: float) -> bool:
-    """Whether message ``number`` of its origin is among ``share`` of all."""
+    """Return whether message ``number`` of its origin is among ``share`` of all."""
     if share >= 1.0:
         return True
     # Splitmix64, so that neighbours are not all kept or all left.

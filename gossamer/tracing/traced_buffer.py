@@ -60,7 +60,7 @@ class TracedBuffer(EventBuffer):
     # What a recorder asks of messages that may be a publisher's own trace (``FlowRecorder.parents``).
 
     def wanted(self, message: Message) -> bool:
-        """Whether a message that is not of the sample is to be kept: its publisher traces it."""
+        """Return whether a message that is not of the sample is to be kept: its publisher traces it."""
         parent = parent_in(message.properties.user)
         return parent is not None and parent.sampled
 

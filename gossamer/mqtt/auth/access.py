@@ -80,7 +80,7 @@ class Access:
         return Chain([Certificate(), *sources], allow_anonymous=config.allow_anonymous, strict=strict)
 
     def ask(self, login: Login) -> Verdict | Awaitable[Verdict]:
-        """Whether a client may connect."""
+        """Return whether a client may connect."""
         return self._authenticator.authenticate(login)
 
     def decided(self, login: Login, verdict: Verdict) -> None:

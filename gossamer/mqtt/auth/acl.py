@@ -160,7 +160,7 @@ class Gate:
         return self._look_up(topic) if allowed else UNROUTED
 
     def may_publish(self, topic: bytes) -> bool:
-        """Whether the client may publish to ``topic``; remembered."""
+        """Return whether the client may publish to ``topic``; remembered."""
         known = self._topics.get(topic)
         if known is not None:
             return known
@@ -185,7 +185,7 @@ class Gate:
         return found
 
     def may_subscribe(self, topic_filter: str) -> bool:
-        """Whether the client may subscribe to ``topic_filter``."""
+        """Return whether the client may subscribe to ``topic_filter``."""
         allowed = self.may_receive(topic_filter)
         if allowed:
             self._allowed("subscribe")
@@ -206,7 +206,7 @@ class Gate:
 
 
 def _covers(wide: list[str], narrow: list[str]) -> bool:
-    """Whether every topic of ``narrow`` is one of ``wide``."""
+    """Return whether every topic of ``narrow`` is one of ``wide``."""
     if wide[0] in ("+", "#") and narrow[0].startswith("$"):
         return False
     for at, word in enumerate(wide):
@@ -221,7 +221,7 @@ def _covers(wide: list[str], narrow: list[str]) -> bool:
 
 
 def _meets(one: list[str], other: list[str]) -> bool:
-    """Whether some topic is of both."""
+    """Return whether some topic is of both."""
     for first, second in ((one[0], other[0]), (other[0], one[0])):
         if first in ("+", "#") and second.startswith("$"):
             return False

@@ -203,7 +203,7 @@ def explained(packet: Answer, why: str, asked: Properties) -> bytes:
 
 
 def fits(data: bytes, asked: Properties) -> bool:
-    """Whether a client with these properties takes a packet of this size."""
+    """Return whether a client with these properties takes a packet of this size."""
     return asked.maximum_packet_size is None or len(data) <= asked.maximum_packet_size
 
 

@@ -256,7 +256,7 @@ class Admission:
             self._open(entrant)
 
     def _is_foreign(self, entrant: _Entrant) -> bool:
-        """Whether the session here is another user's; then the client is refused."""
+        """Return whether the session here is another user's; then the client is refused."""
         foreign = not self._table.belongs(self._table.sessions.get(entrant.client_id), entrant.username)
         if foreign:
             self._refuse_foreign(entrant)

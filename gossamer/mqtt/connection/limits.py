@@ -136,7 +136,7 @@ class Entrance:
         self._decisions["accept", why, "deny"] += 1
 
     def trusts(self, transport: asyncio.Transport) -> bool:
-        """Whether a PROXY header from there is believed."""
+        """Return whether a PROXY header from there is believed."""
         peer = transport.get_extra_info("peername")
         if self._config.socket is not None or is_within(peer, self._config.proxy_sources):
             return True
@@ -158,7 +158,7 @@ class Entrance:
 
 
 def is_within(peer: object, networks: Iterable[ipaddress.IPv4Network | ipaddress.IPv6Network]) -> bool:
-    """Whether the address of a socket's other end is in one of ``networks``."""
+    """Return whether the address of a socket's other end is in one of ``networks``."""
     try:
         host = ipaddress.ip_address(str(peer[0]).partition("%")[0]) if isinstance(peer, tuple) else None
     except ValueError:

@@ -216,7 +216,7 @@ class Pipe(Port, asyncio.Protocol):
         return len(data)
 
     def _waits_for_connack(self, early: bytearray, out: list[bytes]) -> bool:
-        """Whether nothing may be written yet; else CONNACK is the first of ``out`` now.
+        """Return whether nothing may be written yet; else CONNACK is the first of ``out`` now.
 
         The session keeps CONNACK back until the disc has what it promises, and with it all that comes through
         the session; the fan-out puts QoS 0 into ``out`` itself.

@@ -84,7 +84,7 @@ def refusal_of(offered: MqttCapabilitiesConfig, message: Publish | Will) -> Reas
 
 
 def is_text(payload: bytes) -> bool:
-    """Whether a payload is UTF-8."""
+    """Return whether a payload is UTF-8."""
     try:
         payload.decode()
     except UnicodeDecodeError:

@@ -125,7 +125,7 @@ class Pressure:
         self._disconnects = disconnects
 
     def has_room(self, size: int) -> bool:
-        """Whether the node may queue so many bytes more."""
+        """Return whether the node may queue so many bytes more."""
         return self.queued + size <= self.max_node
 
     def __bool__(self) -> bool:

@@ -44,7 +44,7 @@ class _Job:
         self.left: set[object] | None = None
 
     def awaits(self, sessions: Iterable[object]) -> bool:
-        """Whether one of ``sessions`` may not have it yet."""
+        """Return whether one of ``sessions`` may not have it yet."""
         if self.left is None:
             self.left = {getattr(target, "subscriber", target) for target in self.targets[self.at :]}
         return not self.left.isdisjoint(sessions)

@@ -108,7 +108,7 @@ class Away:
             await self.absences.learned(peers)
 
     async def level(self, peer: str) -> bool:
-        """Whether a node answers now, and all that it had to say is here."""
+        """Return whether a node answers now, and all that it had to say is here."""
         result = await remote.call(peer, PING, timeout=PING_WITHIN)
         return isinstance(result, remote.Returned) and self._loaded(peer)
 
@@ -148,12 +148,12 @@ class Away:
 
     @property
     def anybody(self) -> bool:
-        """Whether a node is away for which something may be kept."""
+        """Return whether a node is away for which something may be kept."""
         return self.keeping.anybody_away
 
     @property
     def pending(self) -> bool:
-        """Whether something that was kept may still be on its way here."""
+        """Return whether something that was kept may still be on its way here."""
         return self.arrivals.pending
 
     def node_up(self, peer: str) -> None:
@@ -242,7 +242,7 @@ class Away:
         return True
 
     def _loaded(self, peer: str) -> bool:
-        """Whether all that a node's tables had when it came back is here."""
+        """Return whether all that a node's tables had when it came back is here."""
         for name in _TABLES:
             state = self._store.replication.tables.get(name)
             replica = None if state is None else state.replicas.get(peer)

@@ -185,8 +185,8 @@ class Departures:
         return moved, self._delivered.get(peer, {})
 
     def _elsewhere(self, client_id: str, peer: str) -> bool:
-        """Whether a client's session is known to be on another node. Of a node that dies again before it has
-        said which sessions it has, none is known to be anywhere: these are its own still."""
+        """Return whether a client's session is known to be on another node. Of a node that dies again before
+        it has said which sessions it has, none is known to be anywhere: these are its own still."""
         return self._owner(client_id) not in (None, peer)
 
     def _owner(self, client_id: str) -> str | None:

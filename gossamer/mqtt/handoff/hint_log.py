@@ -185,7 +185,8 @@ class Spool:
         return True
 
     def fills_up(self, wall: float) -> bool:
-        """Whether there has been no room for something since this was asked last; ``wall`` is the time."""
+        """Return whether there has been no room for something since this was asked last; ``wall`` is the
+        time."""
         if not self.overflowed:
             self.full_since = None
         elif self.full_since is None:

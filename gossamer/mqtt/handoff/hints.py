@@ -21,7 +21,7 @@ Moved = Mapping[str, Sequence[int]]
 
 
 def is_for(client_id: str, number: int, moved: Moved) -> bool:
-    """Whether an entry is for a client's session at the node that was away."""
+    """Return whether an entry is for a client's session at the node that was away."""
     return bisect_right(moved.get(client_id, ()), number) % 2 == 0
 
 
@@ -53,7 +53,8 @@ class Kept(msgspec.Struct, frozen=True):
         return len(self.records) + OVERHEAD
 
     def is_known(self, taken: int, frames: Mapping[int, int]) -> bool:
-        """Whether a node has it that has taken so much of what was kept, and so much of each stream."""
+        """Return whether a node has it that has taken so much of what was kept, and so much of each
+        stream."""
         return self.number <= taken or 0 < self.frame <= frames.get(self.session, 0)
 
 

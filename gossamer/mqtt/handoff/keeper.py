@@ -165,11 +165,11 @@ class Keeping:
 
     @property
     def anybody_away(self) -> bool:
-        """Whether a node is away, or has not been given everything yet."""
+        """Return whether a node is away, or has not been given everything yet."""
         return bool(self.departures.had)
 
     def awaits_others(self, peer: str) -> bool:
-        """Whether others than ``peer`` are away."""
+        """Return whether others than ``peer`` are away."""
         return any(other not in self._up for other in self.departures.had if other != peer)
 
     def keep_elsewhere(

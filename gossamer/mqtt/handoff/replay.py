@@ -124,7 +124,7 @@ class Arrivals:
 
     @property
     def pending(self) -> bool:
-        """Whether something that was kept may still be on its way here."""
+        """Return whether something that was kept may still be on its way here."""
         if any(keeper.waiting for keeper in self._keepers.values()):
             return True
         now = self._fanout.now()

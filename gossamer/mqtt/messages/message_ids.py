@@ -106,7 +106,7 @@ def base_of(origin: str, creation: int) -> int:
 
 
 def is_recorded(message_id: int) -> bool:
-    """Whether a recorder is told of the message; never of :data:`NO_ID`, in which every bit is set."""
+    """Return whether a recorder is told of the message; never of :data:`NO_ID`, in which every bit is set."""
     return not message_id & UNRECORDED
 
 

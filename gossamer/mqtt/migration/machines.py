@@ -64,7 +64,8 @@ class MigrationSource:
         self._asked: frozenset[str] = frozenset()
 
     def admits(self, origin: str | None) -> bool:
-        """Whether a message of ``origin`` is this node's to queue; blank: of this node, None: of a group."""
+        """Return whether a message of ``origin`` is this node's to queue; blank: of this node, None: of a
+        group."""
         return origin is None or self.state == self.HELD or origin not in self.marked
 
     def handle(self, event: Event, now: float, up: Collection[str]) -> list[Action]:
@@ -154,7 +155,7 @@ class MigrationTarget:
         self._settle_by = 0.0
 
     def admits(self, origin: str | None) -> bool:
-        """Whether a message of ``origin`` is this node's to queue."""
+        """Return whether a message of ``origin`` is this node's to queue."""
         return origin is None or self.state >= self.COMMITTING or origin in self.marked
 
     def begin(self, now: float, rows: Mapping[str, int]) -> list[Action]:

@@ -174,7 +174,7 @@ class Ownership:
             self._distribution.runtime.spawn(self._run, label="mqtt_withdrawals")
 
     def is_outbid(self, client_id: str) -> bool:
-        """Whether this node claims the session still, and another one more so."""
+        """Return whether this node claims the session still, and another one more so."""
         epoch = self._rows.read(client_id).get(self.node)
         return epoch is not None and self._is_outbid(client_id, self.node, epoch)
 

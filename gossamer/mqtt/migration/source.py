@@ -60,7 +60,7 @@ class Sources:
         self._outgoing: dict[str, _Outgoing] = {}
 
     def gives(self, client_id: str) -> bool:
-        """Whether the session of a client is on its way from here."""
+        """Return whether the session of a client is on its way from here."""
         outgoing = self._outgoing.get(client_id)
         return outgoing is not None and outgoing.machine.state in (
             MigrationSource.FROZEN,
@@ -190,7 +190,7 @@ class Sources:
                 self._feed(outgoing, moves.Marked(origin, token))
 
     def all_marked(self, session: Session) -> bool:
-        """Whether all that was sent to a session before its last move is here."""
+        """Return whether all that was sent to a session before its last move is here."""
         outgoing = self._outgoing.get(session.client_id)
         if outgoing is None or outgoing.session is not session or outgoing.machine.token != session.move:
             return True

@@ -104,8 +104,9 @@ class Successors:
         return verdict, transfer.had_from(session)
 
     def _unsaid(self, session: Session, born: int, subscriptions: list[list[Any]]) -> bool | str:
-        """Whether the client of a new session may still say that it wants what the older one, which began at
-        ``born``, was subscribed to; it is subscribed to that where its client cannot know that it is new."""
+        """Return whether the client of a new session may still say that it wants what the older one, which
+        began at ``born``, was subscribed to; it is subscribed to that where its client cannot know that it is
+        new."""
         if session.born == born or session.clean:
             return False
         if not (self._may_subscribe(session) or self._fell_early(session)):
@@ -170,7 +171,8 @@ class Successors:
         return taken
 
     def _may_subscribe(self, session: Session) -> bool:
-        """Whether the client of a new session has not had the time to say what it wants, or is saying it."""
+        """Return whether the client of a new session has not had the time to say what it wants, or is saying
+        it."""
         channel = session.channel
         if channel is None or not session.subscriptions:
             return not session.subscriptions
@@ -184,8 +186,8 @@ class Successors:
         )
 
     def _fell_early(self, session: Session) -> bool:
-        """Whether the client of a new session may have gone before it had said all that it wants, and comes
-        back to say it."""
+        """Return whether the client of a new session may have gone before it had said all that it wants, and
+        comes back to say it."""
         said = (session.revised - session.born) / 1e6
         return session.channel is None and said < SUBSCRIBE_TIMEOUT and self._age(session) < SUBSCRIBING
 

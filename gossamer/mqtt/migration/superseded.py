@@ -133,7 +133,7 @@ class Remains:
             self._router.unsubscribe_all(session)
 
     def has(self, client_id: str) -> bool:
-        """Whether something of a client's is still here."""
+        """Return whether something of a client's is still here."""
         session = self._offering.get(client_id)
         # One that has been moved back here leaves with its next look.
         return session is not None and self._sessions.get(client_id) is session
@@ -240,8 +240,8 @@ class Remains:
                 return
 
     async def _is_succeeded(self, session: Session, token: str) -> bool:
-        """Whether every node that is up knows of a successor, and sends or keeps for it what comes; and what
-        it sent before, until the mark ``token``, is here."""
+        """Return whether every node that is up knows of a successor, and sends or keeps for it what comes;
+        and what it sent before, until the mark ``token``, is here."""
         marked, nodes = self._marked[token], self._distribution.nodes()
         missing = [node for node in nodes if node not in marked]
         if missing and await self._ownership.all_know({session.client_id: session.epoch}):
@@ -254,7 +254,7 @@ class Remains:
             self._marked[token].add(origin)
 
     async def _was_given(self, node: str, session: Session) -> bool | None:
-        """Whether a node has what was given in the session's last move from here; None: not known yet.
+        """Return whether a node has what was given in the session's last move from here; None: not known yet.
 
         Each tells the other what the client has had from its session, and gives nothing of that once more.
         """

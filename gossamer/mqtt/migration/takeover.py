@@ -90,13 +90,13 @@ class Takeovers:
     # -- who has it
 
     def elsewhere(self, client_id: str, *, clean: bool) -> bool:
-        """Whether another node has something of this client's, or something is on its way."""
+        """Return whether another node has something of this client's, or something is on its way."""
         if self._move_of(client_id) is not None or self.remains.has(client_id):
             return True
         return bool(self.ownership.rows(client_id) if clean else self.ownership.better(client_id))
 
     def is_moving(self, client_id: str) -> bool:
-        """Whether a session is on its way here, or elsewhere: what is queued now may come too late."""
+        """Return whether a session is on its way here, or elsewhere: what is queued now may come too late."""
         return self._targets.is_open(client_id) or self._sources.gives(client_id)
 
     def _told(self, client_id: str, had: Iterable[Block]) -> None:

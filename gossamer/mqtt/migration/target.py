@@ -76,7 +76,7 @@ class Targets:
         self._number = 0
 
     def is_open(self, client_id: str) -> bool:
-        """Whether the session of a client is on its way here, and not whole yet."""
+        """Return whether the session of a client is on its way here, and not whole yet."""
         incoming = self._incoming.get(client_id)
         return incoming is not None and not incoming.committed
 
@@ -379,7 +379,7 @@ class Incoming:
         return moves.Committed()
 
     def _is_ours(self, item: Item) -> bool:
-        """Whether a message is for what the source was not subscribed to."""
+        """Return whether a message is for what the source was not subscribed to."""
         if self._theirs is None:
             return False
         topic = topic_in(item[0]).decode()

@@ -63,7 +63,7 @@ def delayed_topic(name: str) -> tuple[int, str] | None:
 
 
 def is_bad_delay(name: bytes) -> bool:
-    """Whether a topic name begins as a delayed one does and is none."""
+    """Return whether a topic name begins as a delayed one does and is none."""
     return name.startswith(DELAYED) and delayed_topic(name.decode(errors="replace")) is None
 
 
@@ -96,12 +96,12 @@ class Delayed:
 
     @property
     def restored(self) -> bool:
-        """Whether messages are kept on disc."""
+        """Return whether messages are kept on disc."""
         return self._journal is not None
 
     @property
     def full(self) -> bool:
-        """Whether one more would be one too many."""
+        """Return whether one more would be one too many."""
         return self.count >= self._limit
 
     def take(self, message: Message, publisher: str) -> tuple[ForwarderLike, ...]:

@@ -67,7 +67,7 @@ class Publishing:
 
     @property
     def delays_full(self) -> bool:
-        """Whether one delayed message more would be one too many."""
+        """Return whether one delayed message more would be one too many."""
         return self._delayed.full
 
     def resolve(self, topic: bytes) -> Route:

@@ -80,12 +80,12 @@ class Session(SessionState):
 
     @property
     def online(self) -> bool:
-        """Whether its client is connected."""
+        """Return whether its client is connected."""
         return self.channel is not None
 
     @property
     def ready(self) -> bool:
-        """Whether a message would go to the client at once."""
+        """Return whether a message would go to the client at once."""
         return len(self.inflight) < self.window
 
     @property
@@ -211,7 +211,7 @@ class Session(SessionState):
         )
 
     def admits(self, message: Message) -> bool:
-        """Whether a message is new to this session, as far as that matters: see ``qos2``."""
+        """Return whether a message is new to this session, as far as that matters: see ``qos2``."""
         if message.qos != 2 or self.admit(message.id):
             return True
         self.fanout.dropped("duplicate")

@@ -90,7 +90,8 @@ class SessionTable:
         self.on_end: Callable[[str], object] = lambda _client_id: None
 
     def belongs(self, session: Session | None, username: str | None) -> bool:
-        """Whether a user may have a session, if there is one; None, anonymous, is a user like others."""
+        """Return whether a user may have a session, if there is one; None, anonymous, is a user like
+        others."""
         return session is None or not self._owned or session.username == username
 
     def open(self, client_id: str, *, clean: bool, expiry: int) -> tuple[Session, bool]:

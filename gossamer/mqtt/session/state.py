@@ -374,7 +374,7 @@ class SessionState:
     # Of QoS 2.
 
     def admit(self, message_id: int) -> bool:
-        """Whether a message of QoS 2 is new to this session, as far as that matters: see ``qos2``."""
+        """Return whether a message of QoS 2 is new to this session, as far as that matters: see ``qos2``."""
         return message_id == NO_ID or not self.expiry or self.remember().admit(message_id)
 
     def admits_item(self, item: Item) -> bool:

@@ -232,7 +232,7 @@ def fly_on(session: Session, flying: list[Flying], left: list[Message]) -> list[
 
 
 def is_given(session: Session, moves: Collection[str]) -> bool:
-    """Whether a session that came by ``moves`` has what this one had when it was given away."""
+    """Return whether a session that came by ``moves`` has what this one had when it was given away."""
     return session.given is not None and session.move in moves
 
 

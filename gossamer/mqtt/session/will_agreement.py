@@ -183,8 +183,8 @@ class WillAgreement(WillRows):
         return self.nodes.majority() and self.nodes.is_over(life, now)
 
     def _is_back(self, claimant: str, key: Key, now: float) -> bool:
-        """Whether the client of a delayed will is here, or was anywhere after its connection had ended, and
-        ``claimant`` could not know, which began later."""
+        """Return whether the client of a delayed will is here, or was anywhere after its connection had
+        ended, and ``claimant`` could not know, which began later."""
         row = None if self.table is None else self.table.rows_of(claimant).get(key)
         if not row or not row[1]:
             return False
@@ -194,13 +194,13 @@ class WillAgreement(WillRows):
         return back is not None and row[3] is not None and self.wall() - (now - back) > row[3] - row[1]
 
     def _settled_here(self, key: Key, creation: int) -> bool:
-        """Whether this node's disc covers a life of its own, and has that will no more."""
+        """Return whether this node's disc covers a life of its own, and has that will no more."""
         return self.born <= creation < self.creation and key not in self.held
 
 
 def _saw_end(end: End, key: Key, position: int | None, *, again: bool) -> bool:
-    """Whether a will was void or published, as one does not know that saw so many changes; ``again``: it is
-    the node itself in a later life, whose disc may have been behind."""
+    """Return whether a will was void or published, as one does not know that saw so many changes; ``again``:
+    it is the node itself in a later life, whose disc may have been behind."""
     if key in end.keys:
         return False
     if position is not None:

@@ -72,13 +72,13 @@ class NodeLives:
         return [name for name, one in self.missing.items() if not (one.dead or one.settled)]
 
     def refused(self, name: str, *, refused: bool) -> None:
-        """Whether the host of such a node has refused a connection."""
+        """Return whether the host of such a node has refused a connection."""
         one = self.missing.get(name)
         if one is not None:
             one.refusals = one.refusals + 1 if refused else 0
 
     def majority(self) -> bool:
-        """Whether this node sees half of those that may be alive."""
+        """Return whether this node sees half of those that may be alive."""
         absent = len(self.doubted())
         return len(self.known) + 1 >= absent
 
@@ -88,7 +88,7 @@ class NodeLives:
             one.settled = one.settled or now >= one.since + UNREACHABLE_TIMEOUT
 
     def is_over(self, life: str, now: float) -> bool:
-        """Whether a life of another node is taken for over: proven, or after a long silence."""
+        """Return whether a life of another node is taken for over: proven, or after a long silence."""
         name, _, creation = life.rpartition("/")
         missing = self.missing.get(name)
         if missing is None or missing.creation != int(creation) or missing.dead:
@@ -97,7 +97,7 @@ class NodeLives:
         return now >= missing.since + UNREACHABLE_TIMEOUT
 
     def is_later(self, name: str, creation: str) -> bool:
-        """Whether a node is up in a later life than that."""
+        """Return whether a node is up in a later life than that."""
         return self.known.get(name, 0) > int(creation)
 
 

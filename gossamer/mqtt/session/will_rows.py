@@ -109,12 +109,12 @@ class WillRows:
             self.table.delete(key)
 
     def copy_of(self, key: Key) -> bool:
-        """Whether this node has a will that came from another node, under another stamp."""
+        """Return whether this node has a will that came from another node, under another stamp."""
         copy = self.copies.get(key)
         return copy is not None and (copy in self.held or self.own.get(copy[1]) == copy[0])
 
     def is_mine(self, key: Key) -> bool:
-        """Whether a will is this node's, perhaps under another stamp, or is done."""
+        """Return whether a will is this node's, perhaps under another stamp, or is done."""
         own = self.own.get(key[1]) == key[0] or key in self.held
         return own or self.copy_of(key) or self.is_done(key)
 
@@ -130,7 +130,7 @@ class WillRows:
 
 
 def comes_first(one: str, other: str, key: Key) -> bool:
-    """Whether ``one`` comes before ``other`` where both hold a will."""
+    """Return whether ``one`` comes before ``other`` where both hold a will."""
     name = node_of(key)
     return (one != name, one) < (other != name, other)
 

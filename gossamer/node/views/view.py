@@ -60,7 +60,7 @@ class View(MembersView, ClientsView, InsideView):
         """Answers what other nodes ask of this one's API."""
 
     def readiness(self) -> Readiness:
-        """Whether the node takes clients; see :mod:`gossamer.node.views.readiness`."""
+        """Return whether the node takes clients; see :mod:`gossamer.node.views.readiness`."""
         return self._readiness.readiness()
 
     def pulse(self) -> Pulse:

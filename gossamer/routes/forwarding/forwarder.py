@@ -197,7 +197,7 @@ class Forwarder:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is on its way."""
+        """Return whether nothing is on its way."""
         return not (self._batches or self._unacked)
 
     def _give_up(self, batch: _Batch) -> None:

@@ -246,7 +246,7 @@ class Forwarding:
             slot.forwarder.left = partial(keeper.left, slot.name)
 
     def is_up(self, name: str) -> bool:
-        """Whether ``name`` is forwarded to."""
+        """Return whether ``name`` is forwarded to."""
         slot = self.nodes.get(name)
         return slot is not None and slot.up
 

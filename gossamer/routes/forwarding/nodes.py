@@ -66,7 +66,7 @@ class NodeSlot:
 
     @property
     def up(self) -> bool:
-        """Whether it is forwarded to."""
+        """Return whether it is forwarded to."""
         return self.forwarder.up
 
 

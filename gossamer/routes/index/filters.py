@@ -59,7 +59,8 @@ class Shape:
             self.key = itemgetter(*self.constants)
 
     def fits(self, levels: int, dollar: bool) -> bool:
-        """Whether a name of so many levels, starting with ``$`` or not, can match this shape at all."""
+        """Return whether a name of so many levels, starting with ``$`` or not, can match this shape at
+        all."""
         if dollar and self.leading:
             return False
         return levels >= self.levels if self.open else levels == self.levels
