@@ -187,7 +187,7 @@ async def test_ties_of_ended_processes_are_forgotten(net):
 
     await a.runtime.run(brief)
     await asyncio.sleep(0.1)
-    assert not a.runtime.remote_ties["b"]
+    assert not a.runtime.remote_links["b"]
 
 
 async def test_what_may_not_travel_is_refused_where_it_can_be_seen(net):

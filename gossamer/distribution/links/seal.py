@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import count
 
-from cryptography.exceptions import InvalidTag as BrokenSeal
+from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -24,7 +24,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from gossamer.distribution.wire import KEY_SIZE
 
-__all__ = ["BrokenSeal", "ChannelKey", "Seal"]
+BrokenSeal = InvalidTag
+"""Raised for a message that the other side of the channel has not sealed, or not as its next one."""
 
 
 class Seal:
