@@ -1,8 +1,11 @@
 """A client that is on another node before the cluster knows of its last connection: the new one is served."""
 
 import asyncio
+from itertools import combinations
 
 import pytest
+
+from gossamer.testing.links import LinkQuality
 
 from .clusters import nodes
 from .flows import SESSION, gone, resumed
@@ -32,6 +35,10 @@ async def test_the_last_connection_is_served_and_no_other(sim, cluster, kept, ho
     # Until then a session that is left behind waits for what others may have kept for it.
     await asyncio.sleep(10)
     rng = sim.rng("moves")
+    if latency := rng.choice([0, 0.02, 0.1]):
+        # No node knows of a claim of another one before the client is there, or has gone on.
+        for one, other in combinations((1, 2, 3), 2):
+            sim.shape(cluster.address(one), cluster.address(other), LinkQuality(latency=latency))
     options = {"clean_start": not kept, "session_expiry": 300 if kept else None, "timeout": 30}
     if kept and rng.random() < 0.5:
         home = await cluster.client(2, "c", **options)
@@ -95,3 +102,17 @@ async def test_a_clock_that_is_ahead_keeps_nobody(sim, cluster):
         await asyncio.sleep(rng.uniform(0, 0.03))
     await asyncio.sleep(3)
     assert [life.connected for life in lives] == [False] * 4 + [True]
+
+
+@nodes(2, seeds=2)
+@pytest.mark.parametrize(("first", "last"), [(1, 2), (2, 1)])
+async def test_of_claims_that_cross_the_later_one_wins_whatever_the_names(sim, cluster, first, last):
+    """Neither node knows of the other's claim while it serves the client."""
+    await asyncio.sleep(10)
+    sim.shape(cluster.address(1), cluster.address(2), LinkQuality(latency=0.1))
+    old = await cluster.client(first, "c", clean_start=True, timeout=30)
+    new = await cluster.client(last, "c", clean_start=True, timeout=30)
+    assert old.connected
+    assert new.connected
+    await asyncio.sleep(3)
+    assert (old.connected, new.connected) == (False, True)
