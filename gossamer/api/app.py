@@ -160,7 +160,8 @@ async def _on_error(request: Request, error: Exception) -> Response:
 async def _on_bad_request(request: Request, error: Exception) -> Response:
     if not isinstance(error, RequestValidationError):
         raise error
-    return problem(422, "; ".join(map(_in_words, error.errors())))
+    # A value that two parts of a route read is wrong once.
+    return problem(422, "; ".join(dict.fromkeys(map(_in_words, error.errors()))))
 
 
 _HIDDEN = {"key", "payload"}

@@ -38,6 +38,12 @@ async def test_pages_of_all_nodes_are_in_the_order_that_is_asked_for(cluster, li
         assert [row["client"] for row in rows] == sorted((row["client"] for row in rows), reverse=True)
 
 
+async def test_a_wrong_value_is_told_once_though_two_parts_of_the_route_read_it(cluster):
+    async with client_of(meters(cluster)[1]) as client:
+        answer = await client.get("/api/v1/clients", params={"limit": 0})
+    assert (answer.status_code, answer.json()["detail"]) == (422, "limit: got '0', expected 1 or more")
+
+
 async def test_a_rare_find_among_many_gives_others_the_loop():
     """Sessions that are not wanted count for the length of a turn, too."""
     turns = 0
