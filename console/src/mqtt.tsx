@@ -50,7 +50,11 @@ async function connect(url: string, username: string, password: string) {
     if (filters.value.length) made.subscribe(filters.value, { qos: 1 });
   });
   made.on("close", () => (state.value = client.value === made ? "connecting" : "off"));
-  made.on("error", say);
+  made.on("error", (error) => {
+    say(error);
+    // Refused by the node, and not tried again: not for want of a connection, whose errors have no number.
+    if (client.value === made && "code" in error && typeof error.code === "number") disconnect();
+  });
   made.on("disconnect", ({ reasonCode, properties }) => {
     const why = properties?.reasonString ? `: ${properties.reasonString}` : "";
     tell(`The node ended the connection, reason 0x${(reasonCode ?? 0).toString(16).padStart(2, "0")}${why}`, true);

@@ -219,6 +219,18 @@ def test_why_the_node_ended_the_clients_connection_is_told(page):
     expect(page.locator(".notes .bad")).to_contain_text("reason 0x81: topic name contains a wildcard")
 
 
+def test_who_is_refused_is_told_and_may_try_again(page):
+    page.goto("/#/mqtt")
+    page.get_by_label("User name").fill("nobody")
+    # CONNACK of MQTT 5 with reason 0x86; the nodes of `up` let everybody in.
+    refused = b"\x20\x03\x00\x86\x00"
+    page.route_web_socket("**/mqtt", lambda socket: socket.on_message(lambda _: socket.send(refused)))
+    page.get_by_role("button", name="connect").click()
+    expect(page.locator(".notes .bad")).to_contain_text("Bad User Name or Password")
+    expect(page.get_by_text("off", exact=True)).to_be_visible()
+    expect(page.get_by_role("button", name="connect", exact=True)).to_be_enabled()
+
+
 @pytest.fixture
 def many(browser):
     """A page of a cluster of faked nodes: ``many(20)``."""
