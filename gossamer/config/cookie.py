@@ -1,7 +1,7 @@
 """The cookie: the secret that every node of a cluster shares, from the configuration or from a file.
 
-As with Erlang's ``~/.erlang.cookie``: a node that is told none reads it from its data directory, and makes
-one there if it is the first. The file is readable by its owner only, and refused where it is not.
+As with Erlang's ``~/.erlang.cookie``: a node without a configured one reads it from its data directory, and
+creates one there if it is the first. The file must be readable only by its owner.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def cookie_of(node: NodeConfig) -> SecretStr:
 
 def write_cookie(path: Path, cookie: str) -> None:
     """Make the file, for its owner only. Raises FileExistsError rather than replace one."""
-    # Written aside and linked into place, so that nobody ever reads half of it.
+    # Written aside and linked into place, so that a reader never sees half of it.
     aside = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
     descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

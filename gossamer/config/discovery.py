@@ -1,7 +1,7 @@
-"""The strategies by which a node finds its cluster, each with keys of its own.
+"""Strategies by which a node finds its cluster, each with keys of its own.
 
-``cluster.discovery.strategy`` decides which section may stand beside it: ``dns`` beside ``strategy: dns``,
-and so on; a section of another strategy is an unknown key. ``discovery: dns`` says as much as ``discovery:
+``cluster.discovery.strategy`` determines which section is allowed beside it: ``dns`` with ``strategy: dns``,
+and so on; a section of another strategy is an unknown key. ``discovery: dns`` is short for ``discovery:
 {strategy: dns}``.
 """
 
@@ -41,7 +41,7 @@ _Domain = Annotated[
 
 
 class DiscoveryConfig(Section):
-    """What all strategies share."""
+    """Keys that all strategies share."""
 
     strategy: str
 
@@ -86,7 +86,7 @@ class DnsConfig(Section):
     max_ttl: PositiveDuration = 60.0
     """Nor is it trusted longer."""
     timeout: PositiveDuration = 3.0
-    """How long one look-up may take, all servers together."""
+    """Timeout of one look-up, all servers together."""
 
 
 class DnsDiscovery(DiscoveryConfig):
@@ -121,13 +121,13 @@ class EtcdConfig(Section):
     prefix: _Prefix = "gossamer"
     """Keys are below ``<prefix>/<cluster.env>/``."""
     node_ttl: Annotated[PositiveDuration, Field(ge=3.0)] = 60.0
-    """How long a node that dies stays registered."""
+    """Time for which a node that died stays registered."""
     lock_ttl: Annotated[PositiveDuration, Field(ge=3.0)] = 15.0
-    """How long the join lock outlives a node that dies with it."""
+    """Time for which the join lock outlives a node that died with it."""
     timeout: PositiveDuration = 3.0
-    """How long any one request may take."""
+    """Timeout of any one request."""
     username: str = ""
-    """As whom to ask; blank: as nobody."""
+    """User name for requests; blank: none."""
     password: SecretStr | None = None
     """The user's password."""
     tls: Annotated[EtcdTlsConfig, Blank] = EtcdTlsConfig()
@@ -183,7 +183,7 @@ class K8sConfig(Section):
     credentials: Path = Path("/var/run/secrets/kubernetes.io/serviceaccount")
     """Directory with ``token``, ``ca.crt`` and ``namespace``; read again for each request."""
     timeout: PositiveDuration = 5.0
-    """How long one request may take."""
+    """Timeout of one request."""
 
 
 class K8sDiscovery(DiscoveryConfig):
@@ -215,4 +215,4 @@ STRATEGIES: dict[str, type[DiscoveryConfig]] = {
 Discovery = Annotated[
     Annotated[_AnyDiscovery, Field(discriminator="strategy")], BeforeValidator(_with_strategy)
 ]
-"""One strategy with its keys; the name of one alone, or nothing, which is ``static``."""
+"""One strategy with its keys, or only its name; nothing means ``static``."""

@@ -1,5 +1,5 @@
-"""Reads one YAML file and the environment into a :class:`Config`, or says everything that is wrong with them;
-and writes one out again, and its schema.
+"""Load one YAML file and the environment into a :class:`Config`, or report all problems; export a
+configuration, and its schema.
 
 Rules: 1. Environment over file over defaults.  2. ``GOSSAMER_CLUSTER__AUTOHEAL`` is ``cluster.autoheal``: the
 prefix, then the key with ``__`` for each dot. Lists and sections can be given as YAML on one line.

@@ -1,4 +1,4 @@
-"""The configuration's schema: every key, what it takes, what it is when nobody says.
+"""Schema of the configuration: every key, its type and its default.
 
 Rules: 1. Every section is frozen and refuses keys it does not know.  2. Every default is such that one node
 runs with no file at all, reachable from this machine only.  3. Durations are seconds and sizes bytes once
@@ -34,17 +34,17 @@ from gossamer.config.values import (
 
 
 class NodeConfig(Section):
-    """Who this node is."""
+    """Identity of this node."""
 
     name: NodeName = f"node1@{LOOPBACK}"
     """Unique in the cluster, and how peers address the node: name@host."""
     cookie: SecretStr | None = None
-    """What every node of the cluster must know. Blank: taken from ``.cookie`` in the data directory, made if
+    """Secret shared by all nodes of the cluster. Blank: taken from ``.cookie`` in the data directory, made if
     missing."""
     data_dir: Path = Path("data")
-    """Where what must survive is kept; each node needs its own."""
+    """Directory of persistent data; each node needs its own."""
     applications: tuple[str, ...] = ()
-    """What else runs here: package.module:function, each taking the node and returning child specs."""
+    """Applications to run here: package.module:function, each taking the node and returning child specs."""
 
 
 # memberlist's LAN defaults find a killed member of thirty in about nine seconds. These are tuned to four,
@@ -55,54 +55,54 @@ class NodeConfig(Section):
 # that a member that lives can always refute it. A host refuses connections only where no process of the
 # member lives, so a round trip and the answers to a last probe, ``suspicion_refused``, are enough there.
 class GossipConfig(Section):
-    """How members are probed, suspected and told about."""
+    """Probing, suspicion and dissemination of members."""
 
     probe_interval: PositiveDuration = 0.5
-    """How long a probe may take, and the unit of suspicion timeouts."""
+    """Timeout of a probe, and the unit of suspicion timeouts."""
     probes_per_interval: Positive = 2
-    """How many members are probed in each interval."""
+    """Number of members probed in each interval."""
     probe_timeout: PositiveDuration = 0.25
     """Without an answer for so long, a probe is repeated and others are asked to help."""
     indirect_checks: Annotated[int, Field(ge=0)] = 3
-    """How many members are asked to help."""
+    """Number of members asked for indirect probes."""
     suspicion_mult: Annotated[float, Field(gt=0)] = 2.0
-    """How long a suspicion lasts, in probe intervals, before it grows with the logarithm of the members."""
+    """Suspicion timeout in probe intervals, before it grows with the logarithm of the members."""
     suspicion_floor: Annotated[PositiveDuration, Field(ge=0.5)] = 1.5
     """No suspected member is declared down sooner, so that one that lives can refute it. A node that stood
     still for as long (1.5 s where this is more) takes nothing from clients until its routes are current."""
     suspicion_refused: PositiveDuration = 0.5
     """The same for a member whose host refuses connections to its port: its process is gone."""
     suspicion_max_mult: Annotated[float, Field(ge=1)] = 6.0
-    """How many times longer it lasts while nobody confirms it."""
+    """Factor of the suspicion timeout without confirmations."""
     suspicion_confirmations: Annotated[int, Field(ge=0)] = 2
-    """How many others must agree for it to end at its soonest."""
+    """Number of confirmations for the shortest suspicion timeout."""
     awareness_max: Positive = 8
-    """How many times slower a node that finds itself slow may probe."""
+    """Maximum factor by which a slow node slows its probes."""
     retransmit_mult: Positive = 4
-    """How often news is repeated, before it grows with the logarithm of the members."""
+    """Transmits of each statement, before they grow with the logarithm of the members."""
     gossip_interval: PositiveDuration = 0.2
-    """How often news is sent on top of what rides on probes."""
+    """Interval of gossip rounds, in addition to piggybacking on probes."""
     gossip_fanout: Positive = 4
-    """How many members get it each time."""
+    """Number of members per gossip round."""
     sync_interval: PositiveDuration = 30.0
-    """How often the whole view is exchanged with one other member."""
+    """Interval of full push-pull exchanges with one other member."""
     reconnect_interval: PositiveDuration = 2.0
-    """How often a member that is down is tried again."""
+    """Interval of attempts to reach a member that is down."""
     down_retention: PositiveDuration = 86400.0
-    """How long a member that is down is remembered."""
+    """Time for which a down member is remembered."""
     left_retention: PositiveDuration = 86400.0
-    """How long a member that left is remembered."""
+    """Time for which a member that left is remembered."""
     leave_delay: Duration = 1.0
-    """How long a leaving node goes on gossiping, so that its leave spreads."""
+    """Time for which a leaving node continues to gossip, so that its leave spreads."""
     mtu: Annotated[int, Field(ge=1024, le=65_000)] = 1400
     """Largest datagram."""
 
 
 class ClusterConfig(Section):
-    """Membership: whom this node belongs with, and where it gossips."""
+    """Membership: the cluster of this node, and its gossip address."""
 
     env: Annotated[str, Field(min_length=1, max_length=64)] = "gossamer"
-    """Nodes of another env are not seen."""
+    """Nodes of another env are ignored."""
     host: Host = LOOPBACK
     """Address that gossip binds; blank: one is chosen."""
     port: Port = 7946
@@ -113,13 +113,13 @@ class ClusterConfig(Section):
     """With strategy static, a name that resolves to seeds on this node's own gossip port, asked of the
     system's resolver at every try; with strategy dns, what ``discovery.dns.name`` is unless given."""
     discovery: Discovery = StaticDiscovery()
-    """How a node finds the cluster it belongs to."""
+    """Strategy to find the cluster."""
     autoheal: Autoheal = AUTOHEAL_DELAY
     """on, off, or how long the leader waits before it heals a partition."""
     autoclean: OptionalDuration = 300.0
     """off, or how long a member may be down before it is removed."""
     heal_restarts: Literal["store", "node"] = "store"
-    """What a heal restarts at the smaller side: its tables, or, as EMQX does, all that its clients see."""
+    """Scope of a heal's restart on the smaller side: its tables, or, as in EMQX, everything clients see."""
     gossip: Annotated[GossipConfig, Blank] = GossipConfig()
 
 
@@ -131,9 +131,9 @@ class DistributionConfig(Section):
     port: Port = 4370
     """Links, TCP."""
     transport: Literal["grpc", "tcp"] = "grpc"
-    """What carries links, the same on every node: gRPC, or frames on plain TCP, which take less time."""
+    """Transport of links, the same on every node: gRPC, or frames on plain TCP, which are faster."""
     retention: PositiveSize = 64 * 1024**2
-    """How much may wait, for each peer and stream, until the peer has taken it."""
+    """Bytes that may wait per peer and stream until the peer has acknowledged them."""
     max_frame: PositiveSize = 16 * 1024**2
     """A larger frame from a peer ends the link."""
     reconnect_min: PositiveDuration = 0.2
@@ -141,7 +141,7 @@ class DistributionConfig(Section):
     reconnect_max: PositiveDuration = 5.0
     """Longest such wait."""
     handshake_timeout: PositiveDuration = 5.0
-    """How long a new link may take to prove who it is."""
+    """Timeout of a new link's handshake."""
 
 
 class ApiConfig(Section):
@@ -157,15 +157,15 @@ class ApiConfig(Section):
     hosts: tuple[Host, ...] = ()
     """Names, next to addresses and ``localhost``, by which browsers and proxies may call this node."""
     loopback_role: Literal["none", "viewer", "operator", "admin"] = "admin"
-    """What may be done without a token from this machine itself."""
+    """Role without a token on this machine itself."""
     anonymous_role: Literal["none", "viewer"] = "none"
-    """What may be done without a token from elsewhere. Probes are always answered."""
+    """Role without a token on other machines. Probes are always answered."""
     rate: Positive = 200
     """Requests a second that one address may make, and as many at once."""
     streams: Positive = 64
     """Event streams, traces and lists as JSON lines that may be open at once."""
     streams_each: Positive = 32
-    """How many of them one token, or one address without a token, may have; this machine counts as one."""
+    """Maximum streams per token, or per address without a token; this machine counts as one."""
     connections: Annotated[int, Field(ge=16)] = 256
     """Connections that may be open at once; beyond that, one that asks nothing makes room."""
 
@@ -177,7 +177,7 @@ class AuditConfig(Section):
     enable: bool = False
     """Record; ``gossamer audit set`` switches it while the node runs."""
     dir: Path = Path("audit")
-    """Where the files go; relative paths are below the data directory. Nodes may share one."""
+    """Directory of the files; relative paths are below the data directory. Nodes may share one."""
     sample: Fraction = 1.0
     """Share of the messages that are recorded, by 32 reads that follow one another; the node that takes a
     message decides for all. Clients, subscriptions and members are always recorded."""
@@ -192,7 +192,7 @@ class AuditConfig(Section):
     pseudonyms: bool = False
     """Write a keyed hash in place of client identifiers."""
     key: Annotated[SecretStr, Field(min_length=16)] | None = None
-    """What payloads and client identifiers are hashed under, the same on all nodes; unless given, it is
+    """Key for hashes of payloads and client identifiers, the same on all nodes; unless given, it is
     derived from the cookie. Payloads are never stored."""
     buffer: Annotated[int, Field(ge=1000, le=10_000_000)] = 100_000
     """Rows kept in memory while the disc does not take them; more are dropped, counted, and recorded as a
@@ -206,16 +206,16 @@ class TracingConfig(Section):
     enable: bool = False
     """Make spans of messages and send them."""
     endpoint: Annotated[str, Field(pattern=r"^https?://[^\s/]+(/\S*)?$")] = "http://127.0.0.1:4318/v1/traces"
-    """Where spans go: a collector that takes OTLP over HTTP with protobuf, its path included."""
+    """Collector of spans that accepts OTLP over HTTP with protobuf, its path included."""
     sample: Fraction = 0.01
     """Share of the messages that are traced; while messages are recorded too (``audit``), some of those. A
     message that comes with a ``traceparent`` is traced when that says so, and never otherwise."""
     service_name: Annotated[str, Field(min_length=1)] = "gossamer"
-    """What backends list the spans under."""
+    """Service name of the spans."""
     headers: dict[str, SecretStr] = Field(default_factory=dict)
     """Sent with every request to the collector, tokens for example."""
     timeout: PositiveDuration = 5.0
-    """How long a batch may take; then it is lost and counted."""
+    """Timeout of a batch; then it is lost and counted."""
     deliveries: Positive = 16
     """Subscribers of a message, on each node, that get a span of their own; the others are counted."""
 
@@ -229,16 +229,16 @@ class DrillConfig(Section):
 
 
 class LogConfig(Section):
-    """What a node says on standard error."""
+    """Log of a node on standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
-    """The least that is said; ``PUT /api/v1/log-level`` changes it while the node runs."""
+    """Lowest level that is logged; ``PUT /api/v1/log-level`` changes it while the node runs."""
     format: Literal["auto", "console", "json"] = "auto"
     """auto: console on a terminal, json otherwise."""
 
 
 class Config(Section):
-    """Everything one node is told."""
+    """Configuration of one node."""
 
     node: Annotated[NodeConfig, Blank] = NodeConfig()
     cluster: Annotated[ClusterConfig, Blank] = ClusterConfig()

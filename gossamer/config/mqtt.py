@@ -1,4 +1,4 @@
-"""The configuration's sections about MQTT: where it is served, for whom, and how much."""
+"""Configuration of MQTT: listeners, authentication, limits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class TlsHostConfig(Section):
     cert_file: Path
     """The certificate and those between it and its authority, in PEM."""
     key_file: Path
-    """Its private key, in PEM, not encrypted."""
+    """Private key, in PEM, not encrypted."""
 
 
 class TlsConfig(TlsHostConfig):
@@ -27,26 +27,26 @@ class TlsConfig(TlsHostConfig):
     hosts: Annotated[dict[str, TlsHostConfig], Field(default_factory=dict)]
     """Certificates by the host name that the client asks for (SNI); others get the one above."""
     ca_file: Path | None = None
-    """Who signs the certificates of clients."""
+    """Authorities that sign certificates of clients."""
     crl_file: Path | None = None
     """Which of them are revoked: the lists of all authorities in ``ca_file``, in PEM."""
     verify: Literal["none", "optional", "require"] = "none"
-    """Whether a client must show a certificate (mTLS)."""
+    """Requirement of a client certificate (mTLS)."""
     username: Literal["none", "cn", "san"] = "none"
     """Which part of a verified client certificate is its user name."""
 
 
 class ListenerConfig(Section):
-    """One address that MQTT clients connect to."""
+    """Listener for MQTT clients."""
 
     type: Literal["tcp", "tls", "ws", "wss", "unix"] = "tcp"
-    """What carries MQTT: TCP, WebSocket, each also over TLS, or a Unix socket."""
+    """Transport of MQTT: TCP, WebSocket, each also over TLS, or a Unix socket."""
     host: Host = LOOPBACK
     """Address it binds; blank: every address of this machine."""
     port: Port = 1883
     """Port it binds; 0: any that is free."""
     socket: Path | None = None
-    """Where the socket of a unix listener is."""
+    """Path of a unix listener's socket."""
     path: str = "/mqtt"
     """Path of the WebSocket."""
     tls: TlsConfig | None = None
@@ -91,14 +91,14 @@ class MqttServerConfig(Section):
     enable: bool = True
     """Serve MQTT clients; off: a node that only belongs to the cluster."""
     listeners: tuple[ListenerConfig, ...] = (ListenerConfig(),)
-    """Where clients connect to."""
+    """Listeners for clients."""
 
 
 class JwtConfig(Section):
     """Clients that present a JSON Web Token as their password."""
 
     algorithms: tuple[Literal["HS256", "HS384", "HS512", "RS256", "ES256", "EdDSA"], ...] = ("HS256",)
-    """How tokens may be signed; all with a secret, or all with a public key."""
+    """Accepted signature algorithms of tokens; all with a secret, or all with a public key."""
     secret: SecretStr | None = None
     """For the HS algorithms, 32 bytes or more."""
     public_key_file: Path | None = None
@@ -106,11 +106,11 @@ class JwtConfig(Section):
     username_claim: str = "sub"
     """The claim that is the user name; a name in CONNECT must be the same."""
     issuer: str | None = None
-    """Who must have issued a token (``iss``)."""
+    """Required issuer of a token (``iss``)."""
     audience: str | None = None
-    """For whom a token must be (``aud``)."""
+    """Required audience of a token (``aud``)."""
     leeway: Duration = 5.0
-    """By how much clocks may differ where a token says from when or until when it holds."""
+    """Tolerated clock difference for the validity times of a token."""
 
     @model_validator(mode="after")
     def _fits(self) -> JwtConfig:
@@ -128,17 +128,17 @@ class HttpAuthConfig(Section):
     """A service that is asked about every CONNECT."""
 
     url: Annotated[str, Field(pattern=r"^https?://")]
-    """Where it is asked, by POST."""
+    """URL of the POST request."""
     timeout: PositiveDuration = 3.0
-    """How long it may take to answer; without an answer the client is told that the server is unavailable."""
+    """Timeout of its answer; without one the client gets "server unavailable"."""
     max_concurrent: Positive = 64
-    """Questions on the way at once; a few times as many clients wait, more hear that the server is busy."""
+    """Concurrent requests; a few times as many clients wait, more get "server busy"."""
     cache: Duration = 10.0
-    """How long an answer holds for the same client, user and password; 0s: ask every time."""
+    """Time for which an answer is cached for the same client, user and password; 0s: ask every time."""
 
 
 class MqttAuthConfig(Section):
-    """Who may connect, and do what. Sources are asked in this order; the first that knows decides."""
+    """Authentication and authorization. Sources are asked in this order; the first with an answer decides."""
 
     allow_anonymous: bool = False
     """Let clients in that present no user name. Where no source below checks user names, one that presents a
@@ -153,35 +153,35 @@ class MqttAuthConfig(Section):
     http: HttpAuthConfig | None = None
     """A service that is asked; nothing: none is."""
     acl_file: Path | None = None
-    """Who may publish and subscribe to what; without it, whoever is let in may do everything."""
+    """Rules for publishing and subscribing; without them, every authenticated client may do everything."""
     reload_interval: PositiveDuration = 5.0
-    """How often password, ACL and certificate files are looked at for changes."""
+    """Interval of checks for changed password, ACL and certificate files."""
     log_rate: Positive = 100
     """Decisions about clients that are logged in a second; what is beyond is counted, and how much that was
     is logged."""
 
 
 class MqttLimitsConfig(Section):
-    """What one client may ask of a node."""
+    """Limits per client."""
 
     connect_timeout: PositiveDuration = 10.0
-    """How long a new connection may take to send CONNECT."""
+    """Timeout of a new connection's CONNECT."""
     max_packet_size: Annotated[PositiveSize, Field(ge=1024, le=268_435_460)] = 1024**2
     """A larger packet ends the connection."""
     max_keepalive: PositiveDuration = 65535.0
-    """Longest keep-alive; a version 5 client that asks for more is told this one."""
+    """Longest keep-alive; a version 5 client that asks for more gets this one."""
     max_inflight: Annotated[int, Field(gt=0, le=65535)] = 1024
     """Messages of QoS 1 and 2 on the way to one client, and from it (receive maximum)."""
     max_queued: Annotated[int, Field(ge=0)] = 10_000
     """Messages of QoS 1 and 2 kept for a session that cannot take them now."""
     max_queued_bytes: PositiveSize = 64 * 1024**2
-    """Bytes that they may take; ``sessions.overflow`` says what happens beyond either limit."""
+    """Bytes of these; ``sessions.overflow`` determines what happens beyond either limit."""
     max_node_queued_bytes: PositiveSize = 1024**3
     """Bytes that the queues of all sessions of the node may take together."""
     max_write_buffer: PositiveSize = 4 * 1024**2
     """Bytes waiting for a slow client, beyond which QoS 0 messages to it are dropped and counted."""
     max_session_expiry: Duration = 7 * 86400.0
-    """Longest time a session outlives its connection."""
+    """Longest time for which a session outlives its connection."""
     max_subscriptions: Positive = 10_000
     """Subscriptions of one session."""
     max_topic_levels: Positive = 128
@@ -198,7 +198,7 @@ class MqttLimitsConfig(Section):
     """How long SUBACK waits for every live node to have applied the new route, before
     ``mqtt.unconfirmed_subscriptions`` decides."""
     max_lag: OptionalDuration = 2.0
-    """New clients are told that the server is busy while the event loop runs this late; off: never."""
+    """Event loop lag above which new clients get "server busy"; off: never."""
 
     @model_validator(mode="after")
     def _fits(self) -> MqttLimitsConfig:
@@ -210,7 +210,7 @@ class MqttLimitsConfig(Section):
 
 
 class MqttCapabilitiesConfig(Section):
-    """What this node offers; clients of version 5 are told what is missing."""
+    """Features of this node; clients of version 5 are informed of missing ones."""
 
     maximum_qos: Annotated[Literal[0, 1, 2], Numeral] = 2
     """Highest QoS that may be published; at 0 every message takes a slower path."""
@@ -234,7 +234,7 @@ class MqttRetainedConfig(Section):
     max_messages: Positive = 1_000_000
     """Topics with a retained message; more are refused and counted."""
     fetch_timeout: PositiveDuration = 2.0
-    """How long another node may take to answer with a payload, before the next one is asked."""
+    """Timeout of another node's answer with a payload, before the next one is asked."""
 
 
 class MqttSessionsConfig(Section):
@@ -256,11 +256,11 @@ class MqttSessionsConfig(Section):
 SharedStrategy = Literal[
     "random", "round_robin", "round_robin_per_group", "sticky", "local", "hash_clientid", "hash_topic"
 ]
-"""How a member of a ``$share`` group is chosen; :mod:`gossamer.routes.strategies` has the implementations."""
+"""Strategy to choose a member of a ``$share`` group; implemented in :mod:`gossamer.routes.strategies`."""
 
 
 class MqttConfig(Section):
-    """MQTT: where, for whom, and how much."""
+    """MQTT listeners, authentication, limits and sessions."""
 
     server: Annotated[MqttServerConfig, Blank] = MqttServerConfig()
     auth: Annotated[MqttAuthConfig, Blank] = MqttAuthConfig()
@@ -272,7 +272,7 @@ class MqttConfig(Section):
     validate_payloads: bool = False
     """Refuse messages whose payload is said to be UTF-8 (payload format indicator 1) and is not."""
     sys_interval: OptionalDuration = 10.0
-    """How often ``$SYS/broker/…`` topics are published while somebody subscribes to them; off: never."""
+    """Interval of ``$SYS/broker/…`` topics while they have subscribers; off: never."""
     sessions: Annotated[MqttSessionsConfig, Blank] = MqttSessionsConfig()
     retained: Annotated[MqttRetainedConfig, Blank] = MqttRetainedConfig()
     shared_subscription_strategy: SharedStrategy = "round_robin"

@@ -39,7 +39,7 @@ def key_path(location: Sequence[int | str]) -> str:
 
 
 def problems_of(error: ValidationError, origins: Mapping[Location, str]) -> list[ConfigProblem]:
-    """One problem for each mistake. ``origins`` names the environment variable that set a key."""
+    """Return one problem per mistake. ``origins`` names the environment variable that set a key."""
     return [_problem(details, origins) for details in error.errors(include_url=False)]
 
 
@@ -63,7 +63,7 @@ def _problem(details: ErrorDetails, origins: Mapping[Location, str]) -> ConfigPr
 
 
 def _untagged(location: Location) -> Location:
-    """Without the strategy's name, which pydantic puts in to say which section it read."""
+    """Remove the strategy's name, which pydantic inserts for the section that it read."""
     if location[:2] == ("cluster", "discovery") and len(location) > 2 and location[2] in STRATEGIES:
         return location[:2] + location[3:]
     return location
@@ -100,17 +100,17 @@ _PHRASES = {
     "too_short": "{min_length} or more",
     "too_long": "{max_length} or fewer",
 }
-"""What a value must be, by pydantic's name for what is wrong with it."""
+"""Expected values, by pydantic's error type."""
 
 
 def expected_of(details: ErrorDetails) -> str:
-    """What a value must be, for people, from what pydantic says is wrong with it."""
+    """Describe the expected value, from pydantic's error details."""
     if details["type"] == "union_tag_invalid":
         return f"one of {', '.join(STRATEGIES)}"
     phrase = _PHRASES.get(details["type"])
     if phrase is not None:
         return phrase.format(**details.get("ctx", {}))
-    # What the types of this schema say of themselves.
+    # Expectations of this schema's own types.
     return details["msg"]
 
 
@@ -231,7 +231,7 @@ def _bound(config: Config) -> Iterator[tuple[str, str, int]]:
 
 
 def _seeds(config: Config) -> Iterator[ConfigProblem]:
-    """What says where seeds are, for the strategies that read it."""
+    """Yield problems of seed settings that the strategy does not read."""
     cluster = config.cluster
     discovery = cluster.discovery
     if cluster.seed_endpoints and not isinstance(discovery, StaticDiscovery):

@@ -1,6 +1,6 @@
-"""What a configuration is made of: sections, and small values such as node names, hosts, ports, endpoints.
+"""Building blocks of the configuration: sections, and values such as node names, hosts, ports, endpoints.
 
-Rules: 1. Each type says what it takes in one phrase, which becomes the "expected" of an error.  2. A blank
+Rules: 1. Each type describes its values in one phrase, the "expected" of an error.  2. A blank
 host or port means "choose one", as operators of other brokers are used to.
 """
 
@@ -30,7 +30,7 @@ from gossamer.config.units import OptionalDuration, parse_optional_duration
 LOOPBACK = "127.0.0.1"
 
 AUTOHEAL_DELAY = 15.0
-"""What ``autoheal: on`` means, in seconds."""
+"""Delay of ``autoheal: on`` in seconds."""
 
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 _IPV6 = re.compile(r"[0-9A-Fa-f:]*:[0-9A-Fa-f:.]*(%[A-Za-z0-9_.-]+)?")
@@ -81,7 +81,7 @@ class Form:
 
 
 class Endpoint(NamedTuple):
-    """Where a node can be reached: a host name or IP literal, and a port."""
+    """Address of a node: a host name or IP literal, and a port."""
 
     host: str
     port: int

@@ -1,4 +1,4 @@
-"""Durations and sizes in words, for whoever prints them: what is written here can be read back (``units``).
+"""Formatting of durations and sizes; ``units`` parses the result.
 
 Apart from ``units``, which needs the schema's machinery: a command that only prints starts without that.
 """

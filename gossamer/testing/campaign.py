@@ -1,4 +1,4 @@
-"""Seed after seed, each one life of a simulated cluster: lived through, judged, and told how to replay it.
+"""Campaigns: run simulated clusters seed by seed, judge each run, and print how to replay failures.
 
 A :class:`Campaign` has scenarios by name. Many seeds run side by side, each in a process of a pool.
 """
@@ -30,11 +30,11 @@ from gossamer.testing.seeds import fix_hashes, run_simulation
 _SHOWN = 12
 _SILENT, _INFO = 50, 20
 _EACH = 100
-"""Up to so many seeds, each is told, though all held; of more, each hundred is."""
+"""Number of seeds up to which each success is printed; above it, every hundredth."""
 
 
 class World:
-    """What a life is about: a cluster, luck, notes of what happened to it, and what is done to it."""
+    """World of one run: a cluster, a random generator, notes of events, and actions on it."""
 
     def __init__(self, sim: SimNetwork, cluster: SimCluster, rng: Random) -> None:
         self.sim = sim
@@ -56,7 +56,7 @@ class World:
         raise NotImplementedError
 
     def details(self) -> list[str]:
-        """Further notes, for whoever looks at one seed alone."""
+        """Return further notes, for the analysis of one seed."""
         return []
 
     async def pause(self, least: float, most: float) -> None:
@@ -80,7 +80,7 @@ class World:
         self.cluster.crash(number, how)
 
     async def restart(self, number: int) -> None:
-        """A new life of a node that was stopped or has crashed, with its old disc."""
+        """Restart a node that was stopped or has crashed, with its old disc."""
         self.note("restart", number)
         await self.cluster.restart(number)
 
@@ -90,7 +90,7 @@ W = TypeVar("W", bound=World)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a seed: what did not hold, what happened, seconds of a processor, virtual seconds."""
+    """Outcome of a seed: violations, events, processor seconds, virtual seconds."""
 
     seed: int
     scenario: str
@@ -100,11 +100,11 @@ class Outcome:
     seconds: float
     virtual: float
     replay: str
-    """The command that lives through it again."""
+    """Command that replays it."""
 
     @property
     def ok(self) -> bool:
-        """All held."""
+        """True if nothing was violated."""
         return not self.problems
 
     def __str__(self) -> str:
@@ -122,8 +122,8 @@ class Outcome:
 class Campaign(Generic[W]):
     """Run as ``python -m module``, with ``--option`` for one scenario.
 
-    ``make`` builds the world of a scenario, with a directory for discs; ``act`` is what happens there, and
-    ``judge`` says what does not hold afterwards. They are functions of modules: each process imports them.
+    ``make`` builds the world of a scenario, with a directory for discs; ``act`` runs it, and ``judge``
+    returns the violations afterwards. They are functions of modules: each process imports them.
     """
 
     module: str
@@ -173,12 +173,12 @@ class Campaign(Generic[W]):
         if jobs == 1:
             yield from map(run, seeds)
             return
-        # A fresh interpreter for each: what a fork of a running loop would carry along is nobody's guess.
+        # A fresh interpreter for each: forking a running loop is undefined.
         with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
             yield from pool.map(run, list(seeds))
 
     def main(self, *, seeds: int) -> None:
-        """The command, which lives through so many unless told otherwise; exit code 0 where all held."""
+        """Run the command, by default with ``seeds`` seeds; exit code 0 if nothing was violated."""
         fix_hashes()
         parser = argparse.ArgumentParser(
             prog=f"python -m {self.module}",

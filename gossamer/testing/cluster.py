@@ -1,13 +1,13 @@
 """Whole nodes on a simulated network: real code from gossip to dispatcher, only sockets and clock replaced.
 
-Node ``n`` lives on host ``10.0.0.n`` unless it is restarted elsewhere, and listens for MQTT clients there;
-clients live on hosts of their own, so that a cut between nodes leaves them connected. Rules: 1. Everything
-random comes from the network's seed.  2. A crash takes the host first and the processes after it, so that
-nothing is said on the way down.  3. What is true of a whole cluster is checked by
-:meth:`SimCluster.differences`, which names what is not.
+Node ``n`` runs on host ``10.0.0.n`` unless it is restarted elsewhere, and listens for MQTT clients there;
+clients have hosts of their own, so that a cut between nodes leaves them connected. Rules: 1. Everything
+random comes from the network's seed.  2. A crash stops the host first and the processes after it, so that
+nothing is sent on the way down.  3. :meth:`SimCluster.differences` checks the invariants of a whole
+cluster, and names those that are violated.
 
-Nodes that find each other by DNS ask a :class:`SimZone`, as late and as stale as DNS is: a change takes
-``lag`` seconds to be served, and whoever asked before keeps the old answer for ``ttl`` seconds more.
+Nodes that find each other by DNS ask a :class:`SimZone`, as late and as stale as DNS: a change takes ``lag``
+seconds to be served, and a client that asked before keeps the old answer for ``ttl`` seconds more.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def address_of(number: int) -> str:
 
 class SimCluster:
     """``size`` nodes, numbered from 1, none of them started. The first ``seeds`` are every node's seeds;
-    with ``strategy`` every life of a node finds the others by what that makes for its number."""
+    with ``strategy``, called with a node's number, each start of a node gets a strategy of its own."""
 
     def __init__(
         self,
@@ -95,9 +95,9 @@ class SimCluster:
         self.nodes: dict[int, Node] = {}
         """The running nodes by number."""
         self.discs: Path | None = None
-        """Where nodes started from now on keep what must survive, each in its own directory; or nowhere."""
+        """Directory for the data of nodes started from now on, each in its own below it; None: no data."""
 
-    # -- life -----------------------------------------------------------------------------------------
+    # -- lifecycle ------------------------------------------------------------------------------------
 
     async def start(self, *numbers: int) -> None:
         """Start some nodes, or all, at the same time."""
@@ -128,7 +128,7 @@ class SimCluster:
         self.nodes.pop(number).crash()
 
     async def restart(self, number: int, *, address: str = "") -> None:
-        """A new life of a node that was stopped or has crashed, on another host where one is given."""
+        """Restart a node that was stopped or has crashed, on another host if one is given."""
         if address:
             self._addresses[number] = address
         await self.start(number)
@@ -240,7 +240,7 @@ class SimCluster:
         return loop.time() - begun
 
     def differences(self, *numbers: int) -> Iterator[str]:
-        """What keeps the nodes from being one cluster with equal tables, one line each."""
+        """Yield what keeps the nodes from being one cluster with equal tables, one line each."""
         group = [node for number, node in sorted(self.nodes.items()) if not numbers or number in numbers]
         names = {node.name for node in group}
         for node in group:

@@ -1,8 +1,8 @@
-"""One boot of one simulated host: its sockets, its clock, and the ways in which it dies.
+"""One boot of a simulated host: its sockets, its clock, and its kinds of crash.
 
 Implements :class:`gossamer.network.Network`. Rules: 1. A host that has crashed never comes back: a restart
-makes a new boot at the same address, and what still runs of the old one reaches nobody.  2. A name is an
-address; ``127.0.0.1`` and ``localhost`` are seen from the host itself only, ``0.0.0.0``, ``::`` and the
+makes a new boot at the same address, and code that still runs on the old one is isolated.  2. A name is an
+address; ``127.0.0.1`` and ``localhost`` are visible only on the host itself, ``0.0.0.0``, ``::`` and the
 empty string bind both.  3. Errors are those of real sockets.  4. A datagram is delivered whole, late, twice
 or not at all, never altered; sending it never blocks, and never fails for a peer's sake.
 """
@@ -275,7 +275,7 @@ class SimHost(Boot):
             sim.loop.call_later(delay, arrive, context=sim.context)
 
     def _listener_for(self, address: Address) -> SimListener | None:
-        """Who accepts at ``address``; of several that share the port, one by luck."""
+        """Return the listener at ``address``; of several that share the port a random one."""
         found = [
             one
             for one in self._listeners
@@ -286,7 +286,7 @@ class SimHost(Boot):
     # -- death ----------------------------------------------------------------------------------------
 
     def crash(self, how: Crash = "kill") -> None:
-        """Stop everything on this host; its protocols are not told, as a killed process is not."""
+        """Stop everything on this host without calling its protocols, as for a killed process."""
         if not self.alive:
             return
         self.thaw()

@@ -1,7 +1,7 @@
-"""What the simulated network does to a packet: the decisions, without any I/O.
+"""Decisions of the simulated network about a packet, without I/O.
 
-A link is one direction between two hosts. Its quality says how long a packet takes and what may befall it;
-a cut says that nothing passes. Rules: 1. Every directed link draws from a generator of its own, seeded by
+A link is one direction between two hosts. Its quality determines delay, loss and reordering of packets; a
+cut passes nothing. Rules: 1. Every directed link draws from a generator of its own, seeded by
 the run's seed and the two names, so that traffic on one link does not shift the luck of another.  2. Cuts
 are directed; a symmetric split is two cuts.  3. A host reaches itself always, at once and without loss.
 """
@@ -18,7 +18,7 @@ from gossamer.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class LinkQuality:
-    """How one direction of a link behaves. Times in seconds, chances from 0 to 1.
+    """Behaviour of one direction of a link. Times in seconds, chances from 0 to 1.
 
     A packet takes ``latency`` plus an exponential tail of mean ``jitter``, plus its size over ``bandwidth``
     (bytes per second; 0: unlimited); with chance ``spike`` it takes ``spike_delay`` more. Datagrams are
@@ -40,7 +40,7 @@ class LinkQuality:
     max_datagram: int = 65_547
 
     def delay(self, rng: Random) -> float:
-        """How long one packet is on its way, apart from bandwidth."""
+        """Draw the delay of one packet, without bandwidth."""
         taken = self.latency
         if self.jitter:
             taken += rng.expovariate(1 / self.jitter)
@@ -64,7 +64,7 @@ class Links:
         self.default = default
         self._seed = seed
         self.qualities: dict[tuple[str, str], LinkQuality | None] = {}
-        """Of directions that have one of their own; None: the default."""
+        """Quality by direction; None: the default."""
         self.cuts: set[tuple[str, str]] = set()
         self._luck: dict[tuple[str, str], Random] = {}
         self._busy_until: dict[tuple[str, str], float] = {}

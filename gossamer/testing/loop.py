@@ -31,7 +31,7 @@ from typing import Any, NoReturn, TypeVar
 from gossamer.errors import UsageError
 
 SIMULATED_EPOCH = 1_700_000_000.0
-"""What a wall clock without skew shows when virtual time is 0."""
+"""Wall clock without skew at virtual time 0."""
 
 T = TypeVar("T")
 
@@ -42,7 +42,7 @@ _LISTED = 20
 
 
 class DeadlockError(UsageError):
-    """Nothing is ready and no timer is set, yet somebody still waits."""
+    """Nothing is ready and no timer is set, yet a task still waits."""
 
     def __init__(self, *, at: float, waiting: Iterable[str]) -> None:
         self.at = at
@@ -112,7 +112,7 @@ class VirtualTimeLoop(BaseEventLoop):
         # Where the loop keeps its selector: 'blocking' moves the clock to the next timer.
         self._selector = types.SimpleNamespace(select=self._advance)
         self._frozen: dict[str, tuple[list[asyncio.Handle], list[asyncio.TimerHandle]]] = {}
-        """By process that is frozen: what is ready to run, and its timers."""
+        """Ready handles and timers of each frozen process."""
 
     def time(self) -> float:
         return self._now
@@ -144,7 +144,7 @@ class VirtualTimeLoop(BaseEventLoop):
         """There are none: this loop has no descriptors."""
 
     def _write_to_self(self) -> None:
-        """Nothing sleeps in a selector, so nothing needs waking."""
+        """Do nothing: no selector sleeps that would need waking."""
 
     # -- what would be signals ------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""What simulated hosts share: one loop, one seed, the links between them; and one boot of a host upon it.
+"""Medium shared by simulated hosts: one loop, one seed, the links between them; and the boot of a host.
 
 The medium decides when each packet arrives and which never does, and keeps a trace whose digest is the same
 for the same seed and program. Rules: 1. A packet is judged twice: a link cut when it is sent, or cut when it
@@ -39,7 +39,7 @@ class Trace:
         self._hash.update(f"{at!r} {kind} {source} {target} {size}\n".encode())
 
     def digest(self) -> str:
-        """Of every event so far."""
+        """Digest of all events so far."""
         return self._hash.copy().hexdigest()
 
     def tail(self, count: int = 40) -> list[str]:
@@ -51,7 +51,7 @@ class Trace:
 
 
 Crash = Literal["kill", "reset", "silence"]
-"""How a host dies. ``kill``: the process dies, its kernel ends its connections in order and refuses new
+"""Kind of crash. ``kill``: the process dies, its kernel ends its connections in order and refuses new
 ones. ``reset``: as before, but connections are reset. ``silence``: the machine dies and says nothing."""
 
 ANY = ("", "0.0.0.0", "::")  # noqa: S104  what a simulated socket may bind
@@ -61,7 +61,7 @@ IN_FLIGHT = 100_000
 
 
 def binds(bound: str, host: str) -> bool:
-    """Does what is bound there hear what is sent to ``host``, as the sender names it?"""
+    """Return whether a socket bound to ``bound`` receives packets sent to ``host``."""
     return bound in ANY or bound == host or (bound in LOOPBACK and host in LOOPBACK)
 
 
@@ -149,7 +149,7 @@ class Medium:
             if self.links.is_cut(here, there):
                 self.note("cut:late", here, there)
             elif self.kernel(there) is not None:
-                # A boot that is gone knows nothing of the connection: its end answers for who is there now.
+                # An old boot has lost the connection: its end answers for the current one.
                 arrive()
 
         when = max(now + delay, math.nextafter(not_before, math.inf))
@@ -158,7 +158,7 @@ class Medium:
 
 
 class Boot:
-    """One boot of one host, as its sockets see it: alive or not, frozen or not, and what it keeps of them."""
+    """One boot of a host, as its sockets see it: alive or frozen, with its sockets and connections."""
 
     def __init__(self, sim: Medium, address: str, number: int, *, skew: float, drift: float) -> None:
         self.sim = sim
@@ -170,24 +170,24 @@ class Boot:
         self.clock = SimClock(sim.loop, skew=skew, drift=drift)
         self.rng = Random(f"{sim.seed}/{address}/{number}")
         self.sockets: dict[Address, Callable[[bytes, Address], None]] = {}
-        """How each bound datagram socket is given a datagram and its sender."""
+        """Receiver of datagrams and their senders, per bound datagram socket."""
         # A dict, because the order in which connections die is part of what a seed decides.
         self.connections: dict[Callable[[Crash], None], None] = {}
-        """How each connection that its kernel still keeps dies."""
+        """Crash callback of each connection that its kernel still has."""
         self._waiting: list[Callable[[], None]] | None = None  # while its process is frozen
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.address} boot {self.boot} {'alive' if self.alive else 'dead'}>"
 
     def socket_for(self, address: Address) -> Callable[[bytes, Address], None] | None:
-        """How to deliver to the socket that hears an address."""
+        """Return the receiver of the socket bound to an address."""
         for (host, port), deliver in self.sockets.items():
             if port == address[1] and binds(host, address[0]):
                 return deliver
         return None
 
     def freeze(self) -> None:
-        """Stop the process as SIGSTOP does: the kernel goes on taking packets, nobody reads them."""
+        """Stop the process as SIGSTOP does: the kernel still receives packets, which are not read."""
         if self._waiting is None:
             self._waiting = []
             self.sim.loop.freeze(self.address)
@@ -201,7 +201,7 @@ class Boot:
                 self.sim.loop.call_soon(read, context=self.sim.context)
 
     def postpones(self, read: Callable[[], None]) -> bool:
-        """Whether nobody here reads now; then ``read`` is called later."""
+        """Return whether the process is frozen; then ``read`` is called later."""
         if self._waiting is None:
             return False
         self._waiting.append(read)

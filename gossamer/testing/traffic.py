@@ -1,4 +1,4 @@
-"""A publisher that numbers its messages and remembers which the broker took for good."""
+"""Publisher that numbers its messages and records those that the broker acknowledged."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Flow:
     ) -> None:
         self.publisher = publisher
         self.node = node
-        """That of its publisher, where somebody asks."""
+        """Node of its publisher."""
         self.topic = topic
         self.qos = qos
         self.pause = pause

@@ -1,4 +1,4 @@
-"""One direction of a stream, decided: what its sender may transmit, what its receiver takes.
+"""One direction of a stream as a state machine: what its sender may transmit, what its receiver accepts.
 
 A small TCP: bytes are numbered, acknowledgements are cumulative and carry the receiver's window, whatever
 is not acknowledged is sent again after a time that doubles, and a peer that stays silent too long is given
@@ -39,7 +39,7 @@ class Segment:
 
 
 class SendSide:
-    """What a sender keeps: bytes from the first unacknowledged one on."""
+    """Sender's state: bytes from the first unacknowledged one on."""
 
     def __init__(self, limits: StreamLimits, *, greets: bool) -> None:
         self._limits = limits
@@ -49,7 +49,7 @@ class SendSide:
         self._window = limits.window
         self._finished = False
         self._end_acked = False
-        # A connecting side has to be heard once, even if it has nothing to say.
+        # A connecting side has to send once, even without data.
         self._greeting = greets
         self._greeted = not greets
         self._round_trip = 0.0
@@ -105,9 +105,9 @@ class SendSide:
         return segment
 
     def rewind(self) -> Segment | None:
-        """Nothing was heard for ``resend_after``: start again from the first unacknowledged byte.
+        """Restart from the first unacknowledged byte, after ``resend_after`` without an answer.
 
-        Returns a probe where the receiver's window is closed, so that its opening is heard of.
+        Returns a probe if the receiver's window is closed, so that its opening is noticed.
         """
         self._next = self._first
         self._greeting = not self._greeted
@@ -138,7 +138,7 @@ class SendSide:
 
 
 class ReceiveSide:
-    """What a receiver keeps: bytes in order that its application has not taken."""
+    """Receiver's state: bytes in order that its application has not read."""
 
     def __init__(self, limits: StreamLimits) -> None:
         self._limits = limits

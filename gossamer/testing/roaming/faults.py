@@ -1,4 +1,4 @@
-"""The faults that travellers meet, one kind again and again in a life."""
+"""Faults that travellers meet, one kind repeatedly per run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _again(
     before: Seconds = (2, 6),
     lasts: Seconds = (1, 15),
 ) -> Callable[[RoamingWorld], Awaitable[None]]:
-    """One fault of one node after another."""
+    """Return a script that applies a fault to one random node after another."""
 
     async def script(world: RoamingWorld) -> None:
         for _ in range(times):

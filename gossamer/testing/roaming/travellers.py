@@ -1,4 +1,4 @@
-"""Clients with a memory that outlives their connections: a publisher and a subscriber that change nodes.
+"""Clients with state that outlives their connections: a publisher and a subscriber that change nodes.
 
 Both do what MQTT 5.0 section 4.4 asks of a client: what is not acknowledged is sent again, with DUP, after a
 reconnect that found the session; where there is no session the publisher begins it with the same messages,
@@ -26,7 +26,7 @@ _CONNECT_TIMEOUT = 8.0
 
 
 class Reception(NamedTuple):
-    """What a subscriber got: when, in which of its sessions, counted from 1, and at which node."""
+    """Delivery to a subscriber: time, session number counted from 1, and node."""
 
     at: float
     session: int
@@ -54,9 +54,9 @@ class Traveller:
         self.home: int | None = None
         """The node that it goes to from now on."""
         self.began: list[float] = []
-        """When it got a session that was new, or one that it had before the last, whose node is apart."""
+        """Times when it got a new session, or one from before the last, whose node is cut off."""
         self.apart: Callable[[int, int], bool] = lambda _one, _other: False
-        """Whether a node is down, or cut off from the other."""
+        """Returns whether a node is down, or cut off from the other."""
         self.log: list[str] = []
         self.client: MqttClient | None = None
         self._number = 0
@@ -120,13 +120,13 @@ class Traveller:
         """The client is connected."""
 
     def resume(self, client: MqttClient, *, present: bool) -> None:
-        """CONNACK: what the client knows goes on with the session, or ends with it."""
+        """Handle CONNACK: keep the client's state with the session, or drop it."""
         if not present or self.is_forked:
             self.began.append(self.cluster.sim.loop.time())
 
     @property
     def is_forked(self) -> bool:
-        """Whether a session that is present cannot be the one it had last."""
+        """True if a present session cannot be the client's last one."""
         return self._left not in (0, self._number) and self.apart(self._left, self._number)
 
 
@@ -138,7 +138,7 @@ class Subscriber(Traveller):
         self.wanted = wanted
         self.got: list[Reception] = []
         self.deaf: list[tuple[float, float]] = []
-        """When it had a session that was not subscribed to everything yet."""
+        """Times in which its session was not yet subscribed to everything."""
         self.ready = asyncio.Event()
         self._half: set[int] = set()
         self._known: set[str] = set()
@@ -181,11 +181,11 @@ class Publisher(Traveller):
         self.acknowledged: dict[bytes, float] = {}
         """Payload, and when its last acknowledgement came."""
         self.ambiguous: set[bytes] = set()
-        """Sent again in a new session: nobody can know that it was the same message."""
+        """Messages resent in a new session: the broker cannot recognise them as duplicates."""
         self.finishing = False
         """Begin no further message."""
         self.idle = asyncio.Event()
-        """Nothing waits for an acknowledgement, and nothing will."""
+        """Set once nothing waits for an acknowledgement."""
         self._open: Publish | Pubrel | None = None
         self._payload = b""
         self._present = True

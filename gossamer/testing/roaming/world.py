@@ -1,11 +1,11 @@
-"""The world of one seed: three nodes with discs and a fourth that may join, travellers, what is done to them,
-and what must hold.
+"""World of one seed: three nodes with discs and a fourth that may join, travellers, actions on them, and
+invariants.
 
-A publisher that was told that its message is safe must see it delivered to every subscriber that had SUBACK
-before the message was begun (again, where its session is a new one), and to one member of a share group: at
-least once for QoS 1, once in a session for QoS 2. Who is served on both sides of one cut may get on both what
-its session had before (``docs/design/guarantees.md``). Where nothing is broken, what is new comes in the
-order of its publisher.
+An acknowledged message must be delivered to every subscriber that had SUBACK before it was sent (again, if
+its session is new), and to one member of a share group: at least once for QoS 1, once per session for QoS 2.
+A client served on both sides of one cut may get its session's earlier messages on both
+(``docs/design/guarantees.md``). Without faults, new messages arrive in the order of their
+publisher.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class RoamingWorld(World):
         self.publishers: list[Publisher] = []
         self.subscribers: list[Subscriber] = []
         self.members: list[Subscriber] = []
-        """Of a share group."""
+        """Members of a share group."""
         self.broken = False
         """Something was done to nodes or links, so what is new may come late."""
 
@@ -205,7 +205,7 @@ class RoamingWorld(World):
         file.limit_pages(0)
 
     async def join(self) -> None:
-        """One more node."""
+        """Start one more node."""
         self.note("join", SIZE + 1)
         await self.cluster.start(SIZE + 1)
 
@@ -221,7 +221,7 @@ class RoamingWorld(World):
         )
 
     def any_node(self) -> int:
-        """One of those that run."""
+        """Return a random running node."""
         return self.rng.choice(sorted(self.cluster.nodes))
 
     # -- what must hold

@@ -1,4 +1,4 @@
-"""What must hold once the weather is over, each with the words for where it does not."""
+"""Invariants after all faults have ended, each with the text of its violation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Rows = dict[object, object]
 
 
 def violations(world: SplitWorld) -> Iterator[str]:
-    """One line for each that does not hold."""
+    """Yield one line per violation."""
     # One cluster, and every live subscriber routed from every node.
     yield from world.cluster.differences()
     yield from _tables_differ(world)
@@ -50,7 +50,7 @@ def _contents(mine: object, theirs: object) -> Iterator[tuple[str, _Rows, _Rows]
 
 
 def _rows_came_back(world: SplitWorld) -> Iterator[str]:
-    """By latest write: the last that a node which lived throughout took is not undone by an older one."""
+    """Check that no older write replaces the latest one accepted by a node that never died."""
     unsure = world.died | world.removed()
     for (name, key), writes in sorted(world.writes.items(), key=repr):
         if TABLES[name] != "lww":
@@ -84,7 +84,7 @@ def _restarts(world: SplitWorld) -> Iterator[str]:
     names = {number: world.cluster.nodes[number].name for number in world.stores}
     reloaded = {name for _, episode in world.episodes() for name in (*episode.reloaded, *episode.skipped)}
     for number in sorted(world.restarted_stores()):
-        # Who knew of the heal may have died before it could tell.
+        # A node that knew of the heal may have died before it could report it.
         told = bool(world.died) and world.cluster.nodes[number].healing.counts["reloads"] > 0
         if names[number] not in reloaded and not told:
             yield f"node {number} restarted its store, and no heal had it in the minority"
@@ -103,8 +103,8 @@ def _raised_once(world: SplitWorld) -> Iterator[str]:
 
 
 def _messages(world: SplitWorld) -> Iterator[str]:
-    """Nothing acknowledged is lost to who was there throughout, or whose session was; nothing of QoS 2 comes
-    twice."""
+    """Check that no acknowledged message is lost to a permanent client or session, and none of QoS 2
+    doubled."""
     lasting = {number for number in world.nodes if world.lasts(number)}
     # What a node without a disc took for others ends with it.
     kept = {number for number in world.nodes if world.cluster.discs is not None or number not in world.died}
@@ -130,7 +130,7 @@ def _messages(world: SplitWorld) -> Iterator[str]:
 
 
 def _kept(world: SplitWorld) -> Iterator[str]:
-    """Nothing is kept for a node that is there."""
+    """Check that nothing is kept for a node that is up."""
     for number, node in sorted(world.cluster.nodes.items()):
         if node.broker.away is None:
             continue

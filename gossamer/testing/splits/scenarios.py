@@ -1,4 +1,4 @@
-"""What can happen to a cluster: the shapes of splits that are known to hurt, and whatever comes to mind.
+"""Scenarios of splits: shapes that are known to cause trouble, and random ones.
 
 A scenario is a coroutine over a :class:`SplitWorld` that has begun; when it returns the world is calmed and
 judged. A seed has one of them.

@@ -1,7 +1,7 @@
-"""The world of one seed: a cluster, clients that listen and publish, tables that every side writes.
+"""World of one seed: a cluster, subscribing and publishing clients, tables that every side writes.
 
-What is done to the cluster goes through here, so that afterwards it is known which nodes were never parted,
-which lived throughout, and which client heard everything it should have.
+All actions on the cluster go through here, so that afterwards it is known which nodes were never separated,
+which never died, and which client got everything it should have.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ register_merge("splits.sum", _sum)
 
 
 class Written:
-    """One write that a node took: the version under which it stands; no ``value``: a deletion."""
+    """Write that a node accepted, with its version; no ``value``: a deletion."""
 
     __slots__ = ("node", "value", "version")
 
@@ -65,7 +65,7 @@ class SplitWorld(World):
         """Pairs that a cut ever came between."""
         self.died: set[int] = set()
         self.survivors: list[int] = []
-        """Those of the first heal, where it is plain who they are."""
+        """Survivors of the first heal, where they are unambiguous."""
         self.writes: dict[tuple[str, object], list[Written]] = {}
         self.stores: dict[int, object] = {}
         self._writer: asyncio.Task[None] | None = None
@@ -250,7 +250,7 @@ class SplitWorld(World):
         return self.cluster.nodes[number].runtime.whereis("mnesia_like")
 
     def episodes(self) -> Iterator[tuple[int, Incident]]:
-        """Every heal that every node knows of."""
+        """Yield all heals in the histories of all nodes."""
         for number, node in sorted(self.cluster.nodes.items()):
             for episode in node.healing.history:
                 yield number, episode
