@@ -1,4 +1,4 @@
-"""Partitions: seen, told, healed without dropping a client; and members that stay away, removed."""
+"""Partitions: detection, reports, and heals without dropping a client; removal of members that stay down."""
 
 from gossamer.autoheal.discards import Discards, UnknownTableError, register_merge
 from gossamer.autoheal.machine import Healer

@@ -1,15 +1,15 @@
 """Autoclean: members that have been down for too long are removed, once, by the leader.
 
-Time down is counted while this node watches, and stands on disc with the moment it was written: a restarted
-observer adds the time between. So a clock that jumps while the node runs moves nothing.
+Downtime is counted while this node runs, and stored on disc with the time of writing: a restarted observer
+adds the time between. So a clock jump while the node runs has no effect.
 
 Rules: 1. Only the earliest started node that is alive removes, and only where more than half of the members
 are online: the smaller side of a split never cleans the larger.  2. Nothing is removed while a split that was
-seen is not healed.  3. A member that returns, or starts anew, begins at nought.  4. A removal that failed is
-tried again after a pause.  5. A member of whom nothing is known yet, since this node has just started,
-is neither down nor back: its time goes on.
+detected is not healed.  3. A member that returns, or restarts, begins at zero.  4. A removal that failed is
+retried after a pause.  5. A member of unknown state, since this node has just started, is neither down nor
+back: its downtime continues.
 
-Rejected: every node removing whom it likes, which needs no leader and cleans both halves of a split.
+Rejected: removal by every node on its own, which needs no leader and cleans both halves of a split.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Downtime(Struct, frozen=True):
 
 
 class Autoclean:
-    """``limit`` in seconds, changeable at any time; None removes nobody."""
+    """Removal of members after ``limit`` seconds, changeable at any time; None: no removal."""
 
     def __init__(
         self, *, node: str, limit: float | None, now: float, wall: float, downtime: Downtime | None = None

@@ -1,10 +1,10 @@
-"""The coordinator: has the minority reload, one node after another, sorts out the rows that both sides wrote,
-and tells everybody when it is done.
+"""Coordinator: makes the minority reload, one node after another, reconciles the rows that both sides wrote,
+and announces the end of the heal.
 
-Rules: 1. What it is at stands on disc before anybody hears of it, so that its next life goes on.  2. A node
-that has restarted since the plan was made has reloaded.  3. A node that stays away is skipped after a bounded
-wait: its own marks, and those on it, are settled by the next heal.  4. Every message is repeated until it is
-answered or its receiver is gone.
+Rules: 1. Its progress is on disc before any message about it, so that it continues after a restart.  2. A
+node that has restarted since the plan was made has reloaded.  3. A node that stays away is skipped after a
+bounded wait: its own marks, and those on it, are settled by the next heal.  4. Every message is repeated
+until it is answered or its receiver is gone.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Coordinator:
             self._set(replace(work, reloaded=(*work.reloaded, source)))
 
     def told(self, plan: str, source: str) -> None:
-        """A node knows that the plan is done."""
+        """Record that a node was informed of the end of the plan."""
         work = self.work
         if work is not None and work.plan.id == plan and source not in work.told:
             self._set(replace(work, told=(*work.told, source)))

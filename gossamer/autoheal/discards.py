@@ -1,4 +1,4 @@
-"""Rows that both sides of a split wrote: what lost is kept, and whose rows win is as each table says.
+"""Rows that both sides of a split wrote: losers are kept, and each table's policy decides the winners.
 
 While this node holds a peer for dead, and until the heal, every shared table hands over what its merges
 discard. Of a table that heals by ``lww`` what lost goes into the quarantine, where it was written since the
@@ -74,7 +74,7 @@ class Discards:
     # -- watching
 
     def watch(self, marks: dict[str, DownRecord]) -> None:
-        """These peers are, or were, held for dead: hear what merges with them discard."""
+        """Collect versions discarded in merges with these peers, which are, or were, considered down."""
         store = self._store
         if store is None:
             return
@@ -84,7 +84,7 @@ class Discards:
         for peer in self._since.keys() - marks.keys():
             del self._since[peer]
         for peer in marks.keys() - self._since.keys():
-            # Ahead of all that was seen of anybody, whatever this machine's clock says.
+            # Ahead of all timestamps seen, whatever this machine's clock says.
             now = store.hlc.tick(self._clock.wall())
             self._since[peer] = now, {table.name: table.core.seen.get(peer, 0) for table in self._tables()}
         for table in self._tables():
@@ -114,7 +114,7 @@ class Discards:
                 self.quarantine.keep(kept)
 
     def _concerns(self, row: Discarded, mark: DownRecord, policy: str) -> bool:
-        """Whether a row that lost was written since the split, or has to be known to undo what was."""
+        """Return whether a losing row was written since the split, or is needed to undo one that was."""
         now, seen = self._since[row.peer]
         if not row.ours:
             return row.version[0] > seen.get(row.table, 0) and row.version[1] != row.winner[1]
@@ -158,7 +158,7 @@ class Discards:
 
     @property
     def merges(self) -> bool:
-        """Whether merge functions decide about the rows of a table."""
+        """True if merge functions decide about the rows of a table."""
         return any(self._policy(table) in _MERGES for table in self._tables())
 
     def lost_of(self, victims: Iterable[str]) -> list[Kept]:
@@ -242,7 +242,7 @@ class Discards:
     def _decide(
         self, table: SharedTable, key: object, kept: list[Kept], policy: str, victims: set[str]
     ) -> bool:
-        """Whether a row was written anew."""
+        """Decide about a row; return whether it was rewritten."""
         version, current = table.core.versions.get(key, _NEVER), _value(table, key)
         before = [row for row in kept if row.before]
         lost = [row for row in kept if row.real and row.version[1] in victims]

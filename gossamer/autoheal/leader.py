@@ -1,16 +1,16 @@
-"""The leader: from reports to a plan, and to somebody who carries it out.
+"""Leader: turns reports into a plan, and assigns a coordinator.
 
 ::
 
     idle ──report──▶ waiting ──delay──▶ gating ──all online──▶ collecting ──views──▶ healing ──▶ idle
                      ▲ (a new pair      │ or, after a bounded  │ no majority of
-                     │  begins anew)    │ wait, a majority     │ views: gate again
+                     │  restarts it)    │ wait, a majority     │ views: gate again
                      └── pairs that the heal did not settle ◀──┴───────────────────────────────┘
 
-Rules: 1. Reports are repeated by those who make them, so that the leader may forget them: a successor hears
-them anew.  2. While a heal runs, further pairs queue.  3. The plan is the leader's until it is done; a
-coordinator that is gone, or says nothing, is replaced, since reloading twice does no harm.  4. Where another
-leader's heal is under way, it is waited for.
+Rules: 1. Reports are repeated by their senders, so that the leader need not store them: a successor gets them
+too.  2. While a heal runs, further pairs queue.  3. The plan is the leader's until it is done; a coordinator
+that is down, or silent, is replaced, since reloading twice does no harm.  4. If another leader's heal is
+under way, it is waited for.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from gossamer.autoheal.values import (
 Phase = Literal["idle", "waiting", "gating", "collecting", "healing"]
 
 RETRY_INTERVAL = 2.0
-"""Seconds between two messages that say the same."""
+"""Seconds between two copies of a message."""
 VIEW_TIMEOUT = 10.0
 """Seconds for views to come in."""
 STALLED_TIMEOUT = 15.0
@@ -77,7 +77,7 @@ class Leader:
         self._heard_at: float | None = None
 
     def report(self, pairs: Iterable[Pair], now: float) -> None:
-        """Somebody saw a split."""
+        """Handle a report of split pairs."""
         news = set(pairs) - self.pairs - self._settled
         self.pairs |= news
         if news and self.phase in ("idle", "waiting"):
@@ -90,7 +90,7 @@ class Leader:
             self._views[view.node] = view
 
     def progress(self, plan: str, now: float) -> None:
-        """The coordinator lives."""
+        """Record a sign of life of the coordinator."""
         if self.plan is not None and self.plan.id == plan:
             self._heard_at = now
 
@@ -149,7 +149,7 @@ class Leader:
             restart=self.restart,
         )
         if plan is None:
-            # Healed meanwhile; whoever still sees a split says so again.
+            # Healed meanwhile; a node that still sees a split reports it again.
             self.phase = "idle"
             self.pairs.clear()
             return []
@@ -183,7 +183,7 @@ def make_plan(
     wall: float,
     restart: Restart = "store",
 ) -> HealPlan | None:
-    """The plan that follows from ``views``; None where everybody saw the same, or nobody told."""
+    """Make the plan that follows from ``views``; None if all views are equal, or there are none."""
     if not views:
         return None
     silent = {name: peer for name, peer in cluster.online.items() if name not in views}

@@ -1,12 +1,12 @@
-"""One node's part in healing, put together: marks, reports, leader, coordinator, and the store to reload.
+"""State machine of one node's healing: down records, reports, leader, coordinator, and the store's reload.
 
 The seed's five steps: detect, confirm after three seconds, report to the leader, the leader makes the plan,
-the coordinator has the minority reload. Every node runs all of it; who leads and who coordinates follows from
-who is alive.
+the coordinator makes the minority reload. Every node runs all of it; the live members determine the leader
+and the coordinator.
 
-Rules: 1. Pure: ``now`` is interval time, ``wall`` is for people and for marks.  2. ``state()`` is to be on
-disc before the actions of a step are carried out, whenever ``changed`` says so.  3. Messages may be lost and
-doubled; every one is repeated until it has had its effect.
+Rules: 1. Pure: ``now`` is interval time, ``wall`` is for display and for down records.  2. If ``changed`` is
+True, ``state()`` must be on disc before the actions of a step are carried out.  3. Messages may be lost and
+doubled; every one is repeated until it took effect.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Healer:
         self.leader.delay = delay or 0.0
 
     def tick(self, cluster: values.Cluster, now: float, wall: float) -> list[Action]:
-        """Some time passed; about twice a second."""
+        """Run timers; called about twice a second."""
         self.marks.forget(cluster.known | cluster.removed)
         actions: list[Action] = []
         if now >= self._report_at:
@@ -158,7 +158,7 @@ class Healer:
 
     @property
     def changed(self) -> bool:
-        """Whether ``state()`` differs from when it was last asked for."""
+        """True if ``state()`` has changed since it was last read."""
         return self._dirty or self.marks.changed or self.leader.changed or self.coordinator.changed
 
     def state(self) -> State:
@@ -172,7 +172,7 @@ class Healer:
         return bool(self.marks.open or self.leader.phase != "idle" or self.coordinator.busy)
 
     def view(self, cluster: values.Cluster) -> values.NodeView:
-        """Return whom this node held for running, for a plan."""
+        """Return this node's view of the split, for a plan."""
         marks = self.marks.marks
         return values.NodeView(
             node=self.node,

@@ -1,14 +1,14 @@
-"""Detection: two nodes that held each other for dead, and did not die, meet again.
+"""Detection of splits: two nodes that considered each other down, and did not die, reconnect.
 
-A node marks a peer when membership declares it down. When a link is back, whoever holds a mark asks the peer
-how it remembers the split; both compare. Each of the two held the other's very life for dead: that is
-``inconsistent_database``, raised once at each of the two for every split. A node that crashed alone has no
-mark on those that mourn it, so that a restart is no split. Marks are kept on disc: where one of the two has
-restarted since, the context is ``starting_partitioned_network``, otherwise ``running_partitioned_network``.
+A node makes a down record of a peer when membership declares it down. When a link is back, a node with a
+record queries the peer's own; both compare. If each considered the other's same creation down, that is
+``inconsistent_database``, raised once at each of the two per split. A node that crashed alone has no record
+of its peers, so that a restart is no split. Records are kept on disc: if one of the two has restarted since,
+the context is ``starting_partitioned_network``, otherwise ``running_partitioned_network``.
 
-Rules: 1. No clock, no I/O: ``now`` and ``wall`` are passed in.  2. A mark stays, and counts in the view that
-the node gives, until the heal that saw it is done.  3. Asking is repeated until answered, since the peer's
-process may start later than its link.  4. A new death of the same peer is a new split.
+Rules: 1. No clock, no I/O: ``now`` and ``wall`` are passed in.  2. A record stays, and counts in the node's
+view, until the heal that included it is done.  3. Queries are repeated until answered, since the peer's
+process may start later than its link.  4. Another loss of the same peer is a new split.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ONE_SIDED_KEPT = 60.0
 
 
 class Marks:
-    """Records that one life of one node has of the deaths of others."""
+    """Down records of one creation of a node about its peers."""
 
     def __init__(self, *, node: str, creation: int, marks: Iterable[DownRecord] = ()) -> None:
         self.node = node
@@ -47,7 +47,7 @@ class Marks:
         return None if mark is None or mark.met else DownQuery(self.node, self.creation, mark, ask=True)
 
     def heard(self, query: DownQuery, wall: float) -> tuple[DownQuery | None, Partition | None]:
-        """A peer told how it remembers this node: what to answer, and what to raise."""
+        """Handle a peer's down query; return the answer, and the partition to raise."""
         peer, theirs = query.source, query.mark
         mine = self.marks.get(peer)
         answer = DownQuery(self.node, self.creation, mine, ask=False) if query.ask else None
@@ -62,9 +62,9 @@ class Marks:
         return answer, Partition(peer, context, mine.wall, wall)
 
     def tick(self, up: Iterable[str], wall: float, heals: bool = True) -> list[tuple[str, DownQuery]]:
-        """Questions to those that are ``up`` asked again; marks that no heal will settle, let go.
+        """Return repeated queries to peers that are ``up``; drop records that no heal will settle.
 
-        ``heals`` False: nobody heals, and mutual marks go in time too.
+        ``heals`` False: there are no heals, and mutual records expire too.
         """
         for mark in list(self.marks.values()):
             waits = mark.met == "one-sided" or (mark.met == "mutual" and not heals)

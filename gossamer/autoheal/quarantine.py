@@ -1,4 +1,4 @@
-"""The quarantine: rows that lost when two sides of a split became one, kept until somebody has looked.
+"""Quarantine: rows that lost when two sides of a split merged, kept until an operator has reviewed them.
 
 Rules: 1. Bounded in rows and bytes: the oldest go first, and are counted.  2. ``keep`` and ``take`` return at
 once. On a node with a disc, what they did goes to a journal of the store, which tries again while the disc is
@@ -84,7 +84,7 @@ class Quarantine:
         return iter(self.rows.values())
 
     def get(self, id: str) -> Kept:  # noqa: A002
-        """One row.
+        """Return one row.
 
         Raises:
             NotInQuarantineError: there is none.
@@ -109,7 +109,7 @@ class Quarantine:
             self._journal.put(_encode(id), None)
 
     async def load(self, store: Store) -> None:
-        """Take over what the disc of ``store`` has of the node's last life, and use it from now on; once."""
+        """Load the rows of the node's last creation from ``store``'s disc, and use it from now on; once."""
         if self._journal is not None:
             return
         self._store = store
@@ -118,7 +118,7 @@ class Quarantine:
             self._add(msgspec.structs.replace(kept, key=as_key(kept.key)))
 
     async def synced(self) -> None:
-        """Wait until the disc has all that was done; a disc that does not take it stops nobody."""
+        """Wait until all changes are on disc; a failing disc does not block."""
         if self._store is not None:
             with suppress(DiscError, TimeoutError):
                 await self._store.queue.durable(self._store.queue.ticket, SYNC_TIMEOUT)

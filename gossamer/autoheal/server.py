@@ -1,6 +1,6 @@
 """The process that heals: events in, the machine decides, actions out.
 
-Rule: what the machine wants kept is kept before anything it said leaves the node.
+Rule: the machine's state is stored before any of its messages leaves the node.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ _LOADING = 60.0
 
 
 class Autoheal(GenServer):
-    """``reload`` restarts the store, or more; ``start_time`` is what this node's metadata says.
-    ``note`` keeps what happens: kind, node, words.
+    """Healer of one node. ``reload`` restarts the store, or more; ``start_time`` is that of the metadata.
+    ``note`` records events: kind, node, text.
     """
 
     async def init(

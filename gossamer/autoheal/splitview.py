@@ -1,21 +1,21 @@
-"""SplitView: from every node's view of the split to who survives and who reloads.
+"""SplitView: derives survivors and reloading nodes from all nodes' views of the split.
 
-The members of a group saw each other throughout. The survivors are the largest such group that there is; of
-equals the one that holds the leader, then the one with the oldest nodes. Those that are left form groups in
-the same way. So nobody reloads who need not, whatever the shape: two-way, three-way, total, overlapping,
-one-way, or cut short, so that some had declared the other side dead and some had not. The oldest survivor
-coordinates, or the leader where it is one; whoever coordinates gave a view, where one of the survivors did.
+The members of a group saw each other throughout. The survivors are the largest such group; of equals the one
+with the leader, then the one with the oldest nodes. The rest forms groups in the same way. So no node reloads
+needlessly, whatever the shape: two-way, three-way, total, overlapping, one-way, or cut short, so that some
+had declared the other side down and some had not. The oldest survivor coordinates, or the leader if it
+survives; the coordinator is one that sent a view, if any survivor did.
 
-Finding the largest group takes long where sight is random and nodes are many. After :data:`STEPS` steps two
-nodes are in one group when the same nodes held them for running, which is quick, and finer than it need be.
+Finding the largest group takes long if views are random and nodes are many. After :data:`STEPS` steps two
+nodes are in one group if the same nodes considered them up, which is fast, and finer than necessary.
 
-Rules: 1. Survivors and victims are disjoint, together they are all nodes that are there, and survivors are
-never empty.  2. The order in which views came in decides nothing.  3. A node that is there and whose view got
-lost stands with those whom the others saw as they saw it: its silence moves it to no other side.
+Rules: 1. Survivors and victims are disjoint, together they are all nodes that are up, and survivors are never
+empty.  2. The order of the views has no effect.  3. A node that is up and whose view got lost is grouped with
+those that the others saw alike: its silence moves it to no other side.
 
-Rejected: growing a group greedily from one node and whom it sees, which depends on where it begins; asking
-for a mirror image, which heals nothing but a split in two; grouping by equal sight alone, as above, by which
-a node of the larger side reloads because one of the smaller had not declared it dead yet.
+Rejected: growing a group greedily from one node, which depends on the start; requiring mirrored views, which
+heals only a split in two; grouping by equal views alone, as above, by which a node of the larger side reloads
+because one of the smaller had not declared it down yet.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STEPS = 20_000
 
 
 class SplitView(NamedTuple):
-    """``groups`` by rank, the survivors first, one alone where everybody saw the same; names are sorted."""
+    """Groups by rank, the survivors first, only one if all views are equal; names are sorted."""
 
     groups: tuple[tuple[str, ...], ...]
     coordinator: str
@@ -63,7 +63,7 @@ def _by_sight(
     nodes: list[str], views: Mapping[str, NodeView], rank: Callable[[Iterable[str]], Any]
 ) -> list[Iterable[str]]:
     """Groups whose members saw each other, the best first."""
-    # Silent and seen by nobody: no reason to think that two such nodes saw each other.
+    # Silent and seen by none: there is no evidence that two such nodes saw each other.
     seen = {
         node: {
             other
@@ -95,7 +95,7 @@ def _by_sight(
 
 
 def _saw(views: Mapping[str, NodeView], one: str, other: str) -> bool:
-    """Whether ``one`` held ``other`` for running; who gave no view is not asked."""
+    """Return whether ``one`` considered ``other`` up, or sent no view."""
     return one not in views or other in views[one].running
 
 
@@ -117,10 +117,10 @@ def _cliques(
 
 
 def _by_witnesses(nodes: list[str], views: Mapping[str, NodeView]) -> list[Iterable[str]]:
-    """Groups whose members were held for running by the same nodes."""
+    """Group nodes that the same nodes considered up."""
     found: dict[tuple[str, ...], list[str]] = {}
     for node in nodes:
-        # A node runs by its own testimony, even if it forgot to say so.
+        # A node considers itself up, even if its view does not list it.
         witnesses = tuple(other for other in sorted(views) if other == node or node in views[other].running)
         found.setdefault(witnesses or (node,), []).append(node)
     return list(found.values())

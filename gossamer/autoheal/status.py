@@ -41,7 +41,7 @@ class HealStatus:
         self.cleaned: deque[Cleaned] = deque(maxlen=_EVENTS)
         """Members that this node removed for being down too long."""
         self.raised: deque[Partition] = deque(maxlen=_EVENTS)
-        """Every ``inconsistent_database`` of this life."""
+        """Every ``inconsistent_database`` since the start."""
         self.counts = {"partitions": 0, "heals": 0, "reloads": 0, "cleaned": 0}
         self.quarantine = Quarantine()
 
@@ -67,7 +67,7 @@ def describe(episode: Incident) -> str:
 
 
 def _sight(saw_down: dict[str, tuple[str, ...]]) -> str:
-    """Say who held whom for dead, those of one opinion together."""
+    """Describe which nodes considered which down, grouped by equal views."""
     alike: dict[tuple[str, ...], list[str]] = {}
     for name, peers in saw_down.items():
         alike.setdefault(peers, []).append(name)

@@ -1,8 +1,8 @@
-"""State that outlives a healer: one small file, replaced whole; and what operators set, in a table.
+"""Persistent state of a healer: one small file, replaced atomically; and operators' settings, in a table.
 
-Rules of the file: 1. What was saved is read back or is refused; half a file is never believed. A damaged one
-is moved aside, said, and the healer begins with nothing: the cluster reports what is open anyway.  2. Writing
-blocks no loop.
+Rules of the file: 1. Saved state is read back or refused; half a file is never accepted. A damaged one is
+moved aside and logged, and the healer starts empty: the cluster reports open splits anyway.  2. Writing does
+not block the loop.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ log = structlog.get_logger(__name__)
 
 
 class Saved(Struct, frozen=True):
-    """All that one node keeps."""
+    """Persistent state of one node."""
 
     healing: State = State()
     downtime: Downtime = Downtime()
 
 
 class Storage:
-    """A JSON file, which a person can read too; without a ``path``, memory for the life of the node."""
+    """JSON file, readable for operators; without a ``path``, only memory."""
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
@@ -86,7 +86,7 @@ class Settings:
 
     @property
     def autoheal(self) -> float | None:
-        """Seconds the leader waits before it heals; None: nobody heals."""
+        """Seconds that the leader waits before it heals; None: no heals."""
         return self._get("autoheal")
 
     @property

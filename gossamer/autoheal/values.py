@@ -1,7 +1,7 @@
-"""The values of a heal: what a node remembers of a split, what nodes tell each other, what a plan says.
+"""Values of a heal: down records, messages between nodes, plans.
 
-Most is plain data that travels between nodes and stands in the file that survives a crash; then what other
-processes ask of the healer of their node, and what it knows of the cluster at one moment.
+Most is plain data that travels between nodes and is stored in the file that survives a crash; then requests
+of other processes to the healer of their node, and its snapshot of the cluster.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Restart = Literal["store", "node"]
 
 
 class Peer(Struct, frozen=True):
-    """One live node, as membership knows it; ``start_time`` in wall-clock seconds."""
+    """Live node in the membership view; ``start_time`` in wall-clock seconds."""
 
     name: str
     creation: int
@@ -30,10 +30,10 @@ class Peer(Struct, frozen=True):
 
 
 class DownRecord(Struct, frozen=True):
-    """The life ``mine`` of this node held the life ``theirs`` of ``peer`` for dead, at ``wall``.
+    """Creation ``mine`` of this node considered creation ``theirs`` of ``peer`` down, at ``wall``.
 
-    ``serial`` tells one split from the next. ``met`` is set once both have compared what they remember:
-    ``mutual`` when each held the other for dead.
+    ``serial`` distinguishes splits. ``met`` is set once both have compared their records: ``mutual`` if each
+    considered the other down.
     """
 
     peer: str
@@ -46,7 +46,7 @@ class DownRecord(Struct, frozen=True):
 
 
 class Pair(Struct, frozen=True):
-    """Two nodes that held each other for dead: ``node`` says so of ``peer``."""
+    """Two nodes that considered each other down: ``node`` reports ``peer``."""
 
     node: str
     peer: str
@@ -54,7 +54,7 @@ class Pair(Struct, frozen=True):
 
 
 class NodeView(Struct, frozen=True):
-    """Nodes that one held for running during the split, and the serials of its records of the others.
+    """Nodes that one considered up during the split, and the serials of its records of the others.
 
     ``split_at``: the wall-clock time of its earliest mark, 0 without one.
     """
@@ -78,7 +78,7 @@ class HealPlan(Struct, frozen=True):
     leader: str
     coordinator: str
     groups: tuple[tuple[str, ...], ...]
-    """By rank: the survivors, then those who reload."""
+    """Groups by rank: the survivors, then those that reload."""
     creations: dict[str, int]
     marks: dict[str, dict[str, int]]
     made: float
@@ -101,14 +101,14 @@ class HealPlan(Struct, frozen=True):
 
     @property
     def saw_down(self) -> dict[str, tuple[str, ...]]:
-        """The nodes that each held for dead."""
+        """Nodes that each considered down."""
         return {name: tuple(sorted(marks)) for name, marks in sorted(self.marks.items()) if marks}
 
 
 class Reconciled(Struct, frozen=True):
-    """What a heal did to rows that both sides wrote: how many were set back to what the survivors held, how
-    many a merge function decided, how many stand in the quarantine of the node that has most, and how many
-    were left as they were since the quarantine had no room for them."""
+    """Result of a heal for rows that both sides wrote: rows restored to the survivors' values, rows decided
+    by a merge function, rows in the fullest node's quarantine, and rows left unchanged because the
+    quarantine had no room."""
 
     restored: int = 0
     merged: int = 0
@@ -117,7 +117,7 @@ class Reconciled(Struct, frozen=True):
 
 
 class Incident(Struct, frozen=True):
-    """One split that was healed, for the history. Wall-clock seconds."""
+    """Healed split, for the history. Wall-clock seconds."""
 
     plan: str
     coordinator: str
@@ -143,7 +143,7 @@ class DownQuery(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """Confirmed pairs, told to the leader again and again until they are healed."""
+    """Confirmed pairs, sent to the leader repeatedly until they are healed."""
 
     source: str
     pairs: tuple[Pair, ...]
@@ -186,7 +186,7 @@ class Progress(Struct, frozen=True):
 
 
 class Reload(Struct, frozen=True):
-    """The coordinator wants the receiver to reload its store, and then to hear of it."""
+    """Request of the coordinator to reload the store, and to report it."""
 
     source: str
     plan: str
@@ -209,7 +209,7 @@ class Healed(Struct, frozen=True):
 
 
 class HealedPart(Struct, frozen=True):
-    """The receiver of :class:`Healed` knows."""
+    """Acknowledgement of :class:`Healed`."""
 
     source: str
     plan: str
@@ -221,7 +221,7 @@ Message = (
 
 
 class Replayed(Struct, frozen=True):
-    """This row of the quarantine was written again, nobody need keep it."""
+    """Notice that this row of the quarantine was written again and can be dropped."""
 
     id: str
 
@@ -234,9 +234,9 @@ MESSAGES = (AskLost, DownRecord, Pair, NodeView, HealPlan, Reconciled, Incident,
 
 
 class Partition(Struct, frozen=True):
-    """``inconsistent_database``: this node and ``peer`` held each other for dead and meet again.
+    """``inconsistent_database``: this node and ``peer`` considered each other down and are reconnected.
 
-    ``context`` is blank where an earlier life of the process raised it. Wall-clock seconds.
+    ``context`` is blank if an earlier run of the process raised it. Wall-clock seconds.
     """
 
     peer: str
@@ -251,7 +251,7 @@ class Confirmed(Struct, frozen=True):
     peer: str
 
 
-# -- what other processes say to the healer of their node
+# -- messages of other processes to the healer of their node
 
 
 class Subscribe(Struct, frozen=True):
@@ -301,11 +301,11 @@ class Cluster:
 
     @property
     def whole(self) -> bool:
-        """Everybody is there."""
+        """True if all known members are online."""
         return self.known <= self.online.keys()
 
     def is_majority(self, count: int) -> bool:
-        """Whether ``count`` nodes are more than half of the members."""
+        """Return whether ``count`` nodes are more than half of the members."""
         return 2 * count > len(self.known)
 
 

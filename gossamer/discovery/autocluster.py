@@ -1,8 +1,8 @@
-"""The autocluster loop: discover, join, and again for as long as the node lives.
+"""Autocluster loop: discover and join, repeatedly, as long as the node runs.
 
-Rules: 1. Each round is a process of its own: whoever asks how things stand is answered while a resolver, a
-lock or a seed keeps a round waiting.  2. One round at a time, under the strategy's lock until this node is
-registered.  3. A node that was told to leave stays out, also after a restart, until it is told to join.
+Rules: 1. Each round is a process of its own: status requests are answered while a resolver, a lock or a seed
+keeps a round waiting.  2. One round at a time, under the strategy's lock until this node is registered.
+3. A node that left by command stays out, also after a restart, until it is commanded to join.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Autocluster(GenServer):
         send(server, _Done(await self._try()))
 
     async def _try(self) -> float:
-        """One round; gives back how long to wait for the next."""
+        """Run one round; return the seconds until the next."""
         plan, view, strategy = self._plan, self._view, self._strategy
         if self._standalone.on and view.members() and not view.standalone:
             await self._stay_out()

@@ -22,9 +22,9 @@ _NO_MEMBER = "no member of that name; `gossamer cluster status` lists them"
 
 
 class Standalone:
-    """Whether this node was told to leave: a file in ``directory``, or without one for this life.
+    """Flag that this node left by command: a file in ``directory``, or without one only in memory.
 
-    Opening blocks, for one look.
+    The constructor blocks, for one file access.
     """
 
     def __init__(self, directory: Path | None = None) -> None:
@@ -33,10 +33,10 @@ class Standalone:
         """True from a leave to the next join."""
 
     async def set(self, on: bool) -> None:
-        """Remember.
+        """Set the flag.
 
         Raises:
-            TransportError: it holds for this life only.
+            TransportError: it could not be stored, and holds until the next start.
         """
         self.on = on
         if self._path is not None:
@@ -74,7 +74,7 @@ class ClusterCommands:
         self._standalone = standalone or Standalone()
 
     async def join(self, addresses: Sequence[Address]) -> JoinResult:
-        """Join through the first that answers.
+        """Join through the first address that answers.
 
         Raises:
             UsageError: this node is configured never to join, or all of them are live members.
@@ -116,7 +116,7 @@ class ClusterCommands:
         await self._standalone.set(True)
 
     async def force_leave(self, name: str) -> None:
-        """Remove a member that is gone for good.
+        """Remove a member that is permanently gone.
 
         Raises:
             UsageError: it is this node, or alive, or unknown.

@@ -35,7 +35,7 @@ from gossamer.supervisor import ChildSpec, GenServer, Pid, Reason, self_pid, sen
 log = structlog.get_logger(__name__)
 
 LOCK_WAIT = 10.0
-"""Seconds in the queue before a node tells who holds the lock, and starts over."""
+"""Seconds in the queue before a node reports the lock's holder, and starts over."""
 LOCK_INTERVAL = 0.1
 RENEWAL_RETRY = 5.0
 """Longest wait before a renewal that failed is tried again."""
@@ -172,7 +172,7 @@ class Etcd(Strategy):
 
 
 class _Lease(GenServer):
-    """Renews the registration while the node lives, and gives it back when it ends in order."""
+    """Renews the registration while the node runs, and removes it at an orderly end."""
 
     async def init(self, strategy: Etcd) -> None:
         trap_exit(True)

@@ -73,7 +73,7 @@ class _Session:
 
 
 class EtcdClient:
-    """Several endpoints of one etcd cluster, of which one is in use.
+    """Client of one etcd cluster with several endpoints, of which one is in use.
 
     For one process at a time: whoever leaves an endpoint ends what others have under way there.
     """
@@ -95,7 +95,7 @@ class EtcdClient:
     # -- keys
 
     async def range(self, prefix: str) -> list[Item]:
-        """Everything below ``prefix``, as it was at one revision."""
+        """Return everything below ``prefix`` at one revision."""
         start, end = prefix.encode(), _range_end(prefix)
         revision, items = 0, list[Item]()
         while True:
@@ -182,7 +182,7 @@ class EtcdClient:
         *,
         ignored: grpc.StatusCode | None = None,
     ) -> Any:
-        """One call, at each endpoint until one answers; None where the answer is the error ``ignored``."""
+        """Make one call, at each endpoint until one answers; None if the answer is the error ``ignored``."""
         problems: dict[str, str] = {}
         # Once more than there are endpoints: the token of the only one may have run out.
         for _ in range(len(self._endpoints) + bool(self._config.username)):

@@ -88,14 +88,14 @@ Shape = TypeVar("Shape", bound=Struct)
 
 
 def _well_formed(entries: list[Raw] | None, shape: type[Shape]) -> Iterator[Shape]:
-    """Those of the entries that have the shape; one that is odd does not keep the others from being read."""
+    """Yield the entries that have the shape; invalid ones are skipped."""
     for entry in entries or ():
         with suppress(MsgspecError):
             yield decode(entry, type=shape)
 
 
 class K8s(Strategy):
-    """``environ`` tells where the API server of this pod is; ``transport`` None: the network."""
+    """Kubernetes strategy. ``environ`` has the API server's address; ``transport`` None: the network."""
 
     name = "k8s"
 

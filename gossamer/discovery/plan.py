@@ -1,4 +1,4 @@
-"""The plan of the autocluster loop: whom to join next, when to try again, and what is worth a log line. Pure.
+"""Plan of the autocluster loop: addresses to join next, retry times, and log notices. Pure.
 
 Rules: 1. Every discovered address that is not a live member is tried, dead ones for ever: two islands that
 each found half of the seeds must still become one.  2. Waits double from ``first`` to ``longest`` with
@@ -65,7 +65,7 @@ class Plan:
         others = [address for address in found.addresses if address != local]
         wanted = {str(Endpoint(*address)): address for address in others}
         self._told = {
-            # What lives was let in by somebody; should it be refused later, that is news.
+            # A live address was admitted by a member; a later refusal is news.
             target: "joined" if wanted.get(target) in live else news
             for target, news in self._told.items()
             if target in wanted or target in self._failing or target in found.problems
@@ -75,7 +75,7 @@ class Plan:
         return tuple(address for address in others if address not in live)
 
     def looked(self, found: Discovered) -> list[Notice]:
-        """Take in what a look found; tells of look-ups that work again."""
+        """Handle the result of a look-up; return notices of look-ups that work again."""
         over = sorted(self._failing - set(found.problems))
         self._failing = set(found.problems)
         for target in over:
@@ -98,7 +98,7 @@ class Plan:
         return self._wait * self._rng.uniform(0.8, 1.2)
 
     def rest(self) -> float:
-        """Seconds until the next look when nobody had to be joined."""
+        """Return the seconds until the next look-up if there was nothing to join."""
         self._wait = self._first
         return self._longest * self._rng.uniform(0.8, 1.2)
 

@@ -1,4 +1,4 @@
-"""Strategies: where might the other members be?
+"""Strategies that find addresses of other members.
 
 Each answers one question, as often as it is asked, and never concludes: an empty answer means that there is
 nobody to look for, a failed look-up is a problem and keeps its reason. EMQX's old fault was to take the
@@ -77,7 +77,7 @@ class Strategy:
         """Always follows ``lock``, however that went. Raises nothing."""
 
     async def unregister(self) -> None:
-        """Let nobody find this node any more; it has left. Raises nothing."""
+        """Remove this node's registration after it left. Raises nothing."""
 
 
 class Manual(Strategy):
@@ -96,7 +96,7 @@ class Singleton(Manual):
 
 
 Resolver = Callable[[str], Awaitable[Sequence[str]]]
-"""From a host name to IP literals; raises OSError where that fails."""
+"""Resolves a host name to IP literals; raises OSError if that fails."""
 
 LOOK_UP = 5.0
 """Seconds that one look at the names may take."""

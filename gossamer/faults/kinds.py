@@ -1,12 +1,11 @@
-"""The kinds of drills, as one table: where each strikes, what it takes, and what is said of it.
+"""Kinds of drills, as one table: target, settings and texts of each.
 
-The command makes a subcommand of each row, the API a form; what a drill does, step by step, is decided in
-``gossamer.drill.run.script``. A split has a shape: who does not hear whom, from the few characters that a
-person types.
+The command makes a subcommand of each row, the API a form; ``gossamer.drill.run.script`` decides the steps of
+a drill. A split has a shape, typed in a few characters: which nodes do not receive from which.
 
 =========  ==========================================================================
 ``3/2``    sides of 3 and 2 nodes, in order of their numbers; ``2/2/1``, ``1/1/1``
-``1>2``    what node 1 says does not reach node 2; all else does (asymmetric)
+``1>2``    messages of node 1 do not reach node 2; all others do (asymmetric)
 ``1-2``    nodes 1 and 2 do not reach each other; all others reach both (partial)
 ``1,2>3``  lists on both sides of ``>`` and ``-``; several such cuts are joined by ``+``
 =========  ==========================================================================
@@ -43,20 +42,20 @@ class DrillSetting:
 
 @dataclass(frozen=True, slots=True)
 class Drill:
-    """One kind."""
+    """Kind of drill."""
 
     says: str
     name: str
     """In reports, of one with a ``{shape}``."""
     happened: str
-    """What was done, for a report: {sides}, {shape}, {nodes}, {time}, {jump}, {slowness}."""
+    """Description for a report, with {sides}, {shape}, {nodes}, {time}, {jump}, {slowness}."""
     at: Literal["split", "node", "all"] = "node"
-    """What its shape names: the sides of a split, or one node."""
+    """Meaning of its shape: the sides of a split, or one node."""
     settings: tuple[DrillSetting, ...] = ()
 
     @property
     def defaults(self) -> dict[str, float]:
-        """Its settings by name."""
+        """Defaults of its settings, by name."""
         return {setting.name: setting.default for setting in self.settings}
 
 
@@ -122,7 +121,7 @@ DRILLS: Mapping[DrillKind, Drill] = {
 
 
 Cut = tuple[int, int]
-"""What the first node says does not reach the second."""
+"""Messages of the first node do not reach the second."""
 
 
 class ShapeError(WrongValueError):
@@ -150,10 +149,10 @@ class Shape:
 
 
 def parse_shape(text: str, nodes: int) -> Shape:
-    """The shape that ``text`` is for a cluster of ``nodes``.
+    """Parse a shape for a cluster of ``nodes``.
 
     Raises:
-        ShapeError: it is none; the message says what would be one.
+        ShapeError: ``text`` is not a shape; the message shows valid ones.
     """
     plain = "".join(text.split())
     halves = f"{nodes - nodes // 2}/{nodes // 2}"

@@ -1,4 +1,4 @@
-"""A network behind the gate: datagrams both ways, and the connections that this node opens.
+"""Network behind the fault gate: datagrams both ways, and the connections that this node opens.
 
 Who opened an incoming connection is not known here, so its faults are those of the node that did. A drill
 tells both, as it must: a cut that only one side knows of is a cut of half of the connections.
@@ -132,7 +132,7 @@ class _GatedDatagrams(asyncio.DatagramTransport, asyncio.DatagramProtocol):
             onward(data, addr)
 
     def _hand_up(self, data: bytes, addr: Address) -> None:
-        # What was on its way when the socket closed is nobody's.
+        # Datagrams in flight when the socket closed are dropped.
         if self._below is not None:
             self._above.datagram_received(data, addr)
 
@@ -142,7 +142,7 @@ class _GatedDatagrams(asyncio.DatagramTransport, asyncio.DatagramProtocol):
 
 
 class _Mark(Enum):
-    """What stands between the bytes of a stream, beside an error."""
+    """Marker between the bytes of a stream, besides an error."""
 
     EOF = "eof"
     CLOSE = "close"
@@ -191,7 +191,7 @@ class _Lane:
             self._emit(piece)
 
     def drop(self) -> None:
-        """Nobody wants the rest."""
+        """Discard the rest."""
         self._waiting.clear()
         self.size = 0
         self._stop()
@@ -252,7 +252,7 @@ class _GatedStream(asyncio.Transport, asyncio.Protocol):
 
     def eof_received(self) -> bool:
         self._in.push(_Mark.EOF)
-        # The protocol above decides, once it hears of it.
+        # The protocol above decides, once it is informed.
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -1,5 +1,5 @@
-"""Which faults hold now: per peer and direction, replaced as a whole, gone by themselves after a while; and
-a wall clock that jumps, as one does that is set by hand or by a bad time server.
+"""Active faults per peer and direction, replaced as a whole, with an expiry; and a wall clock that jumps, as
+when it is set by hand or by a bad time server.
 
 Rules: 1. A fault names a peer, or ``*`` for all; the first that fits a peer and a direction counts.  2. Who
 has an address is asked of ``name_of`` at every look, since a node that restarts may come back elsewhere.
@@ -52,7 +52,7 @@ EVERYBODY = "*"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """What happens to what goes to ``peer`` (``out``), comes from it (``in``), or both. Times in seconds."""
+    """Fault on traffic to ``peer`` (``out``), from it (``in``), or both. Times in seconds."""
 
     peer: str
     direction: Literal["out", "in", "both"] = "both"
@@ -79,7 +79,7 @@ class Fault:
 
 @dataclass(slots=True)
 class FaultCounts:
-    """What the gate did since the start."""
+    """Counts of the gate since the start."""
 
     datagrams_dropped: int = 0
     datagrams_delayed: int = 0
@@ -101,7 +101,7 @@ class FaultTable:
 
     @property
     def faults(self) -> tuple[Fault, ...]:
-        """What holds now."""
+        """Active faults."""
         return self._faults
 
     def set(self, faults: Iterable[Fault], *, seconds: float | None = None, begin_in: float = 0.0) -> None:

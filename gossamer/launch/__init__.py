@@ -1,9 +1,9 @@
 """Nodes of one cluster on this machine: plan, ports, directory, processes, readiness.
 
-What ``gossamer up`` and the drills share.
+Shared by ``gossamer up`` and the drills.
 
-Names are imported when they are first used, so that the command can tell its options without loading what
-starts processes and asks nodes.
+Names are imported on first use, so that the command can list its options without loading the code that
+starts processes and queries nodes.
 """
 
 from typing import TYPE_CHECKING

@@ -1,9 +1,9 @@
-"""A node as a child: ``gossamer start`` as an operating-system process behind a supervised process.
+"""Node as a child: ``gossamer start`` as an operating-system process behind a supervised process.
 
 Rules: 1. Stopped in order, a node is terminated, waited for, and killed after a limit; the supervisor gives
 it more time than that.  2. It leads a session of its own, so that Ctrl-C reaches the launcher alone, and dies
-with the launcher, however that dies.  3. What it prints goes to its own log file.  4. A cluster is ready once
-``/ready`` of every node says so and names every other; a node that does not answer yet is not an error.
+with the launcher, however that dies.  3. Its output goes to its own log file.  4. A cluster is ready once
+``/ready`` of every node succeeds and lists every other; a node that does not answer yet is not an error.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ def node_environment() -> dict[str, str]:
 
 
 class NodeProcess(OsProcess):
-    """Runs one node; a call gives the pid of its operating-system process.
+    """Runs one node; a call returns the pid of its operating-system process.
 
-    ``on_end(plan, reason)`` hears of an end that nobody asked for, before the supervisor does. ``prefix`` is
-    a command that runs the node, such as ``ip netns exec SPACE``; it has to become the node by exec.
+    ``on_end(plan, reason)`` is called after an unexpected end, before the supervisor gets it. ``prefix`` is a
+    command that runs the node, such as ``ip netns exec SPACE``; it must become the node by exec.
     """
 
     async def init(  # type: ignore[override]
@@ -75,7 +75,7 @@ class NodeProcess(OsProcess):
 
 
 def describe_end(reason: Reason) -> str:
-    """How the process of a node ended, in words."""
+    """Describe how the process of a node ended."""
     match reason:
         case ("exit_status", code):
             return f"exit code {code}"
@@ -136,7 +136,7 @@ async def _ask(client: httpx.AsyncClient, node: NodePlan) -> object:
 
 
 def missing_of(answer: object, names: set[str]) -> str:
-    """What a node lacks by its answer to ``/ready``; empty when nothing."""
+    """Describe what a node lacks, from its answer to ``/ready``; empty: nothing."""
     if not isinstance(answer, dict):
         return "does not answer yet"
     # One that serves may still wait for another; here all are wanted.

@@ -1,4 +1,4 @@
-"""What ``gossamer up`` is going to start: names, ports, directories and the configuration of every node.
+"""Plan of ``gossamer up``: names, ports, directories and the configuration of every node.
 
 Rules: 1. Pure, but for the look at ports: one that is free may be taken before its node starts, and then the
 node says so; asking first names every port that is taken, and the option to change, at once.  2. Node 1 has
@@ -58,7 +58,7 @@ class PortSpec:
 
 @dataclass(frozen=True, slots=True)
 class NodePlan:
-    """One node to start."""
+    """Plan of one node."""
 
     name: str
     directory: Path
@@ -82,7 +82,7 @@ class NodePlan:
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlan:
-    """All of them."""
+    """Plan of all nodes."""
 
     directory: Path
     env: str
@@ -99,10 +99,10 @@ def make_plan(
     shared_port: int | None,
     choose: Callable[[], int],
 ) -> ClusterPlan:
-    """Who gets which port; ``specs`` has an entry for each of ``SERVICES``, and for WebSockets if wanted.
+    """Assign ports to nodes; ``specs`` has an entry for each of ``SERVICES``, and for WebSockets if wanted.
 
     Raises:
-        BadPortsError: ports that do not fit, or one port for two things.
+        BadPortsError: the ports do not fit, or one is used twice.
     """
     columns = {service: spec.ports(nodes, choose) for service, spec in specs.items()}
     users = {} if shared_port is None else {shared_port: "--shared-port"}
@@ -150,7 +150,7 @@ def node_tree(plan: ClusterPlan, node: NodePlan) -> dict[str, object]:
 
 
 WEBSOCKET_PORT = "9001"
-"""Where listeners for WebSockets are by default: 64 of them are clear of the other services' ports."""
+"""Default first port of WebSocket listeners: 64 of them do not overlap the other services' ports."""
 # Below the range from which the kernel takes the local ports of outgoing connections.
 _CHOICES = range(20_000, 32_000)
 
@@ -180,7 +180,7 @@ def check_ports(plan: ClusterPlan, options: Mapping[str, str]) -> None:
 def plan_with_websockets(
     make: Callable[[PortSpec], ClusterPlan], *, option: str, others_chosen: bool
 ) -> ClusterPlan:
-    """The plan with listeners for WebSockets that nobody asked for by port; ``make`` takes their ports.
+    """Make the plan with WebSocket listeners on default ports; ``make`` is called with their ports.
 
     They are at :data:`WEBSOCKET_PORT` and up; where one of these is in use, by another program or for
     something that was asked for, or where the ports of the others are chosen, too, they are free ones.
@@ -203,7 +203,7 @@ def plan_with_websockets(
 
 
 def _is_free(port: int, *, datagrams: bool = False) -> bool:
-    """Whether streams can be served there, and ``datagrams`` too."""
+    """Return whether a port is free for streams, and with ``datagrams`` for those too."""
     try:
         # As a server does it, or connections that are winding down would count as taken.
         socket.create_server((HOST, port), backlog=1).close()

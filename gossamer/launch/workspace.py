@@ -93,7 +93,7 @@ class Workspace:
 
 
 def cluster_facts(plan: ClusterPlan, pids: Mapping[str, int]) -> dict[str, object]:
-    """What ``cluster.json`` holds."""
+    """Return the content of ``cluster.json``."""
     nodes = [{"name": node.name, "pid": pids[node.name], "ports": node.ports} for node in plan.nodes]
     shared = {} if plan.shared_port is None else {"shared_port": plan.shared_port}
     return {"nodes": nodes, **shared}

@@ -265,4 +265,4 @@ def test_the_schema_describes_every_key():
     assert set(schema["properties"]) == set(Config.model_fields)
     cluster = schema["$defs"]["ClusterConfig"]
     assert cluster["additionalProperties"] is False
-    assert cluster["properties"]["env"]["description"] == "Nodes of another env are not seen."
+    assert cluster["properties"]["env"]["description"] == "Nodes of another env are ignored."
