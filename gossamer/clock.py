@@ -1,8 +1,8 @@
-"""Time, passed in: a clock a node reads, and the hybrid logical clock that orders what nodes do.
+"""Clocks, passed in: the clock of a node, and the hybrid logical clock that orders events across nodes.
 
 Rules: 1. Nothing in gossamer reads the system clock but :class:`SystemClock`.  2. Intervals are measured on
 ``monotonic``, which is the event loop's own time, so that a virtual-time loop moves both.  3. ``wall`` is for
-people, for expiry that outlives a process, and for the hybrid clock; it may jump.
+display, for expiry that outlives a process, and for the hybrid clock; it may jump.
 
 The hybrid logical clock is that of Kulkarni et al., "Logical Physical Clocks" (2014): 48 bits of wall
 milliseconds above 16 bits of counter, one integer that sorts like both.
@@ -20,10 +20,10 @@ _COUNTER_BITS = 16
 
 
 class Clock(Protocol):
-    """What a node may know of time, in seconds."""
+    """Clock of a node, in seconds."""
 
     def monotonic(self) -> float:
-        """Never goes back; its zero means nothing."""
+        """Return a time that never goes back; its zero is arbitrary."""
 
     def wall(self) -> float:
         """Seconds since 1970 as this machine believes them; may jump."""

@@ -1,4 +1,4 @@
-"""The one error tree: whose fault it is decides the branch, and so what a caller may do about it.
+"""The one error tree: the branch says whose fault an error is, and so what a caller can do about it.
 
 ::
 
@@ -7,8 +7,8 @@
     │   ├── ConfigError   a key of the configuration is missing, unknown or wrong
     │   ├── NotFoundError   nothing has the name or identifier that was given
     │   └── WrongValueError  a value that cannot be right, whatever the state of things is
-    ├── PeerError         the other side broke a protocol or may not do this: drop it, tell its operator
-    ├── TransportError    bytes stopped flowing: reconnect and try again
+    ├── PeerError         the other side broke a protocol or may not do this: drop it, inform its operator
+    ├── TransportError    bytes stopped flowing: reconnect and retry
     └── UnavailableError  correct, but not possible right now: wait, or ask another node
 
 Rules: 1. Every error of the project descends from one of the four branches; leaves live beside the code
@@ -37,7 +37,7 @@ class UsageError(GossamerError):
 
 
 class NotFoundError(UsageError):
-    """Nothing has the name or the identifier that was given."""
+    """Nothing has the given name or identifier."""
 
 
 class WrongValueError(UsageError):
@@ -66,7 +66,7 @@ def mismatch(kind: type[Wrong], key: str, got: str, expected: str) -> Wrong:
 
 @dataclass(frozen=True, slots=True)
 class ConfigProblem:
-    """One wrong key: where it stands, what came, and what it takes."""
+    """Wrong key: its place, its value, and the expected one."""
 
     key: str
     got: str

@@ -1,6 +1,6 @@
-"""How long something takes, counted by size: what a histogram of Prometheus is made of.
+"""Histogram of durations, with the buckets of Prometheus.
 
-Rule: nothing but an index and three additions for each observation, so that it may stand beside a hot path.
+Rule: an observation costs an index and three additions, so that it can be used on a hot path.
 """
 
 from __future__ import annotations
@@ -30,5 +30,5 @@ class Histogram:
         self.count += 1
 
     def buckets(self) -> list[int]:
-        """How many were at most each bound, and last how many there were."""
+        """Return cumulative counts per bound, the total last."""
         return list(accumulate(self._counts))

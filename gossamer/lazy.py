@@ -1,7 +1,7 @@
-"""Names of a package that are imported when they are first used, from the modules that its front door tells.
+"""Lazy imports of a package's names on first use, from the modules that its ``__init__`` lists.
 
-The command answers in a tenth of a second only if it does not load what links nodes; so packages of which it
-needs a little have such a door. What it offers stands under ``TYPE_CHECKING``, for type checkers as for this.
+The command answers in a tenth of a second only if it does not load the distribution, so packages of which it
+needs a little are lazy. The names are listed under ``TYPE_CHECKING``, for type checkers and for this.
 """
 
 from __future__ import annotations

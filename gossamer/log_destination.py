@@ -1,4 +1,4 @@
-"""Where standard error, to which a node logs, goes: a file, the journal, or nothing that can be read again.
+"""Destination of standard error, to which a node logs: a file, the journal, or something unreadable.
 
 Asked of the operating system and not of the configuration: ``--log-file``, a redirection of a shell and a
 unit file all end as descriptor 2. Rejected: a key of the configuration, which would be one more place that
@@ -19,11 +19,11 @@ _DELETED = " (deleted)"
 
 @dataclass(frozen=True, slots=True)
 class LogDestination:
-    """What is behind descriptor 2 of a process."""
+    """Destination of descriptor 2 of a process."""
 
     kind: Kind
     path: str | None = None
-    """Of a file that still has a name."""
+    """Path of a file that still has a name."""
     identity: str | None = None
     """Tells this file from one of the same path on another machine or in another container."""
 
@@ -37,7 +37,7 @@ def log_destination(descriptor: int = 2) -> LogDestination:
     if stat.S_ISREG(status.st_mode):
         path = _name_of(descriptor)
         return LogDestination("file", path, identity_of(status) if path else None)
-    # The journal says which socket is its own: not every pipe or socket leads there (systemd.exec(5)).
+    # The journal names its own socket: not every pipe or socket leads there (systemd.exec(5)).
     if os.environ.get("JOURNAL_STREAM") == f"{status.st_dev}:{status.st_ino}":
         return LogDestination("journal")
     if stat.S_ISCHR(status.st_mode):

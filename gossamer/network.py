@@ -1,4 +1,4 @@
-"""The seam to the network: every socket of a node is opened through one of these.
+"""Interface to the network: every socket of a node is opened through it.
 
 Three calls, shaped like the event loop's own, so that ordinary ``asyncio`` protocols stand on either side.
 :class:`SystemNetwork` opens real sockets. The simulator (``gossamer.testing``) gives each node a host on a
@@ -32,14 +32,14 @@ class Listener(Protocol):
 
     @property
     def address(self) -> Address:
-        """Where it listens; the port is the real one even where 0 was asked for."""
+        """Address at which it listens; the port is the real one even if 0 was requested."""
 
     def close(self) -> None:
         """Stop accepting. Connections already accepted live on."""
 
 
 class Network(Protocol):
-    """What a node may do with the network."""
+    """Network operations of a node."""
 
     async def open_datagram(
         self, factory: Callable[[], P], address: Address
@@ -60,7 +60,7 @@ class Network(Protocol):
     async def listen_unix(
         self, factory: Callable[[], asyncio.BaseProtocol], path: str, *, backlog: int = 1024
     ) -> Listener:
-        """Accept stream connections at a Unix socket; a socket that nobody holds any more is replaced.
+        """Accept stream connections at a Unix socket; a dead socket file is replaced.
 
         Its address is ``(path, 0)``. Raises OSError where it cannot be bound.
         """
@@ -68,11 +68,11 @@ class Network(Protocol):
     async def connect(
         self, factory: Callable[[], P], address: Address, *, tls: ssl.SSLContext | None = None
     ) -> tuple[asyncio.Transport, P]:
-        """Open a stream connection to ``address``. Raises OSError where nobody answers."""
+        """Open a stream connection to ``address``. Raises OSError if that fails."""
 
 
 def _remove_dead_socket(path: str) -> None:
-    """A socket file outlives a killed process; one that answers is somebody's and stays."""
+    """Remove the socket file of a killed process; one that answers is in use and stays."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:
             probe.connect(path)

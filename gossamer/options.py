@@ -1,4 +1,4 @@
-"""What is said of an argument or option that is wrong, by each program whose options Typer reads."""
+"""Error messages of wrong arguments and options, for programs whose options Typer reads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 
 
 class OptionGroup(TyperGroup):
-    """Commands that say of a wrong value what came and what was expected, as the configuration does."""
+    """Commands whose errors give a wrong value and the expected one, as those of the configuration do."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""

@@ -65,7 +65,7 @@ def make_app(
     clock: Clock | None = None,
     limits: Limits | None = None,
 ) -> FastAPI:
-    """The application for ``view``; without ``tokens`` nobody has one."""
+    """Make the application for ``view``; without ``tokens`` there are none."""
     config = config or ApiConfig()
     clock = clock or SystemClock()
     tokens = tokens or Tokens(now=clock.wall)
@@ -199,7 +199,7 @@ _SCHEMES = {
 
 
 def _openapi_of(app: FastAPI) -> Callable[[], dict[str, Any]]:
-    """What is to make ``app``'s document; it is made once."""
+    """Return the function that makes ``app``'s OpenAPI document, once."""
     make = app.openapi
 
     def document() -> dict[str, Any]:

@@ -49,7 +49,7 @@ class Exposition:
 
 
 class _Given(Collector):
-    """Some families, as a collector."""
+    """Collector of given families."""
 
     def __init__(self, families: list[Family]) -> None:
         self._families = families
@@ -59,7 +59,7 @@ class _Given(Collector):
 
 
 class ProcessNumbers(Collector):
-    """What the operating system knows of this process, by the names of every Prometheus client.
+    """Operating-system metrics of this process, with the usual names of Prometheus clients.
 
     ``proc`` is where ``/proc`` is mounted; without one there are no numbers. Not that client's own collector:
     it lists the open files one by one to count them, 25 ms where 10,000 clients are, and in a thread it holds

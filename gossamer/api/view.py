@@ -53,14 +53,14 @@ from gossamer.supervisor import TraceLine
 
 
 class TopicRow(NamedTuple):
-    """One filter and all the nodes that have subscribers to it."""
+    """Filter with all nodes that have subscribers to it."""
 
     filter: str
     nodes: tuple[str, ...]
 
 
 class Metric(NamedTuple):
-    """One family of numbers, for ``/metrics``; the name carries its unit."""
+    """Metric family for ``/metrics``; the name contains its unit."""
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
@@ -85,10 +85,10 @@ class HealingView(Protocol):
     """Reads and commands of a node's autoheal."""
 
     def status(self) -> HealStatusInfo:
-        """The state of autoheal, as this node knows it."""
+        """Return the state of autoheal in this node's view."""
 
     def history(self) -> Sequence[HealEpisode]:
-        """Splits that were healed, latest last."""
+        """Return the healed splits, latest last."""
 
     def alarms(self) -> Sequence[AlarmInfo]:
         """Active alarms first, then healed splits, the latest first."""
@@ -137,13 +137,13 @@ class NodeView(Protocol):
         """The members that are not down, as ``GET /cluster`` shows them."""
 
     def readiness(self) -> Readiness:
-        """Whether tables are loaded and listeners are open."""
+        """Return whether tables are loaded and listeners are open."""
 
     def status(self) -> NodeStatus:
-        """This node and every member it knows of."""
+        """Return this node and all members that it knows."""
 
     def members(self) -> Sequence[MemberInfo]:
-        """Every member known, those down or gone included."""
+        """Return all known members, including down and gone ones."""
 
     def nodes(self) -> Sequence[NodeInfo]:
         """Every node with the state of the link to it."""
@@ -152,7 +152,7 @@ class NodeView(Protocol):
         """The route table, or the row of one filter, one item a filter, in any order."""
 
     def match(self, topic: str) -> TopicMatch:
-        """Where a message to ``topic`` would go. Raises UsageError where it is no topic name."""
+        """Return the receivers of a message to ``topic``. Raises UsageError if it is no topic name."""
 
     async def verify_routes(self, *, repair: bool) -> RouteFindings:
         """Verify this node's routes against their sources and its peers.
@@ -215,15 +215,15 @@ class NodeView(Protocol):
         """Checksums of the replicated tables, as they are now."""
 
     async def processes(self, *, fold: int = 20, root: str | None = None) -> Sequence[ProcessInfo]:
-        """The roots of the supervision tree, or ``root``; of a parent's children with one label ``fold``.
+        """Return the roots of the process tree, or ``root``; of a parent's children with one label ``fold``.
 
-        Raises UsageError if ``root`` is nobody.
+        Raises UsageError if ``root`` is no process.
         """
 
     def trace(self, pid: str, *, seconds: float, limit: int) -> AsyncGenerator[TraceLine | None, None]:
         """Trace the messages of a process; None now and then while there are none.
 
-        Raises UsageError if ``pid`` is nobody, UnavailableError with the first line if too many are traced.
+        Raises UsageError if ``pid`` is no process, UnavailableError at the first line if too many are traced.
         """
 
     async def count(self) -> None:

@@ -1,7 +1,7 @@
 """The ``gossamer`` command: run nodes, query them, operate them.
 
-``root`` lists every command and where it lives. ``client`` talks to a node, ``command`` makes commands of
-questions to it, ``render`` prints what comes back; ``commands`` are those that ask nodes, ``local`` runs
+``root`` lists every command and its module. ``client`` talks to a node, ``command`` makes commands of
+requests to it, ``render`` prints answers; ``commands`` has those that query nodes, ``local`` those that run
 nodes here. Exit codes are those of :class:`~gossamer.cli.errors.ExitCode`.
 """
 

@@ -45,7 +45,7 @@ _BELOW = "/api/v1/"
 Row = dict[str, Any]
 """An object of JSON."""
 Params = Mapping[str, str | float | bool | None]
-"""Of a query; what is None is left out."""
+"""Parameters of a query; None is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ class ApiClient:
         reach: Callable[[Row], ApiClient] | None = None,
         to_the_end: bool = False,
     ) -> Gathered:
-        """What ``ask`` has of every node that is not gone, or of ``node``; each item says its ``node``.
+        """Call ``ask`` for every node that is not gone, or for ``node``; each item has its ``node``.
 
         Others are asked through this one, unless ``reach`` has another way to the node of a row. What the
         node at hand refuses is refused; with ``to_the_end`` only if no node would take it.
@@ -313,7 +313,7 @@ def _bad_url(got: str, problem: Exception) -> OptionError:
 
 
 def _lines_of(pieces: Iterable[bytes]) -> Iterator[str]:
-    """At line feeds alone: names of clients may hold every other end of a line that Unicode knows."""
+    """Split only at line feeds: names of clients may contain all other line ends of Unicode."""
     kept = bytearray()
     for piece in pieces:
         kept += piece
@@ -355,7 +355,7 @@ _EXPECTED = "expected what `gossamer tokens create` printed"
 
 
 def credentials() -> dict[str, str]:
-    """From the environment, not the command line, where others see it."""
+    """Return the headers with the token from the environment; a command line would be visible to others."""
     token = os.environ.get("GOSSAMER_TOKEN", "").strip()
     path = os.environ.get("GOSSAMER_TOKEN_FILE")
     if not token and path:

@@ -1,4 +1,4 @@
-"""What commands are made of: the options that they share, and the way from a question to what is printed."""
+"""Building blocks of commands: shared options, and the path from a request to the output."""
 
 from __future__ import annotations
 

@@ -106,19 +106,19 @@ class NodeUnreachableError(TransportError):
 
 
 class RefusedError(UsageError):
-    """The node says that the request is wrong."""
+    """The node refused the request as wrong."""
 
 
 class BadValueError(RefusedError, WrongValueError):
-    """The node says that a value is none."""
+    """The node refused a value."""
 
 
 class NotNowError(UnavailableError):
-    """The node says that it cannot do this now."""
+    """The node cannot do this now."""
 
 
 class BadAnswerError(TransportError):
-    """What answers is not a gossamer node, or not a healthy one."""
+    """The answer is not that of a healthy gossamer node."""
 
 
 class OtherVersionError(TransportError):
@@ -141,7 +141,7 @@ class BrokeOffError(TransportError):
 
 
 class UnknownNameError(UsageError):
-    """Nobody has this name."""
+    """The name is unknown."""
 
     def __init__(self, *, kind: str, name: str, known: Sequence[str], see: str) -> None:
         self.name = name
@@ -156,7 +156,7 @@ class UnknownNameError(UsageError):
 
 
 class Answer(dict[str, Any]):
-    """An object of an answer; a key that is not there tells of another version, not of a mistake here."""
+    """Object of an answer; a missing key indicates another version, not a mistake here."""
 
     __slots__ = ()
 

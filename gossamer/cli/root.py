@@ -1,6 +1,6 @@
-"""The root of all commands, and groups of them: a noun, then a verb; a noun alone runs its default verb.
+"""Root of all commands, and groups of them: a noun, then a verb; a noun alone runs its default verb.
 
-``PANELS`` lists every command with its one-line help, by panel of ``gossamer --help``, and where it lives.
+``PANELS`` lists every command with its one-line help, by panel of ``gossamer --help``, and its module.
 ``gossamer clients --limit 5`` is ``gossamer clients list --limit 5``; ``gossamer clients kick ID`` is another
 verb of the same noun.
 

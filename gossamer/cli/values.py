@@ -29,7 +29,7 @@ _SECRET = frozenset({"key"})
 
 
 def checked(parse: Callable[[str], object], expected: str = "") -> Check:
-    """A check by what reads the value, and raises ValueError; ``expected`` unless that says what is right."""
+    """Make a check from a parser that raises ValueError; ``expected`` unless its message says it."""
 
     def check(param: typer.CallbackParam, given: object) -> object:
         for text in given if isinstance(given, list | tuple) else [given]:
@@ -108,10 +108,10 @@ absolute = checked(_absolute, "an absolute path on the node's machine")
 
 
 def changes(model: type[Value], settings: Row, **options: str) -> Row:
-    """What of ``settings`` is given, by options of their names or these; checked as :func:`order` does.
+    """Return the given ``settings``, from options of their names or these; checked as by :func:`order`.
 
     Raises:
-        WrongValueError: nothing is given, or it cannot be right.
+        WrongValueError: nothing is given, or a value is invalid.
     """
     options = {name: f"--{name.replace('_', '-')}" for name in settings} | options
     body = {name: value for name, value in settings.items() if value is not None}
@@ -142,6 +142,6 @@ def order(model: type[Value], body: Row, options: Mapping[str, str] | None = Non
 
 
 def _name_of(param: typer.CallbackParam) -> str:
-    """As the help has it: an option by its name, an argument by what stands for it."""
+    """Return the name in the help: that of an option, or an argument's placeholder."""
     opts = [name for name in param.opts if name.startswith("-")]
     return opts[0] if opts else str(getattr(param, "metavar", None) or param.name).rstrip("…")

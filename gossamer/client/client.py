@@ -116,10 +116,10 @@ class Client:
         await self.stop()
 
     async def start(self) -> None:
-        """Start, and come back once attached.
+        """Start, and return once attached.
 
         Raises:
-            NotAttachedError: to nobody within the time limit; nothing is left running.
+            NotAttachedError: there was no node within the timeout; nothing is left running.
         """
         children = [self.distribution.child_spec(), self._keeper.child_spec()]
         try:

@@ -31,7 +31,7 @@ LINK_TIMEOUT = 5.0
 
 
 class RefusedError(UsageError):
-    """The node says no."""
+    """The node refused the request."""
 
     def __init__(self, *, what: str, reason: str) -> None:
         self.what = what

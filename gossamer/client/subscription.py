@@ -25,14 +25,14 @@ log = structlog.get_logger(__name__)
 
 
 class Gap(NamedTuple):
-    """Messages of QoS 1 or 2 are missing here: ``lost`` of them, None where nobody can know."""
+    """Messages of QoS 1 or 2 are missing here: ``lost`` of them, None if the number is unknown."""
 
     lost: int | None
     reason: str
 
 
 class Delivered(NamedTuple):
-    """A message as a subscriber gets it; ``gap`` says what is missing before it."""
+    """Message for a subscriber; ``gap`` describes missing ones before it."""
 
     topic: str
     payload: bytes
@@ -67,9 +67,9 @@ class Subscription:
         self._on_gap = on_gap
         self._gap: Gap | None = None
         self.live = False
-        """It has begun at the node of the attachment."""
+        """True once it has begun at the node of the attachment."""
         self.began = False
-        """It has begun at some node."""
+        """True once it has begun at any node."""
         self._tell_taken = taken
         self._tell_close = close
         self._buffer: deque[Delivered] = deque()
@@ -130,7 +130,7 @@ class Subscription:
         self.live = self.began = True
 
     def moved(self, node: str) -> None:
-        """It begins anew; ``node`` had it before, if any had."""
+        """Restart after a move; ``node`` had the subscription before, if any."""
         self._stale = len(self._buffer)
         self._taken = self._told = 0
         self._dropped_before += self._dropped_here

@@ -1,7 +1,7 @@
-"""Audit jobs: what the recorders of all nodes wrote, joined by Spark or DuckDB into verdicts.
+"""Audit jobs: recordings of all nodes, joined by Spark or DuckDB into verdicts.
 
-Stands beside the house: it runs in a process of its own, on a laptop or a cluster, and knows of the broker
-only what ``gossamer.audit.schema`` says.
+It is separate from the broker: it runs in a process of its own, on a laptop or a cluster, and depends only on
+``gossamer.audit.schema``.
 """
 
 from gossamer.spark.analyses.completeness import verdicts

@@ -1,9 +1,9 @@
-"""``python -m gossamer.spark run|stream``, and the program that ``spark-submit`` is given.
+"""``python -m gossamer.spark run|stream``, and the program for ``spark-submit``.
 
 Exit codes are those of the ``gossamer`` command, and 8: a promise named by ``--fail-on`` is broken.
 
-Rule: what is somebody's mistake, or something missing, is one sentence that says what to do, never a trace.
-What can be known before Spark starts is said before, since that takes seconds.
+Rule: a user's mistake, or something missing, is reported as one sentence that says what to do, never a trace.
+Checks that do not need Spark come first, since it takes seconds to start.
 """
 
 from __future__ import annotations
@@ -258,7 +258,7 @@ def _say(outcome: Outcome, broken: dict[str, int | float]) -> None:
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
-    """Run, and end with an exit code; no trace for what is somebody's mistake."""
+    """Run, and exit with a code; without a trace for a user's mistake."""
     given = sys.argv[1:] if arguments is None else arguments
     try:
         app(given, standalone_mode=True, prog_name="gossamer audit")

@@ -39,7 +39,7 @@ class SparkFailedError(UnavailableError):
 
 
 class NoDataError(UsageError):
-    """Nothing was recorded where, or when, the caller looks."""
+    """Nothing was recorded at the given place or time."""
 
     def __init__(self, *, where: str, found: str) -> None:
         self.where = where

@@ -23,7 +23,7 @@ Tables = Mapping[str, str]
 PROMISES = ("lost", "doubled", "late", "misrouted", "undecidable", "missing", "stale", "unneeded", "flapping")
 """Numbers that ``--fail-on`` may name."""
 WORST = 20
-"""Rows of a sheet that says who, or where."""
+"""Rows of a sheet of the worst clients or nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def _bars(title: str, unit: str, values: Mapping[str, int]) -> Chart:
 
 
 def _sheets(title: str, rows: tuple[Row, ...]) -> tuple[Sheet, ...]:
-    """One of these rows; none without any."""
+    """Return one sheet of these rows; none without rows."""
     return (Sheet(title, rows),) if rows else ()
 
 
@@ -234,7 +234,7 @@ def _tell_partitions(engine: Engine, tables: Tables) -> Told:
     rows = _rows(engine, f"SELECT * FROM {tables['costs']} ORDER BY split, side", limit=100)
     if not rows:
         return Told({"splits": 0}, ("No split.",))
-    # What is said of a split is said by each of its sides.
+    # Each side of a split has a row about it.
     splits = {row["split"]: row for row in rows}
     lost = sum(row["lost"] for row in rows)
     said = []

@@ -38,16 +38,16 @@ class Outcome:
 
     @property
     def begin(self) -> datetime:
-        """Of the span that was judged."""
+        """Start of the judged span."""
         return _moment(self.recording.begin)
 
     @property
     def end(self) -> datetime:
-        """Of the span, excluded."""
+        """End of the judged span, excluded."""
         return _moment(self.recording.end)
 
     def as_json(self) -> dict[str, Any]:
-        """As the summaries have it."""
+        """Return the form for summaries."""
         recording = self.recording
         return {
             "from": self.begin.isoformat(),
@@ -123,7 +123,7 @@ def run_jobs(
 
 
 def broken_promises(outcome: Outcome, fail_on: Sequence[str]) -> dict[str, int | float]:
-    """Those of ``fail_on`` that were not kept, with their numbers."""
+    """Return the promises of ``fail_on`` that were not kept, with their numbers."""
     found: dict[str, int | float] = {}
     for told in outcome.told.values():
         for name in fail_on:

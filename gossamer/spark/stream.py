@@ -62,7 +62,7 @@ class Batch:
     problems: tuple[FileProblem, ...] = ()
     holes: tuple[str, ...] = ()
     untold: tuple[str, ...] = ()
-    """Alarms that the cluster could not be told of, and why."""
+    """Alarms that could not be sent to the cluster, and why."""
 
     @property
     def in_words(self) -> str:
@@ -76,7 +76,7 @@ class Batch:
 
 @dataclass(slots=True)
 class Auditor:
-    """Judges batches of files; ``on_batch`` is told of each."""
+    """Judges batches of files; ``on_batch`` is called with each."""
 
     out: str
     checkpoint: str
@@ -173,7 +173,7 @@ class Auditor:
         return int(engine.rows(f"SELECT count(*) AS n FROM {events} WHERE t < {judged_until}")[0]["n"])
 
     def _alarms(self, known: Known, batch: Batch) -> tuple[Known, tuple[str, ...]]:
-        """Raise what the batch found, clear what it did not; what could not be told stays as it was."""
+        """Raise alarms that the batch found, clear others; those that could not be sent stay as they were."""
         if self.api is None or batch.begin == batch.end:
             return known, ()
         raised, untold = set(known.alarms), []

@@ -38,7 +38,7 @@ class Known:
     """Files that could not be read and are missing for good."""
 
     def watermark(self, *, patience: int) -> tuple[int, list[Hole]]:
-        """Until when everybody who is waited for has told, and the holes of who is not."""
+        """Return the time until which all awaited nodes have reported, and the holes of the others."""
         if not self.footers:
             return 0, []
         told: dict[str, int] = {}
@@ -71,7 +71,7 @@ class Known:
         )
 
     def folded(self, until: int) -> Known:
-        """Without the files that end before ``until``: of each life one entry says what it told in all."""
+        """Fold the files that end before ``until`` into one entry per creation."""
         old: dict[tuple[str, int], list[Footer]] = {}
         kept = []
         for footer in self.footers:
@@ -83,7 +83,7 @@ class Known:
 
 
 def _joined(life: Iterable[Footer]) -> list[Footer]:
-    """Footers that follow each other as one, without a path: nobody reads them again."""
+    """Join consecutive footers into one without a path: they are not read again."""
     joined: list[Footer] = []
     for footer in sorted(life, key=lambda file: (file.first, -file.last)):
         before = joined[-1] if joined else None

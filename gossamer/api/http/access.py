@@ -1,11 +1,11 @@
-"""Who asks, whether they may, and how often: tokens, roles, rates, and a log of every order.
+"""Access control: tokens, roles, rates, and a log of every command.
 
-Rules: 1. Who brings a token is who the token says, also on this machine.  2. Who brings none has
-``api.loopback_role`` on this machine, and ``api.anonymous_role`` elsewhere, nobody by default.  3. Looking
-takes a viewer, anything else an operator; what takes more says so at its route (:func:`needs`). So a new
-route is closed before anybody thought about it.  4. Probes and the console's own files take nobody: they
-tell nothing of the cluster.  5. Each caller has a rate; what is beyond it is refused before it costs, wrong
-tokens much sooner.  6. Every order, and every refusal, is one line in the log, without secrets.
+Rules: 1. A request with a token has the token's identity, also on this machine.  2. One without has
+``api.loopback_role`` on this machine, and ``api.anonymous_role`` elsewhere, none by default.  3. Reading
+requires a viewer, anything else an operator; a route that requires more declares it (:func:`needs`). So a
+new route is closed by default.  4. Probes and the console's own files require no role: they contain nothing
+about the cluster.  5. Each caller has a rate; excess requests are refused before they cost, wrong
+tokens much sooner.  6. Every command, and every refusal, is one line in the log, without secrets.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 PUBLIC = frozenset({"/health", "/ready", "/", "/favicon.ico", "/openapi.json", "/docs"})
 PUBLIC_BELOW = "/console/"
 Kind = Literal["asked", "probe", "stream", "wrong"]
-"""What is counted on its own: who opens streams without end may still ask, and a probe is always answered."""
+"""Requests counted separately: a caller with many streams may still ask, and probes are always answered."""
 _MORE_HEADERS = {401: [(b"www-authenticate", b"Bearer")], 429: [(b"retry-after", b"1")]}
 _FORWARDED = frozenset({b"forwarded", b"x-forwarded-for", b"x-real-ip", b"via"})
 CALLERS = 4096
@@ -66,7 +66,7 @@ def needs(role: Role) -> Dependency:
 
 
 def role_of(dependencies: Iterable[Callable[..., object] | None], *, method: str, path: str) -> str:
-    """The role that a route takes, from the functions it depends on; nobody is a role, too."""
+    """Return the role that a route requires, from its dependencies; ``nobody`` is a role, too."""
     if is_public(method, path):
         return "nobody"
     roles = [Role.VIEWER if method in SAFE_METHODS else Role.OPERATOR]

@@ -1,4 +1,4 @@
-"""One HTTP connection: uvicorn's protocol on h11, with an end to everything that a caller can draw out.
+"""HTTP connection: uvicorn's protocol on h11, with a timeout for everything that a caller can delay.
 
     waits for a head ──10 s──▶ 408          a head that drips, or nothing at all
     waits for a body ──20 s──▶ 408          a body that drips
@@ -59,7 +59,7 @@ class Connections:
         self._waiting: dict[str, dict[Connection, None]] = {}
 
     def enter(self) -> bool:
-        """Take a place, somebody else's who does nothing with it if need be."""
+        """Take a place, if necessary that of an idle connection."""
         limits = self.limits
         if limits.connections >= limits.config.connections:
             if not self._waiting:
@@ -80,7 +80,7 @@ class Connections:
         self._waiting.setdefault(connection.address, {})[connection] = None
 
     def work(self, connection: Connection) -> None:
-        """It has one, or is gone."""
+        """Record that a connection has a request, or has ended."""
         crowd = self._waiting.get(connection.address, {})
         crowd.pop(connection, None)
         if not crowd:
@@ -88,7 +88,7 @@ class Connections:
 
 
 class _LingeringTransport:
-    """A transport that says its last words, and then ends in bounded time."""
+    """Transport that writes its last answer, and then ends in bounded time."""
 
     def __init__(
         self,
@@ -119,7 +119,7 @@ class _LingeringTransport:
             self._transport.close()
 
     def end(self) -> None:
-        """Without waiting for anything but what was said."""
+        """Close after pending writes."""
         self._transport.close()
 
     def drop(self, data: bytes) -> None:
@@ -129,7 +129,7 @@ class _LingeringTransport:
             self._transport.abort()
 
     def lost(self) -> None:
-        """It has ended."""
+        """Handle the end of the connection."""
         if self._end is not None:
             self._end.cancel()
 
@@ -152,7 +152,7 @@ class Connection(H11Protocol):
         self._tail = b""
         self._began = False
 
-    # -- its life
+    # -- lifecycle
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         if not self._connections.enter():
@@ -178,7 +178,7 @@ class Connection(H11Protocol):
         self._linger.lost()
 
     def give_way(self) -> None:
-        """End at once: another one needs the place. Who had begun to ask hears of it, if he still reads."""
+        """Close at once to free the place; a caller that had begun a request gets an answer, if it reads."""
         if self._stage == "head":
             self.transport.write(_FULL)
         self._give_back()
@@ -283,7 +283,7 @@ class Connection(H11Protocol):
             cycle.disconnected = True
             cycle.message_event.set()
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
-            # An answer is half said already.
+            # An answer is half written already.
             self.transport.abort()
             return
         self.transport.write(_written(status, detail[:300]))

@@ -1,4 +1,4 @@
-"""What is refused before anybody looks who asks: pages of other sites, paths with tricks, bodies too large.
+"""Requests refused before authentication: from pages of other sites, with malicious paths, with large bodies.
 
 Rules: 1. The Host header must name this machine or be an address: a name that was rebound to it is not.
 2. The Origin, when there is one, must be the Host.  3. What a browser says of the page that asks

@@ -1,4 +1,4 @@
-"""How much a node does for callers at once: streams, requests, and what it refused.
+"""Limits of concurrent streams and requests of callers, and counts of refusals.
 
 Streams (events, traces, long lists) last, so that they are few, and fewer for one caller; requests are short,
 and many. Neither takes the other's places, and probes and scrapers need none: whatever a crowd does, a node
@@ -50,7 +50,7 @@ class Limits:
         """Refused or closed requests and connections, by reason."""
 
     def end_request(self) -> None:
-        """One is over, or goes on as a stream."""
+        """Record that a request is over, or continues as a stream."""
         self.requests -= 1
 
     def open_stream(self, caller: str) -> Refusal | None:
@@ -71,7 +71,7 @@ class Limits:
         return None
 
     def close_stream(self, caller: str) -> None:
-        """One of ``caller``'s is over."""
+        """Record that a stream of ``caller`` is over."""
         self.streams[caller] -= 1
         if not self.streams[caller]:
             del self.streams[caller]
@@ -159,7 +159,7 @@ def too_large() -> Refusal:
 
 
 async def _overloaded(send: Send, refusal: Refusal) -> None:
-    """Refuse, and say when to come back; the connection is of no use meanwhile."""
+    """Refuse with a retry time, and close the connection."""
     await refuse(send, *refusal, headers=[(b"retry-after", str(RETRY).encode()), (b"connection", b"close")])
 
 

@@ -62,11 +62,11 @@ class Principal(msgspec.Struct, frozen=True):
 
 
 class RoleTooLowError(UsageError):
-    """Somebody may not do this."""
+    """The caller's role is too low."""
 
 
 class BadTokenError(UsageError):
-    """A token lets nobody in; ``reason`` tells why without telling what would."""
+    """A token is invalid; ``reason`` says why without revealing a valid one."""
 
     def __init__(self, *, reason: str) -> None:
         self.reason = reason
@@ -107,7 +107,7 @@ class Tokens:
         self._table = table
 
     def create(self, *, name: str, role: Role, lifetime: float | None, by: str) -> tuple[str, Token]:
-        """A new token: its text, which nobody can ask for again, and what is kept of it.
+        """Create a token; return its text, which is not stored, and its record.
 
         Raises:
             UnavailableError: the table takes no rows now.
@@ -127,10 +127,10 @@ class Tokens:
         return f"gsm_{token.id}_{secret}", token
 
     def check(self, text: str) -> Token:
-        """Whose token ``text`` is.
+        """Return the token of ``text``.
 
         Raises:
-            BadTokenError: nobody's, or its time is over.
+            BadTokenError: it is unknown, or has expired.
         """
         shape = _SHAPE.fullmatch(text)
         if shape is None:

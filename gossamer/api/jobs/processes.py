@@ -72,7 +72,7 @@ class Programs:
         Raises:
             StartFailed: it cannot be started.
         """
-        # What this node is told by its environment must not come to nodes, or jobs, that are not it.
+        # This node's environment variables must not reach other nodes, or jobs.
         environ = {name: value for name, value in os.environ.items() if not name.startswith("GOSSAMER_")}
         arguments = [argument.replace("{dir}", str(directory)) for argument in program.arguments]
         stub = [sys.executable, "-I", "-S", "-c", _STUB, str(NICE), "out", "err", sys.executable, *arguments]

@@ -82,9 +82,9 @@ def page_at(directory: Path) -> float:
 
 
 class Runs:
-    """The runs of one kind. ``what`` is the word for them in errors; ``most`` are kept.
+    """Runs of one kind. ``what`` is their name in errors; ``most`` are kept.
 
-    ``made_at`` tells when what others put into a directory was made, 0 where it is nothing to be shown.
+    ``made_at`` returns the creation time of other programs' results in a directory, 0 if there are none.
     """
 
     def __init__(

@@ -66,7 +66,7 @@ async def walk_in_order(
     slice_of: int = 250,
     window: int = WINDOW,
 ) -> AsyncGenerator[list[Listed[T]], None]:
-    """The items with keys above ``above``, in slices; ``items`` begins a walk anew each time."""
+    """Yield items with keys above ``above``, in slices; each call of ``items`` starts a new scan."""
     floor, whole = above, False
     while not whole:
         found, whole = await _smallest(items(), floor, window)

@@ -40,7 +40,7 @@ MOST = 256 * 1024
 READER_TIMEOUT = 30.0
 """Seconds after which a reader that does not come back is gone."""
 POLL_TIMEOUT = 10.0
-"""Seconds after which a reader hears that there is nothing new."""
+"""Seconds after which a reader gets an empty answer."""
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -84,7 +84,7 @@ class PeerSilentError(UnavailableError):
 
 
 class ReaderGoneError(UnavailableError):
-    """Nobody fetches the pieces of an answer any more."""
+    """The pieces of an answer are no longer fetched."""
 
 
 def ask_of(principal: Principal, method: str, target: str, body: bytes = b"") -> Ask:
@@ -102,7 +102,7 @@ class PeerRequests:
         self._running: dict[str, _Run] = {}
 
     async def answer(self, ask: Ask | More) -> Answer:
-        """Run ``ask`` as whom it names, or go on with what runs."""
+        """Run ``ask`` as its principal, or continue a running one."""
         if isinstance(ask, More):
             return await self._more(ask)
         cursor = secrets.token_hex(12)
@@ -134,7 +134,7 @@ class PeerRequests:
 
 
 class _Run:
-    """One request under way; :meth:`serve` is the body of its process."""
+    """Request under way; :meth:`serve` is the body of its process."""
 
     def __init__(self, app: ASGIApp, scope: Scope, body: bytes) -> None:
         self._app = app
@@ -150,11 +150,11 @@ class _Run:
         self._gone = asyncio.Event()
 
     def fetched(self) -> bool:
-        """All is said, and who asked has it."""
+        """True once the whole answer has been fetched."""
         return self._over and self._waiting.empty()
 
     async def serve(self) -> None:
-        """Run the application; whatever happens, who asked hears of it."""
+        """Run the application; the caller is informed of any outcome."""
         try:
             await self._app(self._scope, self._receive, self._send)
         except ReaderGoneError:
@@ -168,7 +168,7 @@ class _Run:
             if not self.first.done():
                 self.first.set_result(Answer(self._status, self._content_type, b"".join(self._whole)))
             elif self._streams and self._waiting.empty():
-                # Who waits for the next piece hears that there is none.
+                # The waiter for the next piece is informed that there is none.
                 self._waiting.put_nowait(b"")
         if not self._waiting.empty():
             # Who asked may still come for the rest.
@@ -177,7 +177,7 @@ class _Run:
                     await self._gone.wait()
 
     def give_up(self) -> None:
-        """Nobody wants any more of it."""
+        """Abort: the answer is no longer wanted."""
         self._gone.set()
         # What waits for room in the queue finds it, and what comes after finds nobody.
         while not self._waiting.empty():

@@ -43,7 +43,7 @@ SLICE = 500
 _LAST = b'{"missing"'
 
 Lines = list[tuple[Key, bytes]]
-"""Some lines of one node, with their keys, in order."""
+"""Lines of one node, with their keys, in order."""
 _KEY: Callable[[tuple[Key, bytes]], Key] = itemgetter(0)
 
 
@@ -161,7 +161,7 @@ class Peers:
     async def rest(
         self, node: str, cursor: str, *, timeout: float = STREAM_TIMEOUT
     ) -> AsyncGenerator[bytes, None]:
-        """The pieces of an answer after the first; the other node is told when no more are wanted."""
+        """Yield the pieces of an answer after the first; the other node is informed of an early end."""
         try:
             while cursor:
                 answer = await self._view.ask_peer(node, More(cursor), timeout)

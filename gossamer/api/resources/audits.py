@@ -163,7 +163,7 @@ def audits_router(view: NodeView) -> APIRouter:
 
 
 def spark_lacks() -> UnavailableError | None:
-    """What this machine lacks for jobs to run, by a look that takes no time; the job itself looks closer."""
+    """Return what this machine lacks to run jobs, by a fast check; the job itself checks more."""
     if importlib.util.find_spec("duckdb") is not None:
         return None
     home = os.environ.get("JAVA_HOME")
@@ -208,7 +208,7 @@ def _program(order: AuditRequest, where: str) -> Program:
 
 
 def is_audit(directory: Path) -> float:
-    """When the audit in ``directory`` ended, by its files; 0 if there is none."""
+    """Return when the audit in ``directory`` ended, by its files; 0 if there is none."""
     found = [
         directory / "report.html",
         *sorted(directory.glob("*/summary.json"))[:1],

@@ -1,4 +1,4 @@
-"""What happens at the nodes: events of late, the cluster now, and its last hour.
+"""Events of the nodes: recent ones, the cluster's live state, and its last hour.
 
 ``/events`` is of one node, for scripts that want to know when: ages are by a clock that does not jump.
 ``/timeline`` is of all, for people, the latest first by the wall clocks of the nodes; ``position`` is a text
@@ -146,7 +146,7 @@ def _fields(log: EventLogView, one: Any) -> dict[str, Any]:
 
 
 class _Sampler:
-    """The last sample of all nodes, made anew for who comes when it is old."""
+    """Last sample of all nodes, renewed on demand when it is old."""
 
     def __init__(self, view: NodeView, clock: Clock) -> None:
         self._view = view
@@ -156,7 +156,7 @@ class _Sampler:
         self._sample = b""
 
     async def sample(self) -> bytes:
-        """One event, ready to send."""
+        """Return one event, ready to send."""
         async with self._lock:
             now = self._clock.monotonic()
             if now - self._made >= PERIOD * 0.9:

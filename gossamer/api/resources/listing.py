@@ -38,7 +38,7 @@ Scope = Annotated[Literal["cluster", "node"], Query(description="All nodes, or o
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """One request for a list of all nodes."""
+    """Request for a list of all nodes."""
 
     request: Request
     limit: int
@@ -55,7 +55,7 @@ class Listing:
         scope: str,
         key: Callable[[Row], Key] | None = None,
     ) -> Response:
-        """One list of all nodes: ``own`` are this node's items, lines by ``fields``, pages by ``key``."""
+        """Answer with one list: ``own`` are this node's items, lines by ``fields``, pages by ``key``."""
         above = decode_cursor(self.after)
         node = view.name if scope == "node" else self.node
         peers = Peers(view, principal_of(self.request))
@@ -93,6 +93,6 @@ ListingQuery = Annotated[Listing, Depends(_listing)]
 
 
 async def local_page(found: Iterable[Walked[T]], limit: int, after: str | None) -> Page[T]:
-    """A page of a list that every node knows whole."""
+    """Return a page of a list that every node has completely."""
     items, following = await page_of(found, limit=limit, after=after)
     return Page(items=items, next=following)

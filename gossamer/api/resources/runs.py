@@ -105,7 +105,7 @@ class _Page:
 
 
 def reports_router(view: NodeView, *, clock: Clock) -> tuple[APIRouter, APIRouter]:
-    """What gives links, below ``/api/v1``, and what opens them, below ``/console``, where nobody is asked."""
+    """Make the routers that create links (``/api/v1``), and that open them (``/console``, no role)."""
     links, pages = APIRouter(tags=["cluster"]), APIRouter(include_in_schema=False)
     known: OrderedDict[str, _Page] = OrderedDict()
 

@@ -21,7 +21,7 @@ from gossamer.cli.render.show import Listing, Note, Part, Report
 from gossamer.cli.root import example
 
 ROLES = ("viewer", "operator", "admin")
-"""Those of the API, which is not loaded for their names."""
+"""Roles of the API, listed here to avoid loading it."""
 
 tokens = typer.Typer(no_args_is_help=True)
 

@@ -1,4 +1,4 @@
-"""``gossamer support-bundle``: what somebody who helps wants to see, in one file; and ``--version``.
+"""``gossamer support-bundle``: everything for a support request, in one file; and ``--version``.
 
 Rules: 1. It holds what the API tells of each node, as it tells it, and the logs that can be read from
 here: no secret.  2. What a node does not answer stands there as its error, and does not stop the
@@ -51,7 +51,7 @@ LOG_END = 4 * 1024 * 1024
 
 _NAME = re.compile(rb"""["']?([A-Za-z][\w-]*)["']?\s*[=:]\s*""")
 _VALUE = re.compile(rb"""(?:"(?:[^"\\]|\\.)*"|'[^']*'|[^\s,;}\])'"]+)""")
-"""Of a field in a log line, as JSON or as people read it."""
+"""Value of a field in a log line, as JSON or as text."""
 _CRASH = re.compile(rb'"event": ?"crash"|\] crash\b')
 _INDENTED = re.compile(rb"^\s+\S")
 _ELSEWHERE = {
@@ -231,9 +231,9 @@ def _end_of(file: Path) -> bytes:
 
 
 def version_lines() -> Iterator[str]:
-    """What a bug report must tell; the first line is the version alone.
+    """Yield the versions for a bug report; the first line is the version alone.
 
-    What is not installed is said so and not left out: its absence explains as much as its version.
+    Missing packages are listed too: their absence explains as much as their version.
     """
     yield f"gossamer {__version__} (Python {platform.python_version()}, {platform.system()})"
     compiler = platform.python_compiler()

@@ -93,7 +93,7 @@ _PLACES: Mapping[str, Parameters] = {
     },
     "all": {},
 }
-"""Where a kind of drill strikes."""
+"""Target of each kind of drill."""
 _COMMON: Parameters = {
     "nodes": (int, typer.Option(5, "--nodes", "-n", min=2, max=MAX_NODES, help="How many.")),
     "seconds": _time("20s", "--for", "How long the fault holds."),
@@ -219,7 +219,7 @@ def _plan(kind: DrillKind, options: dict[str, Any], settings: Sequence[str]) -> 
 
 
 def _configured(pairs: Sequence[str]) -> dict[str, Setting]:
-    """``cluster.autoheal=5s`` as the variable of the environment that says so."""
+    """Convert ``cluster.autoheal=5s`` to its environment variable."""
     found: dict[str, Setting] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
@@ -261,7 +261,7 @@ def _parts(record: DrillRecord) -> Iterable[Part]:
 
 
 async def _run(plan: Plan, *, keep: bool, patience: float, quiet: bool) -> DrillRecord | None:
-    """The record, or None when somebody wanted it to end."""
+    """Run the drill and return its record, or None if it was interrupted."""
     from gossamer.drill import conduct
 
     with interruptible() as interrupt, open_screen(quiet=quiet) as screen:

@@ -1,4 +1,4 @@
-"""``gossamer drill suite``, and what every drill shows as it runs: a line for each step and each mark.
+"""``gossamer drill suite``, and the progress output of every drill: a line for each step and mark.
 
 Rules: 1. On a terminal one more line, below the others, says where the drill is; it is redrawn four times a
 second.  2. When standard output is for the record, all of this goes to standard error.  3. Of clients that
@@ -53,7 +53,7 @@ def open_screen(*, quiet: bool) -> Iterator[Screen]:
 
 
 class Screen:
-    """Hears of a drill as it goes; drawn, it is the line that says where the drill is."""
+    """Progress display of a drill; rendered, it is the status line."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -62,7 +62,7 @@ class Screen:
         self._counts: deque[tuple[float, int, int]] = deque()
 
     def show(self, progress: Progress) -> None:
-        """What may be looked at from now on."""
+        """Display this progress from now on."""
         self._progress = progress
 
     def tell(self, what: Mark | StepName) -> None:
@@ -110,7 +110,7 @@ def short(node: str) -> str:
 
 
 def line_of(mark: Mark) -> str:
-    """One mark as a line."""
+    """Format one mark as a line."""
     words = [f"{mark.at:8.2f} s ", f"{short(mark.node) or 'drill':<8}", mark.kind]
     if mark.peer:
         words.append(short(mark.peer))
@@ -178,11 +178,11 @@ def suite(
 
 
 async def _run(chosen: Sequence[Plan], *, quiet: bool) -> tuple[SuiteResult, bool]:
-    """What was run, and whether it was all."""
+    """Run the chosen plans; return the result, and whether all were run."""
     from gossamer.drill import SuiteResult, backend_of, conduct, name_of, run_suite, verdict_in_words
 
     result = SuiteResult()
-    # Asked before anything is done: what this machine cannot do at all is said at once.
+    # Checked first: what this machine cannot do at all is reported at once.
     probe = backend_of(chosen[0].backend, lambda _name, _how: None)
     await probe.close()
     done = 0
@@ -207,7 +207,7 @@ async def _run(chosen: Sequence[Plan], *, quiet: bool) -> tuple[SuiteResult, boo
 
 
 def _parts(summary: Summary, result: SuiteResult) -> Iterable[Part]:
-    """A line for each promise, with what every drill said of it; then what was broken."""
+    """Yield a row for each promise with the verdict of every drill; then the broken ones."""
     rows = [
         (
             row.promise,

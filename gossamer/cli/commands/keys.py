@@ -120,7 +120,7 @@ def _ask(client: ApiClient, order: Row | None) -> Row:
 
 
 def _check(found: Gathered, action: str, key: str) -> None:
-    """Raises KeyStepError where the step is too early for a node, or nobody can tell."""
+    """Raise KeyStepError if the step is too early for a node, or its state is unknown."""
     for row in found:
         if action == "use" and key not in row["keys"]:
             raise KeyStepError(node=row["name"], problem=f"has no key {key}; install it everywhere first")

@@ -33,7 +33,7 @@ def status(client: ApiClient) -> Report:
 
 
 def status_parts(answer: Row) -> Iterable[Part]:
-    """What ``GET /api/v1/status`` answers, for people."""
+    """Format the answer of ``GET /api/v1/status``."""
     yield (
         f"{answer['name']} is {answer['state']} in cluster {answer['env']}, "
         f"up {format_duration(int(answer['uptime']))}, {answer['connections']} connections\n"

@@ -139,7 +139,7 @@ def _follow(client: ApiClient, path: str, *, json: bool) -> NoReturn:
         if progress and progress["step"] != step:
             step = progress["step"]
             print_line(f"--- {step}")
-        # The latest marks are told each time, those that were told among them.
+        # Each answer has the latest marks, including those that were printed.
         for mark in progress.get("marks", ()):
             cells = tuple(_mark(mark))
             if cells not in told:

@@ -1,4 +1,4 @@
-"""``gossamer top``: what every node does now, once a second, until it is stopped.
+"""``gossamer top``: live activity of every node, once a second, until it is stopped.
 
 Rules: 1. One node is asked, and tells of all.  2. A node that does not answer has a line that says so.  3.
 Piped, each sample is printed below the last; with ``--json`` it is one line of JSON.  4. Processes are asked

@@ -19,9 +19,9 @@ from gossamer.cli.client import Row
 from gossamer.cli.render.output import age_text, printable, size_text
 
 Sample = Mapping[str, Any]
-"""What ``GET /api/v1/live`` sends each second."""
+"""Event of ``GET /api/v1/live``, sent every second."""
 Rates = dict[str, dict[str, float]]
-"""By node and counter, how much came a second."""
+"""Rate per second, by node and counter."""
 Busy = Sequence[tuple[str, str, float, int]]
 """Processes: pid, what it is, reductions a second, mailbox."""
 
@@ -53,7 +53,7 @@ def _size(value: float) -> Text:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """What a node is shown by, and ordered by."""
+    """Column of the table of nodes, also a sort key."""
 
     title: str
     key: str
@@ -132,7 +132,7 @@ class ViewState:
 
 
 def rates_of(before: Sample | None, now: Sample) -> Rates:
-    """What came a second between two samples; nothing for a node that restarted."""
+    """Return rates per second between two samples; none for a node that restarted."""
     then = {} if before is None else {pulse["node"]: pulse for pulse in before["nodes"]}
     rates: Rates = {}
     for pulse in now["nodes"]:
@@ -147,7 +147,7 @@ def rates_of(before: Sample | None, now: Sample) -> Rates:
 
 
 def rows_of(sample: Sample, rates: Rates, view: ViewState) -> list[Row]:
-    """All nodes that are wanted, in the order that is; those that are silent last, with ``silent``: why."""
+    """Return the filtered nodes in order; silent ones last, with the reason in ``silent``."""
 
     def is_wanted(name: str) -> bool:
         return view.only.lower() in name.lower()
@@ -190,7 +190,7 @@ def alarms_of(sample: Sample) -> list[str]:
 def picture(
     sample: Sample, rates: Rates, view: ViewState, *, width: int, height: int, busy: Busy | None = None
 ) -> RenderableType:
-    """All of it, in at most ``height`` lines."""
+    """Draw everything in at most ``height`` lines."""
     if view.helping:
         return _help()
     alarms = alarms_of(sample)
@@ -287,7 +287,7 @@ def _help() -> Group:
 
 
 def _detail(row: Row, busy: Busy | None, lines: int) -> Group:
-    """One node: what it counts, how it sees each other one, and which processes are busy."""
+    """Draw one node: its counters, its view of each other one, and its busy processes."""
     if "silent" in row:
         return Group(Text(row["node"], "bold red"), _silent(row))
     facts = (
@@ -326,7 +326,7 @@ def _is_well(seen: Mapping[str, str]) -> bool:
 
 
 def _sight(pulse: Row) -> Text:
-    """Who is not seen well; all is well otherwise."""
+    """Return the peers in trouble in a node's view; otherwise that all is well."""
     text = Text() if pulse["state"] == "running" else Text(f"{pulse['state']}  ", "yellow")
     for name, seen in pulse["sees"].items():
         if seen["link"] != "self" and seen["status"] != "left" and not _is_well(seen):

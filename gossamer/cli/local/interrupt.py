@@ -20,9 +20,9 @@ class Interrupt:
 
 @contextmanager
 def interruptible(on_signal: Callable[[int], object] = lambda _: None) -> Iterator[Interrupt]:
-    """Inside, a signal cancels the current task, once; that cancellation ends here.
+    """Cancel the current task once on a signal inside the block; the cancellation ends here.
 
-    ``on_signal`` hears of each, with how many there were.
+    ``on_signal`` is called for each signal, with their number so far.
     """
     task = asyncio.current_task()
     if task is None:

@@ -1,4 +1,4 @@
-"""Runs the cluster of ``gossamer up``: a one_for_one tree of operating-system processes, and what it prints.
+"""Launcher of ``gossamer up``: a one_for_one tree of operating-system processes, and its output.
 
 Rules: 1. Until the cluster is ready, a node that ends ends the whole, with the end of its log.  2. From then
 on it is restarted and said so; too many restarts end the whole.  3. A signal stops the tree in order, last
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Launcher:
-    """One run of ``gossamer up``; ``timeout`` is for the cluster to be ready, at first and again."""
+    """Run of ``gossamer up``; ``timeout`` bounds the wait for readiness, at first and after restarts."""
 
     def __init__(self, plan: ClusterPlan, workspace: Workspace, screen: Screen, *, timeout: float) -> None:
         self._plan = plan
@@ -91,7 +91,7 @@ class Launcher:
         try:
             self._ended.put_nowait((node, reason))
         except asyncio.QueueFull:
-            # Somebody restarts nodes faster than they can be told of; one line less does no harm.
+            # Nodes restart faster than they can be reported; a missing line does no harm.
             pass
 
     async def _first_end(self) -> tuple[NodePlan, Reason] | None:
@@ -103,7 +103,7 @@ class Launcher:
             getting_ready.cancel()
             await asyncio.wait({getting_ready})
         if not getting_ready.cancelled():
-            # Not in a task group, which would wrap what it has to say.
+            # Not in a task group, which would wrap its exception.
             getting_ready.result()
         return ended
 

@@ -1,4 +1,4 @@
-"""Where a node's log goes, how it looks, what every line of it has, and what none has: no secret.
+"""Logging of a node: destination, format, fields of every line, and redaction of secrets.
 
 It goes to standard error, for people on a terminal, as JSON otherwise. Secrets are kept out three times: by
 the name of a field (``password``, ``token``, …), by how a value looks (a JSON Web Token, ``Bearer …``), and
@@ -41,8 +41,8 @@ _LOOKS_SECRET = re.compile(
 
 
 def add_trace(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Adds the trace in which the running code is, where OpenTelemetry knows one."""
-    # Whoever has spans has imported it; nobody else has to.
+    """Add the current trace, if OpenTelemetry has one."""
+    # A program with spans has imported it; others need not.
     api = sys.modules.get("opentelemetry.trace")
     if api is not None and "trace_id" not in event:
         context = api.get_current_span().get_span_context()
@@ -105,7 +105,7 @@ def redact(secrets: Iterable[str] = ()) -> Processor:
 
 
 class Unfailing:
-    """A stream that loses what it cannot write, and says how much once it can again."""
+    """Stream that drops text that it cannot write, and reports how much once it can again."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -176,7 +176,7 @@ def set_up_logging(config: LogConfig, *, node: str | None = None, secrets: Itera
 
 
 def _lay_out(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """For people: without fields that say nothing, and tracebacks as lines below the others."""
+    """Lay out an event as text: without empty fields, and with tracebacks as lines below."""
     shown = {key: value for key, value in event.items() if value not in (None, "")}
     if "traceback" in shown:
         shown["exception"] = shown.pop("traceback").rstrip()

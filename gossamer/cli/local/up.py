@@ -52,7 +52,7 @@ def up(
 
     Prints one ready line, and writes cluster.json into the data directory.
     """
-    # Here, so that the options are told without loading what starts processes and asks nodes.
+    # Here, so that options are listed without loading the code that starts processes and queries nodes.
     from gossamer.cli.local.launcher import Launcher
     from gossamer.launch import PortSpec, Workspace, check_ports, logging_to
 
@@ -98,7 +98,7 @@ class Screen:
         self._status.stop()
 
     def progress(self, missing: Mapping[str, str]) -> None:
-        """What each node that is not ready lacks."""
+        """Display what each node that is not ready lacks."""
         self._status.update("; ".join(f"{name} {what}" for name, what in missing.items()) or "ready")
 
     def ready(self, facts: Mapping[str, Any]) -> None:

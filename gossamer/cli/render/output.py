@@ -1,4 +1,4 @@
-"""What the command prints: the answer on standard output alone, remarks and errors on standard error; tables.
+"""Output of the command: answers on standard output, remarks and errors on standard error; tables.
 
 Rules: 1. With ``--json`` errors are JSON as well.  2. Piped, every character of every cell is there and each
 row is one line, which cut and awk read well.  3. However long a table, only the rows that decide its widths
@@ -34,20 +34,20 @@ RESTLESS = frozenset({"AGO", "BEGAN", "FOR", "UP"})
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Columns and rows; ``empty`` is what is said when there are none."""
+    """Columns and rows; ``empty`` is printed if there are no rows."""
 
     columns: Sequence[str]
     rows: Iterable[Sequence[Cell]]
     empty: str = ""
     key: int = 1
-    """So many first columns tell which row it is, where it is watched."""
+    """Number of first columns that identify a row for ``--watch``."""
     title: str = ""
     numbers: frozenset[str] = frozenset()
     """Columns to stand at the right."""
 
 
 def make_console(*, stderr: bool = False) -> Console:
-    """What draws on standard output or error; without a width of its own where that is no terminal."""
+    """Make the console for standard output or error; without a width limit if that is no terminal."""
     stream = sys.stderr if stderr else sys.stdout
     return Console(stderr=stderr, highlight=False, width=None if stream.isatty() else UNLIMITED)
 
@@ -180,12 +180,12 @@ def json_text(data: object) -> str:
 
 
 def emit_json(data: object) -> None:
-    """One JSON document on standard output."""
+    """Print one JSON document on standard output."""
     sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=not speaks_utf8()) + "\n")
 
 
 def print_line(text: str) -> None:
-    """One line on standard output, for whoever reads it now."""
+    """Print one line on standard output, and flush it."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""How an answer is printed: for people or for scripts, once or again and again.
+"""Printing of answers: as text or for scripts, once or repeatedly.
 
 A command passes a function that asks and returns a :class:`Report` (an answer of bounded size) or a
 :class:`Listing` (any number of rows); the rest is done here.
@@ -31,7 +31,7 @@ class Note(str):
 
 Part = Grid | str
 Columns = Mapping[str, str | Callable[[Row], Cell]]
-"""By title, the key of the value in a row, or what makes a cell of a row."""
+"""Per title: the key of the value in a row, or a function of the row."""
 
 
 def table(rows: Iterable[Row], columns: Columns, empty: str = "", key: int = 1) -> Grid:
@@ -55,7 +55,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Any number of rows; those of several nodes say which of them did not answer."""
+    """Any number of rows; for several nodes also those that did not answer."""
 
     items: Iterable[Row]
     columns: Columns
@@ -117,7 +117,7 @@ def show_part(part: Part) -> None:
 
 
 def document_of(rendered: Rendered) -> dict[str, object]:
-    """All of it in memory, as ``--json`` prints it."""
+    """Return the whole document in memory, as ``--json`` prints it."""
     if isinstance(rendered, Report):
         return dict(rendered.document)
     items = list(rendered.items)

@@ -1,4 +1,4 @@
-"""``--watch``: what a command shows, asked again every few seconds, changes marked, until somebody ends it.
+"""``--watch``: refresh a command's output every few seconds, with changes marked, until it is stopped.
 
 On a terminal the screen is redrawn and is as it was afterwards; piped, the rounds stand below each other;
 with ``--json`` each is one line.
@@ -90,13 +90,13 @@ class Keyboard(ExitStack):
                 return _NAMED[pressed]
             if pressed[:2] in ("\x1b[", "\x1bO"):
                 return ""
-            # Whoever types fast, or pastes, has all of it read.
+            # Fast typing and pasted text are read completely.
             self._typed.extend(pressed)
         key = self._typed.popleft() if self._typed else ""
         return _NAMED.get(key, key)
 
     def wait_for(self, keys: str, *, until: float) -> str:
-        """One of ``keys``, or nothing at ``until`` by the monotonic clock."""
+        """Return one of ``keys``, or an empty string at ``until`` by the monotonic clock."""
         while (left := until - time.monotonic()) > 0:
             if (key := self.read(left)) and key in keys:
                 return key
@@ -190,7 +190,7 @@ class _Terminal:
             self._shown = [(part, list(part.rows) if isinstance(part, Grid) else []) for part in now.parts()]
             self._silent = list(_silent(now))
         if not self._live.is_started:
-            # Not before the first round: what goes wrong with it is told on the usual screen.
+            # Not before the first round, whose errors are printed on the normal screen.
             self._live.start()
         foot = [Text(line, style="red", no_wrap=True, overflow="ellipsis") for line in self._silent]
         if error:
@@ -220,7 +220,7 @@ class _Terminal:
 
 
 def cropped(console: Console, body: Group, height: int, *, style: str = "") -> RenderableType:
-    """As many lines of ``body`` as there is room for, and how many more there are."""
+    """Crop ``body`` to the available lines, and add the number of the rest."""
     lines = console.render_lines(body, style=console.get_style(style or "none"), pad=False)
     if len(lines) <= height:
         return SegmentLines(lines, new_lines=True)

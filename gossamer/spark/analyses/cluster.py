@@ -25,7 +25,7 @@ from gossamer.spark.engine.engine import one_of
 from gossamer.spark.source.source import Recording
 
 OVERFLOWS = ("queue_full", "node_queue_full", "slow_consumer", "slow_consumer_closed")
-"""Reasons of drops that say: faster in than out."""
+"""Reasons of drops by overload."""
 
 
 def routes(recording: Recording, terms: Terms = Terms(), *, stale_within: int = 60_000_000) -> str:  # noqa: B008
@@ -90,7 +90,7 @@ def routes(recording: Recording, terms: Terms = Terms(), *, stale_within: int = 
 
 
 def _hidden(recording: Recording, terms: Terms) -> str:
-    """Whether a hole may hide what would make a forward right."""
+    """Return a condition: a hole may hide what would make a forward right."""
     # What seems unneeded may be right by who subscribed there, or came there subscribed, in any hole before.
     until = f"moment + {terms.late_after}"
     return recording.in_hole(
@@ -165,7 +165,7 @@ def partitions(recording: Recording, judged: str) -> str:
     )
 
     def by_side(columns: str, rows: str, where: str) -> str:
-        """Of ``rows``, which have a node, those that the condition finds at a side while its split stood."""
+        """Return a query: ``rows`` that match the condition at a side of a split while it lasted."""
         return f"""SELECT /*+ BROADCAST(n) */ n.split AS split, n.side AS side, {columns}
             FROM {nodes} n JOIN ({rows}) r ON n.node = r.node WHERE {where} GROUP BY n.split, n.side"""
 

@@ -87,7 +87,7 @@ def _told() -> str:
 
 
 def _hidden(recording: Recording, terms: Terms) -> str:
-    """Whether a hole may hide what would change the verdict.
+    """Return a condition: a hole may hide what would change the verdict.
 
     At the origin, that it was dropped or forwarded. Where the receiver was: the delivery, and any change of
     its subscriptions since it came. Anywhere, while it was not known to be somewhere else: that it came

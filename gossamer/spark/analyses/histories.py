@@ -51,7 +51,7 @@ def of_sessions(recording: Recording, *, until: int) -> str:
 
 
 def standing(few: str) -> str:
-    """Of ``few``, what tells of the time after it: held subscriptions, and where each client was last."""
+    """Return a query: the state after ``few``: held subscriptions, and the last node of each client."""
     columns = ", ".join(f"e.{name}" for name in _COLUMNS.split(", "))
     last = one_of(schema.CONNECTED, schema.DISCONNECTED, schema.ENDED)
     return f"""
@@ -83,7 +83,7 @@ def subscriptions(few: str) -> str:
     """(client, filter, share, qos, no_local, begin, end)."""
     changed = one_of(schema.SUBSCRIBED, schema.UNSUBSCRIBED)
     following = f"PARTITION BY client, filter, share {_ORDER}"
-    # Whoever finds no session has lost what the last one held, whether its end was recorded or not. What
+    # A client that finds no session has lost its last one's state, whether its end was recorded or not. What
     # moves with its session, or stood when recording began, goes on as it was.
     return f"""
         WITH changes AS (

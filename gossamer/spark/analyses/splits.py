@@ -1,4 +1,4 @@
-"""Splits of the cluster: who lost whom, and for how long, read off what nodes noted of their peers.
+"""Splits of the cluster: pairs and durations, from the nodes' records about their peers.
 
 A split begins when the first node holds another for gone that is alive, and ends with the heal, or where
 nobody healed when everybody has met again, or at the end of the recording.

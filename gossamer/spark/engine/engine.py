@@ -24,7 +24,7 @@ class Engine(Protocol):
         """Every file below ``where`` that a recorder may have finished, in the order of names."""
 
     def metadata(self, path: str, names: Iterable[str]) -> dict[str, str]:
-        """Those of ``names`` that the footer of a Parquet file has.
+        """Return the ``names`` in the footer of a Parquet file, with their values.
 
         Raises:
             UnreadableError: it cannot be read.

@@ -178,7 +178,7 @@ class DuckEngine:
         return source.read_text(encoding="utf-8") if source.exists() else None
 
     def fit(self, events: int) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def clear(self) -> None:
         for name in self._kept:

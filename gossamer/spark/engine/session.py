@@ -100,12 +100,12 @@ def open_session(
 
 
 def submitted() -> bool:
-    """Whether this is what ``spark-submit`` was given."""
+    """Return whether this program was started by ``spark-submit``."""
     return "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def is_little(where: str) -> bool:
-    """Whether ``where`` is a directory here with so little in it that a brief JVM is done sooner."""
+    """Return whether ``where`` is a local directory so small that a brief JVM is faster."""
     size = size_of(where, most=_LITTLE)
     return size is not None and size <= _LITTLE
 
@@ -256,7 +256,7 @@ def check_memory(asked: str | None, *, meminfo: Path = Path("/proc/meminfo")) ->
 
 
 def means_nothing(line: str) -> bool:
-    """Whether a line is one that every start brings."""
+    """Return whether a line appears at every start."""
     return line.startswith(_NOTHING)
 
 

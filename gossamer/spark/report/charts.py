@@ -12,13 +12,13 @@ from typing import Literal
 from gossamer.pages import Panel, Points, ticks
 
 WIDTH, NAMES = 560, 256
-"""Of the picture, and of what stands left of the bars."""
+"""Widths of the picture, and of the names left of the bars."""
 _BAR = 22
 """A bar and its gap."""
 _HEIGHT, _LEFT, _BELOW, _ABOVE = 210, 64, 26, 28
-"""Of lines, and the room around them."""
+"""Height of lines, and the margins around them."""
 _LABEL = 34
-"""Characters of a label, as many as fit beside the bars: two short names of nodes, and what is between."""
+"""Maximum characters of a label beside the bars: two short node names and a separator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Chart:
 
     @property
     def height(self) -> float:
-        """Of the picture."""
+        """Height of the picture."""
         return _HEIGHT if self.kind == "lines" else _BAR * len(self.labels) + 4
 
     @property

@@ -1,4 +1,4 @@
-"""One self-contained page of what the jobs found: a verdict in words, numbers, charts, and what is missing.
+"""Self-contained report page: a verdict in words, numbers, charts, and missing data.
 
 Nothing is loaded from anywhere, so that it can be mailed and kept.
 
@@ -38,7 +38,7 @@ UNITS = {
     "usual": "messages a minute",
     "deviations": "times its usual spread",
 }
-"""Of every column of a sheet that is a number or a time."""
+"""Format of every numeric or time column of a sheet."""
 _TITLES = {"late_by_us": "latest by", "per_message": "mean fan-out", "widest": "widest fan-out"}
 _SCALE = {"ms": 1000, "s": 1_000_000}
 
@@ -53,7 +53,7 @@ def missing_in_words(outcome: Outcome) -> list[str]:
 
 
 def verdict_in_words(outcome: Outcome, broken: Mapping[str, int | float]) -> str:
-    """One sentence for somebody who reads nothing else."""
+    """Return the verdict as one sentence."""
     blind = sum(told.numbers.get("undecidable", 0) for told in outcome.told.values())
     doubt = f"; {blind:,} deliveries could not be judged" if blind else ""
     if not doubt and outcome.recording.holes:
@@ -108,13 +108,13 @@ def render(outcome: Outcome, broken: Mapping[str, int | float]) -> str:
 
 
 def _counted(sheet: Sheet, column: str) -> bool:
-    """Whether a column has numbers, which stand to the right."""
+    """Return whether a column has numbers, which are right-aligned."""
     values = [row[column] for row in sheet.rows if row[column] is not None]
     return bool(values) and all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
 
 
 def _worth_it(chart: Chart) -> bool:
-    """A line through one point says nothing that a sentence does not, nor do bars that are all nothing."""
+    """Return whether a chart is useful: a line through one point is not, nor are bars that are all zero."""
     return len(chart.labels) > 1 if chart.kind == "lines" else any(map(any, chart.series.values()))
 
 

@@ -1,4 +1,4 @@
-"""Offsets of clocks whose nodes did not know of them, told by what crossed their links.
+"""Unknown offsets of nodes' clocks, estimated from messages that crossed their links.
 
 A message that leaves A at one time and is received by B at another took as long as the link takes, and the
 difference of their clocks. The quickest each way takes about the same, so that half the difference of the two
@@ -29,9 +29,9 @@ Life = tuple[str, int]
 
 
 def delays_of_links(engine: Engine, events: str, *, known: int) -> dict[tuple[Life, Life], int]:
-    """The shortest time from being forwarded to being received, per pair of lives; of a sample of messages.
+    """Return the shortest time from forward to receipt, per pair of creations, of a sample of messages.
 
-    ``known``: how many events there are, about.
+    ``known``: approximate number of events.
     """
     every = max(1, known // (10 * _LOOKED_AT))
     rows = engine.rows(f"""
@@ -46,7 +46,7 @@ def delays_of_links(engine: Engine, events: str, *, known: int) -> dict[tuple[Li
 
 
 def offsets_of(delays: Mapping[tuple[Life, Life], int]) -> dict[Life, int]:
-    """Microseconds by which clocks were ahead of those that agree, of the lives that were not among them."""
+    """Return microseconds by which deviating clocks were ahead of the agreeing majority, per creation."""
     ahead: dict[Life, dict[Life, int]] = {}
     for (a, b), there in delays.items():
         back = delays.get((b, a))

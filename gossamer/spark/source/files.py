@@ -66,7 +66,7 @@ class Footer:
 
 
 def judge_file(engine: Engine, path: str) -> Footer | FileProblem:
-    """Return what the file at ``path`` says of itself, or why it cannot be used."""
+    """Return the footer of the file at ``path``, or why it cannot be used."""
     try:
         metadata = engine.metadata(path, _NAMES)
     except UnreadableError as error:
@@ -90,7 +90,7 @@ def kind_of(size: int, first: bytes, last: bytes) -> tuple[str, str]:
 
 
 def _without(path: str, why: str) -> str:
-    """Why, without the path, which everybody is told before."""
+    """Shorten an error, without the path, which is printed before it."""
     for name in (path, path.removeprefix("file:")):
         why = why.replace(name, "it")
     return why[:200].strip(" .:")

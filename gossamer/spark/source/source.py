@@ -66,7 +66,7 @@ class Recording:
 
     @property
     def share(self) -> float:
-        """Of all messages, those that were kept, where nodes keep different shares at least."""
+        """Share of all messages that was recorded; the smallest if nodes differ."""
         return min(self.shares.values(), default=1.0)
 
     @property
@@ -75,7 +75,7 @@ class Recording:
         return f"t >= {self.begin} AND t < {self.end}"
 
     def in_hole(self, condition: str) -> str:
-        """A condition on rows: ``condition``, which knows a hole as ``h``, is true of one of the holes."""
+        """Return a condition on rows: ``condition``, with a hole as ``h``, is true for some hole."""
         if not self.holes:
             return "false"
         holes = self.engine.structs([{"node": h.node, "begin": h.begin, "end": h.end} for h in self.holes])
@@ -264,6 +264,6 @@ def _righted(footer: Footer, wrong: Mapping[Life, int]) -> Footer:
 
 
 def _near(path: str, end: datetime | None) -> bool:
-    """Whether a file may matter: what is after the span does not, what is before may hold subscriptions."""
+    """Return whether a file may be relevant: not after the span; before it, for subscriptions."""
     place = partition_of(path)
     return place is None or end is None or place[0] < end + _SLACK
