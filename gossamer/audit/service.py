@@ -104,7 +104,7 @@ class Auditor:
         return self.runtime.whereis(RECORDER) is not None
 
     def check(self) -> None:
-        """Return whether this node can record.
+        """Check that this node can record.
 
         Raises:
             UnavailableError: it cannot, and why.

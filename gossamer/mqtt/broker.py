@@ -49,7 +49,7 @@ WILL_GRACE = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ClientInfo:
-    """What is known of one client, for people and APIs."""
+    """Description of one client, for people and APIs."""
 
     client_id: str
     connected: bool
@@ -210,7 +210,7 @@ class Broker:
         return session is not None and session.channel is not None
 
     def tick(self) -> None:
-        """What is due: keep alive, connect timeouts, wills, expiry. Call it about once a second."""
+        """Do what is due: keep alive, connect timeouts, wills, expiry. Call it about once a second."""
         self.wheel.turn(self.fanout.now())
 
     def clients(self) -> list[ClientInfo]:

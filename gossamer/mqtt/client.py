@@ -146,7 +146,7 @@ class MqttClient(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     def payloads(self) -> list[bytes]:
-        """What was delivered, in order."""
+        """Payloads that were delivered, in order."""
         return [message.payload for message in self.messages]
 
     async def subscribe(self, *filters: str, qos: int = 0, timeout: float = 30.0) -> None:

@@ -91,7 +91,7 @@ def mqtt_spec(broker: Broker) -> ChildSpec:
 
 
 def descriptors() -> int | None:
-    """How many file descriptors this process may have, once it has asked for all that it may ask for."""
+    """Raise the limit of file descriptors as far as allowed; return it, None for no limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:

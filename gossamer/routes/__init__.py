@@ -1,4 +1,4 @@
-"""Who wants a topic: rules, index, cache, the replicated ``routes`` table, and forwarding to other nodes.
+"""Routes of topics: rules, index, cache, the replicated ``routes`` table, and forwarding to other nodes.
 
 ``Router`` is what the rest of a node uses; ``RouteOwner`` is the process behind it. ``topics`` holds the
 rules of names and filters, ``filters`` the index, ``cache`` what makes a publish one look-up, ``forwarder``

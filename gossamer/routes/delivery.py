@@ -1,4 +1,4 @@
-"""How one subscriber takes a message, and how overlapping subscriptions become one.
+"""Delivery of a message to one subscriber, and the merging of overlapping subscriptions.
 
 Rules (MQTT 5.0 section 3.3.4): a subscriber whose filters overlap gets one copy, at the highest quality of
 service of all that match and with the identifiers of all of them; RETAIN is kept as published where any says
@@ -18,7 +18,7 @@ import msgspec
 
 
 class Subscriber(Protocol):
-    """Whoever takes messages; known by identity. What it is like besides is what share groups choose by."""
+    """Receiver of messages, compared by identity. Share groups choose by its properties."""
 
     @property
     def online(self) -> bool:
@@ -30,14 +30,14 @@ class Subscriber(Protocol):
 
     @property
     def queue(self) -> Collection[Any]:
-        """What waits for it."""
+        """Messages that wait for it."""
 
     def deliver(self, message: Any, delivery: Any, /) -> object:
         """Take a message. Must not block, raise or change subscriptions."""
 
 
 class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a subscription asks for."""
+    """Options of a subscription."""
 
     qos: int = 0
     no_local: bool = False
@@ -53,7 +53,7 @@ class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Delivery(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """How ``subscriber`` takes a message. Compared by identity."""
+    """Options by which ``subscriber`` takes a message. Compared by identity."""
 
     # Not tracked by the garbage collector: there are as many as subscribers, and they own nothing.
     subscriber: Any

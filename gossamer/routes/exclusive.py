@@ -92,7 +92,7 @@ class ExclusiveClaims:
         return [body for body, (holder, _) in self._mine.items() if holder is subscriber]
 
     def row(self, key: str) -> list[int | str] | None:
-        """What this node's row of ``$exclusive/filter`` should be."""
+        """Return what this node's row of ``$exclusive/filter`` should be."""
         known = self._mine.get(key[len(EXCLUSIVE) :])
         return None if known is None else [*known[1]]
 
@@ -117,7 +117,7 @@ class ExclusiveClaims:
 
 
 def _claim_of(value: object) -> Claim | None:
-    """What a row of another node says, if it says it."""
+    """Return the claim in a row of another node; None: the row is malformed."""
     match value:
         case [int(at), str(client)] if type(at) is int:
             return at, client

@@ -1,4 +1,4 @@
-"""What other nodes want: their rows of the ``routes`` table, and what is expected of those that are away.
+"""Routes of other nodes: their rows of the ``routes`` table, and those expected of nodes that are away.
 
 Rules: 1. A row that no node of this version would write is counted and passed over.  2. What persistent
 sessions of a node that is away want outlives its rows, until it has been given what was kept for it.
@@ -102,7 +102,7 @@ class PeerRows:
                     self._routes.changed(topic_filter)
 
     def persistent_filters(self, peer: str) -> Iterator[str]:
-        """What persistent sessions of ``peer``, which is away, want, as far as is known here."""
+        """Yield the filters, as far as known here, of persistent sessions of ``peer``, which is away."""
         slot = self._nodes.get(peer)
         if slot is None or self._local.table is None:
             return

@@ -29,7 +29,7 @@ from gossamer.routes.topics import TopicLimits, parse_name
 
 
 class Route(msgspec.Struct, eq=False, weakref=True):
-    """Who gets one topic. Replaced, never changed; ``plan`` is for whoever delivers.
+    """Receivers of one topic. Replaced, never changed; ``plan`` is for the fan-out.
 
     Of each of ``groups``, one member gets it, chosen for each message: :meth:`Router.pick`. ``mask`` is every
     node that wants it, also those that are down.

@@ -104,7 +104,7 @@ class Router:
         self._offer(forwarding, local, rows)
 
     def _offer(self, forwarding: Forwarding, local: SubscriptionTable, rows: PeerRows) -> None:
-        """What the parts do is called here as it is there, without a call in between."""
+        """Offer the methods of the parts under their own names, without a call in between."""
         # Other nodes, as :class:`Forwarding` explains it.
         self.node_up, self.node_down = forwarding.node_up, forwarding.node_down
         self.on_forward = forwarding.on_forward
@@ -135,7 +135,8 @@ class Router:
     def pick(
         self, group: Group, publisher: str, topic: str, *, online: bool = False, besides: str | None = None
     ) -> Delivery | Forwarder | None:
-        """Who gets one message for a share group: a member here, or the way to the node that chooses.
+        """Choose who gets a message for a share group: a member here, or the forwarder to the node that
+        chooses.
 
         ``online``: only members that are connected; ``besides``: not those of this node.
         """
@@ -174,7 +175,7 @@ class Router:
 
     @property
     def latest(self) -> int:
-        """What stands for all that this node has written so far."""
+        """Sequence number of this node's latest write."""
         return self._local.latest
 
     def unconfirmed(self, seq: int) -> list[str]:
@@ -235,7 +236,8 @@ class Router:
         ).steps()
 
     def peer_audit(self, table: OwnedTable, ask: Ask) -> PeerAudit:
-        """What compares this node's routes with its peers'; see :mod:`gossamer.routes.audit.peers`."""
+        """Return the audit that compares this node's routes with its peers'; see
+        :mod:`gossamer.routes.audit.peers`."""
         return PeerAudit(self.node, resolver=self._resolver, row=self._local.row, table=table, ask=ask)
 
     def routes(self) -> Iterator[tuple[str, list[str], int]]:

@@ -110,7 +110,7 @@ class Group:
     def pick(
         self, publisher: str, topic: str, *, online: bool = False, besides: str | None = None
     ) -> Delivery | str | None:
-        """Who gets a message: a member here, the name of a node that is to choose, or nobody.
+        """Choose who gets a message: a member here, the name of a node that is to choose, or nobody.
 
         ``online``: only members that are connected; ``besides``: not those of this node.
         """

@@ -154,7 +154,7 @@ class SubscriptionTable:
         return len(mine)
 
     def row(self, topic_filter: str) -> int:
-        """What the row of a filter that somebody here wants, and that is no share group's, should be."""
+        """Return what the row of a filter with a subscriber here, of no share group, should be."""
         return PERSISTENT if topic_filter in self._persistent else PRESENT
 
     def subscriptions(self, subscriber: Subscriber) -> dict[str, Delivery]:

@@ -54,7 +54,7 @@ class InvalidTopicFilter(TopicError):  # noqa: N818 - reads as the protocol does
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicLimits:
-    """What a node accepts below the limits of the protocol; ``max_bytes`` counts encoded bytes."""
+    """Limits of a node below those of the protocol; ``max_bytes`` counts encoded bytes."""
 
     max_bytes: int = MAX_BYTES
     max_levels: int = 128
@@ -126,7 +126,7 @@ def split_shared(text: str) -> SharedFilter:
 
 
 def body_of(text: str) -> str:
-    """What a valid filter matches by: without ``$share/group/`` and ``$exclusive/``."""
+    """Return the part of a valid filter that matches: without ``$share/group/`` and ``$exclusive/``."""
     if text[:1] != "$":
         return text
     if text.startswith(EXCLUSIVE):

@@ -42,7 +42,7 @@ class Tracing:
         """Spans by what became of them: exported, failed, overflow."""
 
     def check(self) -> None:
-        """Return whether this node can trace.
+        """Check that this node can trace.
 
         Raises:
             UnavailableError: it cannot.

@@ -136,7 +136,7 @@ class Access:
     def gate(
         self, client_id: str, username: str | None, look_up: Callable[[bytes], Route | None]
     ) -> Gate | None:
-        """What a client may do; None where everybody may do everything."""
+        """Return the gate of a client; None where everybody may do everything."""
         if self.acl is None:
             return None
         allowed = partial(self._record.count, by="acl", how="allow")

@@ -20,7 +20,7 @@ log = structlog.get_logger(__name__)
 
 
 class Reloadable(Protocol):
-    """What is read from files."""
+    """Settings that are read from files."""
 
     def files(self) -> Iterable[Path]: ...
 

@@ -49,7 +49,7 @@ _PROHIBITED = (
 
 
 class Credential(msgspec.Struct, frozen=True):
-    """What is kept of one password."""
+    """Stored form of one password."""
 
     iterations: int
     salt: bytes
@@ -97,7 +97,7 @@ def _salted(password: str, salt: bytes, iterations: int) -> bytes:
 
 
 def credential_of(password: str, *, salt: bytes | None = None, iterations: int = ITERATIONS) -> Credential:
-    """What is to be kept of ``password``. Takes milliseconds."""
+    """Return the stored form of ``password``. Takes milliseconds."""
     salt = secrets.token_bytes(16) if salt is None else salt
     salted = _salted(password, salt, iterations)
     stored = hashlib.sha256(_hmac(salted, b"Client Key")).digest()

@@ -1,4 +1,4 @@
-"""Who may connect: the seam, and the chain of sources that is asked.
+"""Sources of logins: the seam, and the chain of sources that is asked.
 
 A :class:`Source` answers a :class:`Login` with a :class:`Verdict`, or None where it does not know the client;
 at once or, where it must think, by an awaitable, and then the channel reads nothing until the answer is
@@ -22,7 +22,7 @@ from gossamer.mqtt.codec.reasons import ReasonCode
 
 
 class Login(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client says of itself; ``certificate`` is the user name in a verified certificate."""
+    """Credentials of a client; ``certificate`` is the user name in a verified certificate."""
 
     client_id: str
     username: str | None = None

@@ -1,7 +1,7 @@
-"""What the broker shares with the brokers of other nodes, and the process that looks after it.
+"""State that the broker shares with the brokers of other nodes, and the process that looks after it.
 
-It makes the tables, gives them to the stores that work on them, hears of nodes that come and go, and does
-what is due. The stores belong to the broker and outlive it: a restart makes nobody forget anything.
+It makes the tables, gives them to the stores that work on them, follows nodes that come and go, and does what
+is due. The stores belong to the broker and outlive it: nothing is lost by a restart.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ class MqttCluster(GenServer):
         runtime.spawn(remote.multicall, nodes, _BACK, client_id, label="mqtt_back")
 
     def _back(self, client_id: str) -> bool:
-        """What other nodes call: a client is connected there."""
+        """Note for another node, which calls this, that a client is connected there."""
         self._broker.wills.back(client_id, self._broker.fanout.now())
         return True
 

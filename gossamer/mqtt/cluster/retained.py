@@ -129,7 +129,7 @@ class ClusterRetained:
         return safe
 
     def _until(self, number: int, topic: str, tag: str) -> Until:
-        """What must be true of a retained message before its PUBACK."""
+        """Return the condition that the PUBACK of a retained message waits for."""
         return Until("retained", lambda _record, on_safe: self.when_safe(number, topic, tag, on_safe))
 
     def topics(self, topic_filter: str) -> Iterator[str]:

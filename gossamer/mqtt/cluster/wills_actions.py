@@ -1,4 +1,4 @@
-"""What ``wills`` decides, carried out: rows on disc, questions to other nodes, and to the hosts of dead ones.
+"""Actions that ``wills`` decides on: rows on disc, questions to other nodes, and to the hosts of dead ones.
 
 Rules: 1. This node's rows go to the disc as they are written, with the next commit, also while the table
 cannot be asked for by others; they are read once, when a life begins.  2. A CONNECT with a will is answered

@@ -208,7 +208,7 @@ def fits(data: bytes, asked: Properties) -> bool:
 
 
 def read_publish(packet: bytes, version: int) -> p.Publish:
-    """What a whole packet carries."""
+    """Decode a whole PUBLISH packet."""
     start, stop = frame(packet, 0, len(packet), MAX_VARINT + 5)
     return decode_publish(packet[0] & 0x0F, packet[start:stop], version)
 

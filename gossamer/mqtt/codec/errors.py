@@ -1,4 +1,4 @@
-"""What a client can do wrong on the wire, with the reason code and the statement of the standard it broke.
+"""Errors of a client on the wire, with the reason code and the statement of the standard it broke.
 
 Both are :class:`~gossamer.errors.PeerError`. A channel that meets one ends its connection as the standard
 says (MQTT 5.0: DISCONNECT or CONNACK with the reason code; 3.1.1: close) and touches nothing else.

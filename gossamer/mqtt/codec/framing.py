@@ -15,7 +15,7 @@ from gossamer.mqtt.codec.wire import MAX_VARINT
 
 
 def frame(data: bytes, pos: int, end: int, limit: int) -> tuple[int, int]:
-    """Where the body of the packet at ``pos`` starts and stops.
+    """Return where the body of the packet at ``pos`` starts and stops.
 
     ``stop`` may lie beyond ``end``: the packet is not whole yet. ``(0, 0)``: not even its header is.
 

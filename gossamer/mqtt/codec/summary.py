@@ -1,4 +1,4 @@
-"""What a stretch of a connection's bytes holds, in a line for people who trace it.
+"""Summary of a stretch of a connection's bytes, in a line for people who trace it.
 
 Rules: 1. Names of packets, topics and lengths: no payload, no user name, no password is ever shown, whatever
 the packet.  2. Any bytes at all make a line; nothing raises.  3. Bounded, however long the stretch.

@@ -1,12 +1,13 @@
-"""Who is let in: the decision on a CONNECT, from its first look to CONNACK.
+"""Admission of clients: the decision on a CONNECT, from its first check to CONNACK.
 
 In order: what the standard forbids; whether this node takes anybody now; who the client is (which may take a
 question to somebody else); what it may do; where its session is; the session itself.
 
-Rules: 1. Of a client that waits for an answer its CONNECT is held and little else; whoever loses patience is
-gone.  2. Which of two connections of a client is served, on whichever nodes they are, is decided by when they
-came (``claims``): each gets its stamp with its first look.  3. A session belongs to the user that it began
-with, anonymous or not. Another user is refused before the session moves, ends or loses its connection.
+Rules: 1. Of a client that waits for an answer its CONNECT is held and little else; a client that closes
+meanwhile is gone.  2. Which of two connections of a client is served, on whichever nodes they are, is
+decided by when they came (``claims``): each gets its stamp with its first look.  3. A session belongs to the
+user that it began with, anonymous or not. Another user is refused before the session moves, ends or loses its
+connection.
 """
 
 from __future__ import annotations
@@ -368,12 +369,12 @@ def _unrouted(_topic: bytes) -> Route:
 
 
 def _goodbye(reason: ReasonCode) -> ReasonCode:
-    """What DISCONNECT may say of a verdict that CONNACK would say."""
+    """Return the reason code by which DISCONNECT may say what CONNACK would."""
     busy = (ReasonCode.SERVER_BUSY, ReasonCode.UNSPECIFIED_ERROR, ReasonCode.QUOTA_EXCEEDED)
     return reason if reason in busy else ReasonCode.NOT_AUTHORIZED
 
 
 def _expired(channel: Channel, _now: float) -> None:
-    """What the client proved who it is with holds no longer."""
+    """Disconnect a client whose credentials have expired."""
     if channel.is_up:
         channel.disconnect(ReasonCode.NOT_AUTHORIZED)

@@ -32,7 +32,7 @@ class Certificates:
         self.context.sni_callback = self._choose
 
     def files(self) -> Iterator[Path]:
-        """What is read."""
+        """Files that are read."""
         for host in (self._config, *self._config.hosts.values()):
             yield host.cert_file
             yield host.key_file

@@ -43,7 +43,7 @@ LINGER = 10.0
 
 
 class Service(Protocol):
-    """Who serves the channels of a node."""
+    """Server of the channels of a node."""
 
     def opened(self, channel: Channel, /) -> None: ...
     def connect(self, channel: Channel, packet: Connect, /) -> None: ...

@@ -39,7 +39,7 @@ FETCH_TIMEOUT = 30.0
 
 
 class Connections:
-    """Who serves the channels of a node (``channel.Service``); it outlives its listeners."""
+    """Server of the channels of a node (``channel.Service``); it outlives its listeners."""
 
     def __init__(self, shared: Shared, retained: Retained, *, config: MqttConfig, rng: random.Random) -> None:
         limits = config.limits
@@ -87,7 +87,7 @@ class Connections:
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """What became of clients and sessions."""
+    """Numbers of clients and sessions after draining."""
 
     clients: int
     """Clients that were sent elsewhere."""

@@ -51,7 +51,7 @@ class Conversation:
         self._waiting = step
 
     def begun(self) -> Awaitable[Step]:
-        """What is waited for, by a process that has begun to wait."""
+        """Return what is waited for, to the process that waits for it."""
         waiting, self._waiting = self._waiting, None
         assert waiting is not None  # noqa: S101 - there is one process for each
         return waiting
@@ -95,7 +95,7 @@ class Enhanced:
         self._step(channel, packet.properties.authentication_data)
 
     def answered(self, channel: Channel, packet: Packet) -> None:
-        """What a client that is not let in yet answers.
+        """Take the answer of a client that is not let in yet.
 
         Raises:
             MqttProtocolError: something else than what it was asked for.

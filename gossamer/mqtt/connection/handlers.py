@@ -1,4 +1,4 @@
-"""What a channel does with the packets that are not on its fast path, one method a packet type.
+"""Handlers of the packets that are not on a channel's fast path, one method a packet type.
 
 Apart from the channel so that each can be read alone: there bytes and back-pressure, here the standard's
 "Actions" sections.

@@ -1,19 +1,19 @@
-"""What comes before MQTT on a connection: the PROXY header of a load balancer, and the TLS handshake.
+"""Handshakes before MQTT on a connection: the PROXY header of a load balancer, and TLS.
 
 **PROXY**, versions 1 and 2: a balancer says first who the client really is. ``UNKNOWN`` and ``LOCAL`` (health
 checks of the balancer) leave the connection's own addresses.
 
-**TLS**: the loop's own TLS server makes the protocol known only after the handshake, so that a thousand
-clients who never finish theirs would be nobody's. Here (:class:`Door`) the raw connection is accepted,
+**TLS**: the loop's own TLS server makes the protocol known only after the handshake, so that nothing would
+count a thousand clients that never finish theirs. Here (:class:`Door`) the raw connection is accepted,
 counted and bounded first, its PROXY header read where it must have one, then upgraded, in a process of its
 own that ends with the handshake.
 
 Rules: 1. Only balancers are believed: a connection from elsewhere than ``proxy_sources``, and one without a
-header, is closed; else anybody could say who he is.  2. At most 536 bytes of a header are held (the
-specification's bound of version 2's useful part); checksums and other extensions are skipped.  3. Whoever was
-counted in is counted out once: by the channel if it came to be, else here.  4. A header and a handshake take
-:data:`HANDSHAKE_TIMEOUT` seconds at most, each.  5. What came before TLS was there to take it (behind the
-header, or because the loop reads whether it was told to or not) is given to it first.
+header, is closed; else anybody could forge an address.  2. At most 536 bytes of a header are held (the
+specification's bound of version 2's useful part); checksums and other extensions are skipped.  3. A
+connection that was counted in is counted out once: by its channel if there is one, else here.  4. A header
+and a handshake take :data:`HANDSHAKE_TIMEOUT` seconds at most, each.  5. What came before TLS was there to
+take it (behind the header, or because the loop reads whether it was told to or not) is given to it first.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
 
 
 class ProxyHeaderError(PeerError):
-    """What came is not a PROXY header."""
+    """Bytes at the start of a connection that are not a PROXY header."""
 
     def __init__(self, why: str) -> None:
         self.why = why

@@ -1,11 +1,11 @@
-"""Who may come in at a listener: how many connections, how many at once, how fast, and from where.
+"""Limits of a listener: how many connections, how many at once, how fast, and from where.
 
 All listeners of a node share its file descriptors (:class:`Room`): clients must not take those that links,
 disc and HTTP need, or nothing works any more. Besides, a node whose loop is late lets nobody else in
 (:class:`Shedding`).
 
-Rules: 1. Callers pass ``now``.  2. Whoever was counted in is counted out once.  3. The counts outlive the
-process that listens, since connections do.
+Rules: 1. Callers pass ``now``.  2. A connection that was counted in is counted out once.  3. The counts
+outlive the process that listens, since connections do.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NOT_FOR_CLIENTS = 512
 
 
 class Shedding:
-    """Whether new clients are sent away because those that are here already have to wait.
+    """Switch that turns new clients away while those that are here have to wait.
 
     On when the loop was ``limit`` seconds late, off when it is less than half as late; None: never.
     """
@@ -49,7 +49,7 @@ class Shedding:
 
 
 class Room:
-    """How many connections the file descriptors of the process are enough for."""
+    """Connections that the file descriptors of the process suffice for."""
 
     def __init__(self, descriptors: int | None = None) -> None:
         self.limit = None if descriptors is None else max(descriptors // 2, descriptors - NOT_FOR_CLIENTS)
@@ -104,7 +104,7 @@ class Entrance:
         return True
 
     def _against(self, now: float) -> str | None:
-        """What speaks against one connection more, if anything does."""
+        """Return the limit that one more connection would exceed, if any."""
         if self.connections >= self._config.max_connections:
             return "connections"
         if self._room.is_full:

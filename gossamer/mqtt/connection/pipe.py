@@ -154,8 +154,8 @@ class Pipe(Port, asyncio.Protocol):
             self.pause_reading(OWING)
 
     def check_quota(self, more: int) -> None:
-        """What the client has in flight, and ``more``, is within the receive maximum ([MQTT-3.3.4-7]): QoS 1
-        that is not acknowledged, and QoS 2 until it is complete."""
+        """Check that what the client has in flight, and ``more``, is within the receive maximum
+        ([MQTT-3.3.4-7]): QoS 1 that is not acknowledged, and QoS 2 until it is complete."""
         most = self._unacked + len(self.session.incoming) + more
         if most <= self.limits.receive_maximum or self.version != V5:
             return
@@ -235,7 +235,7 @@ class Pipe(Port, asyncio.Protocol):
         return False
 
     def _without_qos0(self, out: list[bytes]) -> list[bytes]:
-        """What must be sent of ``out``, which is empty then; the rest is dropped, and counted."""
+        """Empty ``out`` and return what of it must be sent; the rest is dropped, and counted."""
         kept, lost = drop_qos0(out)
         self.session.dropped("slow_consumer", lost)
         if lost and self.fanout.recorder is not None:

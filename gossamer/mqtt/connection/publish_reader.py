@@ -1,4 +1,4 @@
-"""What a client sends: whole reads taken apart, handed on, and acknowledged.
+"""Reader of what a client sends: whole reads are taken apart, handed on, and acknowledged.
 
 ``publish.runs`` finds the publishes and acknowledgements that need no codec, a sink delivers them; anything
 else goes through the codec to ``handlers``.
@@ -152,7 +152,7 @@ def _to_v4(head: bytes, acks: list[bytes], tails: list[bytes]) -> bytes:
 
 
 def _sink(channel: Channel) -> Fanout | Recording:
-    """Who takes this read: the fan-out, or what records it too."""
+    """Choose the sink of this read: the fan-out, or what records it too."""
     fanout, session = channel.fanout, channel.session
     recorder = fanout.recorder
     if recorder is None or not next(recorder.arrivals, True):

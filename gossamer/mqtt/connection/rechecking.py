@@ -1,4 +1,4 @@
-"""What a client that comes back may still have of its session, by the rules of the ACL as they are now.
+"""Checks of a session whose client comes back, against the rules of the ACL as they are now.
 
 Rules: 1. A subscription that is not allowed any more ends.  2. A message that waits, queued or in flight,
 goes if its client may not subscribe to its topic; one of QoS 2 in flight leaves PUBREL in its place, or the

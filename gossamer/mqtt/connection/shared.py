@@ -1,9 +1,9 @@
-"""What all connections of a node share, and what they may do and ask for.
+"""State and limits that all connections of a node share.
 
 A node may do without some of what MQTT leaves to servers: QoS, retaining, wildcards, shared subscriptions,
-subscription identifiers. CONNACK tells a 5.0 client what is missing (MQTT 5.0, 3.2.2.3), and who asks for it
-all the same gets the reason code that says so. 3.1.1 has no words for it: CONNECT and PUBLISH end the
-connection, SUBSCRIBE gets its failure code.
+subscription identifiers. CONNACK tells a 5.0 client what is missing (MQTT 5.0, 3.2.2.3), and a client that
+asks for it all the same gets the reason code that says so. 3.1.1 has no words for it: CONNECT and PUBLISH end
+the connection, SUBSCRIBE gets its failure code.
 
 Rule: a subscription is granted no more than the maximum QoS, but is never refused for asking for more
 ([MQTT-3.2.2-10]).
@@ -23,7 +23,7 @@ from gossamer.supervisor import Runtime
 
 
 class ConnectionLimits:
-    """What every connection of a node may do.
+    """Limits of every connection of a node.
 
     Read from the configuration once: a channel looks here for every packet, and a pydantic model is slow to
     read.
@@ -48,7 +48,7 @@ class ConnectionLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared(Core):
-    """What every connection of a node works on, beside the publish path and the sessions."""
+    """State that every connection of a node works on, beside the publish path and the sessions."""
 
     access: Access
     limits: ConnectionLimits

@@ -53,7 +53,7 @@ Wanted = list[tuple[str, int, tuple[int, ...]]]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a SUBSCRIBE: a reason code for each filter, and ``why`` the last one that failed did."""
+    """Result of a SUBSCRIBE: a reason code for each filter, and ``why`` the last one that failed did."""
 
     reasons: list[int]
     why: str = ""

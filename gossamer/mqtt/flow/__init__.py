@@ -1,1 +1,1 @@
-"""Who waits, for whom and how long: back-pressure, deadlines, rates, work that is spread over turns."""
+"""Flow control: back-pressure, deadlines, rates, work that is spread over turns."""

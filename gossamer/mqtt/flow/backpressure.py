@@ -56,14 +56,14 @@ ITEM = 120
 
 
 class Publisher(Protocol):
-    """Who can be made to wait; a channel, or what stands for a Python client."""
+    """Publisher that can be made to wait: a channel, or a remote client's stand-in."""
 
     def pause_reading(self, why: int, /) -> None: ...
     def resume_reading(self, why: int, /) -> None: ...
 
 
 class Recipient(Protocol):
-    """Who can be behind; a session, or the subscription of a Python client."""
+    """Receiver that can be behind: a session, or the subscription of a Python client."""
 
     behind: bool
     waiting: list[Any] | None
@@ -72,7 +72,7 @@ class Recipient(Protocol):
 
 
 class Peer(Protocol):
-    """What a link goes to."""
+    """Remote end of a link."""
 
     @property
     def peer(self) -> str: ...
@@ -101,7 +101,7 @@ class Hold:
 
 
 class Pressure:
-    """What is behind, and who waits for it. ``call_later`` is the loop's."""
+    """Receivers that are behind, and publishers that wait for them. ``call_later`` is the loop's."""
 
     def __init__(self, call_later: Callable[[float, Callable[[], None]], object]) -> None:
         self._call_later = call_later

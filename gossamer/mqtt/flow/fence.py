@@ -70,7 +70,7 @@ class Fence:
         """Until then there is nothing to ask; see :meth:`stops`."""
 
     def stops(self, channel: Reader) -> bool:
-        """Return whether what ``channel`` has read is to be put aside; it is told to go on later."""
+        """Return whether what ``channel`` has read is to be put aside; if so, it is resumed later."""
         self.beat()
         if self._aside is None:
             return False

@@ -32,7 +32,7 @@ class FanoutLike(Protocol):
 
 
 class _Job:
-    """One message: who still has to get it, and how."""
+    """One message and the targets that still have to get it."""
 
     __slots__ = ("at", "give", "left", "origin", "targets")
 
@@ -76,12 +76,12 @@ class Wide:
             self._take(SLICE)
 
     def mind(self, sessions: Iterable[object]) -> None:
-        """Something is about to be delivered to ``sessions``."""
+        """Finish first what one of ``sessions`` waits for, before something else is delivered to it."""
         if any(job.awaits(sessions) for job in self.jobs):
             self.finish()
 
     def finish(self) -> None:
-        """Have everything out now."""
+        """Deliver everything now."""
         self._take(1 << 60)
 
     def after(self, callback: Callable[[], None]) -> None:

@@ -262,7 +262,7 @@ class Away:
                 self.keeping.departures.claimed(client_id, rightful(self._claims_of(client_id)) or "")
 
     def _settled(self, client_id: str, owner: str, epoch: int, resumed: bool, had: list[Block]) -> None:
-        """What other nodes call; see :meth:`settle`."""
+        """Settle a session for another node, which calls this; see :meth:`settle`."""
         # A node that came back with a later claim has the client: what is kept for it is for that session.
         if all((other, node) <= (epoch, owner) for node, other in self._claims_of(client_id).items()):
             self.keeping.departures.settled(client_id, owner, resumed=resumed, had=had)

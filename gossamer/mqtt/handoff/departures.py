@@ -33,7 +33,7 @@ class _Anybody(frozenset[str]):
 
 
 class Departures:
-    """What is known of the clients of nodes that are away.
+    """Clients of nodes that are away, as far as they are known.
 
     ``clients(peer)`` says whose sessions a node has, ``claims(client)`` which nodes are known to claim one;
     ``changed(peer, client)`` is told where ``Spool.moved`` says something else.
@@ -82,7 +82,7 @@ class Departures:
         return moved, peer not in self._unseen
 
     def learned(self, peer: str, had: list[list[str]], moved: list[str], *, seen: bool) -> None:
-        """What another node knows of one that is away: whose sessions it had (as :meth:`remembered`), and
+        """Learn from another node about one that is away: whose sessions it had (as :meth:`remembered`), and
         whose are elsewhere now. Where it has seen that and this node has not, it is so from now on."""
         known = self.had[peer]
         if not isinstance(known, _Anybody):
@@ -96,7 +96,7 @@ class Departures:
                 self._changed(peer, client_id)
 
     def remembered(self, peer: str) -> list[list[str]]:
-        """What :meth:`restored` is to be given in the next life; empty: nobody knows."""
+        """Return what :meth:`restored` is to be given in the next life; empty: not known."""
         had = self.had[peer]
         return [] if isinstance(had, _Anybody) else [list(islice(had, MOVED_LIMIT))]
 

@@ -1,13 +1,13 @@
-"""What was kept for a session on a node that was away follows the session to where it has gone meanwhile.
+"""Forwarding of hints: what was kept for a session on a node that was away follows the session elsewhere.
 
-Two nodes on one side of a cut move a session, and a node on the other side does not know: it keeps for the
+Two nodes on one side of a cut move a session, and a node on the other side does not see it: it keeps for the
 node that had the session, which has it no more when the cut heals. So before it gives that node what it kept,
 it asks which of its sessions have left it, and hands to the nodes that have these now what is for them. It
 asks even where nothing is kept yet: until the nodes that have them are back, it is all that keeps for them.
 
-Rules: 1. Who has something of a session still offers that itself (``remains``).  2. A message of QoS 2 is
-taken once, whichever way it comes (``once``); one of QoS 1 may come twice.  3. A node that has such sessions
-and is away itself is waited for, for it may be about to come back; then it is kept for that node.
+Rules: 1. A node that still has something of a session offers that itself (``remains``).  2. A message of QoS
+2 is taken once, whichever way it comes (``once``); one of QoS 1 may come twice.  3. A node that has such
+sessions and is away itself is waited for, for it may be about to come back; then it is kept for that node.
 
 Known limit: what comes after that, before that node is back, is kept for filters that it wanted before.
 """

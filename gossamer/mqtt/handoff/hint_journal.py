@@ -1,4 +1,4 @@
-"""What is kept for nodes that are away, as rows: entries, who had which sessions, who moved, which filters.
+"""Hints as rows on disc: entries, which node had which sessions, which clients moved, which filters.
 
 A row is one fact under ``(node, kind, key)``. Without a disc nothing is written, and what was kept is safe at
 the end of the turn, as sessions in memory are. Filters are written a little late, :data:`FILTERS` in a tick.
@@ -29,7 +29,7 @@ FILTERS = 5000
 
 @dataclass(slots=True)
 class Restored:
-    """What the disc has for one node."""
+    """Rows of one node on disc."""
 
     node: list[Any] = field(default_factory=lambda: ["", 0])
     """Which sessions it had, in which life, and whose; the last only where that is known."""
@@ -111,7 +111,7 @@ class HintJournal:
         return [at, kept.records, kept.count, kept.live, kept.session, kept.frame]
 
     def read(self, number: int, row: list[Any]) -> Kept:
-        """What :meth:`row` made."""
+        """Return the entry that :meth:`row` made a row of."""
         at, *rest = row
         return Kept(number, at - self._wall() + self._now(), *rest)
 

@@ -1,5 +1,4 @@
-"""What is kept for the persistent sessions of one node that is away, and how the node gets it when it is
-back.
+"""Hints for the persistent sessions of one node that is away, and their replay when it is back.
 
 ::
 
@@ -13,8 +12,8 @@ goes in its order, a window at a time. What comes meanwhile goes behind it, and 
 there, not for persistent sessions alone.
 
 What becomes of an entry: the node has it; it has expired; there was no room (``limit`` messages,
-``max_bytes``); the node is gone for good, or came back without its sessions. All but the first are counted by
-reason.
+``max_bytes``); the node is permanently removed, or came back without its sessions. All but the first are
+counted by reason.
 
 A session that moves to another node while its own is away gets there what comes from then on, until the node
 is back with a higher claim; ``moved`` says from which number to which, and from which to which again. What is
@@ -105,7 +104,7 @@ class Spool:
         return self._waiting
 
     def lacking(self, taken: int, frames: Mapping[int, int]) -> list[Kept]:
-        """What the node does not have that has taken so much of what was kept, and of each stream."""
+        """Return what a node lacks that has taken so much of what was kept, and of each stream."""
         return [kept for kept in self.entries.values() if not kept.is_known(taken, frames)]
 
     # -- the node goes and comes
@@ -247,7 +246,7 @@ class Spool:
         return [*self._drop(gone, "", "handed_over"), *self.pump(now)]
 
     def restore(self, entries: Iterable[Kept], generation: str, moved: Moved) -> None:
-        """What the disc had; the node is away until it is seen."""
+        """Restore what the disc had; the node is away until it is seen."""
         for kept in sorted(entries, key=lambda kept: kept.number):
             self._put(kept)
         self._waiting = self.messages
@@ -265,7 +264,7 @@ class Spool:
         return [*self._drop([number], "", "sent"), *self.pump(now)]
 
     def pump(self, now: float) -> list[Action]:
-        """What may be sent now."""
+        """Return what may be sent now."""
         actions: list[Action] = []
         if self.state != "sending":
             return actions

@@ -82,7 +82,7 @@ class HintTransfer:
         return False
 
     async def _adopt(self, peer: str, sessions: list[Any], hints: list[list[Any]], moved: Moved) -> bool:
-        """What a node calls that leaves: keep this for ``peer`` from now on; False: not here."""
+        """Keep this for ``peer`` from now on, in place of a node that leaves; False: not here."""
         safe = asyncio.get_running_loop().create_future()
         if self._has_left(peer) or not self._keeping.adopt(peer, sessions, hints, moved, safe.set_result):
             return False

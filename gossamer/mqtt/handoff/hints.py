@@ -1,4 +1,4 @@
-"""What is kept for a node that is away, entry by entry, and what is to be done with it."""
+"""Hints for a node that is away, entry by entry, and the actions on them."""
 
 from __future__ import annotations
 

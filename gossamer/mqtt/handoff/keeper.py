@@ -118,7 +118,8 @@ class Keeping:
         self.spools.add(peer, record, [on_safe])
 
     def left(self, peer: str, number: int, records: bytes, waiting: list[OnSafe]) -> int:
-        """What a node had not acknowledged; how many messages no persistent session there wants."""
+        """Keep what a node had not acknowledged; return how many messages no persistent session there
+        wants."""
         wanted: list[bytes] = []
         others = 0
         for qos, topic, record in walk(records):
@@ -137,8 +138,8 @@ class Keeping:
     # -- what nodes say
 
     async def greeting(self, peer: str) -> tuple[str, int, Moved, dict[str, list[Block]]]:
-        """What to tell a node that is asked: who keeps, how much waits, which numbers are not for a client,
-        and what a client is known to have had of the others."""
+        """Return what to send to a node that is asked: who keeps, how much waits, which numbers are not for a
+        client, and what a client is known to have had of the others."""
         spool = self.spools.of(peer)
         if not spool.waiting:
             return self.identity, 0, {}, {}

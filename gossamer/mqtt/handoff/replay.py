@@ -1,4 +1,4 @@
-"""What other nodes have kept for persistent sessions here, and what this node tells them it has already.
+"""Replay of hints: what other nodes have kept for persistent sessions here, and what of it is here already.
 
 A node that comes back is asked by each other node (``mqtt.kept``) and answers
 
@@ -48,7 +48,7 @@ anybody never does."""
 
 
 class _Keeper:
-    """What a node that keeps for this one has given it."""
+    """Progress of the replay from one node that keeps for this one."""
 
     __slots__ = ("identity", "moved", "taken", "waiting")
 
@@ -85,7 +85,7 @@ class Arrivals:
         core.ingest.on_noted = self.note
 
     def restore(self, store: SessionStore, rows: Mapping[Any, Any]) -> None:
-        """What the disc had."""
+        """Restore what the disc had."""
         self.generation, self.born = store.generation_of(rows) or (self.generation, self.born)
         store.remember_generation(self.generation, self.born)
         for peer, (identity, taken, frames) in store.taken_of(rows).items():
@@ -108,7 +108,8 @@ class Arrivals:
     def asked(
         self, peer: str, identity: str, waiting: int, moved: Moved, had: Mapping[str, list[Block]]
     ) -> list[Any]:
-        """What other nodes call: what of theirs is here, and what of mine is there."""
+        """Answer another node, which calls this: report how much of what it kept is here, and learn what
+        waits there."""
         for client_id, blocks in had.items():
             session = self._table.sessions.get(client_id)
             if session is not None and session.expiry:
@@ -155,7 +156,7 @@ class Arrivals:
         return self._ingest.held(peer, before)
 
     def note(self, peer: str) -> None:
-        """What came from a node has changed sessions on disc: note with it how far that is."""
+        """Note how far a node's messages have come, in the commit of the sessions that they changed."""
         store = self._table.store
         if store is not None:
             keeper = self._keepers.get(peer)

@@ -50,7 +50,7 @@ class Message:
 
     @classmethod
     def of(cls, packet: Publish, *, topic: bytes, publisher: object, now: float) -> Message:
-        """What ``packet`` carries; ``topic`` is its topic with any alias resolved."""
+        """Return the message of ``packet``; ``topic`` is its topic with any alias resolved."""
         properties = strip(packet.properties)
         expiry = properties.message_expiry
         return cls(

@@ -1,4 +1,4 @@
-"""What names a message from the node that took it to its last acknowledgement: one integer.
+"""Message ids: one integer names a message from the node that took it to its last acknowledgement.
 
 A message that is recorded (see ``gossamer.audit``) has an identifier: the node that took it from its
 publisher, which life of that node, and a number. In memory that is one ``int``: the number, above it the
@@ -11,8 +11,8 @@ no packet and no other mark. A mark says whose identifiers they are, the first o
 and how many of those that follow it come before (a run is sampled in part). It carries the sender's hybrid
 clock, so that what happens there comes after what happened here. A message that is not recorded has none.
 
-The table is of the process, not of the node: it grows by one entry for each life of a node that was heard of,
-to a bound, and tells two nodes in one process nothing about each other.
+The table is of the process, not of the node: it grows by one entry for each life of a node that was seen, to
+a bound, and shows two nodes in one process nothing of each other.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ class Tracked(bytes):
 
     @property
     def tag(self) -> bytes:
-        """What is kept beside it where it is stored or travels."""
+        """Bytes that go with it where it is stored or sent."""
         return mark_of(self.message_id) + (self.share or "").encode()
 
     @classmethod
     def tagged(cls, tail: bytes, tag: bytes) -> Tracked:
-        """What ``tag`` was made of.
+        """Return a tail with what ``tag`` says.
 
         Raises:
             MqttProtocolError: it is no tag.
@@ -90,7 +90,7 @@ def message_id_in(tail: bytes) -> int:
 
 
 def base_of(origin: str, creation: int) -> int:
-    """What is added to a number to make it an identifier of this life of this node.
+    """Return what makes a number an identifier of this life of this node, when added to it.
 
     Raises:
         MqttProtocolError: the table is full.
@@ -106,12 +106,12 @@ def base_of(origin: str, creation: int) -> int:
 
 
 def is_recorded(message_id: int) -> bool:
-    """Return whether a recorder is told of the message; never of :data:`NO_ID`, in which every bit is set."""
+    """Return whether the message is recorded; never true of :data:`NO_ID`, in which every bit is set."""
     return not message_id & UNRECORDED
 
 
 def life_of(message_id: int) -> int:
-    """What :func:`base_of` gave for the life of the node that took the message."""
+    """Return the :func:`base_of` the life of the node that took the message."""
     return message_id >> _BITS << _BITS
 
 

@@ -1,4 +1,4 @@
-"""What takes messages: peers that must have one, and the recorder that is told what becomes of it."""
+"""Receivers of messages: peers that must have one, and the recorder of what becomes of it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Protocol
 
 
 class ForwarderLike(Protocol):
-    """What must have a message: the batch for a remote node (``gossamer.routes.Forwarder``), or the disc."""
+    """Peer that must have a message: the batch for a remote node (``gossamer.routes.Forwarder``), or the
+    disc."""
 
     @property
     def peer(self) -> str: ...
@@ -19,7 +20,7 @@ class ForwarderLike(Protocol):
 
 
 class Until:
-    """What else the acknowledgement of a message waits for, among its peers: ``peer`` names it, and
+    """Condition among the peers of a message that its acknowledgement waits for: ``peer`` names it,
     ``append_acked`` sees to it."""
 
     def __init__(self, peer: str, append_acked: Callable[[bytes, Callable[[bool], None]], object]) -> None:
@@ -31,10 +32,10 @@ class Until:
 
 
 class FlowRecorderLike(Protocol):
-    """What the publish path tells of messages while they are recorded (``gossamer.audit``).
+    """Flow recorder as the publish path reports to it (``gossamer.audit``).
 
-    A message that is kept has an identifier of zero or more (``message_ids``); about others nothing is told.
-    Of what a client sends whole reads are kept; a run that a peer sends is kept in part, as its ``Span`` say.
+    A message that is kept has an identifier of zero or more (``message_ids``); others are not reported. Of
+    what a client sends whole reads are kept; a run that a peer sends is kept in part, as its ``Span`` say.
     """
 
     arrivals: Iterator[bool]

@@ -120,7 +120,7 @@ def walk(records: bytes, *, moves: bool = False) -> Iterator[tuple[int, bytes, b
 
 
 def acknowledged(records: bytes) -> int:
-    """How many messages of QoS 1 and 2 there are."""
+    """Count the messages of QoS 1 and 2."""
     return sum(1 for qos, _, _ in walk(records) if qos)
 
 

@@ -1,4 +1,4 @@
-"""How a session goes from one node to another, as two machines: a source and a target.
+"""Migration of a session from one node to another, as two machines: a source and a target.
 
 ::
 
@@ -35,16 +35,16 @@ from gossamer.mqtt.migration.moves import Action, Event
 from gossamer.mqtt.session.transfer import rightful
 
 MARK = "mqtt.mark"
-"""What other nodes call: ``Takeovers.mark``."""
+"""Name of ``Takeovers.mark`` for other nodes."""
 FROZEN = 15.0
 MARKS_WITHIN = 3.0
 ASKING_WITHIN = 20.0
-"""Longer than :data:`FROZEN`: who waits for another target sees how that ended."""
+"""Longer than :data:`FROZEN`: a node that waits for another target sees how that ended."""
 SILENT_WITHIN = 6.0
-"""How long a source that is said to be up may give no answer, or name one that is not known here."""
+"""Time for which a source that is up may give no answer, or name one that is not known here."""
 AGAIN = 0.05
 NONE_TIMEOUT = 1.0
-"""How long the claim of a node is waited for to go, or to be outbid, that says that it has no session."""
+"""Time that the claim of a node without the session has to go, or to be outbid."""
 
 
 class MigrationSource:
@@ -58,7 +58,7 @@ class MigrationSource:
         self.target = ""
         self.marked: set[str] = set()
         self.complete = False
-        """It is the target's, all of it."""
+        """The target has all of it."""
         self._thaw_at = 0.0
         self._release_by: float | None = None
         self._asked: frozenset[str] = frozenset()
@@ -69,7 +69,7 @@ class MigrationSource:
         return origin is None or self.state == self.HELD or origin not in self.marked
 
     def handle(self, event: Event, now: float, up: Collection[str]) -> list[Action]:
-        """Something happened at the source; what to do."""
+        """Handle an event at the source; return what to do."""
         match event:
             case moves.Asked(token, target):
                 return self._freeze_for(token, target, now, up)
@@ -159,7 +159,7 @@ class MigrationTarget:
         return origin is None or self.state >= self.COMMITTING or origin in self.marked
 
     def begin(self, now: float, rows: Mapping[str, int]) -> list[Action]:
-        """Look where the session is."""
+        """Ask the node with the best claim."""
         node = rightful(rows)
         if node is None or now >= self._ask_until:
             # Nobody has it that can be asked.
@@ -169,7 +169,7 @@ class MigrationTarget:
         return [moves.AskFreeze(node)]
 
     def handle(self, event: Event, now: float, rows: Mapping[str, int]) -> list[Action]:
-        """Something happened at the target; what to do."""
+        """Handle an event at the target; return what to do."""
         match event, self.state:
             case moves.Answered("state", state), MigrationTarget.ASKING:
                 self.state = self.SUBSCRIBING
@@ -224,7 +224,7 @@ class MigrationTarget:
         return []
 
     def _settle(self, now: float) -> list[Action]:
-        """Once of every node what comes before its mark is here, and so is at the source."""
+        """Commit once all that came before the mark of every node is here, and at the source."""
         if self.state != self.SETTLING or (now < self._settle_by and not self.expected <= self.marked):
             return []
         self.state = self.COMMITTING

@@ -1,4 +1,4 @@
-"""What happens in a move of a session, and what is to be done: the events and actions of ``handover``."""
+"""Events and actions of a session's migration, as ``machines`` takes and returns them."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Freeze:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Source: tell who asked that it is ``busy``, or that there is ``none``."""
+    """Source: answer that it is ``busy``, or that there is ``none``."""
 
     answer: Answer
 

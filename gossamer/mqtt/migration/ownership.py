@@ -77,7 +77,7 @@ class Ownership:
         return {node: epoch for node, epoch in rows.items() if (epoch, node) > (session.epoch, self.node)}
 
     def claims(self, client_id: str) -> dict[str, int]:
-        """Who claims a client's session, this node too."""
+        """Return the claims of a client's session, this node's too."""
         return self._rows.read(client_id)
 
     def next_epoch(self, client_id: str) -> int:
@@ -174,7 +174,7 @@ class Ownership:
             self._distribution.runtime.spawn(self._run, label="mqtt_withdrawals")
 
     def is_outbid(self, client_id: str) -> bool:
-        """Return whether this node claims the session still, and another one more so."""
+        """Return whether this node still claims the session, and another one has a better claim."""
         epoch = self._rows.read(client_id).get(self.node)
         return epoch is not None and self._is_outbid(client_id, self.node, epoch)
 

@@ -42,7 +42,7 @@ class _Outgoing:
         """Set while it is neither frozen nor given."""
 
     def answer_release(self, parts: int | None) -> None:
-        """Who waits for what came since hears in how many parts it is; None: not from here any more."""
+        """Answer the release with the number of parts of what came since; None: not from here any more."""
         if self.released is not None and not self.released.done():
             self.released.set_result(parts)
 
@@ -52,7 +52,7 @@ class Sources:
 
     def __init__(self, core: Core, ownership: Ownership, distribution: Distribution) -> None:
         self.on_done: Callable[[Session, bool], object] = lambda _session, _moved: None
-        """Told of a session that is somebody else's, and whether it has moved from here, as it was."""
+        """Called with a session that another node has, and whether it has moved from here, as it was."""
         self._table, self._fanout = core.table, core.fanout
         self._ownership = ownership
         self._distribution = distribution
@@ -85,7 +85,7 @@ class Sources:
         return seq
 
     def supersede(self, session: Session, owner: str) -> None:
-        """Another node has the client of a session of this one."""
+        """Give up a session whose client another node has."""
         self._feed(self._outgoing_for(session), moves.Superseded(owner))
 
     def forget(self, client_id: str) -> None:
@@ -225,7 +225,8 @@ class Sources:
         return list(outgoing.parts[number])
 
     async def release(self, client_id: str, token: str, asked: list[str]) -> int | None:
-        """What came since, in how many parts, once ``asked`` have marked the move; None: it is not for it."""
+        """Return in how many parts what came since is, once ``asked`` have marked the move; None: wrong
+        token."""
         outgoing = self._outgoing.get(client_id)
         if outgoing is None or outgoing.machine.token != token or not self.gives(client_id):
             return None

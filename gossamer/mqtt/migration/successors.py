@@ -1,4 +1,4 @@
-"""What a session takes of another copy of itself, or of an earlier session of its client, that is over.
+"""Takes what is left of another copy of a session, or of an earlier session of its client, that is over.
 
 The node that has the copy (``superseded``) asks first what the client has had from the session here, then
 offers what is left. Rule: of two copies of one session, that in which its client subscribed or unsubscribed
@@ -66,11 +66,12 @@ class Successors:
         subscriptions: list[list[Any]],
         username: str | None,
     ) -> tuple[bool | str, list[Any]] | None:
-        """What other nodes call whose session of a client is over: what the client has had from it, has begun
-        to take, has published to it, when it changed its subscriptions there last, what to, and its user.
+        """Answer a node whose session of a client is over, and which calls this with what the client has had
+        from it, has begun to take, has published to it, when it changed its subscriptions there last, what
+        to, and its user.
 
-        Whether the session here has come by ``move``, or it is not subscribed yet; and what the client has
-        had from it. None: not known yet.
+        Returns whether the session here has come by ``move``, or is not subscribed yet; and what the client
+        has had from it. None: not known yet.
         """
         session = self._sessions.get(client_id)
         if session is None or self._is_leaving(client_id):
@@ -138,7 +139,7 @@ class Successors:
     async def accept(
         self, client_id: str, born: int, records: list[bytes], username: str | None
     ) -> int | list[Any] | None:
-        """What another node still had for a client of this one; how many were taken.
+        """Take what another node still had for a client of this one; return how many were taken.
 
         None: not now. What the client has had from the session here: not yet, it may be subscribing.
         """

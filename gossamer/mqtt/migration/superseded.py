@@ -1,4 +1,4 @@
-"""What is left of a session whose client went elsewhere while its node was down, or cut off.
+"""Superseded sessions: what is left of one whose client went elsewhere while its node was down or cut off.
 
 It is not served any more. What it has queued and in flight is offered to the node with the higher claim,
 which takes what its session subscribes to, unless that is a later one that began with a clean start. Only
@@ -139,7 +139,7 @@ class Remains:
         return session is not None and self._sessions.get(client_id) is session
 
     def reclaim(self, client_id: str) -> Session | None:
-        """What is left here of a client's session, which is offered to nobody any more."""
+        """Return what is left here of a client's session, and offer it to nobody any more."""
         session = self._offering.pop(client_id, None)
         self._subscribed.discard(client_id)
         if session is None or self._sessions.get(client_id) is not session:

@@ -75,7 +75,7 @@ class Takeovers:
         self.claims = self.ownership.claims
 
     def offer(self, functions: dict[str, Callable[..., Any]]) -> None:
-        """What other nodes call."""
+        """Add the functions that other nodes call."""
         functions["mqtt.freeze"] = self._freeze
         functions["mqtt.part"] = self._sources.part
         functions["mqtt.release"] = self._sources.release
@@ -269,7 +269,7 @@ class Takeovers:
         return "here"
 
     async def _fetch(self, client_id: str) -> bool:
-        """What a node calls that is being drained: have a session here whose client is not here yet."""
+        """Fetch a session whose client is not here yet, for a node that is being drained."""
         if self._targets.get(client_id) is None:
             await self.fetch(client_id, clean=False)
         return client_id in self._table.sessions

@@ -308,7 +308,7 @@ class Incoming:
         return moves.Installed()
 
     def _left_behind(self, username: str | None) -> Session | None:
-        """What was left here of a session that comes for this user; what was another's goes."""
+        """Return what was left here of a session that comes for this user; end what was another's."""
         known = self._table.sessions.get(self._client_id)
         if known is None or self._table.belongs(known, username):
             return known
@@ -386,7 +386,7 @@ class Incoming:
         return not any(matches(topic_filter, topic) for topic_filter in self._theirs)
 
     async def _call(self, node: str, function: str, *args: Any) -> Any:
-        """What a function of the source returned; NO_ANSWER where it did not."""
+        """Call a function of the source; return NO_ANSWER where it did not answer."""
         answer = await remote.call(node, function, self._client_id, self.token, *args, timeout=CALL_WITHIN)
         return answer.value if isinstance(answer, remote.Returned) else NO_ANSWER
 

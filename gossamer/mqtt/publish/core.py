@@ -1,4 +1,4 @@
-"""What the parts of a node that deal with sessions share; each takes out of it what it needs when made."""
+"""State that the parts of a node that deal with sessions share; each takes what it needs when made."""
 
 from dataclasses import dataclass
 

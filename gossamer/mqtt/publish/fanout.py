@@ -303,7 +303,8 @@ def _give(head: bytes, tails: Sequence[bytes], session: Session) -> None:
 def forms(
     plan: Plan, head: bytes, tails: Sequence[bytes], version: int
 ) -> Iterator[tuple[tuple[Session, ...], int, bytes, Sequence[bytes]]]:
-    """How a run of QoS 1 is sent here: for each form the sessions, their QoS, the head and the tails."""
+    """Yield how a run of QoS 1 is sent here: for each form the sessions, their QoS, the head and the
+    tails."""
     topic = topic_in(head)
     for wanted, audience in ((V4, plan.v4), (V5, plan.v5)):
         if not audience.everyone:
@@ -332,7 +333,7 @@ def _count_qos0(data: bytes) -> int:
 
 
 def drop_qos0(out: list[bytes]) -> tuple[list[bytes], int]:
-    """What must be sent of ``out``, and how many QoS 0 publishes were left out."""
+    """Return what must be sent of ``out``, and how many QoS 0 publishes were left out."""
     kept = [piece for piece in out if piece[0] & 0xF6 != 0x30]
     return kept, sum(map(_count_qos0, out))
 

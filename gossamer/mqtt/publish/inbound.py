@@ -1,4 +1,4 @@
-"""What other nodes forward: how a batch of records is read and dispatched.
+"""Inbound forwards: how a batch of records from another node is read and dispatched.
 
 It is read as what clients send is (``runs``), but without acknowledgements and without forwarding: a batch
 goes to the sessions of this node only.
@@ -97,7 +97,7 @@ class Ingest:
         return self.held(peer, before)
 
     def held(self, peer: str, before: int) -> Hold | None:
-        """What the report of a batch waits for: sessions that are far behind, and the disc."""
+        """Return what the report of a batch waits for: sessions that are far behind, and the disc."""
         hold = self._fanout.pressure.hold
         store = self._table.store
         wide = self._fanout.wide

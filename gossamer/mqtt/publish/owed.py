@@ -48,7 +48,7 @@ Give = Callable[[str, bytes, Callable[[bool], None], bool], bool]
 
 
 class _Debt:
-    """What one session was handed out: before the mark, and since."""
+    """Messages that one session was given: before the mark, and since."""
 
     __slots__ = ("inflight", "last", "marked", "since")
 
@@ -59,7 +59,7 @@ class _Debt:
         self.inflight: dict[int, bytes] = {}
 
     def settled(self, session: Session) -> list[int]:
-        """What the session holds no more; sets the next mark."""
+        """Return what the session holds no more; set the next mark."""
         done: list[int] = []
         if self.marked and self._passed(session):
             done, self.marked = self.marked, []
@@ -135,7 +135,8 @@ class Owed:
         debt.since.append(self._note(group, record_of(message, self._fanout.now())))
 
     def hand_on(self, group: str, record: bytes) -> Callable[[bool], None]:
-        """What no member here is to have goes to another node; what to call once it is safe there, or not."""
+        """Hand a message that no member here is to have to another node; return what to call once it is safe
+        there, or not."""
         number = self._note(group, record)
 
         def there(safe: bool) -> None:

@@ -56,12 +56,12 @@ class Publishing:
 
     @property
     def store(self) -> SessionStore | None:
-        """Where sessions are kept that survive the node."""
+        """Store of sessions that survive the node."""
         return self._table.store
 
     @property
     def notes(self) -> int:
-        """How often a session noted something for the disc; who compares sees whether one did."""
+        """Number of notes for the disc by sessions; compare two readings to see whether there was one."""
         store = self._table.store
         return 0 if store is None else store.notes
 

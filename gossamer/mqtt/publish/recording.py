@@ -1,4 +1,4 @@
-"""What the publish path tells whoever records messages: what is handed out, and what will not arrive.
+"""Reports of the publish path to the flow recorder: what is handed out, and what will not arrive.
 
 :class:`Recording` is the second sink of the read loop: a read that is recorded goes by there to the fan-out.
 Which sink takes a read is decided once, before its first packet; the fan-out itself knows nothing of records.
@@ -101,7 +101,7 @@ class Recording:
 
 
 def tell_undelivered(router: Router, fanout: Fanout) -> None:
-    """Have ``fanout.recorder`` told from now on."""
+    """Report to ``fanout.recorder`` from now on."""
 
     def dropped(peer: str, records: bytes, reason: str, kept: bool) -> None:
         recorder = fanout.recorder
@@ -122,7 +122,7 @@ def tell_undelivered(router: Router, fanout: Fanout) -> None:
 
 
 def tell_lost(fanout: Fanout, peer: str, records: Iterable[bytes], reason: str, left: bytes = b"") -> None:
-    """What was kept for ``peer`` in ``records``, but for what is ``left``, goes."""
+    """Report as lost what was kept for ``peer`` in ``records``, but for what is ``left``."""
     recorder = fanout.recorder
     if recorder is None:
         return

@@ -13,7 +13,7 @@ Fetch = Callable[[], Awaitable[Message | None]]
 
 
 class Retained(Protocol):
-    """What the broker asks of a store of retained messages."""
+    """Store of retained messages, as the broker uses it."""
 
     def put(self, message: Message) -> ForwarderLike | None:
         """Replace the message of its topic; an empty payload removes it ([MQTT-3.3.1-6]).

@@ -35,7 +35,7 @@ A publish begins alike up to the end of its topic; of QoS 0 of MQTT 5.0 up to it
 
 
 class Source(Protocol):
-    """Who is read from: a client's channel, or what peers forward."""
+    """Origin of a read: a client's channel, or what peers forward."""
 
     version: int
     max_packet: int
@@ -108,7 +108,8 @@ def runs(data: bytes, pos: int, source: Source, *, local: bool = False, most: fl
 
 
 def _long(data: bytes, pos: int, end: int, source: Source) -> tuple[int, int]:
-    """Where the body of a packet of more than 127 bytes starts and stops; behind the end if it is wrong."""
+    """Return where the body of a packet of more than 127 bytes starts and stops; behind the end if it is
+    wrong."""
     try:
         at, stop = frame(data, pos, end, source.max_packet)
     except MqttProtocolError:
@@ -117,7 +118,7 @@ def _long(data: bytes, pos: int, end: int, source: Source) -> tuple[int, int]:
 
 
 def _good(data: bytes, at: int, size: int, count: int, skip: int) -> int:
-    """How many packets come before the first with identifier 0, or with properties."""
+    """Count the packets before the first with identifier 0, or with properties."""
     for number in range(count):
         place = at + number * size
         if data[place : place + 2] == b"\0\0" or (skip and data[place + 2]):

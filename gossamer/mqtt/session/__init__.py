@@ -1,4 +1,4 @@
-"""What a server keeps of one client, connected or not (MQTT 5.0, 4.1), in memory and on disc.
+"""Sessions: state that a server keeps of a client, connected or not (MQTT 5.0, 4.1), in memory and on disc.
 
 ``session`` is one of them, ``sessions`` the table of a node; ``durable`` and ``store`` are their disc,
 ``wills`` what is published when one ends.

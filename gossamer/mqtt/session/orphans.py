@@ -1,4 +1,4 @@
-"""What a session that ends had for share groups and had not acknowledged: another member is to get it.
+"""Messages for share groups that a session had not acknowledged when it ended: another member gets them.
 
 A message that an ordinary subscription of the session asked for as well is not among it: it may be that one's
 copy.
@@ -27,7 +27,7 @@ Orphan = tuple[str, Message]
 
 
 def orphans(session: Session) -> list[Orphan]:
-    """What ``session`` holds for share groups and has not acknowledged."""
+    """Return what ``session`` holds for share groups and has not acknowledged."""
     shared = [(name, body_of(name)) for name in session.subscriptions if name.startswith("$share/")]
     if not shared:
         return []

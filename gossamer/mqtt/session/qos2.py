@@ -37,7 +37,7 @@ class Once:
 
     @classmethod
     def of(cls, dumped: Iterable[Block]) -> Once:
-        """What :meth:`dump` gave."""
+        """Rebuild it from what :meth:`dump` returned."""
         once = cls()
         once.load(dumped)
         return once

@@ -1,10 +1,10 @@
 """A session: what a server keeps of one client, whether the client is there or not (MQTT 5.0, 4.1).
 
 :class:`~gossamer.mqtt.session.state.SessionState` decides what goes to the client; here that is carried out.
-Packets are appended to ``out``, and the fan-out is told of a session that has any, to write them at the end
-of the turn. What the client does not get is counted, and told to whoever records messages. What is queued is
-bounded in bytes as well, for this session and in all queues of the node together, and whoever publishes is
-made to wait for a session that is behind (``pressure``).
+Packets are appended to ``out``, and the fan-out notes a session that has any, to write them at the end of the
+turn. What the client does not get is counted, and reported to the flow recorder. What is queued is bounded in
+bytes as well, for this session and in all queues of the node together, and whoever publishes is made to wait
+for a session that is behind (``pressure``).
 
 ``plain`` says whether the fan-out may hand this session packets that were encoded for all; a session that
 limits the packet size or uses topic aliases is served message by message.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class FanoutLike(Protocol):
-    """Whoever flushes sessions that have something to write, and counts what they drop."""
+    """Fan-out as a session sees it: flushes sessions with output, and counts what they drop."""
 
     def touch(self, session: Session) -> None: ...
 
@@ -94,7 +94,7 @@ class Session(SessionState):
 
     @property
     def shape(self) -> tuple[int, bool]:
-        """What the fan-out's compiled plans assume of this session."""
+        """Properties of this session that the fan-out's compiled plans depend on."""
         return self.version, self.plain
 
     # What survives the node; see ``durable``.

@@ -43,7 +43,7 @@ NEVER = 0xFFFFFFFF
 
 
 def options_of(session: Session, item: Subscription, identifier: int | None) -> SubscriptionOptions:
-    """What the router is to know of a subscription."""
+    """Return the options of a subscription for the router."""
     return SubscriptionOptions(
         qos=item.qos,
         no_local=item.no_local,

@@ -43,7 +43,7 @@ _EMPTY: deque[Item] = deque(maxlen=0)
 
 
 class Drained(NamedTuple):
-    """What became of messages that left the queue."""
+    """Result of taking messages from the queue."""
 
     packets: list[bytes]
     """To be sent, in order."""
@@ -186,7 +186,8 @@ class SessionState:
         self.window = 0
 
     def send_again(self, now: Clock) -> tuple[list[bytes], int]:
-        """What was in flight, as far as the window goes, and how many are too large for the client now."""
+        """Return the packets in flight, as far as the window goes, and how many are too large for the client
+        now."""
         large: list[int] = []
         if self.max_packet:
             # The client takes less than it did before: as if they had been sent ([MQTT-3.1.2-25]).
@@ -228,7 +229,7 @@ class SessionState:
             self.message_ids[key] = message_id
 
     def settle(self, packet_id: int) -> None:
-        """What is in flight under an identifier is not any more."""
+        """Remove what is in flight under an identifier."""
         del self.inflight[packet_id]
 
     def append(self, item: Item, size: int) -> None:
@@ -324,7 +325,7 @@ class SessionState:
         return Drained(packets, sent, lost)
 
     def expires(self, message: Message) -> None:
-        """What was sent last is this message: sent again, it is to say how much of its time is left."""
+        """Keep the expiry of the message sent last: sent again, it is to say how much of its time is left."""
         if message.expires_at is not None:
             self.keep(self.last_id, Expiring.of(self.inflight[self.last_id], message.expires_at))
 
@@ -356,7 +357,7 @@ class SessionState:
         return True, lost
 
     def withdraw(self, packet_id: int) -> int:
-        """What is in flight under an identifier is not any more; which message it was, where it is known."""
+        """Remove what is in flight under an identifier; return the message's id, where it is known."""
         self.settle(packet_id)
         return self.message_ids.pop(packet_id, NO_ID) if self.message_ids else NO_ID
 

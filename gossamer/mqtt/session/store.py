@@ -127,7 +127,7 @@ class SessionStore(JournalWriter):
         return [head, plain, record_of(message, self._monotonic()), self.time_of_day(message.expires_at)]
 
     def unpack(self, row: list[Any]) -> Item:
-        """What :meth:`pack` made."""
+        """Return the item that :meth:`pack` made a row of."""
         head, tail, *rest = row
         if not rest:
             return head, tail, None

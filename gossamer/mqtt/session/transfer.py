@@ -37,7 +37,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Pending(NamedTuple):
-    """What is to happen to a session that nobody is connected to, in seconds from now."""
+    """Timers of a session without a connection, in seconds from now."""
 
     left: float | None
     """Until it ends."""
@@ -83,7 +83,7 @@ def resemble(session: Session, state: dict[str, Any]) -> None:
 
 
 def pending_of(state: dict[str, Any]) -> Pending:
-    """What is to happen to it."""
+    """Return the timers in a described session."""
     will = state["will"]
     stamps = tuple(state["will_stamps"])
     return Pending(state["left"], None if will is None else decode_will(will), state["will_left"], stamps)
@@ -100,7 +100,7 @@ def items_of(items: Iterable[Item], now: float) -> list[list[object]]:
 
 
 def subscriptions_in(session: Session) -> Iterator[list[object]]:
-    """What a session is subscribed to, as :func:`install` takes it."""
+    """Yield the subscriptions of a session, as :func:`install` takes them."""
     for wanted, identifier in session.subscriptions.values():
         yield ["s", list(msgspec.structs.astuple(wanted)), identifier]
 
@@ -343,8 +343,8 @@ def distinct(items: Iterable[Item], known: Once | Collection[int] = ()) -> Itera
 def in_order(
     rest: list[Item], queued: Collection[Item], aside: Iterable[tuple[Item, int, bool]]
 ) -> Iterator[Item]:
-    """What the source of a session has queued since, and what is ``queued`` by its target, as it came to the
-    target.
+    """Merge what the source of a session has queued since with what is ``queued`` by its target, in the order
+    in which it came to the target.
 
     The marks of two nodes may be far apart, and a publisher may go from the one to the other between them.
     ``aside`` are messages that came as well, the source's: how many were queued by then, and whether it may
@@ -369,7 +369,7 @@ def in_order(
 
 
 def _content(item: Item) -> tuple[bytes, bytes]:
-    """What is the same of a message at both."""
+    """Return what is the same of a message at both."""
     head, tail, _ = item
     return head, bytes(tail)
 

@@ -1,4 +1,4 @@
-"""Who publishes a will whose connection has ended: a node asks all others that are up, and they answer.
+"""Agreement on who publishes a will whose connection has ended: a node asks all others that are up.
 
 See the rules of ``wills``. A node that asks is the *claimant*; what the others answer is that a will is over
 (void), that somebody comes first (wait), or nothing: then it is granted.
@@ -51,8 +51,8 @@ class WillAgreement(WillRows):
     _swept: float = 0.0
 
     def due(self, now: float) -> tuple[list[Key], dict[str, int]]:
-        """What to ask all nodes that are up for, and how much was seen of the lives it comes from; what
-        follows is :meth:`settle`. See also :meth:`former`. Call it about once a second."""
+        """Return what to ask all nodes that are up for, and how much was seen of the lives it comes from;
+        what follows is :meth:`settle`. See also :meth:`former`. Call it about once a second."""
         self._forget(now)
         if self.table is None:
             return [], {}
@@ -121,8 +121,8 @@ class WillAgreement(WillRows):
     def settle(
         self, keys: Iterable[Key], answers: Iterable[tuple[list[object], list[object]] | None], now: float
     ) -> list[tuple[Key, bytes, int]]:
-        """What all have said to :meth:`due`, None where one has not answered: what to publish now, with the
-        identifier of its message. Then say :meth:`published`."""
+        """Take the ``answers`` of all nodes to :meth:`due`, None where one is missing; return what to publish
+        now, with the id of its message. Then call :meth:`published`."""
         void: set[Key] = set()
         wait: set[Key] = set()
         for answer in answers:
@@ -147,7 +147,7 @@ class WillAgreement(WillRows):
         return records
 
     def published(self, key: Key, now: float) -> None:
-        """Whoever is to have a will has it by now, or can be waited for no longer."""
+        """Finish a will that every receiver has by now, or that can be waited for no longer."""
         for each in (key, *self.publishing.pop(key)):
             self.finish(each, now)
 
@@ -199,8 +199,8 @@ class WillAgreement(WillRows):
 
 
 def _saw_end(end: End, key: Key, position: int | None, *, again: bool) -> bool:
-    """Return whether a will was void or published, as one does not know that saw so many changes; ``again``:
-    it is the node itself in a later life, whose disc may have been behind."""
+    """Return whether a will was void or published unseen by a node that saw so many changes; ``again``: it is
+    the node itself in a later life, whose disc may have been behind."""
     if key in end.keys:
         return False
     if position is not None:

@@ -26,7 +26,7 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """What was seen of a life when it was down."""
+    """State of a life as it was seen when it was down."""
 
     position: int
     """How many of its changes."""
@@ -72,7 +72,7 @@ class NodeLives:
         return [name for name, one in self.missing.items() if not (one.dead or one.settled)]
 
     def refused(self, name: str, *, refused: bool) -> None:
-        """Return whether the host of such a node has refused a connection."""
+        """Count refusals in a row by the host of such a node."""
         one = self.missing.get(name)
         if one is not None:
             one.refusals = one.refusals + 1 if refused else 0
@@ -83,7 +83,7 @@ class NodeLives:
         return len(self.known) + 1 >= absent
 
     def settle(self, now: float) -> None:
-        """Who has been missing for long enough is not counted any more: this is the cluster now."""
+        """Stop counting nodes that have been missing for long enough: this is the cluster now."""
         for one in self.missing.values():
             one.settled = one.settled or now >= one.since + UNREACHABLE_TIMEOUT
 

@@ -141,7 +141,7 @@ def key_of(value: Any) -> Key:
 
 
 def former_of(row: list[Any], client_id: str) -> list[Key]:
-    """What a will was at other nodes, before its session moved."""
+    """Return the keys of a will at other nodes, before its session moved."""
     return [(stamp, client_id) for stamp in row[4]] if len(row) > 4 else []
 
 

@@ -184,7 +184,7 @@ class Wills(WillAgreement):
 
     @property
     def asking(self) -> bool:
-        """Return whether wills of this node's clients wait for the word of other nodes."""
+        """Return whether wills of this node's clients wait for answers of other nodes."""
         return any(life_of(key) == self.life for key in self.held)
 
     def spent(self, keys: Iterable[Key], now: float) -> list[str]:

@@ -44,7 +44,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether the node is ready, and since when who is apart, with what keeps it so."""
+    """Readiness of the node; for each peer that is apart, since when, and what it lacks."""
 
     ready: bool
     apart: dict[str, tuple[float, tuple[str, ...]]]

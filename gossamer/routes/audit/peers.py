@@ -70,7 +70,7 @@ class PeerAudit:
         self._digest: tuple[float, list[int]] | None = None
 
     def functions(self) -> dict[str, Callable[..., Any]]:
-        """What this node offers to the audits of others."""
+        """Functions that audits of other nodes call."""
         return {
             DIGEST: self._tell_digest,
             ROWS: self._tell_rows,
@@ -139,7 +139,7 @@ class PeerAudit:
         return found
 
     def _at(self, peer: str, topic_filter: str) -> int:
-        """What is known here of a peer's row: 0 for none, its value, the members of a share group."""
+        """Return a peer's row as known here: 0 for none, its value, the members of a share group."""
         if is_shared(topic_filter):
             group = self._shared.get(topic_filter)
             return 0 if group is None else group.others.get(peer, 0)
@@ -187,7 +187,7 @@ class PeerAudit:
         return len(filters)
 
     def _here(self, topic_filter: str) -> int:
-        """What this node's row should be: 0 for none."""
+        """Return what this node's row should be: 0 for none."""
         if is_shared(topic_filter):
             group = self._shared.get(topic_filter)
             return 0 if group is None else group.row
@@ -215,7 +215,7 @@ class PeerAudit:
 
 
 def _value(slot: NodeSlot, mask: int) -> int:
-    """What a mask says of a node's row."""
+    """Return the value of a node's row by a mask."""
     if not mask & slot.bit:
         return 0
     return PERSISTENT if mask & slot.persistent_bit else PRESENT

@@ -28,7 +28,7 @@ _STEP = 500
 
 @dataclass(slots=True)
 class Findings:
-    """What a verification looked at and what was wrong."""
+    """Numbers of what a verification looked at, and of what was wrong."""
 
     checked: int = 0
     unindexed: int = 0
@@ -56,7 +56,7 @@ class Findings:
 
     @property
     def differences(self) -> dict[str, int]:
-        """What was wrong, by kind."""
+        """Numbers of defects by kind."""
         looked_at = ("checked", "peers", "silent")
         return {what: count for what, count in asdict(self).items() if count and what not in looked_at}
 

@@ -108,7 +108,7 @@ class Forwarding:
             self.links.on_frame(DATA, self._receive)
 
     def on_group_forward(self, callback: Callable[[str, str, bytes], Held | None]) -> None:
-        """Who takes records for one group."""
+        """Call ``callback(peer, group, records)`` with records for one share group."""
         self._group = callback
 
     def on_kept(self, callback: Callable[[str, bytes], Held | None]) -> None:
@@ -142,7 +142,7 @@ class Forwarding:
             self._kept_for(slot, keeper)
 
     def to_kept(self, peer: str) -> Forwarder:
-        """The way to the persistent sessions of a node alone, for what was kept; what it does not get there
+        """Return the forwarder to a node's persistent sessions alone, for what was kept; what does not arrive
         is answered False."""
         slot = self.nodes.slot(peer)
         if slot.kept is None:
@@ -165,7 +165,7 @@ class Forwarding:
         return slot
 
     def away(self, peer: str) -> NodeSlot:
-        """What comes for a node's persistent sessions goes to the keeper."""
+        """Send what comes for a node's persistent sessions to the keeper."""
         slot = self.nodes.slot(peer)
         if self.keeper is not None:
             slot.away = True

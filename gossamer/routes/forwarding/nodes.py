@@ -1,9 +1,9 @@
 """The nodes that routes lead to: their bits in the masks of the index, and their forwarders.
 
-A node gets a bit when it is first heard of and gives it back when it is down and owns no route any more. A
-node that is down keeps its routes, for its table rows outlive it by the grace time, but is not forwarded to,
+A node gets a bit when it is first seen and gives it back when it is down and owns no route any more. A node
+that is down keeps its routes, for its table rows outlive it by the grace time, but is not forwarded to,
 unless there is a keeper: then its forwarder takes what its *persistent* sessions want, and hands it to the
-keeper. Which filters those are says a second bit, which a node gets with the first of them.
+keeper. A second bit marks those filters; a node gets it with the first of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gossamer.routes.forwarding.forwarder import Forwarder
 
 
 class Keeper(Protocol):
-    """What keeps what the persistent sessions of a node that is away want; see ``Router.keep_with``."""
+    """Store of messages for persistent sessions of nodes that are away; see ``Router.keep_with``."""
 
     def up(self, peer: str, /) -> bool:
         """``peer`` is back, or new; True: nothing is kept for it, and nothing that comes now need be."""
@@ -32,8 +32,8 @@ class Keeper(Protocol):
         """Keep acknowledged records, and say when they are safe; never within this call."""
 
     def left(self, peer: str, number: int, records: bytes, waiting: list[Callable[[bool], None]], /) -> int:
-        """What ``peer`` had not acknowledged of the frame of that number (0: it was never sent); how many of
-        the messages are not kept, for no persistent session there wants them."""
+        """Take what ``peer`` had not acknowledged of a frame (0: it was never sent); return how many messages
+        are not kept, since no persistent session there wants them."""
 
     def wanted(self, peer: str, topic_filter: str, persistent: bool, /) -> None:
         """A persistent session of ``peer`` has come to want a filter, or none does so any more."""
@@ -152,7 +152,7 @@ class NodeTable:
         self._by_mask = {0: ()}
 
     def counts(self) -> Counter[str]:
-        """What all forwarders, those of the past too, have counted together."""
+        """Sum of the counts of all forwarders, past ones too."""
         total = Counter(self.retired)
         for slot in self._slots.values():
             for forwarder in slot.forwarders:

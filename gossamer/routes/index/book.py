@@ -93,5 +93,5 @@ class TopicBook:
         self._buckets = {}
 
     def stats(self) -> dict[str, int]:
-        """How much is kept."""
+        """Return how many shapes and filters are kept."""
         return {"shapes": len(self._buckets), "filed": self._filed}

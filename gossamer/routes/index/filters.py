@@ -289,7 +289,7 @@ class FilterIndex(Generic[V]):
             yield topic_filter
 
     def stats(self) -> dict[str, int]:
-        """How many filters each part holds, and how many shapes there are."""
+        """Return how many filters each part holds, and how many shapes there are."""
         return {
             "literal": len(self._literals),
             "wildcard": sum(len(table) for _, table in self._tables.values()),

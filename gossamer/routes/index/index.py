@@ -20,7 +20,7 @@ from gossamer.routes.kernel import filter_index
 
 
 class Entry:
-    """Who wants a filter, where it is more than nodes alone or one subscriber alone."""
+    """Subscribers of a filter, where they are more than nodes alone or one subscriber alone."""
 
     __slots__ = ("local", "mask")
 
@@ -113,7 +113,7 @@ class RouteIndex:
         return old
 
     def local_count(self, topic_filter: str) -> int:
-        """How many subscribers here have exactly this filter."""
+        """Return how many subscribers here have exactly this filter."""
         return len(tuple(local_of(self._filters.get(topic_filter))))
 
     def get(self, topic_filter: str) -> Value | None:
