@@ -236,7 +236,7 @@ class Router:
         ).steps()
 
     def peer_audit(self, table: OwnedTable, ask: Ask) -> PeerAudit:
-        """Return the audit that compares this node's routes with its peers'; see
+        """Return the comparison of this node's routes with its peers'; see
         :mod:`gossamer.routes.audit.peers`."""
         return PeerAudit(self.node, resolver=self._resolver, row=self._local.row, table=table, ask=ask)
 

@@ -124,8 +124,8 @@ def _fill(text: str, client_id: str, username: str | None) -> str | None:
 
 
 class Gate:
-    """Permissions of one client; see the module. ``look_up`` is the router's cache, ``allowed`` is called
-    with every decision that allows something."""
+    """Permissions of one client; see the module. ``look_up`` is the router's cache, ``allowed`` counts
+    decisions that allow something."""
 
     __slots__ = ("_acl", "_allowed", "_client_id", "_look_up", "_rules", "_topics", "_username", "basis")
 

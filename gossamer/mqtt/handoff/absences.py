@@ -101,8 +101,8 @@ class Absences:
                 self._news.set()
 
     async def _tell(self, asker: str, again: bool) -> Part | None:
-        """Return to a node that has come up which nodes are away, part by part, with an empty one at the end;
-        None: to be asked from the beginning."""
+        """Return to a node that has come up the next part of the nodes away, an empty one last; None: ask
+        again."""
         if again:
             self._telling[asker] = self._parts(asker)
         parts = self._telling.get(asker)

@@ -118,8 +118,7 @@ class Keeping:
         self.spools.add(peer, record, [on_safe])
 
     def left(self, peer: str, number: int, records: bytes, waiting: list[OnSafe]) -> int:
-        """Keep what a node had not acknowledged; return how many messages no persistent session there
-        wants."""
+        """Keep what a node had not acknowledged; count what no persistent session there wants."""
         wanted: list[bytes] = []
         others = 0
         for qos, topic, record in walk(records):

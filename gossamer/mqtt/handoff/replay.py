@@ -108,8 +108,7 @@ class Arrivals:
     def asked(
         self, peer: str, identity: str, waiting: int, moved: Moved, had: Mapping[str, list[Block]]
     ) -> list[Any]:
-        """Answer another node, which calls this: report how much of what it kept is here, and learn what
-        waits there."""
+        """Answer another node: how much of what it kept is here; learn what waits there."""
         for client_id, blocks in had.items():
             session = self._table.sessions.get(client_id)
             if session is not None and session.expiry:

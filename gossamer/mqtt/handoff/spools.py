@@ -112,8 +112,7 @@ class Spools:
         return {peer: spool.state == "away" for peer, spool in self.by_peer.items() if spool.entries}
 
     def kept(self, peer: str, taken: int, frames: Mapping[int, int]) -> list[tuple[int, int, bytes]]:
-        """Return what a node lacks that has taken so much: numbers, microseconds of the day, records,
-        aged."""
+        """Return what a node lacks that has taken so much: numbers, times in µs, records, aged."""
         now, wall = self._now(), self._wall()
         return [
             (kept.number, int((kept.at - now + wall) * 1e6), fresh(kept.records, now - kept.at)[0])

@@ -7,8 +7,7 @@ from typing import Protocol
 
 
 class ForwarderLike(Protocol):
-    """Peer that must have a message: the batch for a remote node (``gossamer.routes.Forwarder``), or the
-    disc."""
+    """Peer that must have a message: a remote node's batch (``gossamer.routes.Forwarder``), or the disc."""
 
     @property
     def peer(self) -> str: ...

@@ -94,8 +94,7 @@ class Contests:
         return 0.0 if channel is None else self._clock.monotonic() - channel.came
 
     def standing(self, client_id: str, age: float, *, insist: bool) -> Standing:
-        """Return what stands against giving the session to a connection of that age elsewhere; blank:
-        nothing."""
+        """Return why a connection of that age elsewhere may not have the session; blank: it may."""
         channel = self._channel(client_id)
         if channel is None:
             return ""

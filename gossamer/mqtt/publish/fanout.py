@@ -303,8 +303,7 @@ def _give(head: bytes, tails: Sequence[bytes], session: Session) -> None:
 def forms(
     plan: Plan, head: bytes, tails: Sequence[bytes], version: int
 ) -> Iterator[tuple[tuple[Session, ...], int, bytes, Sequence[bytes]]]:
-    """Yield how a run of QoS 1 is sent here: for each form the sessions, their QoS, the head and the
-    tails."""
+    """Yield the forms of a run of QoS 1 here: for each the sessions, their QoS, head and tails."""
     topic = topic_in(head)
     for wanted, audience in ((V4, plan.v4), (V5, plan.v5)):
         if not audience.everyone:

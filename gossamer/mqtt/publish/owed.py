@@ -135,8 +135,7 @@ class Owed:
         debt.since.append(self._note(group, record_of(message, self._fanout.now())))
 
     def hand_on(self, group: str, record: bytes) -> Callable[[bool], None]:
-        """Hand a message that no member here is to have to another node; return what to call once it is safe
-        there, or not."""
+        """Hand a message to another node; return what to call once it is safe there, or not."""
         number = self._note(group, record)
 
         def there(safe: bool) -> None:

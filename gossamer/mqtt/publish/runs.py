@@ -108,8 +108,7 @@ def runs(data: bytes, pos: int, source: Source, *, local: bool = False, most: fl
 
 
 def _long(data: bytes, pos: int, end: int, source: Source) -> tuple[int, int]:
-    """Return where the body of a packet of more than 127 bytes starts and stops; behind the end if it is
-    wrong."""
+    """Return where the body of a packet over 127 bytes starts and stops; behind the end if it is wrong."""
     try:
         at, stop = frame(data, pos, end, source.max_packet)
     except MqttProtocolError:

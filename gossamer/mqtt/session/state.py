@@ -186,8 +186,7 @@ class SessionState:
         self.window = 0
 
     def send_again(self, now: Clock) -> tuple[list[bytes], int]:
-        """Return the packets in flight, as far as the window goes, and how many are too large for the client
-        now."""
+        """Return the packets in flight, up to the window, and how many are too large for the client now."""
         large: list[int] = []
         if self.max_packet:
             # The client takes less than it did before: as if they had been sent ([MQTT-3.1.2-25]).
