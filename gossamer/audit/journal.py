@@ -5,8 +5,7 @@ journal into one Parquet file. A journal that is found at the start is one whose
 into a file like any other, as far as it is whole.
 
 A batch in a journal, and on the way to it, is a length, a checksum (CRC-32) and MessagePack: how far the
-node's clock was off, and a list of rows. The first batch of a journal is preceded by a header that says whose
-rows they are.
+node's clock was off, and a list of rows. A header before the first batch says whose rows they are.
 
 Rules: 1. Nothing here knows of time or processes; ``writer`` does.  2. A journal's last batch may be cut off:
 it is left out, and what is missing shows in the numbers.  3. A journal goes only when its file has its name.

@@ -1,7 +1,7 @@
 """Clients as the recorder sees them: connections, sessions, subscriptions; and what they are called.
 
 A client's identifier may be a person's name. With ``pseudonyms`` every row has a keyed hash instead, the same
-on all nodes and for ever as long as the key is the same, so that histories can still be followed.
+on all nodes and forever as long as the key is the same, so that histories can still be followed.
 
 Rule: these rows are never sampled; without them no message can be judged.
 """

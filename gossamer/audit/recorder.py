@@ -1,7 +1,7 @@
 """The process of a node that empties its buffer into the writer.
 
 Rules: 1. The writer is a child process on the other end of a socket; when it ends, this process ends with it,
-its supervisor starts both anew, and the buffer goes on.  2. Nothing blocks: what the socket does not take
+its supervisor restarts both, and the buffer goes on.  2. Nothing blocks: what the socket does not take
 stays in the buffer, which is bounded, and a turn of the loop encodes no more than :data:`_WEIGHT`.  3. A
 batch is handed over whole or counted as lost: what a socket has taken in part is finished first, and what
 goes down with a writer is a ``gap``.  4. With nothing to say for ``BEAT`` seconds, a beat is recorded, so

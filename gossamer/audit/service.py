@@ -143,7 +143,7 @@ class Auditor:
         await self.runtime.run(Supervisor.terminate_child, "node", AUDIT)
 
     async def change(self, config: AuditConfig) -> None:
-        """Be set like this from now on, until the node is started anew.
+        """Be set like this from now on, until the node is restarted.
 
         Raises:
             UnavailableError: it cannot begin.

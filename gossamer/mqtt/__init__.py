@@ -1,7 +1,6 @@
 """MQTT 3.1.1 and 5.0: the broker of one node.
 
-:class:`Broker` is the facade, :func:`mqtt_spec` its supervision tree. The codec stands alone and is of use
-without either.
+:class:`Broker` is the facade, :func:`mqtt_spec` its supervision tree. The codec stands alone.
 """
 
 from gossamer.mqtt.auth.acl import Acl

@@ -1,9 +1,8 @@
 """The broker of one node: sessions, who may have them, and the way in for Python publishers.
 
-A facade over the parts: channels bring packets, the fan-out takes messages away, the router says to whom,
-the session table keeps what outlives a connection; ``admission`` decides on a CONNECT, ``subscribing`` on a
-SUBSCRIBE. They are made here, in the order in which they need one another; besides, here is what people and
-programs may ask.
+A facade over the parts: channels bring packets, the fan-out takes messages away, the router says to whom, the
+session table keeps what outlives a connection; ``admission`` decides on a CONNECT, ``subscribing`` on a
+SUBSCRIBE. They are made here, in the order in which they need one another; people and programs ask here, too.
 """
 
 from __future__ import annotations

@@ -225,7 +225,7 @@ async def _wait_for_cluster(node: NodeParts) -> None:
             holder = await _namesake(node)
             if holder is not None:
                 raise name_taken(node.name, holder)
-        log.warning("started_alone", node=node.name, waited=JOIN_WAIT, advice="seeds are tried for ever")
+        log.warning("started_alone", node=node.name, waited=JOIN_WAIT, advice="seeds are tried forever")
     peers = [m.name for m in node.members.members()[1:] if m.status is Status.ONLINE]
     try:
         await node.store.wait_for_tables(timeout=LOAD_WAIT, peers=peers)

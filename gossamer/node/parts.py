@@ -261,7 +261,7 @@ class NodeParts:
         self.state = "left"
 
     def gone(self, name: str, creation: int) -> None:
-        """A member left for good: nothing of it is kept."""
+        """A member left permanently: nothing of it is kept."""
         self.links.left(name)
         self.router.gone(name)
         self.broker.wills.node_down(name, creation, self.broker.fanout.now(), left=True)

@@ -25,7 +25,7 @@ class TableLinks:
         }
 
     def renewing(self) -> set[str]:
-        """Peers that are members, whose link begins anew."""
+        """Peers that are members, whose link restarts."""
         return {name for name, peer in self._distribution.peers.items() if peer.renewing and not peer.hidden}
 
     def send(self, peer: str, session: int, frame: bytes) -> None:
@@ -42,7 +42,7 @@ class TableLinks:
         self._distribution.give_up(peer, "tables lost a frame of it")
 
     def left(self, peer: str) -> None:
-        """A peer that was down already has left for good: its rows may go."""
+        """A peer that was down already has left permanently: its rows may go."""
         if self._sink is not None and peer not in self._distribution.nodes():
             self._sink.peer_down(peer, left=True)
 

@@ -24,7 +24,7 @@
 
 Each child is restarted on its own, because what others read of it (views, tables, routes, sessions) belongs
 to the node and outlives it. Too many restarts end the root, and with it the node; a process manager starts it
-anew.
+again.
 """
 
 from __future__ import annotations

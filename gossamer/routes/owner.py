@@ -3,7 +3,7 @@
 The router itself is passive, as an ETS table is, and outlives this process. Whatever goes wrong while rows
 are taken in ends this process and not the one that wrote them; its successor first holds everything against
 its sources and repairs it, since events may have been missed, and no client notices. The same verification
-then runs in the background for ever, followed by a comparison with every peer (where ``functions``, which
+then runs in the background forever, followed by a comparison with every peer (where ``functions``, which
 other nodes may call, are given).
 
 Calls: ``"verify"`` (repair and report now) and ``"check"`` (report only) answer :class:`Findings`.

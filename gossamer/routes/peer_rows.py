@@ -144,7 +144,7 @@ class PeerRows:
             if value:
                 slot.expected.discard(topic_filter)
             elif slot.persistent_bit and mask_of(self._index.get(topic_filter)) & slot.persistent_bit:
-                # Its rows go, for it is away for long or begins anew; its sessions may still be there.
+                # Its rows go, for it is away for long or restarts; its sessions may still be there.
                 slot.expected.add(topic_filter)
                 wanted = slot.persistent_bit
         before = self._index.set_bits(topic_filter, bit, wanted)
@@ -166,7 +166,7 @@ class PeerRows:
         persistent = bool(Count.of(before).persistent)
         try:
             if slot.away and persistent and not count:
-                # Its rows go, for it is away for long or begins anew; its sessions may still be there.
+                # Its rows go, for it is away for long or restarts; its sessions may still be there.
                 slot.expected.add(name)
                 self._shared.expect(name, slot.name)
             before = self._shared.set_node(name, slot.name, count)

@@ -135,8 +135,7 @@ class Router:
     def pick(
         self, group: Group, publisher: str, topic: str, *, online: bool = False, besides: str | None = None
     ) -> Delivery | Forwarder | None:
-        """Choose who gets a message for a share group: a member here, or the forwarder to the node that
-        chooses.
+        """Choose who gets a message for a share group: a member here, or the forwarder to another node.
 
         ``online``: only members that are connected; ``besides``: not those of this node.
         """
@@ -148,8 +147,8 @@ class Router:
         return seq is None or self._table is None or self._table.is_visible(seq)
 
     def when_visible(self, seq: int | None, then: Callable[[bool], object], *, bounded: bool = True) -> None:
-        """Call ``then`` once :meth:`is_visible`, so perhaps at once; with False, counted and logged, where it
-        takes too long.
+        """Call ``then`` once :meth:`is_visible`, perhaps at once; with False, counted and logged, after too
+        long.
 
         Not ``bounded``: however long it takes. A node that stays silent is declared down.
         """

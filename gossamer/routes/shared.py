@@ -1,4 +1,4 @@
-"""Shared subscriptions: of each ``$share`` group that matches, exactly one member in the whole cluster gets a
+"""Shared subscriptions: of each ``$share`` group that matches, one member in the whole cluster gets a
 message.
 
 The node where a message is published chooses. It knows its own members and, from the ``routes`` table (key
@@ -38,8 +38,8 @@ _MOST = (1 << _BITS) - 1
 
 
 class Count(NamedTuple):
-    """The members of a group on one node: ``free`` are connected and have nothing queued, ``persistent``
-    outlive the node."""
+    """Members of a group on one node: ``free`` are connected with an empty queue, ``persistent`` outlive the
+    node."""
 
     free: int
     online: int

@@ -5,8 +5,7 @@ publishers together do); ``sticky`` (a publisher stays with its choice while tha
 among members here, if there are any); ``hash_clientid`` and ``hash_topic`` (the same publisher, or topic, to
 the same member while membership stays).
 
-Rules: 1. Hashes are CRC-32, the same on all nodes and in all runs.  2. What is remembered of publishers is
-bounded.
+Rules: 1. Hashes are CRC-32, the same on all nodes and in all runs.  2. Memory of publishers is bounded.
 """
 
 from __future__ import annotations

@@ -241,7 +241,7 @@ class SubscriptionTable:
             self.latest = self.table.delete(name)
 
     def refresh_groups(self) -> Iterator[None]:
-        """Say anew of each share group how many of its members here can take messages; in steps."""
+        """Say again of each share group how many of its members here can take messages; in steps."""
         for number, group in enumerate(self._shared, 1):
             if group.members and group.count().row() != group.row:
                 self._write_shared(group.name)

@@ -1,8 +1,8 @@
 """A recorder's buffer that keeps a second list: what is noted of messages, for traces.
 
 The recorder may be off; then the second list is all there is. A message that is recorded only because its
-publisher wants it traced (its identifier has ``ASIDE``) is not of the recorder's sample and never on the
-first list.
+publisher wants it traced (its identifier has ``ASIDE``) is not of the recorder's sample and not on the first
+list.
 
 Rules: 1. The loop appends, one thread takes from the other end; a deque serves both without a lock.  2. Full
 means lost and counted: the messages themselves are none the worse for it.

@@ -70,8 +70,7 @@ class Body:
 class Bodies:
     """Bodies of large retained messages: this node's own, and those it fetches from their holders.
 
-    ``copies`` is how many nodes are to hold each; ``current`` returns the tag that the index names for a
-    topic.
+    ``copies`` nodes are to hold each; ``current`` returns the tag that the index names for a topic.
     """
 
     def __init__(

@@ -63,7 +63,7 @@ class _Kept:
 class ClusterWills:
     """Asks, writes and publishes what :class:`Wills` decides.
 
-    It belongs to the process ``mqtt_cluster``, and begins anew with it.
+    It belongs to the process ``mqtt_cluster``, and restarts with it.
     """
 
     def __init__(

@@ -13,8 +13,7 @@ from gossamer.mqtt.codec.reasons import ReasonCode
 class MqttProtocolError(PeerError):
     """A packet that the standard forbids.
 
-    ``statement`` is the normative statement, as ``MQTT-3.1.0-1``, or the section where the standard has no
-    numbered one.
+    ``statement`` is the normative statement, as ``MQTT-3.1.0-1``, or the section where it has no number.
     """
 
     def __init__(self, reason: ReasonCode, statement: str, detail: str) -> None:

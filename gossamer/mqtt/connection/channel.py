@@ -303,7 +303,7 @@ class Channel(Pipe):
         if self.transport is not None and not self.transport.is_closing():
             self.transport.close()
             if self.transport.get_write_buffer_size():
-                # Closing waits for the peer to read; not for ever.
+                # Closing waits for the peer to read; not forever.
                 self.shared.wheel.at(self.fanout.now() + LINGER, partial(_abort, self.transport))
         if up:
             self.fanout.pressure.relieve(self.session)

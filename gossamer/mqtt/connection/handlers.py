@@ -1,7 +1,6 @@
 """Handlers of the packets that are not on a channel's fast path, one method a packet type.
 
-Apart from the channel so that each can be read alone: there bytes and back-pressure, here the standard's
-"Actions" sections.
+Apart from the channel to be read alone: there bytes and back-pressure, here the standard's "Actions".
 """
 
 from __future__ import annotations

@@ -28,8 +28,7 @@ from gossamer.mqtt.session.session import Session
 from gossamer.supervisor import Port, Sent
 
 NEW, WAITING, ASKED, UP, CLOSED = range(5)
-"""Before CONNECT; while the client is being authenticated; while it is asked something for that; in service;
-over."""
+"""Before CONNECT; while the client is being authenticated; while it is challenged; in service; over."""
 
 
 class Pipe(Port, asyncio.Protocol):

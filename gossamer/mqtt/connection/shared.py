@@ -5,8 +5,7 @@ subscription identifiers. CONNACK tells a 5.0 client what is missing (MQTT 5.0, 
 asks for it all the same gets the reason code that says so. 3.1.1 has no words for it: CONNECT and PUBLISH end
 the connection, SUBSCRIBE gets its failure code.
 
-Rule: a subscription is granted no more than the maximum QoS, but is never refused for asking for more
-([MQTT-3.2.2-10]).
+Rule: a subscription is granted the maximum QoS at most, but never refused for more ([MQTT-3.2.2-10]).
 """
 
 from collections import Counter
@@ -25,8 +24,7 @@ from gossamer.supervisor import Runtime
 class ConnectionLimits:
     """Limits of every connection of a node.
 
-    Read from the configuration once: a channel looks here for every packet, and a pydantic model is slow to
-    read.
+    Read from the configuration once: a channel reads them for every packet, and pydantic models are slow.
     """
 
     def __init__(self, config: MqttConfig) -> None:

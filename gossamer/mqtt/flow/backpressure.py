@@ -79,7 +79,7 @@ class Peer(Protocol):
 
 
 class Hold:
-    """A batch of a peer has been taken, but the peer shall hear it later: give ``then`` what to do."""
+    """A batch of a peer has been taken, but the report to it is deferred: give ``then`` what to do."""
 
     __slots__ = ("_waiting",)
 
@@ -96,7 +96,7 @@ class Hold:
             try:
                 callback()
             except Exception:
-                # The others would be held for ever.
+                # The others would be held forever.
                 log.exception("held_callback_failed")
 
 

@@ -1,9 +1,8 @@
 """Deadlines by the second: keep alive of every connection and everything that expires, on one timer.
 
 Rules: 1. No clock: callers pass ``now``.  2. Precision is one tick, which keep alive and expiry allow.  3.
-A busy connection costs nothing between its deadlines: it only notes when it was last heard, and is looked
-at again when that could matter.  4. A cancelled deadline holds nothing, and is swept out when half of them
-are.
+A busy connection costs nothing between its deadlines: it notes when something came last, and is looked at
+when that could matter.  4. A cancelled deadline holds nothing, and is swept out when half of them are.
 
 Rejected: a loop timer per connection (a heap entry and a callback object each, cancelled at every packet).
 """

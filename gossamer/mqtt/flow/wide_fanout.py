@@ -136,7 +136,7 @@ class Wide:
                 try:
                     callback()
                 except Exception:
-                    # The others would wait for ever.
+                    # The others would wait forever.
                     log.exception("wide_callback_failed")
 
     def _give(self, job: _Job, start: int, stop: int) -> None:

@@ -1,5 +1,4 @@
 """Hinted handoff: messages for persistent sessions of nodes that are away are kept, and replayed to them.
 
-``keeper``, ``spools`` and ``hint_log`` keep, ``replay`` receives, ``following`` goes after a session that
-moved.
+``keeper``, ``spools`` and ``hint_log`` keep, ``replay`` receives, ``following`` follows moved sessions.
 """

@@ -40,8 +40,8 @@ Part = list[list[Any]]
 
 
 class Absences:
-    """Asks nodes that come up which others are away, and answers them; not of those that have left for good,
-    of which the disc of one that was away then may still tell."""
+    """Asks nodes that come up which others are away, and answers them; not of those that have left
+    permanently, of which the disc of one that was away then may still tell."""
 
     def __init__(
         self, keeping: Keeping, router: Router, distribution: Distribution, members: MembershipView
@@ -101,7 +101,7 @@ class Absences:
                 self._news.set()
 
     async def _tell(self, asker: str, again: bool) -> Part | None:
-        """Return to a node that has come up the next part of the nodes away, an empty one last; None: ask
+        """Return the next part of the nodes away to one that has come up, an empty one last; None: ask
         again."""
         if again:
             self._telling[asker] = self._parts(asker)

@@ -7,7 +7,7 @@ left the node at an unknown moment, everything is given back: rather twice than 
 One that dies before it sees that another is away does not know any more whose sessions that had. The other
 saw it go, and knows which clients have left it since.
 
-Known limit: where that one is restarted as well before the two meet again, nobody knows.
+Known limit: where that one is restarted as well before the two meet again, it is not known.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Departures:
         self.had.setdefault(peer, frozenset(self._clients(peer)))
 
     def restored(self, peer: str, had: list[str] | None) -> None:
-        """A node went in a former life of this one, or before it came; None: nobody knows what it had."""
+        """A node went in a former life of this one, or before it came; None: it is not known what it had."""
         self._unseen.add(peer)
         self.had[peer] = _Anybody() if had is None else frozenset(had)
 

@@ -12,8 +12,8 @@ goes in its order, a window at a time. What comes meanwhile goes behind it, and 
 there, not for persistent sessions alone.
 
 What becomes of an entry: the node has it; it has expired; there was no room (``limit`` messages,
-``max_bytes``); the node is permanently removed, or came back without its sessions. All but the first are
-counted by reason.
+``max_bytes``); the node is permanently removed, or lost its sessions. All but the first are counted by
+reason.
 
 A session that moves to another node while its own is away gets there what comes from then on, until the node
 is back with a higher claim; ``moved`` says from which number to which, and from which to which again. What is
@@ -131,14 +131,14 @@ class Spool:
         return [Ask()]
 
     def answered(
-        self, generation: str, taken: int, frames: Mapping[int, int], now: float, *, anew: bool = False
+        self, generation: str, taken: int, frames: Mapping[int, int], now: float, *, renewed: bool = False
     ) -> list[Action]:
         """The node says which sessions it has, up to which number it has taken, and how far each stream.
 
-        ``anew``: its sessions began after it went away.
+        ``renewed``: its sessions began after it went away.
         """
         actions: list[Action] = []
-        if anew or (self.generation and self.generation != generation):
+        if renewed or (self.generation and self.generation != generation):
             gone = [kept.number for kept in self.entries.values() if not kept.live]
             actions += self._drop(gone, "sessions_lost")
             self.moved.clear()
@@ -184,8 +184,7 @@ class Spool:
         return True
 
     def fills_up(self, wall: float) -> bool:
-        """Return whether there has been no room for something since this was asked last; ``wall`` is the
-        time."""
+        """Return whether something had no room since the last call; ``wall`` is the time."""
         if not self.overflowed:
             self.full_since = None
         elif self.full_since is None:

@@ -1,9 +1,8 @@
 """Messages kept for nodes that are away, handed by a node that leaves to one that stays.
 
-What a node keeps goes with it when it leaves the cluster: nobody waits for it any more, and the nodes that
-are away would never get it. So before it says goodbye it hands all of it to a member, which has it on disc
-before it is dropped here, keeps it from then on, behind what it keeps itself, and gives it to the node once
-that is back.
+What a node keeps goes with it when it leaves the cluster: otherwise the nodes that are away would never get
+it. So before it says goodbye it hands all of it to a member, which has it on disc before it is dropped here,
+keeps it from then on, behind what it keeps itself, and gives it to the node once that is back.
 
 Rules: 1. Bounded: after :data:`TRANSFER_TIMEOUT` the node leaves with what nobody took; that is logged. 2. A
 node that is back, and on its way to have everything, is given the rest by this one; only where it goes again
@@ -40,7 +39,7 @@ PART_BYTES = 512 * 1024
 class HintTransfer:
     """Hands over what this node keeps when it leaves, and takes it of others.
 
-    ``has_left(node)``: that one has gone for good.
+    ``has_left(node)``: that one has left permanently.
     """
 
     def __init__(

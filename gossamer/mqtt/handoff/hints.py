@@ -53,8 +53,7 @@ class Kept(msgspec.Struct, frozen=True):
         return len(self.records) + OVERHEAD
 
     def is_known(self, taken: int, frames: Mapping[int, int]) -> bool:
-        """Return whether a node has it that has taken so much of what was kept, and so much of each
-        stream."""
+        """Return whether a node that took so much of the hints, and of each stream, has it."""
         return self.number <= taken or 0 < self.frame <= frames.get(self.session, 0)
 
 

@@ -1,5 +1,4 @@
-"""Keeping what the persistent sessions of other nodes want while those are away: who is away, and who is
-back.
+"""Keeper of hints for the persistent sessions of other nodes that are away: who is away, and who is back.
 
 The router gives what comes (:class:`gossamer.routes.forwarding.nodes.Keeper`), and it is kept in ``spools``.
 Which of these it is not for any more, since they moved, ``departures`` knows.
@@ -97,7 +96,7 @@ class Keeping:
         self._lives.setdefault(peer, life)
         self._journal.node(peer, self.sessions_of(peer))
         self.spools.do(peer, *spool.down())
-        # Behind what was on its way, of which nobody knows whether it came before or after the client went.
+        # Behind what was on its way, which may have come before or after the client went.
         self._soon(partial(self.departures.guess, peer))
 
     def gone(self, peer: str) -> None:
@@ -156,8 +155,8 @@ class Keeping:
             return
         generation, born = sessions
         self._fresh.discard(peer)
-        anew = born > self._lives.get(peer, born)
-        self.spools.answered(peer, generation, taken, frames, anew=anew)
+        renewed = born > self._lives.get(peer, born)
+        self.spools.answered(peer, generation, taken, frames, renewed=renewed)
         # Until it goes again.
         self._lives.pop(peer, None)
         self._journal.node(peer, [generation, 0])
@@ -260,7 +259,7 @@ class Keeping:
             log.info("kept_messages_restored", entries=entries)
 
     def tick(self, *, has_left: Callable[[str], bool]) -> None:
-        """About once a second. ``has_left(peer)``: it has gone for good, perhaps while this node was away."""
+        """Call it about once a second. ``has_left(peer)``: it left permanently, perhaps unseen."""
         for peer, spool in list(self.spools.by_peer.items()):
             if peer in self._up:
                 self.spools.settle(peer, spool)

@@ -1,7 +1,7 @@
 """A spool for each node that is away, and the disc: what spools decide is carried out here.
 
 A :class:`~gossamer.mqtt.handoff.hint_log.Spool` returns actions: entries go to the journal, and publishers
-hear once they are there; a node that is back is asked, and gets its entries by the router's way to its
+get their answers then; a node that is back is asked, and gets its entries by the router's way to its
 persistent sessions.
 
 Rules: 1. Nothing here waits on the loop.  2. What a publisher was told is safe is on disc, or in the memory
@@ -80,12 +80,12 @@ class Spools:
         self.journal.when_safe(waiting)
 
     def answered(
-        self, peer: str, generation: str, taken: int, frames: Mapping[int, int], *, anew: bool
+        self, peer: str, generation: str, taken: int, frames: Mapping[int, int], *, renewed: bool
     ) -> None:
         """A node has said what it has; see :meth:`Spool.answered`."""
         spool = self.of(peer)
         before = spool.counts["dropped_sessions_lost"]
-        self.do(peer, spool.answered(generation, taken, frames, self._now(), anew=anew))
+        self.do(peer, spool.answered(generation, taken, frames, self._now(), renewed=renewed))
         if lost := spool.counts["dropped_sessions_lost"] - before:
             log.warning("kept_messages_dropped", peer=peer, reason="sessions_lost", messages=lost)
 

@@ -26,8 +26,7 @@ NO_ID = -1
 ASIDE = 1 << 47
 """In the number of a message that is not of the recorder's sample: its publisher wants it traced."""
 UNRECORDED = 1 << 46
-"""In the number of a message of QoS 2 that is not recorded: it has one so that no session takes it twice (see
-``once``)."""
+"""In the number of a message of QoS 2 that is not recorded: only so that none is taken twice (``qos2``)."""
 MARK = b"\x07"
 """The first byte of a mark."""
 

@@ -64,8 +64,7 @@ class MigrationSource:
         self._asked: frozenset[str] = frozenset()
 
     def admits(self, origin: str | None) -> bool:
-        """Return whether a message of ``origin`` is this node's to queue; blank: of this node, None: of a
-        group."""
+        """Return whether a message of ``origin`` is to be queued here; blank: this node, None: a group."""
         return origin is None or self.state == self.HELD or origin not in self.marked
 
     def handle(self, event: Event, now: float, up: Collection[str]) -> list[Action]:
@@ -109,7 +108,7 @@ class MigrationSource:
         if self.state != self.HELD:
             if self.target in up and self.target != target:
                 return [moves.Refuse("busy")]
-            # Who was taking it is gone, or asks anew because its first question was lost.
+            # Who was taking it is gone, or asks again because its first question was lost.
             actions += self._thaw(doubtful=self.target != target)
         self.state = self.FROZEN
         self.token, self.target = token, target
@@ -155,7 +154,7 @@ class MigrationTarget:
         self._settle_by = 0.0
 
     def admits(self, origin: str | None) -> bool:
-        """Return whether a message of ``origin`` is this node's to queue."""
+        """Return whether a message of ``origin`` is to be queued here."""
         return origin is None or self.state >= self.COMMITTING or origin in self.marked
 
     def begin(self, now: float, rows: Mapping[str, int]) -> list[Action]:

@@ -225,8 +225,7 @@ class Sources:
         return list(outgoing.parts[number])
 
     async def release(self, client_id: str, token: str, asked: list[str]) -> int | None:
-        """Return the number of parts of what came since, once ``asked`` marked the move; None: wrong
-        token."""
+        """Return how many parts came since, once ``asked`` marked the move; None: wrong token."""
         outgoing = self._outgoing.get(client_id)
         if outgoing is None or outgoing.machine.token != token or not self.gives(client_id):
             return None

@@ -66,9 +66,8 @@ class Successors:
         subscriptions: list[list[Any]],
         username: str | None,
     ) -> tuple[bool | str, list[Any]] | None:
-        """Answer a node whose session of a client is over, and which calls this with what the client has had
-        from it, has begun to take, has published to it, when it changed its subscriptions there last, what
-        to, and its user.
+        """Answer a node whose session of a client is over: what the client has had from it, has begun to
+        take, has published to it, when it changed its subscriptions there last, what to, and its user.
 
         Returns whether the session here has come by ``move``, or is not subscribed yet; and what the client
         has had from it. None: not known yet.
@@ -106,7 +105,7 @@ class Successors:
 
     def _unsaid(self, session: Session, born: int, subscriptions: list[list[Any]]) -> bool | str:
         """Return whether the client of a new session may still say that it wants what the older one, which
-        began at ``born``, was subscribed to; it is subscribed to that where its client cannot know that it is
+        began at ``born``, was subscribed to; it is subscribed to that where its client cannot see that it is
         new."""
         if session.born == born or session.clean:
             return False
@@ -172,8 +171,7 @@ class Successors:
         return taken
 
     def _may_subscribe(self, session: Session) -> bool:
-        """Return whether the client of a new session has not had the time to say what it wants, or is saying
-        it."""
+        """Return whether the client of a new session has had no time to subscribe yet, or is doing so."""
         channel = session.channel
         if channel is None or not session.subscriptions:
             return not session.subscriptions
@@ -187,8 +185,8 @@ class Successors:
         )
 
     def _fell_early(self, session: Session) -> bool:
-        """Return whether the client of a new session may have gone before it had said all that it wants, and
-        comes back to say it."""
+        """Return whether the client of a new session may have gone before its last SUBSCRIBE, and comes
+        back."""
         said = (session.revised - session.born) / 1e6
         return session.channel is None and said < SUBSCRIBE_TIMEOUT and self._age(session) < SUBSCRIBING
 

@@ -45,8 +45,7 @@ log = structlog.get_logger(__name__)
 
 CALL_WITHIN = 5.0
 TOLD_TIMEOUT = 1.0
-"""Shorter, since it may be asked again: while the other node does not know what the client has had, both have
-the session."""
+"""Shorter, since it may be asked again: until the other node knows what the client has had, both keep it."""
 AGAIN = 0.5
 LOOKS = 20
 MAX_LISTED = 1 << 22
@@ -80,7 +79,7 @@ class Remains:
         self._subscribed: set[str] = set()
         """Clients of these for whom the other side may not be subscribed yet."""
         self._given: set[str] = set()
-        """Clients of these who have gone on elsewhere with all that was here: what is here is not theirs any
+        """Clients of these that went elsewhere with all that was here: what is here is not theirs any
         more."""
         self._awaited: set[str] = set()
         """Clients of these whom another node sends what it has kept here."""
@@ -91,7 +90,7 @@ class Remains:
     def end(self, session: Session, moved: bool) -> None:
         """The session is somebody else's: offer what it has, then end it. ``moved``: from here, as it was.
 
-        One that begins anew elsewhere is subscribed to nothing at first; until its client has had the time to
+        One that restarts elsewhere is subscribed to nothing at first; until its client has had the time to
         subscribe, what comes is for this one.
         """
         if session.channel is not None:

@@ -289,7 +289,7 @@ class Incoming:
         self._above = state["epoch"]
         queued = transfer.install(session, entries, self._fanout.now())
         if revised > state["revised"] or (wanted and not session.subscriptions):
-            # Its client changed them here later, or never knew that this one began anew: it believes to be
+            # Its client changed them here later, or never knew that this one restarted: it believes to be
             # subscribed as it was here.
             theirs = [name for name in session.subscriptions if not name.startswith("$share/")]
             self._theirs = [body_of(name) for name in theirs]

@@ -2,8 +2,7 @@
 
 The node that takes the message keeps it, on disc where it has one, and publishes it when it is due, in the
 publisher's name. A node that is down then publishes it when it is back and has had time to find its cluster.
-QoS 1 and 2 are acknowledged once the message is on disc (without a disc: once it is taken), and not when it
-is published.
+QoS 1 and 2 are acknowledged once the message is on disc (without a disc: once it is taken), not later.
 
 Rules: 1. 0 to 4,294,967 seconds, whole ones. What is no such delay or has no topic behind it is refused as a
 topic name (0x90); one too many is dropped and counted, and acknowledged with 0x97 where there is a word for

@@ -152,7 +152,7 @@ class Ingest:
         way: give it to a node that has one that is there; False where none does.
 
         It is this node's from now on, on its disc. Did ``peer`` hear of it only once the other node has it,
-        three nodes whose members have all just left would each wait for the next, for ever: what is
+        three nodes whose members have all just left would each wait for the next, forever: what is
         acknowledged are streams, and each would hold back the one that the others wait for.
         """
         fanout = self._fanout

@@ -4,7 +4,7 @@
 it. *Handed on*: that session has ended, or the members here have gone while the message was on its way, and
 it goes to a member of another node, which has not said that it is safe there. *Waiting*: there is no member
 that could be given it, but some are expected: they outlive their node, which is away. All are on disc, where
-the node has one, so a message of which a publisher was told that it is safe reaches a member once the node is
+the node has one, so a message whose publisher has its acknowledgement reaches a member once the node is
 back at the latest.
 
 What a session holds is looked at four times a second, not at every acknowledgement: a *mark* notes what is in

@@ -1,7 +1,7 @@
-"""Share groups: what a member had not acknowledged when it went for good goes to another member.
+"""Share groups: what a member had not acknowledged when it ended goes to another member.
 
-A session that ends, because its client said goodbye for ever or did not come back in time, leaves messages
-of QoS 1 and 2 behind: in flight or queued. For those that it had for a share group a member is chosen anew,
+A session that ends, because its client ended it or did not come back in time, leaves messages
+of QoS 1 and 2 behind: in flight or queued. For those that it had for a share group a member is chosen again,
 here or on another node; and so for what was on its way to a group of a node that is declared down. Where all
 members are on nodes that are away, it waits for them (``owed``).
 
@@ -102,7 +102,7 @@ class Redispatch:
         if not isinstance(chosen, Delivery):
             record = record_of(message, self._fanout.now())
             if on_safe is None:
-                # Nobody waits for it: its publisher was told that it is safe.
+                # Nobody waits for it: its publisher has its acknowledgement.
                 on_safe = self._owed.hand_on(name, record) if message.qos == 1 else _ignore
             chosen.append_acked(record, on_safe)
         else:

@@ -1,7 +1,6 @@
 """Messages for share groups that a session had not acknowledged when it ended: another member gets them.
 
-A message that an ordinary subscription of the session asked for as well is not among it: it may be that one's
-copy.
+A message that an ordinary subscription of the session also matches is left out: it may be that one's.
 """
 
 from __future__ import annotations

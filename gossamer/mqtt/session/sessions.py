@@ -90,8 +90,7 @@ class SessionTable:
         self.on_end: Callable[[str], object] = lambda _client_id: None
 
     def belongs(self, session: Session | None, username: str | None) -> bool:
-        """Return whether a user may have a session, if there is one; None, anonymous, is a user like
-        others."""
+        """Return whether a user may have a session, if any; None, anonymous, is a user like others."""
         return session is None or not self._owned or session.username == username
 
     def open(self, client_id: str, *, clean: bool, expiry: int) -> tuple[Session, bool]:
@@ -114,7 +113,7 @@ class SessionTable:
         return session, True
 
     async def end_clean(self, client_id: str) -> None:
-        """End the session of a client that begins anew, and come back once the disc has forgotten it."""
+        """End the session of a client that restarts, and come back once the disc has forgotten it."""
         session = self.sessions.get(client_id)
         if session is None:
             return

@@ -6,7 +6,7 @@ with its tables. This closes the chain at its ends: what has subscribers there a
 A digest is the sum of the CRC-32 of all filters in each of 256 buckets, so that a few differences name a few
 buckets; of those all rows are looked at, and what differs is looked at again after a moment, for rows are on
 their way all the time. What differs the same way twice is wrong. The peer, as the owner of its rows, then
-announces them anew, which sets every copy right by the way that rows always take.
+announces them again, which sets every copy right by the way that rows always take.
 
 Rules: 1. A peer that does not answer is counted and passed over.  2. Nothing holds up the loop: filters are
 walked in steps.  3. What a peer is asked is bounded, and so is what it answers.
@@ -174,7 +174,7 @@ class PeerAudit:
         return [self._here(topic_filter) for topic_filter in filters[:MOST_ROWS]]
 
     def _announce(self, filters: list[str]) -> int:
-        """Write these rows anew, those that are not there too, so that every copy hears of them."""
+        """Rewrite these rows, those that are not there too, so that every copy hears of them."""
         for topic_filter in filters[:MOST_ROWS]:
             value = self._here(topic_filter)
             if value:

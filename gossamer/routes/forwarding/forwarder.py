@@ -2,8 +2,7 @@
 
 Records of one turn of the loop become one frame, or several of about ``frame_bytes``. A frame that carries
 any acknowledged record (QoS 1 and 2) is reliable: the link keeps it until the peer has dispatched it, then
-``on_safe`` of its records is called, in the order of their appending. A frame of QoS 0 records alone is not
-kept.
+calls ``on_safe`` of its records, in their order. A frame of QoS 0 records alone is not kept.
 
 What becomes of ``on_safe``: True, the peer dispatched the record. When the peer is declared down, its
 subscribers are gone with it, so nothing more can be done for the record and it counts as safe, unless
@@ -20,8 +19,7 @@ link still keeps it until the peer has it, so only a peer or a node that fails l
 to tell the publisher. It saves publishers a round trip between nodes.
 
 A peer that falls behind by ``high_water`` unacknowledged bytes is ``congested`` until it is down to half of
-that: QoS 0 records are dropped, acknowledged ones still go, and whoever publishes them is told to slow
-down.
+that: QoS 0 records are dropped, acknowledged ones still go, and their publishers are slowed down.
 
 ``dropped`` is told what was dropped, by its reason: see :data:`Dropped`.
 
@@ -46,11 +44,11 @@ log = structlog.get_logger(__name__)
 
 OnSafe = Callable[[bool], None]
 Left = Callable[[int, bytes, list[OnSafe]], int]
-"""Told the number of a frame (0: it was never sent), its records, and who waits for it; how many messages it
-does not keep."""
+"""Called with a frame's number (0: never sent), records and waiters; returns how many messages it does not
+keep."""
 Dropped = Callable[[str, bytes, str, bool], object]
-"""Told ``(peer, records, reason, kept)`` of records that do not arrive; ``kept``: but for those that ``left``
-keeps."""
+"""Called as ``(peer, records, reason, kept)`` with records that do not arrive; ``left`` keeps those in
+``kept``."""
 
 
 class _Batch(Struct):

@@ -88,7 +88,7 @@ class TopicBook:
             buckets.topics = {}
 
     def clear(self) -> None:
-        """Forget the shapes too: those of filters long gone shall not count for ever."""
+        """Forget the shapes too: those of filters long gone must not count forever."""
         self._filed = 0
         self._buckets = {}
 

@@ -3,10 +3,10 @@
 The hot path reads the ``routes`` dictionary and nothing else; so a route that is no longer right must be
 out of it before the change returns. A literal filter concerns one topic; which topics a wildcard filter
 concerns, :mod:`gossamer.routes.index.book` knows. Both sides stay cheap: a miss only appends to a list, and a
-change looks up one bucket. The book may name topics that left the cache, which does no harm; it is made anew
+change looks up one bucket. The book may name topics that left the cache, which does no harm; it is rebuilt
 when the list has grown to twice the cache.
 
-Rules: 1. ``routes`` is the same dictionary for ever.  2. At most ``limit`` topics; the oldest eighth goes
+Rules: 1. ``routes`` is the same dictionary forever.  2. At most ``limit`` topics; the oldest eighth goes
 when it is full. No order of use is kept, since that would cost the hit.  3. The book is bounded: a shape
 beyond :data:`SHAPE_LIMIT`, or more than :data:`FILED_LIMIT` places for each topic, empties the whole cache.
 

@@ -59,8 +59,7 @@ class Shape:
             self.key = itemgetter(*self.constants)
 
     def fits(self, levels: int, dollar: bool) -> bool:
-        """Return whether a name of so many levels, starting with ``$`` or not, can match this shape at
-        all."""
+        """Return whether a name of so many levels, starting with ``$`` or not, can match this shape."""
         if dollar and self.leading:
             return False
         return levels >= self.levels if self.open else levels == self.levels
