@@ -31,7 +31,7 @@ WATCH = "audit_watch"
 """Subscribed to gossip under this name."""
 STEP = 200
 """Sessions told of in one turn of the loop."""
-_AGAIN = 1.0
+_RETRY_INTERVAL = 1.0
 _OF_HEALS = ("plan", "coordinator", "survivors", "reloaded", "skipped", "split_at", "healed_at")
 CLOCK = "audit.clock"
 """Function that other nodes call: the wall clock here."""
@@ -77,7 +77,7 @@ class Watch(GenServer):
                 detail = {name: getattr(message, name) for name in _OF_HEALS}
                 self._buffer.note(KINDS[schema.HEALED], json.dumps(detail))
             case Down():
-                send_after(_AGAIN, self_pid(), "ask")
+                send_after(_RETRY_INTERVAL, self_pid(), "ask")
             case "ask":
                 self._ask()
 

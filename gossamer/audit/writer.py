@@ -34,7 +34,7 @@ READY = "audit writer ready"
 _PR_SET_PDEATHSIG = 1
 _OWN = re.compile(r"\d+-\d{16}\.parquet")
 """A file that a recorder made; others in its directories are not its own to remove."""
-AGAIN = 1.0
+RETRY_INTERVAL = 1.0
 """Seconds between tries on a full disc."""
 LAST = 5.0
 """Seconds in which a full disc may find room once the node is gone."""
@@ -121,11 +121,11 @@ class Writer:
                     print(f"error: not recording: {error}", file=sys.stderr, flush=True)  # noqa: T201
                 told = True
                 if self._gone():
-                    patience -= AGAIN
+                    patience -= RETRY_INTERVAL
                     if patience <= 0:
                         return
                 self._forget(time.time())
-                time.sleep(AGAIN)
+                time.sleep(RETRY_INTERVAL)
             else:
                 return
 

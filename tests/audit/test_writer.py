@@ -16,7 +16,7 @@ LIMITS = Limits(rotate_size=32 * 2**20, rotate_after=60.0, keep_size=0, keep_for
 @pytest.fixture
 def full_disc(monkeypatch):
     """Appending fails so many times."""
-    monkeypatch.setattr(module, "AGAIN", 0.0)
+    monkeypatch.setattr(module, "RETRY_INTERVAL", 0.0)
     left = [3]
     append = Journal.append
 

@@ -5,9 +5,9 @@ Three answers, from mild to harsh:
 1. A *local publisher* whose messages go to a session that is behind is not read from until that session has
 caught up: its socket took more, or its queue is down to a quarter of its limit. 2. *Peers* are told that
 their batches took effect only once no session here is far behind (four times its limit in the queue). They
-acknowledge to their publishers later, and those slow down by themselves. 3. A session that makes no
-progress for :data:`PATIENCE` seconds holds nobody up any longer; what it cannot take is dropped (QoS 0) or
-pushes out the oldest in its queue, and is counted.
+acknowledge to their publishers later, and those slow down by themselves. 3. A session that makes no progress
+for :data:`STALL_TIMEOUT` seconds holds nobody up any longer; what it cannot take is dropped (QoS 0) or pushes
+out the oldest in its queue, and is counted.
 
 Publishers to a node whose link is congested wait likewise, until the router says that it has caught up.
 
@@ -15,8 +15,8 @@ What is queued is bounded in bytes too, for a session (``max_session``) and for 
 (``max_node``): a connected session is behind at an eighth of its bound, far behind at half. Every message
 counts as often as it is queued, and :data:`ITEM` bytes for itself.
 
-Rejected: dropping at once (a burst would lose messages that a moment's wait saves); waiting without end
-(one dead client would stop all publishers of its topics).
+Rejected: dropping at once (a burst would lose messages that a moment's wait saves); waiting without end (one
+dead client would stop all publishers of its topics).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ FENCED = 64
 UNCONFIRMED = 32
 """Why a channel does not read: it has many SUBSCRIBEs whose routes other nodes have not confirmed."""
 
-PATIENCE = 1.0
+STALL_TIMEOUT = 1.0
 FAR_BEHIND = 4
 """A connected session with this many times its limit queued is far behind; at twice that it loses some."""
 
@@ -143,7 +143,7 @@ class Pressure:
         if not self._far:
             self.hold = Hold()
         self._far.add(session)
-        self._call_later(PATIENCE, partial(self._drain, session, _progress(session)))
+        self._call_later(STALL_TIMEOUT, partial(self._drain, session, _progress(session)))
 
     def relieve(self, session: Recipient) -> None:
         """``session`` can take more again, or is gone."""
@@ -178,7 +178,7 @@ class Pressure:
             if session in self.behind and session.channel is not channel:
                 if session.waiting is None:
                     session.waiting = []
-                    self._call_later(PATIENCE, partial(self._wait, session, _progress(session)))
+                    self._call_later(STALL_TIMEOUT, partial(self._wait, session, _progress(session)))
                 session.waiting.append(channel)
                 channel.pause_reading(BEHIND)
                 return
@@ -194,7 +194,7 @@ class Pressure:
             return
         after = _progress(session)
         if session in self.behind and after != before:
-            self._call_later(PATIENCE, partial(self._wait, session, after))
+            self._call_later(STALL_TIMEOUT, partial(self._wait, session, after))
         else:
             self.relieve(session)
 
@@ -203,7 +203,7 @@ class Pressure:
             return
         after = _progress(session)
         if after != before:
-            self._call_later(PATIENCE, partial(self._drain, session, after))
+            self._call_later(STALL_TIMEOUT, partial(self._drain, session, after))
         else:
             self._let_go(session)
 

@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 Soon = Callable[[Callable[[], None]], object]
 """Runs a function in a later turn of the loop."""
-SETTLED_WITHIN = 2.0
+SETTLE_TIMEOUT = 2.0
 """Seconds for which a node's disc is waited for before it takes what another will offer again."""
 
 _encode = msgspec.msgpack.Encoder().encode

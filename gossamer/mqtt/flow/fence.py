@@ -31,7 +31,7 @@ log = structlog.get_logger(__name__)
 STALL = 1.5
 """Less than it takes any node to declare another one down, by the default of ``suspicion_floor``."""
 LIMIT = 5.0
-AGAIN = 0.05
+RETRY_INTERVAL = 0.05
 
 
 class Reader(Publisher, Protocol):
@@ -95,7 +95,7 @@ class Fence:
                 for peer in list(peers):
                     if await self._level(peer):
                         peers.discard(peer)
-                await asyncio.sleep(AGAIN)
+                await asyncio.sleep(RETRY_INTERVAL)
         finally:
             self._open()
             log.info("goes_on", without=sorted(peers))

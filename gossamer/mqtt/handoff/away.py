@@ -38,9 +38,9 @@ log = structlog.get_logger(__name__)
 GREET = "mqtt.kept"
 SETTLED = "mqtt.settled"
 PING = "mqtt.ping"
-PING_WITHIN = 0.5
-ANSWER_WITHIN = 5.0
-AGAIN = 0.25
+PING_TIMEOUT = 0.5
+ANSWER_TIMEOUT = 5.0
+RETRY_INTERVAL = 0.25
 SUBSCRIBE_TIMEOUT = 2.0
 """Seconds after its first SUBACK in which a client of a new session says all that it wants."""
 _TABLES = ("routes", "sessions")
@@ -109,7 +109,7 @@ class Away:
 
     async def level(self, peer: str) -> bool:
         """Return whether a node answers now, and all that it had to say is here."""
-        result = await remote.call(peer, PING, timeout=PING_WITHIN)
+        result = await remote.call(peer, PING, timeout=PING_TIMEOUT)
         return isinstance(result, remote.Returned) and self._loaded(peer)
 
     def begin(
@@ -218,13 +218,13 @@ class Away:
             while turn := self.keeping.asking(peer):
                 if self._loaded(peer) and await self._greeted(peer, turn):
                     continue
-                await asyncio.sleep(AGAIN)
+                await asyncio.sleep(RETRY_INTERVAL)
         finally:
             self._greeting.discard(peer)
 
     async def _greeted(self, peer: str, turn: int) -> bool:
         told = await self.keeping.greeting(peer)
-        result = await remote.call(peer, GREET, self._node, *told, timeout=ANSWER_WITHIN)
+        result = await remote.call(peer, GREET, self._node, *told, timeout=ANSWER_TIMEOUT)
         if not isinstance(result, remote.Returned):
             return False
         try:

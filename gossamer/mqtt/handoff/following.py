@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gossamer.distribution import rpc as remote
-from gossamer.mqtt.flow.commits import SETTLED_WITHIN
+from gossamer.mqtt.flow.commits import SETTLE_TIMEOUT
 from gossamer.mqtt.handoff.hints import Moved, is_for
 from gossamer.mqtt.messages.records import read_record, walk
 from gossamer.mqtt.session.session import Session
@@ -149,7 +149,7 @@ class Following:
         """Take what another node kept for sessions that are here now; False: not now."""
         sessions, store = self._table.sessions, self._table.store
         # What is taken while the disc fails is not answered for, and would be handed on and queued again.
-        if store is not None and not await store.settled(SETTLED_WITHIN):
+        if store is not None and not await store.settled(SETTLE_TIMEOUT):
             return False
         # A session that is moving takes it besides. To wait for the end of the move would be to wait for
         # oneself: the mark that the move waits for comes behind what is handed on.

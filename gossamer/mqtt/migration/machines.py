@@ -37,12 +37,12 @@ from gossamer.mqtt.session.transfer import rightful
 MARK = "mqtt.mark"
 """Name of ``Takeovers.mark`` for other nodes."""
 FROZEN = 15.0
-MARKS_WITHIN = 3.0
-ASKING_WITHIN = 20.0
+MARK_TIMEOUT = 3.0
+ASK_TIMEOUT = 20.0
 """Longer than :data:`FROZEN`: a node that waits for another target sees how that ended."""
-SILENT_WITHIN = 6.0
+SILENCE_TIMEOUT = 6.0
 """Time for which a source that is up may give no answer, or name one that is not known here."""
-AGAIN = 0.05
+RETRY_INTERVAL = 0.05
 NONE_TIMEOUT = 1.0
 """Time that the claim of a node without the session has to go, or to be outbid."""
 
@@ -75,7 +75,7 @@ class MigrationSource:
             case moves.ReleaseAsked(token, asked):
                 if self.state not in (self.FROZEN, self.GIVEN) or token != self.token:
                     return [moves.Refuse("none")]
-                self._release_by = now + MARKS_WITHIN
+                self._release_by = now + MARK_TIMEOUT
                 # Who came later is not waited for: it is about to load its routes, and serves nobody yet.
                 self._asked = asked
                 return self._give(now, up)
@@ -148,7 +148,7 @@ class MigrationTarget:
         self.kept = False
         """The source keeps it."""
         self._rest: Any = None
-        self._ask_until = now + ASKING_WITHIN
+        self._ask_until = now + ASK_TIMEOUT
         self._silent_since = inf
         self._none_until = inf
         self._settle_by = 0.0
@@ -182,7 +182,7 @@ class MigrationTarget:
                 rest = {node: epoch for node, epoch in rows.items() if node != self.source}
                 self._none_until = min(self._none_until, now + NONE_TIMEOUT)
                 if not rest and self.source in rows and now < self._none_until:
-                    return [moves.Wait(now + AGAIN)]
+                    return [moves.Wait(now + RETRY_INTERVAL)]
                 return self.begin(now, rest)
             case moves.Answered("ended"), MigrationTarget.ASKING:
                 return self.begin(now, {node: rows[node] for node in rows if node != self.source})
@@ -190,9 +190,9 @@ class MigrationTarget:
                 # Outbid: by a claim that is not known here yet, or whose node cannot be reached from here.
                 if answer in ("unreachable", "outbid"):
                     self._silent_since = min(self._silent_since, now)
-                    if now >= self._silent_since + SILENT_WITHIN:
+                    if now >= self._silent_since + SILENCE_TIMEOUT:
                         self._ask_until = now
-                return [moves.Wait(now + AGAIN)]
+                return [moves.Wait(now + RETRY_INTERVAL)]
             case moves.Tick(), MigrationTarget.ASKING:
                 return self.begin(now, rows)
             case moves.Installed(), MigrationTarget.SUBSCRIBING:
@@ -206,7 +206,7 @@ class MigrationTarget:
                 self.state = self.SETTLING
                 self.complete = rest is not None
                 self._rest = rest
-                self._settle_by = now + MARKS_WITHIN
+                self._settle_by = now + MARK_TIMEOUT
                 return self._settle(now)
             case moves.Marked(origin, token), _:
                 if token == self.token:

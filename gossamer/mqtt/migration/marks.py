@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from gossamer.distribution import rpc as remote
-from gossamer.mqtt.migration.machines import MARK, MARKS_WITHIN
+from gossamer.mqtt.migration.machines import MARK, MARK_TIMEOUT
 from gossamer.mqtt.migration.superseded import MARKS_TIMEOUT
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class Marks:
         move.asking = True
         try:
             answers = await remote.multicall(
-                nodes, MARK, move.token, move.source, self._node, timeout=MARKS_WITHIN
+                nodes, MARK, move.token, move.source, self._node, timeout=MARK_TIMEOUT
             )
             move.marked |= {node for node, answer in answers.items() if isinstance(answer, remote.Returned)}
         finally:

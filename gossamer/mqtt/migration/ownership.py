@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from gossamer.mqtt.publish.core import Core
     from gossamer.mqtt.session.session import Session
 
-CLAIMED_WITHIN = 3.0
+CLAIM_TIMEOUT = 3.0
 """Seconds that a claim may take to be seen by nodes that are said to be up."""
 NEW_CLAIM_TIMEOUT = 1.0
 """The same of a session that is new, of which nothing can be delivered twice."""
 KNOWS = "mqtt.knows"
 TOLD_TIMEOUT = 1.0
-AGAIN = 0.5
+RETRY_INTERVAL = 0.5
 ASKED = 1000
 """Claims in one question."""
 
@@ -124,7 +124,7 @@ class Ownership:
     async def announce(self, session: Session, source: str) -> None:
         """Claim a session that was moved here, and come back once the other nodes know."""
         number = self.claim(session)
-        known = number is not None and await self._rows.visible(number, CLAIMED_WITHIN)
+        known = number is not None and await self._rows.visible(number, CLAIM_TIMEOUT)
         if known and source in self._distribution.nodes():
             self._wills.moved(session.client_id, source)
         session.given = None
@@ -193,7 +193,7 @@ class Ownership:
     async def _run(self) -> None:
         try:
             while self._outbid:
-                await asyncio.sleep(AGAIN)
+                await asyncio.sleep(RETRY_INTERVAL)
                 asked = dict(islice(self._outbid.items(), ASKED))
                 known = await self.all_know(asked)
                 for client_id, epoch in asked.items():

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from gossamer.mqtt.migration import moves
-from gossamer.mqtt.migration.machines import FROZEN, MARKS_WITHIN, MigrationSource
+from gossamer.mqtt.migration.machines import FROZEN, MARK_TIMEOUT, MigrationSource
 from gossamer.mqtt.session.qos2 import Block, Once
 from gossamer.mqtt.session.session import Session
 from gossamer.mqtt.session.state import Item
@@ -234,7 +234,7 @@ class Sources:
         loop = asyncio.get_running_loop()
         released: asyncio.Future[int | None] = loop.create_future()
         outgoing.released = released
-        loop.call_later(MARKS_WITHIN, self._tick, outgoing)
+        loop.call_later(MARK_TIMEOUT, self._tick, outgoing)
         self._feed(outgoing, moves.ReleaseAsked(token, frozenset(asked)))
         parts = await released
         await self._recorded(outgoing.session)

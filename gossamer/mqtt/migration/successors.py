@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from gossamer.mqtt.flow.commits import SETTLED_WITHIN
+from gossamer.mqtt.flow.commits import SETTLE_TIMEOUT
 from gossamer.mqtt.messages.message_ids import is_recorded
 from gossamer.mqtt.messages.records import read_record
 from gossamer.mqtt.session import transfer
@@ -144,7 +144,7 @@ class Successors:
         session = self._sessions.get(client_id)
         if session is not None and session.store is not None:
             # What is taken while the disc fails is not answered for, and would be offered and queued again.
-            if not await session.store.settled(SETTLED_WITHIN):
+            if not await session.store.settled(SETTLE_TIMEOUT):
                 return None
             session = self._sessions.get(client_id)
         if session is None or self._is_leaving(client_id) or self._is_moving(client_id):

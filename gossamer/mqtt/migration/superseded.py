@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-CALL_WITHIN = 5.0
+CALL_TIMEOUT = 5.0
 TOLD_TIMEOUT = 1.0
 """Shorter, since it may be asked again: until the other node knows what the client has had, both keep it."""
-AGAIN = 0.5
+RETRY_INTERVAL = 0.5
 LOOKS = 20
 MAX_LISTED = 1 << 22
 """Characters of filters that another node is told at once; a frame between nodes holds four times as many."""
@@ -233,7 +233,7 @@ class Remains:
     async def _a_while(self, client_id: str, owner: str) -> None:
         """Wait, but for a later claim: what the client has had must be told before that is given it again."""
         for _ in range(LOOKS):
-            await asyncio.sleep(AGAIN / LOOKS)
+            await asyncio.sleep(RETRY_INTERVAL / LOOKS)
             if rightful(self._ownership.claims(client_id)) != owner:
                 return
 
@@ -302,7 +302,7 @@ class Remains:
                 session.born,
                 records,
                 session.username,
-                timeout=CALL_WITHIN,
+                timeout=CALL_TIMEOUT,
             )
             told: Any = answer.value if isinstance(answer, remote.Returned) else None
             if isinstance(told, list) and self._offering.get(session.client_id) is session:

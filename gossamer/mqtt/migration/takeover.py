@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 KICK = "mqtt.kick"
 """What other nodes call: ``SessionTable.kick``."""
-CALL_WITHIN = 5.0
+CALL_TIMEOUT = 5.0
 
 
 class KickError(UnavailableError):
@@ -221,7 +221,7 @@ class Takeovers:
             KickError: it was found nowhere, but not every node has answered.
         """
         kicked = self._table.kick(client_id)
-        answers = await remote.multicall(self._distribution.nodes(), KICK, client_id, timeout=CALL_WITHIN)
+        answers = await remote.multicall(self._distribution.nodes(), KICK, client_id, timeout=CALL_TIMEOUT)
         silent = [node for node, answer in answers.items() if not isinstance(answer, remote.Returned)]
         kicked = kicked or any(
             isinstance(answer, remote.Returned) and answer.value is True for answer in answers.values()
@@ -257,7 +257,7 @@ class Takeovers:
         for insist in (False, True):
             age = self.contests.age(claimant)
             answers = await remote.multicall(
-                rows(client_id), "mqtt.end", client_id, age, insist, user, timeout=CALL_WITHIN
+                rows(client_id), "mqtt.end", client_id, age, insist, user, timeout=CALL_TIMEOUT
             )
             said = {answer.value for answer in answers.values() if isinstance(answer, remote.Returned)}
             if FOREIGN in said:

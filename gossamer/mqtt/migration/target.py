@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-CALL_WITHIN = 5.0
+CALL_TIMEOUT = 5.0
 LOOK = 0.2
 REMEMBERED_MOVES = 8
 """Moves that a session remembers: their sources may come back."""
@@ -387,7 +387,7 @@ class Incoming:
 
     async def _call(self, node: str, function: str, *args: Any) -> Any:
         """Call a function of the source; return NO_ANSWER where it did not answer."""
-        answer = await remote.call(node, function, self._client_id, self.token, *args, timeout=CALL_WITHIN)
+        answer = await remote.call(node, function, self._client_id, self.token, *args, timeout=CALL_TIMEOUT)
         return answer.value if isinstance(answer, remote.Returned) else NO_ANSWER
 
     async def _pull(self, node: str, parts: int) -> list[Any] | None:

@@ -3,11 +3,11 @@
 import pytest
 
 from gossamer.mqtt.migration.machines import (
-    AGAIN,
     FROZEN,
-    MARKS_WITHIN,
+    MARK_TIMEOUT,
     NONE_TIMEOUT,
-    SILENT_WITHIN,
+    RETRY_INTERVAL,
+    SILENCE_TIMEOUT,
     MigrationSource,
     MigrationTarget,
 )
@@ -220,7 +220,7 @@ def test_a_late_mark_is_not_waited_for_for_ever():
     source = MigrationSource()
     source.handle(Asked("t", "b"), 0.0, {"b"})
     assert source.handle(ReleaseAsked("t", frozenset("abc")), 1.0, {"b"}) == []
-    assert source.handle(Tick(), 1.0 + MARKS_WITHIN, {"b"}) == [Give()]
+    assert source.handle(Tick(), 1.0 + MARK_TIMEOUT, {"b"}) == [Give()]
 
 
 def test_a_node_that_came_after_the_marks_were_asked_for_is_not_waited_for():
@@ -240,7 +240,7 @@ def test_one_that_a_third_node_has_claimed_is_given_to_nobody():
     assert source.handle(ReleaseAsked("t", frozenset("abc")), 1.0, {"b", "c"}) == []
     assert source.handle(Superseded("c"), 2.0, {"b", "c"}) == [Done(complete=False)]
     assert source.handle(Marked("c", "t"), 2.5, {"b", "c"}) == []
-    assert source.handle(Tick(), 1.0 + MARKS_WITHIN, {"b", "c"}) == []
+    assert source.handle(Tick(), 1.0 + MARK_TIMEOUT, {"b", "c"}) == []
     assert source.handle(Tick(), FROZEN, {"b", "c"}) == []
     assert source.state == MigrationSource.GONE
 
@@ -279,7 +279,7 @@ def test_a_source_that_says_nothing_is_given_up_after_a_while():
         now = wait.until
         actions = target.handle(Tick(), now, ROWS)
     assert actions == [Done(complete=False)]
-    assert SILENT_WITHIN <= now < SILENT_WITHIN + 1
+    assert SILENCE_TIMEOUT <= now < SILENCE_TIMEOUT + 1
 
 
 def test_a_target_goes_to_the_next_where_the_first_has_nothing():
@@ -288,7 +288,7 @@ def test_a_target_goes_to_the_next_where_the_first_has_nothing():
     assert target.begin(0.0, rows) == [AskFreeze("a")]
     assert target.handle(Answered("none"), 0.0, rows) == [AskFreeze("c")]
     # Its claim goes in a moment, or a higher one comes.
-    assert target.handle(Answered("none"), 0.0, {"c": 2}) == [Wait(until=AGAIN)]
+    assert target.handle(Answered("none"), 0.0, {"c": 2}) == [Wait(until=RETRY_INTERVAL)]
     assert target.handle(Tick(), 0.1, {"c": 2}) == [AskFreeze("c")]
     assert target.handle(Answered("none"), 0.2, {"c": 2, "d": 4}) == [AskFreeze("d")]
 
@@ -296,7 +296,7 @@ def test_a_target_goes_to_the_next_where_the_first_has_nothing():
 def test_a_claim_that_stays_without_a_session_is_not_waited_for_long():
     target = MigrationTarget("t", now=0.0)
     assert target.begin(0.0, {"a": 3}) == [AskFreeze("a")]
-    assert target.handle(Answered("none"), 0.0, {"a": 3}) == [Wait(until=AGAIN)]
+    assert target.handle(Answered("none"), 0.0, {"a": 3}) == [Wait(until=RETRY_INTERVAL)]
     assert target.handle(Tick(), NONE_TIMEOUT, {"a": 3}) == [AskFreeze("a")]
     assert target.handle(Answered("none"), NONE_TIMEOUT, {"a": 3}) == [Done(complete=True)]
 
@@ -305,12 +305,12 @@ def test_who_outbid_a_claim_is_waited_for_until_it_is_known_here():
     target = MigrationTarget("t", now=0.0)
     assert target.begin(0.0, {"a": 3}) == [AskFreeze("a")]
     now = 0.0
-    while now < SILENT_WITHIN - 1:
-        assert target.handle(Answered("outbid"), now, {"a": 3}) == [Wait(until=now + AGAIN)]
+    while now < SILENCE_TIMEOUT - 1:
+        assert target.handle(Answered("outbid"), now, {"a": 3}) == [Wait(until=now + RETRY_INTERVAL)]
         now += 1
         assert target.handle(Tick(), now, {"a": 3}) == [AskFreeze("a")]
-    assert target.handle(Answered("outbid"), now, {"a": 3, "b": 4}) == [Wait(until=now + AGAIN)]
-    assert target.handle(Tick(), now + AGAIN, {"a": 3, "b": 4}) == [AskFreeze("b")]
+    assert target.handle(Answered("outbid"), now, {"a": 3, "b": 4}) == [Wait(until=now + RETRY_INTERVAL)]
+    assert target.handle(Tick(), now + RETRY_INTERVAL, {"a": 3, "b": 4}) == [AskFreeze("b")]
 
 
 def test_a_session_that_ended_with_its_connection_is_not_waited_for():

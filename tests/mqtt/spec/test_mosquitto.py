@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from .statements import keeps
-from .third import PATIENCE, broker, play, port
+from .third import TIMEOUT, broker, play, port
 
 __all__ = ["broker", "play", "port"]
 
@@ -21,14 +21,14 @@ async def mosquitto(tool, port, *args, version="mqttv5"):
 
 
 async def ended(process, code=0):
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         out, error = await process.communicate()
     assert process.returncode == code, error.decode()
     return out.decode()
 
 
 async def subscribed(broker, topic_filter):
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while not any(topic_filter in s.subscriptions for s in broker.sessions.values()):  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 
@@ -58,7 +58,7 @@ async def test_mosquitto_keeps_and_removes_retained_messages(broker, port, versi
     found = await ended(await mosquitto("sub", port, *printed, "--retained-only", version=version))
     assert found == "1 kept\n"
     removing = await mosquitto("sub", port, "-t", "t", "--remove-retained", "-W", "1", version=version)
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while len(broker.retained):  # noqa: ASYNC110 - by design
             await asyncio.sleep(0.005)
     removing.kill()
@@ -88,7 +88,7 @@ async def test_mosquitto_asks_and_is_answered(broker, port, play):
 
     ready = threading.Event()
     answerer = asyncio.ensure_future(play(scenario))
-    await asyncio.to_thread(ready.wait, PATIENCE)
+    await asyncio.to_thread(ready.wait, TIMEOUT)
     rr = await mosquitto("rr", port, "-t", "ask", "-e", "answer", "-m", "?", "-q", "1", "-W", "10")
     assert await ended(rr) == "yes\n"
     await answerer
@@ -113,7 +113,7 @@ async def test_mosquitto_shares_a_subscription(broker, port):
         await mosquitto("sub", port, "-t", "$share/g/t", "-C", "2", "-F", "%p", "-i", f"m{n}")
         for n in range(2)
     ]
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT):
         while sum("$share/g/t" in s.subscriptions for s in broker.sessions.values()) < 2:  # noqa: ASYNC110
             await asyncio.sleep(0.005)
     for n in range(4):

@@ -15,7 +15,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from mqtt.listening import broker_with
 
-PATIENCE = 20
+TIMEOUT = 20
 """Seconds for anything to happen; all of it takes milliseconds."""
 
 
@@ -39,7 +39,7 @@ def props(kind, **values):
 
 def until(condition):
     """For threads."""
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.005)
@@ -80,7 +80,7 @@ class Paho:
 
     def wait(self, condition):
         with self.changed:
-            assert self.changed.wait_for(condition, PATIENCE), vars(self)
+            assert self.changed.wait_for(condition, TIMEOUT), vars(self)
 
     def subscribe(self, topic, identifier=None, **options):
         count = len(self.subacks)
