@@ -49,6 +49,9 @@ class ListenerConfig(Section):
     """Path of a unix listener's socket."""
     path: str = "/mqtt"
     """Path of the WebSocket."""
+    origins: tuple[str, ...] = ()
+    """Pages that may use the WebSocket, such as ``https://console.example``, beside those of its own host;
+    ``*``: all. Only browsers say which page connects."""
     tls: TlsConfig | None = None
     """For tls and wss."""
     proxy_protocol: bool = False

@@ -143,7 +143,8 @@ class Acceptor(GenServer):
             channel = Channel(service.shared, service, entrance)
         inner: asyncio.Protocol = channel
         if config.type in ("ws", "wss"):
-            inner = WebSocket(channel, path=config.path, max_frame=max(FRAME, entrance.max_packet))
+            max_frame = max(FRAME, entrance.max_packet)
+            inner = WebSocket(channel, path=config.path, origins=config.origins, max_frame=max_frame)
         if not (self._certificates or config.proxy_protocol):
             return inner
         # A handshake ends by itself, and a restart of the listener is no reason to break it off.

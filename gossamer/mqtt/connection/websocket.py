@@ -7,13 +7,16 @@ Rules (MQTT 5.0, 6): 1. Data frames are binary; another kind ends the connection
 need not be aligned with frames ([MQTT-6.0.0-2]).  3. A client names the subprotocol ``mqtt``, and so does the
 answer ([MQTT-6.0.0-3], [MQTT-6.0.0-4]).  4. Nothing is put together here, so nothing is held but the frame
 that is coming in, of bounded size. Compression is not offered: it costs more than it saves on small packets.
+5. A browser connects for whatever page it shows, and says which (``Origin``, RFC 6455, 10.2): the page must
+be of the same host, or be named by the listener.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 from websockets.exceptions import NegotiationError
 from websockets.frames import Frame, Opcode
@@ -35,13 +38,21 @@ def _choose(_protocol: ServerProtocol, offered: Iterable[Subprotocol]) -> Subpro
     raise NegotiationError("expected subprotocol mqtt")
 
 
+def _host_of(url: str) -> str | None:
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None
+
+
 class WebSocket(asyncio.Transport, asyncio.Protocol):
     """The channel's transport and the socket's protocol; see the module."""
 
-    def __init__(self, channel: Channel, *, path: str, max_frame: int) -> None:
+    def __init__(self, channel: Channel, *, path: str, origins: Collection[str], max_frame: int) -> None:
         super().__init__()
         self._channel = channel
         self._path = path
+        self._origins = origins
         self._max_frame = max_frame
         self._socket: asyncio.Transport = cast("Any", None)
         self._web: ServerProtocol = cast("Any", None)
@@ -92,11 +103,21 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
 
     def _answer(self, request: Request) -> None:
         web = self._web
-        if request.path.partition("?")[0] == self._path:
-            response = web.accept(request)
-        else:
+        if request.path.partition("?")[0] != self._path:
             response = web.reject(404, f"MQTT is at {self._path}\n")
+        elif self._is_foreign(request):
+            self._channel.listener.refused("origin")
+            response = web.reject(403, "this page may not connect; name it in the listener's origins\n")
+        else:
+            response = web.accept(request)
         web.send_response(response)
+
+    def _is_foreign(self, request: Request) -> bool:
+        """Return whether a browser asks for a page that may not connect."""
+        origins, hosts = request.headers.get_all("Origin"), request.headers.get_all("Host")
+        if not origins or "*" in self._origins or (len(origins) == 1 and origins[0] in self._origins):
+            return False
+        return len(origins) != 1 or [_host_of(origins[0])] != [_host_of(f"//{host}") for host in hosts]
 
     def _send(self) -> None:
         out = [piece for piece in self._web.data_to_send() if piece]

@@ -26,6 +26,35 @@ async def test_a_websocket_is_at_its_path_and_speaks_mqtt(path, subprotocols, st
         assert refused.value.response.status_code == status
 
 
+@pytest.mark.parametrize(
+    ("origin", "origins", "let_in"),
+    [
+        (None, [], True),
+        ("http://127.0.0.1:8091", [], True),
+        ("https://elsewhere.example", [], False),
+        ("https://elsewhere.example", ["https://elsewhere.example"], True),
+        ("https://elsewhere.example:444", ["https://elsewhere.example"], False),
+        ("https://elsewhere.example", ["*"], True),
+        ("http://127.0.0.1.elsewhere.example", [], False),
+        ("null", [], False),
+        ("http://[", [], False),
+    ],
+)
+async def test_a_page_of_another_host_connects_only_where_it_is_named(origin, origins, let_in):
+    async with broker_with({"type": "ws", "origins": origins}) as broker:
+        url = f"ws://127.0.0.1:{broker.ports['ws:0']}/mqtt"
+        connecting = ws_connect(url, subprotocols=["mqtt"], origin=origin, proxy=None)
+        if let_in:
+            async with connecting as client:
+                await client.send(encode(p.Connect(client_id="w"), 4))
+                assert (await client.recv())[0] == 0x20
+        else:
+            with pytest.raises(InvalidStatus) as refused:
+                await connecting
+            assert refused.value.response.status_code == 403
+            assert b"origins" in refused.value.response.body
+
+
 async def test_a_frame_too_large_and_a_broken_handshake_end_only_their_connection():
     async with broker_with({"type": "ws", "max_packet_size": "1KiB"}) as broker:
         port = broker.ports["ws:0"]
