@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gossamer.api.jobs.runs import Runs
     from gossamer.api.metrics import Exposition, ProcessNumbers
     from gossamer.api.peers.paging import ClientSearch, Listed, Walked, sort_key
-    from gossamer.api.peers.requests import REQUEST, Answer, Ask, More, PeerRequests, PeerSilentError
+    from gossamer.api.peers.requests import REQUEST, Ask, More, PeerAnswer, PeerRequests, PeerSilentError
     from gossamer.api.resources.audits import is_audit, spark_lacks
     from gossamer.api.resources.healing import OWN_ALARMS, Alarms
     from gossamer.api.server import ApiServer
@@ -28,7 +28,6 @@ __all__ = [
     "REQUEST",
     "TOKENS",
     "Alarms",
-    "Answer",
     "ApiServer",
     "Ask",
     "BadTokenError",
@@ -42,6 +41,7 @@ __all__ = [
     "Metric",
     "More",
     "NodeView",
+    "PeerAnswer",
     "PeerRequests",
     "PeerSilentError",
     "Principal",

@@ -46,7 +46,7 @@ from gossamer.api.model.node import (
     TopicMatch,
 )
 from gossamer.api.peers.paging import ClientSearch, Listed, Walked
-from gossamer.api.peers.requests import Answer, Ask, More
+from gossamer.api.peers.requests import Ask, More, PeerAnswer
 from gossamer.config import Endpoint
 from gossamer.faults import FaultTable
 from gossamer.supervisor import TraceLine
@@ -205,7 +205,7 @@ class NodeView(Protocol):
     def log_level(self, level: str | None = None) -> str:
         """Return the log level, after setting it to ``level`` if given."""
 
-    async def ask_peer(self, node: str, ask: Ask | More, timeout: float) -> Answer:
+    async def ask_peer(self, node: str, ask: Ask | More, timeout: float) -> PeerAnswer:
         """Return the answer of another node's API. Raises PeerSilentError if there is none."""
 
     def tables(self) -> Sequence[TableInfo]:

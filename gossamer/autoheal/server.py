@@ -49,7 +49,7 @@ for _type in (*values.MESSAGES, Kept):
 _TICK = 0.5
 _VIEW_TIMEOUT = 3.0
 """Seconds that a node has to give its view for a dry run."""
-_PATIENCE = 10.0
+_ANSWER_TIMEOUT = 10.0
 _LOGGED = {"plan", "coordinator", "survivors", "reloaded", "skipped", "saw_down"}
 _LOADING = 60.0
 """Seconds a coordinator waits for the rows of those that reloaded before it decides about rows."""
@@ -276,7 +276,7 @@ class Autoheal(GenServer):
         unresolved = self._healer.unresolved
         for name in self._clean.tick(self._cluster(), down, now, unresolved=unresolved):
             try:
-                removed = await call("gossip", ForceLeave(name, final=False), timeout=_PATIENCE)
+                removed = await call("gossip", ForceLeave(name, final=False), timeout=_ANSWER_TIMEOUT)
             except GossamerError as error:
                 log.warning("autoclean_failed", member=name, error=str(error))
                 continue

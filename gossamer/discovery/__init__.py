@@ -3,7 +3,7 @@
 from gossamer.discovery.autocluster import Autocluster
 from gossamer.discovery.choose import discovery_spec, strategy_of
 from gossamer.discovery.commands import ClusterCommands, Standalone
-from gossamer.discovery.dns import Answer, Dns
+from gossamer.discovery.dns import Dns, DnsAnswer
 from gossamer.discovery.k8s import K8s
 from gossamer.discovery.strategy import (
     Discovered,
@@ -15,12 +15,12 @@ from gossamer.discovery.strategy import (
 )
 
 __all__ = [
-    "Answer",
     "Autocluster",
     "ClusterCommands",
     "Discovered",
     "DiscoveryFailedError",
     "Dns",
+    "DnsAnswer",
     "K8s",
     "Manual",
     "Singleton",

@@ -26,14 +26,14 @@ _MAX_TARGETS = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class DnsAnswer:
     """Records of one type: IP literals with port 0, or hosts with ports for SRV. ``ttl`` in seconds."""
 
     records: tuple[Address, ...]
     ttl: float
 
 
-Lookup = Callable[[str, RecordType], Awaitable[Answer]]
+Lookup = Callable[[str, RecordType], Awaitable[DnsAnswer]]
 """Ask for the records of a name; raises DiscoveryFailedError where there is no answer."""
 
 
@@ -71,7 +71,7 @@ class Dns(Strategy):
         self._fresh_until = now + min(max(ttl, config.min_ttl), config.max_ttl)
         return self._known
 
-    async def _targets(self, answer: Answer) -> tuple[tuple[Address, ...], dict[str, str], float]:
+    async def _targets(self, answer: DnsAnswer) -> tuple[tuple[Address, ...], dict[str, str], float]:
         """The addresses of the hosts of an SRV answer, and the shortest TTL of all."""
         targets = answer.records[:_MAX_TARGETS]
         results = await asyncio.gather(*(self._target(host) for host, _ in targets))
@@ -79,16 +79,16 @@ class Dns(Strategy):
         problems: dict[str, str] = {}
         ttl = answer.ttl
         for (host, port), result in zip(targets, results, strict=True):
-            if isinstance(result, Answer):
+            if isinstance(result, DnsAnswer):
                 addresses += [(literal, port) for literal, _ in result.records]
                 ttl = min(ttl, result.ttl)
             else:
                 problems[host] = result.problem
         return tuple(addresses), problems, ttl
 
-    async def _target(self, host: str) -> Answer | DiscoveryFailedError:
+    async def _target(self, host: str) -> DnsAnswer | DiscoveryFailedError:
         if is_literal(host):
-            return Answer(((host, 0),), self._config.max_ttl)
+            return DnsAnswer(((host, 0),), self._config.max_ttl)
         try:
             return await self._lookup(host, "a")
         except DiscoveryFailedError as failed:
@@ -122,7 +122,7 @@ def dnspython_lookup(*, nameservers: Sequence[Address] = (), timeout: float = 3.
         made.timeout = timeout / max(2, len(made.nameservers))
         return made
 
-    async def lookup(host: str, record_type: RecordType) -> Answer:
+    async def lookup(host: str, record_type: RecordType) -> DnsAnswer:
         kind = record_type.upper()
         try:
             answer = await resolver().resolve(host, kind, search=False)
@@ -139,7 +139,7 @@ def dnspython_lookup(*, nameservers: Sequence[Address] = (), timeout: float = 3.
         except (dns.exception.DNSException, OSError) as error:
             problem = f"look-up failed: {error or type(error).__name__}"
         else:
-            return Answer(
+            return DnsAnswer(
                 tuple(_record(record, record_type) for record in answer),
                 float(answer.chaining_result.minimum_ttl),
             )

@@ -68,7 +68,7 @@ async def _run(directory: Path) -> int:
         shown.append(asyncio.create_task(_tell(progress, directory / "progress.json"), name="progress"))
 
     try:
-        record, _ = await conduct(plan, patience=_START_TIMEOUT, show=show)
+        record, _ = await conduct(plan, start_timeout=_START_TIMEOUT, show=show)
     except asyncio.CancelledError:
         if not main.cancelling():
             raise

@@ -31,7 +31,7 @@ from gossamer.mnesia_like.replication.exchange import (
     AttemptSignal,
     Confirmed,
     Installed,
-    Report,
+    LogEvent,
     Send,
     TablesChanged,
 )
@@ -84,7 +84,7 @@ class ReplicationLink(Protocol):
         """Restart the session with ``peer`` at both ends, because something of it was lost here."""
 
     def attach(self, sink: ReplicationSink) -> None:
-        """Report to ``sink`` from now on; frames that the previous sink did not finish come again."""
+        """LogEvent to ``sink`` from now on; frames that the previous sink did not finish come again."""
 
 
 class Notifier:
@@ -257,7 +257,7 @@ class StoreCore(TableOwner):
         self.report_applied()
 
     def report_applied(self) -> None:
-        """Report to peers how many of their rows are here, on disc where the table is."""
+        """LogEvent to peers how many of their rows are here, on disc where the table is."""
         for name in [*self._pending_reports, *self._unreported]:
             seen = self._pending_reports.pop(name, None)
             if seen is None:
@@ -279,7 +279,7 @@ class StoreCore(TableOwner):
                 self.link.send(action.peer, action.session, action.frame)
         elif isinstance(action, AttemptSignal):
             self.signal(action.number)
-        elif isinstance(action, Report):
+        elif isinstance(action, LogEvent):
             self._reported(action)
         elif isinstance(action, TablesChanged):
             for name in action.added:
@@ -301,7 +301,7 @@ class StoreCore(TableOwner):
             if isinstance(table, SharedTable):
                 self._unreported[table.name] = None
 
-    def _reported(self, report: Report) -> None:
+    def _reported(self, report: LogEvent) -> None:
         fields = dict(report.fields)
         log.info(report.event, **fields)
         if report.event == "table_snapshot" and fields["behind"]:

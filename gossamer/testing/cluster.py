@@ -31,7 +31,7 @@ from gossamer.config import (
     NodeConfig,
 )
 from gossamer.config.discovery import DnsConfig
-from gossamer.discovery import Answer, DiscoveryFailedError, Dns, Strategy
+from gossamer.discovery import DiscoveryFailedError, Dns, DnsAnswer, Strategy
 from gossamer.distribution import StreamTransport
 from gossamer.errors import UnavailableError
 from gossamer.mqtt.client import MqttClient
@@ -312,7 +312,7 @@ class SimZone:
         for address in addresses:
             served.pop(address, None)
 
-    async def _lookup(self, name: str, record_type: str) -> Answer:
+    async def _lookup(self, name: str, record_type: str) -> DnsAnswer:
         self.asked += 1
         if self.down:
             await asyncio.sleep(self.timeout)
@@ -321,4 +321,4 @@ class SimZone:
         if not served:
             problem = "no such name" if served is None else f"has no {record_type.upper()} records"
             raise DiscoveryFailedError(name, problem)
-        return Answer(tuple(served), self.ttl)
+        return DnsAnswer(tuple(served), self.ttl)

@@ -36,7 +36,7 @@ def drills(monkeypatch):
     """The plans that would have been carried out; each breaks the promises that are in ``broken``."""
     found = SimpleNamespace(plans=[], broken=False, failure="", record=None)
 
-    async def run(plan, *, keep, patience, quiet):
+    async def run(plan, *, keep, start_timeout, quiet):
         found.plans.append(plan)
         return found.record or DrillRecord(
             plan=plan,

@@ -10,7 +10,7 @@ import pytest
 from discovery.names import NameServer
 from gossamer.config import config_from
 from gossamer.config.discovery import DnsConfig
-from gossamer.discovery import Answer, Discovered, DiscoveryFailedError, Dns, strategy_of
+from gossamer.discovery import Discovered, DiscoveryFailedError, Dns, DnsAnswer, strategy_of
 
 ME = ("10.0.0.1", 7946)
 HOST = "seeds.example"
@@ -20,10 +20,10 @@ class Zone:
     """What look-ups find: addresses with a TTL, or what is wrong."""
 
     def __init__(self) -> None:
-        self.answers: dict[tuple[str, str], Answer | str] = {}
+        self.answers: dict[tuple[str, str], DnsAnswer | str] = {}
         self.asked = 0
 
-    async def __call__(self, host: str, record_type: str) -> Answer:
+    async def __call__(self, host: str, record_type: str) -> DnsAnswer:
         self.asked += 1
         answer = self.answers.get((host, record_type), "no such name")
         if isinstance(answer, str):
@@ -31,7 +31,7 @@ class Zone:
         return answer
 
     def hold(self, *addresses: str, ttl: float = 10) -> None:
-        self.answers[HOST, "a"] = Answer(tuple((address, 0) for address in addresses), ttl)
+        self.answers[HOST, "a"] = DnsAnswer(tuple((address, 0) for address in addresses), ttl)
 
 
 async def test_a_name_is_asked_for_again_when_its_ttl_has_passed(virtual_time) -> None:
@@ -77,14 +77,14 @@ async def test_a_look_up_that_fails_is_not_an_empty_list(virtual_time) -> None:
 async def test_srv_gives_hosts_with_their_ports_and_names_those_without_address(virtual_time) -> None:
     zone = Zone()
     targets = (("a.example", 7001), ("b.example", 7002), ("gone.example", 7003))
-    zone.answers[HOST, "srv"] = Answer(targets, 60)
-    zone.answers["a.example", "a"] = Answer((("10.0.0.2", 0),), 5)
-    zone.answers["b.example", "aaaa"] = Answer((("fd00::2", 0),), 60)
+    zone.answers[HOST, "srv"] = DnsAnswer(targets, 60)
+    zone.answers["a.example", "a"] = DnsAnswer((("10.0.0.2", 0),), 5)
+    zone.answers["b.example", "aaaa"] = DnsAnswer((("fd00::2", 0),), 60)
     strategy = Dns(DnsConfig(name=HOST, record_type="srv"), lookup=zone)
     found = await strategy.discover(ME)
     assert found.addresses == (("10.0.0.2", 7001), ("fd00::2", 7002))
     assert found.problems == {"gone.example": "no such name"}
-    zone.answers["gone.example", "a"] = Answer((("10.0.0.4", 0),), 60)
+    zone.answers["gone.example", "a"] = DnsAnswer((("10.0.0.4", 0),), 60)
     assert (await strategy.discover(ME)).problems == {}
     before = zone.asked
     await asyncio.sleep(5.1)

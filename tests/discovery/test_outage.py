@@ -18,9 +18,9 @@ from discovery.apiserver import pod, slice_of
 from discovery.memory import Memory, MemoryClient
 from gossamer.config.discovery import DnsConfig, EtcdConfig, K8sConfig
 from gossamer.discovery import (
-    Answer,
     DiscoveryFailedError,
     Dns,
+    DnsAnswer,
     K8s,
     Static,
     Strategy,
@@ -68,17 +68,17 @@ class Names:
             await asyncio.sleep(1)
         return [address_of(1), address_of(2)]
 
-    async def _look_up(self, host: str, record_type: str) -> Answer:
+    async def _look_up(self, host: str, record_type: str) -> DnsAnswer:
         self.tries += 1
         if self.problem:
             raise DiscoveryFailedError(host, self.problem)
         if record_type == "srv":
-            return Answer((("a.example", 7946), ("b.example", 7946)), 5)
+            return DnsAnswer((("a.example", 7946), ("b.example", 7946)), 5)
         if host == "seeds.example":
-            return Answer(((address_of(1), 0), (address_of(2), 0)), 5)
+            return DnsAnswer(((address_of(1), 0), (address_of(2), 0)), 5)
         if record_type == "aaaa":
             raise DiscoveryFailedError(host, "has no AAAA records")
-        return Answer(((address_of(1 if host == "a.example" else 2), 0),), 5)
+        return DnsAnswer(((address_of(1 if host == "a.example" else 2), 0),), 5)
 
 
 class Kubernetes:

@@ -75,7 +75,7 @@ async def test_a_back_end_that_is_interrupted_as_a_node_starts_closes_and_leaves
     monkeypatch.setattr(Runtime, "call", never)
     before = {child.pid for child in psutil.Process().children(recursive=True)}
     backend = GateBackEnd(ended=lambda name, how: None)
-    start = asyncio.create_task(backend.start(nodes=1, directory=tmp_path, settings={}, patience=30))
+    start = asyncio.create_task(backend.start(nodes=1, directory=tmp_path, settings={}, start_timeout=30))
     await asyncio.wait_for(asked.wait(), 30)
     start.cancel()
     await asyncio.wait({start})

@@ -74,7 +74,7 @@ from pathlib import Path
 from gossamer.drill.stage.netns import NetnsBackEnd
 async def main():
     backend = NetnsBackEnd(ended=print)
-    await backend.start(nodes=2, directory=Path(sys.argv[1]), settings={}, patience=60)
+    await backend.start(nodes=2, directory=Path(sys.argv[1]), settings={}, start_timeout=60)
     print("pids", *backend.pids.values(), flush=True)
     await asyncio.sleep(1000)
 asyncio.run(main())
@@ -233,7 +233,7 @@ async def test_nodes_lose_and_find_each_other_by_packets_alone(able: frozenset[s
     ends: list[object] = []
     backend = NetnsBackEnd(ended=lambda *end: ends.append(end))
     try:
-        await backend.start(nodes=2, directory=tmp_path, settings={}, patience=60)
+        await backend.start(nodes=2, directory=tmp_path, settings={}, start_timeout=60)
         one, two = backend.nodes
         assert online(one) == online(two) == [one.name, two.name]
         await backend.apply(cut_between([one.name], [two.name]), seconds=600)

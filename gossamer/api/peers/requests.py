@@ -61,7 +61,7 @@ class More(msgspec.Struct, frozen=True):
     over: bool = False
 
 
-class Answer(msgspec.Struct, frozen=True):
+class PeerAnswer(msgspec.Struct, frozen=True):
     """The answer of a route, or its next pieces; there are more while there is a ``cursor``."""
 
     status: int
@@ -70,7 +70,7 @@ class Answer(msgspec.Struct, frozen=True):
     cursor: str = ""
 
 
-for _type in (Ask, More, Answer):
+for _type in (Ask, More, PeerAnswer):
     register_message(_type, f"api.{_type.__name__}")
 
 
@@ -101,7 +101,7 @@ class PeerRequests:
         self._runtime = runtime
         self._running: dict[str, _Run] = {}
 
-    async def answer(self, ask: Ask | More) -> Answer:
+    async def answer(self, ask: Ask | More) -> PeerAnswer:
         """Run ``ask`` as its principal, or continue a running one."""
         if isinstance(ask, More):
             return await self._more(ask)
@@ -123,14 +123,14 @@ class PeerRequests:
             raise
         return answer if run.fetched() else msgspec.structs.replace(answer, cursor=cursor)
 
-    async def _more(self, more: More) -> Answer:
+    async def _more(self, more: More) -> PeerAnswer:
         run = self._running.get(more.cursor)
         if run is None or more.over:
             if run is not None:
                 run.give_up()
-            return Answer(200, STREAMED, b"")
+            return PeerAnswer(200, STREAMED, b"")
         parts = await run.pieces()
-        return Answer(200, STREAMED, b"".join(parts), "" if run.fetched() else more.cursor)
+        return PeerAnswer(200, STREAMED, b"".join(parts), "" if run.fetched() else more.cursor)
 
 
 class _Run:
@@ -144,7 +144,7 @@ class _Run:
         self._content_type = ""
         self._whole: list[bytes] = []
         self._size = 0
-        self.first: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.first: asyncio.Future[PeerAnswer] = asyncio.get_running_loop().create_future()
         self._waiting: asyncio.Queue[bytes] = asyncio.Queue(PIECES)
         self._streams = self._over = False
         self._gone = asyncio.Event()
@@ -166,7 +166,7 @@ class _Run:
         finally:
             self._over = True
             if not self.first.done():
-                self.first.set_result(Answer(self._status, self._content_type, b"".join(self._whole)))
+                self.first.set_result(PeerAnswer(self._status, self._content_type, b"".join(self._whole)))
             elif self._streams and self._waiting.empty():
                 # The waiter for the next piece is informed that there is none.
                 self._waiting.put_nowait(b"")
@@ -226,7 +226,7 @@ class _Run:
                     raise ReaderGoneError(f"{path}: nobody reads the answer any more") from None
         elif message.get("more_body") and self._content_type.startswith(STREAMED):
             self._streams = True
-            self.first.set_result(Answer(self._status, self._content_type, part))
+            self.first.set_result(PeerAnswer(self._status, self._content_type, part))
         else:
             self._size += len(part)
             if self._size > MAX_ANSWER:

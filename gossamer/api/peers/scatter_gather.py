@@ -29,7 +29,7 @@ import msgspec
 from gossamer.api.http.tokens import Principal
 from gossamer.api.model.base import Value
 from gossamer.api.peers.paging import Key, Row, Walked, cursor_of, walk_in_order
-from gossamer.api.peers.requests import Answer, More, PeerSilentError, ask_of
+from gossamer.api.peers.requests import More, PeerAnswer, PeerSilentError, ask_of
 from gossamer.api.view import NodeView
 from gossamer.errors import GossamerError, UsageError, mismatch
 
@@ -64,7 +64,7 @@ class Peers:
 
     async def ask(
         self, node: str, method: str, target: str, body: bytes = b"", *, timeout: float = TIMEOUT
-    ) -> Answer:
+    ) -> PeerAnswer:
         """The answer of another node to a request.
 
         Raises:
@@ -189,7 +189,7 @@ class Peers:
             missing[node] = "no node of this cluster has this name"
         return asked, missing
 
-    async def _answered(self, node: str, target: str, timeout: float = TIMEOUT) -> Answer:
+    async def _answered(self, node: str, target: str, timeout: float = TIMEOUT) -> PeerAnswer:
         answer = await self.ask(node, "GET", target, timeout=timeout)
         if answer.status != 200:
             raise PeerSilentError(node=node, reason=f"it answered {answer.status}")

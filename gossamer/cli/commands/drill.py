@@ -240,7 +240,7 @@ def _carry_out(plan: Plan, options: dict[str, Any]) -> ExitCode:
     quiet = str(json) == "-"
     check_files(json=json, html=html)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        record = runner.run(_run(plan, keep=options["keep"], patience=options["timeout"], quiet=quiet))
+        record = runner.run(_run(plan, keep=options["keep"], start_timeout=options["timeout"], quiet=quiet))
     if record is None:
         note("interrupted; everything of the drill is gone")
         return ExitCode.UNAVAILABLE
@@ -260,13 +260,13 @@ def _parts(record: DrillRecord) -> Iterable[Part]:
     yield happened(record)
 
 
-async def _run(plan: Plan, *, keep: bool, patience: float, quiet: bool) -> DrillRecord | None:
+async def _run(plan: Plan, *, keep: bool, start_timeout: float, quiet: bool) -> DrillRecord | None:
     """Run the drill and return its record, or None if it was interrupted."""
     from gossamer.drill import conduct
 
     with interruptible() as interrupt, open_screen(quiet=quiet) as screen:
         record, directory = await conduct(
-            plan, keep=keep, patience=patience, tell=screen.tell, show=screen.show
+            plan, keep=keep, start_timeout=start_timeout, tell=screen.tell, show=screen.show
         )
     if interrupt.came:
         return None

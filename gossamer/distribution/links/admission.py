@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Literal
 import structlog
 
 from gossamer.distribution.errors import Ending, HandshakeError
-from gossamer.distribution.links.traffic import Peer
+from gossamer.distribution.links.traffic import PeerSession
 from gossamer.distribution.wire import Hello
 from gossamer.places import Places
 
@@ -91,7 +91,7 @@ class Acceptor:
             log.warning("callers_turned_away", address=address, in_handshake=full)
         return not full
 
-    def admit(self, hello: Hello, address: str) -> Peer:
+    def admit(self, hello: Hello, address: str) -> PeerSession:
         """Admit an authenticated caller. Raises HandshakeError."""
         peer = self._hub.peers.get(hello.name)
         if hello.hidden:
@@ -128,7 +128,7 @@ class Acceptor:
         elif error is not None:
             log.debug("channel_lost", peer=caller or None, error=str(error))
 
-    def _admit_hidden(self, hello: Hello, address: str, peer: Peer | None) -> Peer:
+    def _admit_hidden(self, hello: Hello, address: str, peer: PeerSession | None) -> PeerSession:
         if peer is not None and not peer.hidden:
             advice = "give the hidden node another name"
             raise self._hub.local.refusal("name", "a name that no member has", hello.name, advice)

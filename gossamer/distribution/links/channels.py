@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from gossamer.distribution.errors import Ending, LinkLostError, WireError
 from gossamer.distribution.links.handshake import Handshake, Opened
 from gossamer.distribution.links.hub import Hub
-from gossamer.distribution.links.traffic import Peer, Receiving, Sending, Traffic
+from gossamer.distribution.links.traffic import PeerSession, Receiving, Sending, Traffic
 from gossamer.distribution.transport.transport import Channel, show
 from gossamer.distribution.wire import ANYBODY, Hello, Purpose
 from gossamer.network import Address
@@ -78,7 +78,9 @@ class _End:
     def _open(self, opened: Opened, channel: Channel) -> None:
         raise NotImplementedError
 
-    def _run(self, peer: Peer, purpose: Purpose, channel: Channel, opened: Opened, *, sends: bool) -> None:
+    def _run(
+        self, peer: PeerSession, purpose: Purpose, channel: Channel, opened: Opened, *, sends: bool
+    ) -> None:
         """Start the traffic of frames. Raises WireError."""
         if opened.seal is None:
             # A call to ANYBODY ends here.
@@ -107,7 +109,7 @@ class Outbound(_End):
     def __init__(
         self,
         hub: Hub,
-        peer: Peer,
+        peer: PeerSession,
         purpose: Purpose,
         tell: Callable[[Outbound, Opened | Ending], None],
         *,
@@ -209,7 +211,7 @@ async def identify(hub: Hub, address: Address) -> tuple[str, int]:
     def lost(kind: str, detail: str) -> LinkLostError:
         return LinkLostError(address=show(address), kind=kind, detail=detail)
 
-    question = Outbound(hub, Peer(ANYBODY, 0, address, session=1), "control", tell)
+    question = Outbound(hub, PeerSession(ANYBODY, 0, address, session=1), "control", tell)
     try:
         async with asyncio.timeout(hub.handshake_timeout):
             await hub.transport.connect(address, question)

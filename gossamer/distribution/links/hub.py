@@ -17,7 +17,7 @@ from gossamer.distribution.links.admission import Acceptor
 from gossamer.distribution.links.handshake import Admit, Handshake, Local, called, calling, cookie_key
 from gossamer.distribution.links.seal import ChannelKey
 from gossamer.distribution.links.stream import SendStream
-from gossamer.distribution.links.traffic import Peer, Traffic, Users
+from gossamer.distribution.links.traffic import PeerSession, Traffic, Users
 from gossamer.distribution.transport.transport import LinkListener, LinkTransport
 from gossamer.distribution.wire import KEY_SIZE, PURPOSES, VERSION, Hello, Purpose
 from gossamer.network import Address
@@ -59,7 +59,7 @@ class Hub:
     ) -> None:
         config = config or DistributionConfig()
         self.runtime = runtime
-        self.peers: dict[str, Peer] = {}
+        self.peers: dict[str, PeerSession] = {}
         self.users = Users(batch_size=min(_BATCH, config.max_frame))
         self.subscribers: dict[Subscriber, bool] = {}
         """Subscribers of node events, and whether they include hidden nodes."""
@@ -99,7 +99,7 @@ class Hub:
         if pid is not None:
             self.runtime.send(pid, RETRY)
 
-    def renew(self, peer: Peer, creation: int, reason: str) -> None:
+    def renew(self, peer: PeerSession, creation: int, reason: str) -> None:
         """End the session and begin another with the same peer, or with its next creation."""
         if self.peers.get(peer.name) is peer:
             awaited = peer.up or peer.renewing
@@ -107,7 +107,7 @@ class Hub:
             renewed = self.begin(peer.name, creation, peer.address, peer.counts, hidden=peer.hidden)
             renewed.renewing = awaited
 
-    def calling(self, peer: Peer, purpose: Purpose, binding: bytes, *, pull: bool) -> Handshake:
+    def calling(self, peer: PeerSession, purpose: Purpose, binding: bytes, *, pull: bool) -> Handshake:
         """Create the handshake of a channel that this node opens."""
         local, key = self.local, self._key()
         hello = Hello(
@@ -180,10 +180,10 @@ class Hub:
 
     def begin(
         self, name: str, creation: int, address: Address, counts: Counts | None, *, hidden: bool = False
-    ) -> Peer:
+    ) -> PeerSession:
         """Begin a session with a peer; ``counts`` are those of an earlier session."""
         counts = counts or Counts()
-        peer = self.peers[name] = Peer(
+        peer = self.peers[name] = PeerSession(
             name,
             creation,
             address,
@@ -203,12 +203,12 @@ class Hub:
         self.runtime.send(DIALER, NEW_PEER)
         return peer
 
-    def _expire_hidden(self, peer: Peer) -> None:
+    def _expire_hidden(self, peer: PeerSession) -> None:
         """End a hidden node's session if it still has no connection."""
         if self.peers.get(peer.name) is peer and not peer.inbound:
             self.end(peer, "gone")
 
-    def end(self, peer: Peer, reason: str, *, renewing: bool = False) -> None:
+    def end(self, peer: PeerSession, reason: str, *, renewing: bool = False) -> None:
         del self.peers[peer.name]
         for purpose in PURPOSES:
             counts = peer.counts.streams[purpose]

@@ -23,7 +23,7 @@ from gossamer.distribution.errors import Ending, HandshakeError, LinkLostError
 from gossamer.distribution.links.channels import Outbound
 from gossamer.distribution.links.handshake import Opened
 from gossamer.distribution.links.hub import RETRY, Hub
-from gossamer.distribution.links.traffic import Peer
+from gossamer.distribution.links.traffic import PeerSession
 from gossamer.distribution.transport.transport import show
 from gossamer.supervisor import Exit, ExitProcess, receive, self_pid, trap_exit
 
@@ -69,7 +69,7 @@ class Link:
         step: float = min(maximum, initial * 2 ** min(failures - 1, 32))
         return step * self._hub.rng.uniform(0.5, 1.0)
 
-    async def _attempt(self, peer: Peer) -> bool:
+    async def _attempt(self, peer: PeerSession) -> bool:
         """Run one attempt; return True if the link was open for a while."""
         hub = self._hub
         loop = asyncio.get_running_loop()
@@ -124,7 +124,7 @@ class Link:
         self._report(peer, error)
         return since is not None and loop.time() - since >= STABLE_AFTER
 
-    def _report(self, peer: Peer, error: Ending) -> None:
+    def _report(self, peer: PeerSession, error: Ending) -> None:
         hub = self._hub
         if isinstance(error, LinkLostError):
             if error.kind == "reset":

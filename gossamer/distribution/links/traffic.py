@@ -46,7 +46,7 @@ class Users:
 
 
 @dataclass(slots=True, eq=False)
-class Peer:
+class PeerSession:
     """State of the session with peer ``name``: its streams, and their channels.
 
     Plain state: a link process that crashes loses only its connections.
@@ -88,7 +88,7 @@ class Traffic:
     """Frames one way and acks the other, on one open channel. ``ended`` is called once, with the reason."""
 
     users: Users
-    peer: Peer
+    peer: PeerSession
     purpose: Purpose
     channel: Channel
     seal: Seal

@@ -93,7 +93,7 @@ async def conduct(
     plan: Plan,
     *,
     keep: bool = False,
-    patience: float = 60.0,
+    start_timeout: float = 60.0,
     tell: Callable[[Mark | StepName], None] = lambda _: None,
     show: Callable[[Progress], None] = lambda _: None,
 ) -> tuple[DrillRecord, Path]:
@@ -115,7 +115,7 @@ async def conduct(
         if not keep:
             janitor.run("rm", "-rf", str(directory))
         with logging_to(directory / "drill.log"):
-            record = await drill.run(directory, patience)
+            record = await drill.run(directory, start_timeout)
         return replace(record, verdicts=judge(record)), directory
     finally:
         await asyncio.to_thread(janitor.close)
@@ -135,14 +135,14 @@ class _Drill:
         self._spent = 0.0
         self._down: set[str] = set()
 
-    async def run(self, directory: Path, patience: float) -> DrillRecord:
+    async def run(self, directory: Path, start_timeout: float) -> DrillRecord:
         """Run the drill and return its record."""
         try:
             self._step("starting")
             plan = self.progress.plan
             settings = {key: str(to) for key, to in plan.settings.items() if key.startswith(_NODE_SETTING)}
             await self._backend.start(
-                nodes=len(plan.nodes), directory=directory, settings=settings, patience=patience
+                nodes=len(plan.nodes), directory=directory, settings=settings, start_timeout=start_timeout
             )
             return await self._run()
         finally:

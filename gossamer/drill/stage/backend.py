@@ -111,15 +111,15 @@ class BackEnd(ABC):
         self._client = httpx.AsyncClient(timeout=_REQUEST_TIMEOUT, trust_env=False)
 
     async def start(
-        self, *, nodes: int, directory: Path, settings: Mapping[str, str], patience: float
+        self, *, nodes: int, directory: Path, settings: Mapping[str, str], start_timeout: float
     ) -> None:
         """Start all nodes, and wait until every node is ready and sees every other.
 
         ``directory`` exists and is empty; all files go below it. ``settings`` is the environment of every
-        node, such as ``GOSSAMER_CLUSTER__AUTOHEAL``. ``patience`` is in seconds.
+        node, such as ``GOSSAMER_CLUSTER__AUTOHEAL``. ``start_timeout`` is in seconds.
 
         Raises:
-            UnavailableError: a node ended, or lacks something after ``patience``; with the end of its log.
+            UnavailableError: a node ended, or was not ready in time; with the end of its log.
         """
         plan = self._place(nodes, directory)
         self.nodes = plan.nodes
@@ -127,7 +127,7 @@ class BackEnd(ABC):
         self._workspace = Workspace(directory)
         self._workspace.prepare(plan)
         self._plan = plan
-        ready = self._starting = asyncio.create_task(self.ready(seconds=patience))
+        ready = self._starting = asyncio.create_task(self.ready(seconds=start_timeout))
         try:
             for node in plan.nodes:
                 await self.restart(node.name)

@@ -34,7 +34,7 @@ class Confirmed:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class LogEvent:
     """Line for the operator's log. ``fields`` are its key-values."""
 
     event: str
@@ -66,7 +66,7 @@ class TablesChanged:
     dropped: tuple[str, ...]
 
 
-Action = Send | Change | Confirmed | Report | AttemptSignal | Installed | TablesChanged
+Action = Send | Change | Confirmed | LogEvent | AttemptSignal | Installed | TablesChanged
 
 
 class OwnedState:
@@ -94,7 +94,7 @@ class OwnedState:
 
 
 @dataclass(slots=True)
-class Peer:
+class TablePeer:
     """A peer that is up, and the messages for it."""
 
     creation: int
@@ -126,7 +126,7 @@ class Exchange:
     def __init__(self, creation: int) -> None:
         self.creation = creation
         self.tables: dict[str, OwnedState] = {}
-        self.peers: dict[str, Peer] = {}
+        self.peers: dict[str, TablePeer] = {}
         self.renewing: set[str] = set()
         """Members whose link is about to start, or to restart."""
         self.actions: list[Action] = []
@@ -217,7 +217,7 @@ class Exchange:
 
     # -- messages and actions
 
-    def ask(self, peer: Peer, replica: Replica, *, snapshot: bool = False) -> None:
+    def ask(self, peer: TablePeer, replica: Replica, *, snapshot: bool = False) -> None:
         """Request a peer's rows from our position on, or all of them."""
         table = replica.definition.name
         # A copy that was dropped, and created again before its rows were purged here, had none.
@@ -253,7 +253,7 @@ class Exchange:
 
     def report(self, event: str, **fields: str | int) -> None:
         """Add a line for the operator's log."""
-        self.actions.append(Report(event, tuple(fields.items())))
+        self.actions.append(LogEvent(event, tuple(fields.items())))
 
     def done(self) -> list[Action]:
         """Return the event's actions, with acknowledgements added and messages packed into frames."""

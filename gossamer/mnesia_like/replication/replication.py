@@ -25,7 +25,7 @@ from gossamer.mnesia_like.replication.exchange import (
     Confirmed,
     Exchange,
     OwnedState,
-    Peer,
+    TablePeer,
     TablesChanged,
 )
 from gossamer.mnesia_like.replication.maintenance import Maintenance
@@ -127,7 +127,7 @@ class Replication(Exchange):
                 return self.done()
             self._forget(name)
             self.transactions.peer_down(name, now)
-        peer = self.peers[name] = Peer(creation, session, encode_creations(self.creation, creation))
+        peer = self.peers[name] = TablePeer(creation, session, encode_creations(self.creation, creation))
         for state in self.tables.values():
             self._follow(name, peer, state)
         return self.done()
@@ -204,7 +204,7 @@ class Replication(Exchange):
         return self._epochs.observe(table)
 
     def report_applied(self, table: str, observed: Observed) -> list[Action]:
-        """Report to peers that what was observed is safe."""
+        """LogEvent to peers that what was observed is safe."""
         self.may_be_busy = True
         self._epochs.report_applied(table, observed)
         return self.done()
@@ -234,7 +234,7 @@ class Replication(Exchange):
 
     # -- messages
 
-    def _handle(self, name: str, peer: Peer, message: TableMessage) -> None:
+    def _handle(self, name: str, peer: TablePeer, message: TableMessage) -> None:
         # A peer that restarts has forgotten our table list.
         if isinstance(message, Follow):
             peer.table_list_due = True
@@ -272,7 +272,7 @@ class Replication(Exchange):
         if isinstance(message, Head | Refused) or not peer.asked[message.table]:
             self._on_rows(name, peer, replica, message)
 
-    def _on_rows(self, name: str, peer: Peer, replica: Replica, message: RowMessage) -> None:
+    def _on_rows(self, name: str, peer: TablePeer, replica: Replica, message: RowMessage) -> None:
         table = replica.definition.name
         match message:
             case Delta():
@@ -299,7 +299,7 @@ class Replication(Exchange):
                 replica.on_digest(message)
                 self._maintenance.compare(table, name, replica)
 
-    def _on_table_list(self, name: str, peer: Peer, message: TableList) -> None:
+    def _on_table_list(self, name: str, peer: TablePeer, message: TableList) -> None:
         known = peer.tables or frozenset()
         peer.tables = frozenset(message.tables)
         if peer.tables != known:
@@ -322,7 +322,7 @@ class Replication(Exchange):
                     state.replicas[name].dropped()
             self.actions.append(Confirmed(table))
 
-    def _on_follow(self, name: str, peer: Peer, state: OwnedState, message: Follow) -> None:
+    def _on_follow(self, name: str, peer: TablePeer, state: OwnedState, message: Follow) -> None:
         table = state.definition.name
         if message.fingerprint != state.fingerprint:
             peer.outbox.append(encode(Refused(table, state.fingerprint)))
@@ -375,7 +375,7 @@ class Replication(Exchange):
                 self.repin(state)
         self._epochs.forget_peer(name)
 
-    def _follow(self, name: str, peer: Peer, state: OwnedState) -> None:
+    def _follow(self, name: str, peer: TablePeer, state: OwnedState) -> None:
         self.may_be_busy = True
         replica = state.replicas.get(name)
         if replica is None:

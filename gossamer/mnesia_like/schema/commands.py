@@ -16,7 +16,7 @@ from gossamer.mnesia_like.errors import BadTableError, TableExistsError
 from gossamer.mnesia_like.events import CopyAdded, CopyDropped, TableCreated, TableDeleted
 from gossamer.mnesia_like.schema.copies import Copies
 from gossamer.mnesia_like.schema.keeper import SchemaKeeper
-from gossamer.mnesia_like.schema.table import SCHEMA, Entry
+from gossamer.mnesia_like.schema.table import SCHEMA, TableEntry
 from gossamer.mnesia_like.table.local import LocalTable
 from gossamer.mnesia_like.table.owned import OwnedTable
 from gossamer.mnesia_like.table.shared import SharedTable
@@ -224,7 +224,7 @@ class SchemaCommands(StoreCore):
         await self._keeper.reconcile()
         return self.table(name)
 
-    def _write_down(self, definition: TableDef, entry: Entry | None, nodes: Iterable[str] | str) -> None:
+    def _write_down(self, definition: TableDef, entry: TableEntry | None, nodes: Iterable[str] | str) -> None:
         name, node, schema = definition.name, self.node, self._copies.schema
         everyone = nodes == "all"
         named = [] if isinstance(nodes, str) else list(nodes)
@@ -240,7 +240,7 @@ class SchemaCommands(StoreCore):
         everywhere = definition.storage if everyone else None
         if entry is None:
             stamp = self.hlc.tick(self.clock.wall())
-            entry = Entry(name, f"{stamp:016x}@{node}", definition.options(), everywhere)
+            entry = TableEntry(name, f"{stamp:016x}@{node}", definition.options(), everywhere)
             schema.add(entry)
         elif everywhere is not None and entry.everywhere is None:
             schema.put(name, {"id": entry.id, "options": entry.options, "everywhere": everywhere})
@@ -258,7 +258,7 @@ class SchemaCommands(StoreCore):
             await self._copies.wipe(name)
         self._keeper.conflicts.pop(name, None)
 
-    def _entry(self, name: str) -> Entry:
+    def _entry(self, name: str) -> TableEntry:
         entry = self._copies.schema.entry(name)
         if entry is None:
             if name not in self.copies:

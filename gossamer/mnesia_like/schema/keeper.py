@@ -30,7 +30,7 @@ from gossamer.mnesia_like.events import (
     TableDeleted,
 )
 from gossamer.mnesia_like.schema.copies import Copies
-from gossamer.mnesia_like.schema.table import Entry
+from gossamer.mnesia_like.schema.table import TableEntry
 from gossamer.supervisor import GenServer, self_pid, send_after
 
 log = structlog.get_logger(__name__)
@@ -109,7 +109,7 @@ class SchemaKeeper:
         if table is None and entry is not None and storage is not None:
             await self._make(entry, storage)
 
-    async def _make(self, entry: Entry, storage: str) -> None:
+    async def _make(self, entry: TableEntry, storage: str) -> None:
         copies, name = self._copies, entry.name
         if storage == "disc_copies" and not copies.has_disc:
             log.warning("copy_without_disc", table=name, advice="give this node a data directory")
@@ -126,7 +126,7 @@ class SchemaKeeper:
         self.conflicts.pop(name, None)
         self._core.publish(CopyAdded(name, self._core.node))
 
-    async def _give_id(self, table: AnyTable, entry: Entry) -> None:
+    async def _give_id(self, table: AnyTable, entry: TableEntry) -> None:
         differences = table.definition.differences(entry.options)
         if differences:
             self._conflict(entry.name, differences)

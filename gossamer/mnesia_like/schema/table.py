@@ -40,7 +40,7 @@ _REMEMBERED = 32
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TableEntry:
     """Table of the schema."""
 
     name: str
@@ -73,12 +73,12 @@ class SchemaTable(SharedTable):
         """Return the names of all tables of the schema."""
         return [key for key in self.rows() if type(key) is str]
 
-    def entry(self, name: str) -> Entry | None:
+    def entry(self, name: str) -> TableEntry | None:
         """Return a table's entry, or None."""
         row = self.read(name)
         if type(row) is not dict:
             return None
-        return Entry(name, row["id"], _options(row["options"]), row["everywhere"])
+        return TableEntry(name, row["id"], _options(row["options"]), row["everywhere"])
 
     def storage_of(self, name: str, node: str) -> str | None:
         """Return the storage of ``node``'s copy; None: it has none."""
@@ -110,7 +110,7 @@ class SchemaTable(SharedTable):
         if self.read(key, ...) != value:
             self._write(key, value)
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: TableEntry) -> None:
         """Add a table, and remove the copies listed for an earlier one of its name."""
         self._remove_rows(self._keys_of(entry.name, "copy"))
         row = {"id": entry.id, "options": entry.options, "everywhere": entry.everywhere}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from gossamer.mnesia_like.replication.exchange import Exchange, Installed, OwnedState, Peer
+from gossamer.mnesia_like.replication.exchange import Exchange, Installed, OwnedState, TablePeer
 from gossamer.mnesia_like.replication.wire import AppliedReport, Members
 from gossamer.mnesia_like.shared.shared import Shared
 from gossamer.mnesia_like.shared.tombstones import Epoch
@@ -27,14 +27,14 @@ class Epochs:
         self,
         exchange: Exchange,
         shared: Mapping[str, Shared],
-        follow: Callable[[str, Peer, OwnedState], None],
+        follow: Callable[[str, TablePeer, OwnedState], None],
     ) -> None:
         self._x = exchange
         self._shared = shared
         self._follow = follow
         self._reported: dict[tuple[str, str], tuple[int, int]] = {}
 
-    def followed(self, name: str, peer: Peer, table: str) -> None:
+    def followed(self, name: str, peer: TablePeer, table: str) -> None:
         """Add a new follower to the members, and send it the epoch, which it may have forgotten."""
         self._reported.pop((table, name), None)
         shared = self._shared.get(table)
@@ -42,7 +42,7 @@ class Epochs:
             shared.collector.add_members([name])
             self.send_epoch(peer, table)
 
-    def send_epoch(self, peer: Peer, table: str) -> None:
+    def send_epoch(self, peer: TablePeer, table: str) -> None:
         """Send a peer the epoch with its members."""
         shared = self._shared.get(table)
         if shared is not None:
@@ -62,7 +62,7 @@ class Epochs:
             return
         shared.collector.record_applied(name, message.number, message.mine)
 
-    def on_members(self, name: str, peer: Peer, state: OwnedState, message: Members) -> None:
+    def on_members(self, name: str, peer: TablePeer, state: OwnedState, message: Members) -> None:
         """Merge a peer's epoch, and start over where it wins and may have deleted our rows."""
         shared = self._shared.get(message.table)
         theirs = Epoch.unpacked(message.epoch)

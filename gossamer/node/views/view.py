@@ -8,12 +8,12 @@ from functools import partial
 from gossamer import __version__
 from gossamer.api import (
     REQUEST,
-    Answer,
     Ask,
     EventLogView,
     HealingView,
     Metric,
     More,
+    PeerAnswer,
     PeerRequests,
     PeerSilentError,
     RecordingView,
@@ -105,13 +105,13 @@ class View(MembersView, ClientsView, InsideView):
         ready = self.readiness().ready
         return metrics_of(self._node, self._census, ready=ready, alarms=self.healing.alarms())
 
-    async def ask_peer(self, node: str, ask: Ask | More, timeout: float) -> Answer:
+    async def ask_peer(self, node: str, ask: Ask | More, timeout: float) -> PeerAnswer:
         """Return the answer of another node's API."""
         if node == self.name:
             return await self.peer_requests.answer(ask)
         result = await self._node.runtime.run(rpc.call, node, REQUEST, ask, timeout=timeout)
         match result:
-            case rpc.Returned(value=Answer() as answer):
+            case rpc.Returned(value=PeerAnswer() as answer):
                 return answer
             case rpc.Raised(message=message):
                 raise PeerSilentError(node=node, reason=message)

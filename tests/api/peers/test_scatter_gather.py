@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from api.fakes import FakeView
 from api.linked import NAMES, client_of, pages
 from api.reader import Reader
-from gossamer.api import Answer, More, make_app
+from gossamer.api import More, PeerAnswer, make_app
 from gossamer.api.peers.paging import cursor_of
 from gossamer.api.peers.requests import PIECES
 
@@ -103,7 +103,7 @@ async def test_an_answer_that_breaks_off_or_makes_no_sense_is_named(cluster, sai
 
     async def failing(node, ask, timeout):
         if node == NAMES[2]:
-            return Answer(200, "application/x-ndjson", said)
+            return PeerAnswer(200, "application/x-ndjson", said)
         return await whole(node, ask, timeout)
 
     view.ask_peer = failing
