@@ -166,7 +166,7 @@ class FaultInfo(Value):
 
 
 class FaultRequest(Value):
-    """The faults that shall hold from now on, all of them; without ``seconds`` until the next order."""
+    """All faults that hold from now on; without ``seconds`` until the next request."""
 
     faults: Annotated[tuple[FaultInfo, ...], Field(max_length=1000)]
     seconds: Annotated[float, Field(gt=0, le=86_400)] | None = None
@@ -175,7 +175,7 @@ class FaultRequest(Value):
 
 
 class ClockRequest(Value):
-    """How wrong the node's wall clock shall be, in seconds; without ``seconds`` until the next order."""
+    """Offset of the node's wall clock in seconds; without ``seconds`` until the next request."""
 
     offset: Annotated[float, Field(ge=-1e9, le=1e9)]
     seconds: Annotated[float, Field(gt=0, le=86_400)] | None = None
