@@ -8,7 +8,7 @@ import pytest
 
 from gossamer.mqtt.codec.packets import Pubcomp, Publish, Pubrec, Pubrel, Subscription
 from gossamer.mqtt.migration import superseded
-from gossamer.mqtt.migration.superseded import Remains
+from gossamer.mqtt.migration.superseded import SupersededSessions
 from gossamer.testing.links import LinkQuality
 from gossamer.testing.traffic import Flow
 
@@ -118,7 +118,7 @@ async def test_what_is_in_flight_in_one_of_two_sessions_keeps_its_identifier_in_
     await client.lost
     client = await resumed(cluster, 2, "c", session=remembers)
     with monkeypatch.context() as patch:
-        patch.setattr(Remains, "_was_given", not_yet)
+        patch.setattr(SupersededSessions, "_was_given", not_yet)
         cluster.heal()
         await until(lambda: cluster.nodes[1].broker.takeovers.ownership.better("c"))
         client.drop()
@@ -175,7 +175,7 @@ async def meet(cluster, client, monkeypatch, *, there_again):
 
     with monkeypatch.context() as patch:
         if there_again:
-            patch.setattr(Remains, "_was_given", not_yet)
+            patch.setattr(SupersededSessions, "_was_given", not_yet)
         cluster.heal()
         await until(lambda: cluster.nodes[2].broker.takeovers.ownership.better("c"))
         if there_again:

@@ -111,7 +111,7 @@ async def test_what_waits_only_for_late_messages_is_no_session_once_its_successo
     await asyncio.sleep(10)
     client = await resumed(cluster, 2, "c", pause=0.5)
     # Node 1 may have kept something for it.
-    assert cluster.nodes[3].broker.takeovers.remains.has("c")
+    assert cluster.nodes[3].broker.takeovers.superseded.has("c")
     cluster.crash(2)
     await cluster.restart(2)
     await asyncio.sleep(2)

@@ -83,7 +83,7 @@ class MqttCluster(GenServer):
             broker.delayed.restore(journal, rows, soon=asyncio.get_running_loop().call_soon)
         takeovers = Takeovers(broker.shared, sessions, distribution, broker.away)
         takeovers.offer(functions)
-        broker.away.arrivals.late = takeovers.remains.late
+        broker.away.arrivals.late = takeovers.superseded.late
         if disc and broker.config.sessions.persistent:
             await self._restore(store, broker.away)
         for session in list(broker.sessions.values()):
@@ -92,7 +92,7 @@ class MqttCluster(GenServer):
         broker.takeovers = broker.admission.takeovers = takeovers
         broker.ingest.on_mark = takeovers.marked
         broker.away.begin(
-            sessions, functions, dismiss=takeovers.remains.dismiss, is_moving=takeovers.is_moving
+            sessions, functions, dismiss=takeovers.superseded.dismiss, is_moving=takeovers.is_moving
         )
         broker.table.on_end = takeovers.disown
         distribution.subscribe(self_pid())

@@ -5,8 +5,8 @@ node that had the session, which has it no more when the cut heals. So before it
 it asks which of its sessions have left it, and hands to the nodes that have these now what is for them. It
 asks even where nothing is kept yet: until the nodes that have them are back, it is all that keeps for them.
 
-Rules: 1. A node that still has something of a session offers that itself (``remains``).  2. A message of QoS
-2 is taken once, whichever way it comes (``once``); one of QoS 1 may come twice.  3. A node that has such
+Rules: 1. A node that still has something of a session offers that itself (``superseded``).  2. A message of
+QoS 2 is taken once, whichever way it comes (``once``); one of QoS 1 may come twice.  3. A node that has such
 sessions and is away itself is waited for, for it may be about to come back; then it is kept for that node.
 
 Known limit: what comes after that, before that node is back, is kept for filters that it wanted before.

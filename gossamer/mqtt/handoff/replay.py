@@ -11,8 +11,8 @@ With sessions on disc all of this is in the same commit as their changes, so it 
 entries come: those that were kept go to persistent sessions alone, live ones to everybody.
 
 A session whose client has gone elsewhere in the meantime is not served here any more, but what was kept for
-it until then is still on its way: :class:`~gossamer.mqtt.migration.superseded.Remains` waits for it
-(``pending``) and takes it (``late``).
+it until then is still on its way: :class:`~gossamer.mqtt.migration.superseded.SupersededSessions` waits for
+it (``pending``) and takes it (``late``).
 """
 
 from __future__ import annotations

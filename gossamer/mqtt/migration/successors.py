@@ -20,7 +20,7 @@ from gossamer.mqtt.session.session import Session
 if TYPE_CHECKING:
     from gossamer.mqtt.publish.core import Core
 
-OFFER = "mqtt.remains"
+OFFER = "mqtt.offer"
 SUPERSEDED = "mqtt.superseded"
 SUBSCRIBE_TIMEOUT = 2.0
 """Seconds after CONNACK, or a client's last packet, within which it subscribes; offers are judged later."""

@@ -58,7 +58,7 @@ OFFERED = 100
 """Messages in one offer."""
 
 
-class Remains:
+class SupersededSessions:
     """Offers what is left of sessions that are over here."""
 
     def __init__(
@@ -120,7 +120,7 @@ class Remains:
         if moved:
             self._given.add(session.client_id)
         self._awaited.discard(session.client_id)
-        self._distribution.runtime.spawn(self._offer, session, label="mqtt_remains")
+        self._distribution.runtime.spawn(self._offer, session, label="mqtt_offer")
 
     def _hear_no_more(self, session: Session) -> None:
         """All that other nodes have sent to this session is here, or was for its successor too."""

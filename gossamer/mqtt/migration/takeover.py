@@ -25,7 +25,7 @@ from gossamer.mqtt.migration.machines import MARK
 from gossamer.mqtt.migration.ownership import Ownership
 from gossamer.mqtt.migration.source import Sources
 from gossamer.mqtt.migration.successors import Successors
-from gossamer.mqtt.migration.superseded import Remains
+from gossamer.mqtt.migration.superseded import SupersededSessions
 from gossamer.mqtt.migration.target import Targets
 from gossamer.mqtt.session.qos2 import Block
 from gossamer.mqtt.session.transfer import rightful
@@ -65,12 +65,12 @@ class Takeovers:
         self._sources = sources = Sources(core, owners, distribution)
         self.contests = contests = Contests(core, owners, sources, spawn, self._claimant)
         self._targets = Targets(core, owners, sources, contests, distribution, away, mark=self.mark)
-        self.remains = Remains(core, owners, sources, away, distribution)
+        self.superseded = SupersededSessions(core, owners, sources, away, distribution)
         self.successors = Successors(
-            core, is_leaving=self.remains.has, is_moving=self.is_moving, told=self._told
+            core, is_leaving=self.superseded.has, is_moving=self.is_moving, told=self._told
         )
         self.ownership.check = self._check
-        self._sources.on_done = self.remains.end
+        self._sources.on_done = self.superseded.end
         self.own, self.establish = self.ownership.own, self.ownership.establish
         self.claims = self.ownership.claims
 
@@ -91,7 +91,7 @@ class Takeovers:
 
     def elsewhere(self, client_id: str, *, clean: bool) -> bool:
         """Return whether another node has something of this client's, or something is on its way."""
-        if self._move_of(client_id) is not None or self.remains.has(client_id):
+        if self._move_of(client_id) is not None or self.superseded.has(client_id):
             return True
         return bool(self.ownership.rows(client_id) if clean else self.ownership.better(client_id))
 
@@ -196,7 +196,7 @@ class Takeovers:
         """Everything ``origin`` sent before this is here."""
         self._sources.marked(origin, token)
         self._targets.marked(origin, token)
-        self.remains.marked(origin, token)
+        self.superseded.marked(origin, token)
 
     # -- clean starts, and kicks
 
@@ -247,7 +247,7 @@ class Takeovers:
             fetched = await self._targets.take(client_id, claimant)
             if fetched != "here":
                 return fetched
-        if (left := self.remains.reclaim(client_id)) is not None:
+        if (left := self.superseded.reclaim(client_id)) is not None:
             # Whoever claimed it is away: what is here of it is the best there is.
             await self._router.visible(self._sources.keep(left))
         return "here"
