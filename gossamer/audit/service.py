@@ -242,7 +242,7 @@ class Auditor:
             log.error("recording_ended", reason=describe(joined.result()), advice="gossamer audit set --on")
 
     def _standing(self) -> Iterable[Client]:
-        return [*self._sessions.values(), *self._fanout.guests]
+        return [*self._sessions.values(), *self._fanout.remote_clients]
 
     def _peers(self) -> list[str]:
         peers = self._distribution.peers

@@ -39,7 +39,7 @@ class RemoteClient:
         self._fanout = fanout
         self._flying: deque[tuple[int, int]] = deque()
         """Place and identifier of messages that the client is not done with."""
-        fanout.guests.add(self)
+        fanout.remote_clients.add(self)
         if fanout.recorder is not None:
             fanout.recorder.connected(self, False)
 
@@ -84,9 +84,9 @@ class RemoteClient:
 
     def close(self, reason: str) -> None:
         """It is gone."""
-        if self not in self._fanout.guests:
+        if self not in self._fanout.remote_clients:
             return
-        self._fanout.guests.discard(self)
+        self._fanout.remote_clients.discard(self)
         recorder = self._fanout.recorder
         if recorder is not None:
             if self.subscriptions:

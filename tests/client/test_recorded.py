@@ -31,8 +31,8 @@ def record():
 
 def standing(recording):
     """Whoever is here without a session, as a watch tells of them when recording begins."""
-    for guest in recording.fanout.guests:
-        recording.recorder.standing(guest)
+    for client in recording.fanout.remote_clients:
+        recording.recorder.standing(client)
 
 
 async def test_the_life_of_a_client_and_of_its_subscriptions_is_recorded(cluster, client_of, record):

@@ -14,7 +14,9 @@ class Bench:
     def __init__(self, **options):
         self.time, self.due, self.sent = 0.0, [], []
         self.pressure = Pressure(lambda seconds, call: None)
-        fanout = SimpleNamespace(recorder=None, guests=set(), now=lambda: self.time, pressure=self.pressure)
+        fanout = SimpleNamespace(
+            recorder=None, remote_clients=set(), now=lambda: self.time, pressure=self.pressure
+        )
         broker = SimpleNamespace(
             fanout=fanout,
             config=SimpleNamespace(limits=SimpleNamespace(max_queued=QUEUED)),

@@ -64,8 +64,8 @@ class Fanout:
         self.touched: list[Session] = []
         self.recorder: FlowRecorderLike | None = None
         """Told what happens to messages while that is recorded."""
-        self.guests: set[object] = set()
-        """Who publishes and subscribes here without a session: Python clients, for whoever records."""
+        self.remote_clients: set[object] = set()
+        """Python clients, which publish and subscribe here without a session; for the recorder."""
         self.pressure = Pressure(call_later)
         self.wide = Wide(self)
         self.drops: Counter[str] = Counter()
