@@ -20,7 +20,7 @@ class Keeper:
     def up(self, peer: str) -> bool:
         return peer not in self.known
 
-    def down(self, peer: str, life: int) -> None:
+    def down(self, peer: str, creation: int) -> None:
         self.known.add(peer)
 
     def gone(self, peer: str) -> None:

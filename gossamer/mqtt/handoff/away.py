@@ -71,7 +71,7 @@ class Away:
         """Clients that are given time to subscribe."""
         creation = distribution.runtime.creation
         born = f"{self._node} {creation} {wall():.6f}"
-        self.arrivals = Arrivals(core, generation=born, life=creation)
+        self.arrivals = Arrivals(core, generation=born, creation=creation)
         self.spools = Spools(
             HintJournal(now=fanout.now, wall=wall, soon=self._soon),
             router,

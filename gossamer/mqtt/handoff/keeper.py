@@ -62,8 +62,8 @@ class Keeping:
             spools.by_peer, clients=clients, claims=claims, changed=spools.note_moved
         )
         self._sessions: dict[str, int] = {}
-        self._lives: dict[str, int] = {}
-        """In which life nodes were that are away."""
+        self._creations: dict[str, int] = {}
+        """In which creation nodes were that are away."""
         self._up: set[str] = set()
         self._rounds: Counter[str] = Counter()
         self._fresh: set[str] = set()
@@ -86,14 +86,14 @@ class Keeping:
         self.spools.do(peer, spool.up())
         return False
 
-    def down(self, peer: str, life: int) -> None:
-        """A node is away; ``life`` is its creation."""
+    def down(self, peer: str, creation: int) -> None:
+        """A node is away; ``creation`` is the one that went."""
         self._up.discard(peer)
         self._fresh.discard(peer)
         spool = self.spools.of(peer)
         self.departures.away(peer)
-        # What it had in this life, or before, is what is kept for.
-        self._lives.setdefault(peer, life)
+        # What it had in this creation, or before, is what is kept for.
+        self._creations.setdefault(peer, creation)
         self._journal.node(peer, self.sessions_of(peer))
         self.spools.do(peer, *spool.down())
         # Behind what was on its way, which may have come before or after the client went.
@@ -148,17 +148,17 @@ class Keeping:
     ) -> None:
         """A node has said what it has; ``turn`` is what :meth:`asking` said when it was asked.
 
-        ``sessions``: which those are, and in which life of the node they began.
+        ``sessions``: which those are, and in which creation of the node they began.
         """
         spool = self.spools.of(peer)
         if self.asking(peer) != turn:
             return
         generation, born = sessions
         self._fresh.discard(peer)
-        renewed = born > self._lives.get(peer, born)
+        renewed = born > self._creations.get(peer, born)
         self.spools.answered(peer, generation, taken, frames, renewed=renewed)
         # Until it goes again.
-        self._lives.pop(peer, None)
+        self._creations.pop(peer, None)
         self._journal.node(peer, [generation, 0])
         self.spools.settle(peer, spool)
 
@@ -197,11 +197,15 @@ class Keeping:
     # -- nodes that went while this one was away
 
     def sessions_of(self, peer: str) -> list[Any]:
-        """Which sessions a node that is away had, in which life, and whose, as far as is known."""
-        return [self.spools.of(peer).generation, self._lives.get(peer, 0), *self.departures.remembered(peer)]
+        """Which sessions a node that is away had, in which creation, and whose, as far as is known."""
+        return [
+            self.spools.of(peer).generation,
+            self._creations.get(peer, 0),
+            *self.departures.remembered(peer),
+        ]
 
     def absent(self) -> Iterator[tuple[str, list[Any], list[str], bool]]:
-        """The nodes that are away: which sessions they had, in which life and whose, as far as is known;
+        """The nodes that are away: which sessions they had, in which creation and whose, as far as is known;
         whose are elsewhere now; and whether this node has seen that itself."""
         for peer in list(self.departures.had):
             # Time may pass between one and the next.
@@ -273,11 +277,11 @@ class Keeping:
     def _begins_away(
         self, peer: str, sessions: list[Any], entries: Iterable[Kept] = (), moved: Moved | None = None
     ) -> None:
-        """A node went in a former life of this one, before it came, or was seen by another alone."""
-        generation, life, *had = sessions
+        """A node went in a former creation of this one, before it came, or was seen by another alone."""
+        generation, creation, *had = sessions
         self.departures.restored(peer, had[0] if had else None)
-        if life:
-            self._lives[peer] = life
+        if creation:
+            self._creations[peer] = creation
         self.spools.of(peer).restore(entries, generation, moved or {})
         self._journal.node(peer, sessions)
 
@@ -287,4 +291,4 @@ class Keeping:
 
     def _forget(self, peer: str) -> None:
         self.departures.forget(peer)
-        self._lives.pop(peer, None)
+        self._creations.pop(peer, None)

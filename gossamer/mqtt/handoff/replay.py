@@ -60,10 +60,10 @@ class _Keeper:
 class Arrivals:
     """Takes in what other nodes have kept, each message once, and answers how far it got.
 
-    ``generation`` is that of sessions in memory, which begin with this ``life``.
+    ``generation`` is that of sessions in memory, which begin with this ``creation``.
     """
 
-    def __init__(self, core: Core, *, generation: str, life: int) -> None:
+    def __init__(self, core: Core, *, generation: str, creation: int) -> None:
         self._router, self._fanout, self._table = core.router, core.fanout, core.table
         self._publishing, self._ingest = core.publishing, core.ingest
         self._keepers: dict[str, _Keeper] = {}
@@ -73,7 +73,7 @@ class Arrivals:
         self._unheard: dict[str, float] = {}
         """Nodes that are up and have not said yet whether they keep something, and since when."""
         self.generation = generation
-        self.born = life
+        self.born = creation
         self.late: Callable[[Message, int, Moved], None] = lambda _message, _number, _moved: None
         """Told of each kept message, with its number and who moved, for sessions not served any more."""
         self.over: Callable[[str], None] = lambda _peer: None

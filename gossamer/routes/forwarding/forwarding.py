@@ -212,7 +212,7 @@ class Forwarding:
                     self.away(name)
             self.changed(slot.bit | slot.persistent_bit)
 
-    def node_down(self, name: str, *, left: bool = False, life: int = 0) -> None:
+    def node_down(self, name: str, *, left: bool = False, creation: int = 0) -> None:
         """``name`` is declared down: forward nothing to it, and answer for what was."""
         keeper = self.keeper
         slot = self.nodes.get(name)
@@ -221,7 +221,7 @@ class Forwarding:
             if left:
                 slot.forwarder.left = None
             else:
-                keeper.down(name, life)
+                keeper.down(name, creation)
         slot = self.nodes.set_up(name, False)
         if keeper is not None and left:
             self.gone(name)
@@ -285,7 +285,7 @@ class Forwarding:
         if isinstance(event, NodeUp):
             self.node_up(event.name)
         else:
-            self.node_down(event.name, left=event.reason == "left", life=event.creation)
+            self.node_down(event.name, left=event.reason == "left", creation=event.creation)
 
     def _acked(self, peer: str, number: int) -> None:
         slot = self.nodes.get(peer)

@@ -22,8 +22,8 @@ class Keeper(Protocol):
     def up(self, peer: str, /) -> bool:
         """``peer`` is back, or new; True: nothing is kept for it, and nothing that comes now need be."""
 
-    def down(self, peer: str, life: int, /) -> None:
-        """``peer`` went down in that life of its: from now on :meth:`take` is told what comes for it."""
+    def down(self, peer: str, creation: int, /) -> None:
+        """``peer`` went down in that creation: from now on :meth:`take` is told what comes for it."""
 
     def gone(self, peer: str, /) -> None:
         """``peer`` is permanently removed: nothing is kept for it any more."""
