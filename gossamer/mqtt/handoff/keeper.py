@@ -198,11 +198,8 @@ class Keeping:
 
     def sessions_of(self, peer: str) -> list[Any]:
         """Which sessions a node that is away had, in which creation, and whose, as far as is known."""
-        return [
-            self.spools.of(peer).generation,
-            self._creations.get(peer, 0),
-            *self.departures.remembered(peer),
-        ]
+        creation = self._creations.get(peer, 0)
+        return [self.spools.of(peer).generation, creation, *self.departures.remembered(peer)]
 
     def absent(self) -> Iterator[tuple[str, list[Any], list[str], bool]]:
         """The nodes that are away: which sessions they had, in which creation and whose, as far as is known;
