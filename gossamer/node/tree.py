@@ -23,7 +23,8 @@
     └── mqtt             listeners and channels; started last, stopped first
 
 Each child is restarted on its own, because what others read of it (views, tables, routes, sessions) belongs
-to the node. Too many restarts end the root, and with it the node; a process manager restarts it.
+to the node and outlives it. Too many restarts end the root, and with it the node; a process manager starts it
+again.
 """
 
 from __future__ import annotations

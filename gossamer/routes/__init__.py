@@ -1,8 +1,8 @@
 """Routes of topics: rules, index, cache, the replicated ``routes`` table, and forwarding to other nodes.
 
 ``Router`` is what the rest of a node uses; ``RouteOwner`` is the process behind it. ``topics`` holds the
-rules of names and filters, ``filters`` the index, ``cache`` the routes of topics, ``forwarder`` what goes to
-a peer.
+rules of names and filters, ``filters`` the index, ``cache`` what makes a publish one look-up, ``forwarder``
+what goes to a peer.
 
 Names are imported when they are first used, so that the command can tell which kernel it has without
 loading what links nodes.

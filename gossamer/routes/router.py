@@ -147,7 +147,8 @@ class Router:
         return seq is None or self._table is None or self._table.is_visible(seq)
 
     def when_visible(self, seq: int | None, then: Callable[[bool], object], *, bounded: bool = True) -> None:
-        """Call ``then`` once :meth:`is_visible`; with False, counted and logged, where it takes too long.
+        """Call ``then`` once :meth:`is_visible`, perhaps at once; with False, counted and logged, after too
+        long.
 
         Not ``bounded``: however long it takes. A node that stays silent is declared down.
         """

@@ -1,4 +1,5 @@
-"""Shared subscriptions: one member in the cluster of each ``$share`` group that matches gets a message.
+"""Shared subscriptions: of each ``$share`` group that matches, one member in the whole cluster gets a
+message.
 
 The node where a message is published chooses. It knows its own members and, from the ``routes`` table (key
 ``$share/group/filter``, value a :class:`Count`), how many every other node has. It chooses among all members;
@@ -37,7 +38,8 @@ _MOST = (1 << _BITS) - 1
 
 
 class Count(NamedTuple):
-    """Members of a group on one node: ``free`` are connected and queue nothing, ``persistent`` outlive it."""
+    """Members of a group on one node: ``free`` are connected with an empty queue, ``persistent`` outlive the
+    node."""
 
     free: int
     online: int

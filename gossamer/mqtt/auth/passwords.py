@@ -92,7 +92,8 @@ def set_password(file: Path, username: str, password: str | None) -> bool:
 
 
 def rewrite(file: Path, lines: dict[str, str], username: str, line: str | None) -> bool:
-    """Write ``lines`` by user name, with ``line`` for one (None: without it); return whether it was there.
+    """Write ``lines`` by user name, with ``line`` for one of them (None: without); return whether it was
+    there.
 
     Raises:
         FileError: the file, or the name, cannot be used.

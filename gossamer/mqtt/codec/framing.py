@@ -1,7 +1,8 @@
 """Cut a byte stream into control packets: fixed header, remaining length, body.
 
 Rules: 1. Nothing is copied until a packet is whole.  2. A packet longer than ``max_packet_size`` is refused
-on its header, before its body is stored ([MQTT-3.2.2-15]).  3. At most one partial packet is held.
+on its header, before its body is stored ([MQTT-3.2.2-15]).  3. Memory held for a partial packet is at most
+one packet.
 
 :func:`frame` is the step that the channel's loop shares; :class:`Framer` is the same for clients and tests.
 """

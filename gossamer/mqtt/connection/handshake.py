@@ -104,7 +104,8 @@ def _text(host: ipaddress.IPv4Address | ipaddress.IPv6Address, port: int) -> str
 
 
 class Door(asyncio.Protocol):
-    """Protocol of a connection until MQTT may begin; ``inner``, which is or fronts ``channel``, follows.
+    """Protocol of a connection until MQTT may begin; then ``inner``, which is or fronts ``channel``, takes
+    over.
 
     ``proxied``: a header comes first. ``context``: TLS comes next; where there is none, the channel is there
     from the start, counts against the limits and bounds the patience. ``spawn`` runs a function as a process.

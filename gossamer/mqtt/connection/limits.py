@@ -1,7 +1,8 @@
 """Limits of a listener: how many connections, how many at once, how fast, and from where.
 
 All listeners of a node share its file descriptors (:class:`Room`): clients must not take those that links,
-disc and HTTP need. A node whose loop is late lets nobody else in (:class:`Shedding`).
+disc and HTTP need, or nothing works any more. A node whose loop is late lets nobody else in
+(:class:`Shedding`).
 
 Rules: 1. Callers pass ``now``.  2. A connection that was counted in is counted out once.  3. The counts
 outlive the process that listens, since connections do.

@@ -101,7 +101,8 @@ class Absences:
                 self._news.set()
 
     async def _tell(self, asker: str, again: bool) -> Part | None:
-        """Return the next part of the nodes away to one that came up, an empty one last; None: ask again."""
+        """Return the next part of the nodes away to one that has come up, an empty one last; None: ask
+        again."""
         if again:
             self._telling[asker] = self._parts(asker)
         parts = self._telling.get(asker)

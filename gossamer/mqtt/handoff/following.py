@@ -120,7 +120,8 @@ class Following:
         )
 
     def _is_early(self, peer: str, owner: str | None) -> bool:
-        """Return whether the node with some of these sessions, if known, may be about to come back too."""
+        """Return whether the node that has some of these sessions, if known, may be about to come back
+        too."""
         now = self._now()
         since = self._since.setdefault(peer, now)
         awaited = owner is not None or self._keeping.awaits_others(peer)

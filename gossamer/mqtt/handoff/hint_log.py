@@ -11,8 +11,9 @@ frames whose acknowledgement the cut took with it, and what it got in an earlier
 goes in its order, a window at a time. What comes meanwhile goes behind it, and is *live*: for everybody
 there, not for persistent sessions alone.
 
-An entry ends when the node has it; when it has expired; where there was no room (``limit`` messages,
-``max_bytes``); when the node is permanently removed, or lost its sessions. All but the first are counted.
+What becomes of an entry: the node has it; it has expired; there was no room (``limit`` messages,
+``max_bytes``); the node is permanently removed, or lost its sessions. All but the first are counted by
+reason.
 
 A session that moves to another node while its own is away gets there what comes from then on, until the node
 is back with a higher claim; ``moved`` says from which number to which, and from which to which again. What is

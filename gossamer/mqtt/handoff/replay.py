@@ -7,8 +7,9 @@ A node that comes back is asked by each other node (``mqtt.kept``) and answers
 - the number up to which it has taken what that node keeps;
 - how far it took the stream of messages in its last few sessions with that node.
 
-With sessions on disc all of this is in the same commit as their changes, so it holds after a crash. Then
-entries come: those that were kept go to persistent sessions alone, live ones to everybody.
+With sessions on disc all of this is written in the same commit as what the messages did to them, so it holds
+after a crash. Then entries come: those that were kept go to persistent sessions alone, live ones to
+everybody.
 
 A session whose client has gone elsewhere in the meantime is not served here any more, but what was kept for
 it until then is still on its way: :class:`~gossamer.mqtt.migration.superseded.SupersededSessions` waits for
@@ -42,7 +43,8 @@ log = structlog.get_logger(__name__)
 SETTLE = 3.0
 """Seconds after the return of a node in which others may return as well."""
 HEARD = 30.0
-"""Seconds within which a node that came back says whether it has hints; one without never does."""
+"""Seconds within which a node that came back says whether it keeps something; one without hints never
+does."""
 
 
 class _Keeper:

@@ -1,7 +1,8 @@
 """A spool for each node that is away, and the disc: what spools decide is carried out here.
 
 A :class:`~gossamer.mqtt.handoff.hint_log.Spool` returns actions: entries go to the journal, and publishers
-get their answers then; a node that is back is asked, and gets its entries by the router.
+get their answers then; a node that is back is asked, and gets its entries by the router's way to its
+persistent sessions.
 
 Rules: 1. Nothing here waits on the loop.  2. What a publisher was told is safe is on disc, or in the memory
 of a node without one.

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 OFFER = "mqtt.offer"
 SUPERSEDED = "mqtt.superseded"
 SUBSCRIBE_TIMEOUT = 2.0
-"""Seconds after CONNACK, or a client's last packet, within which it subscribes; offers are judged later."""
+"""Seconds after CONNACK, or what a client said last, within which it says what it wants; what is offered is
+judged by that later."""
 SUBSCRIBING = 30.0
 """Seconds after which nobody waits for a client any more that goes on changing its subscriptions."""
 NOT_SUBSCRIBED = "not subscribed"
@@ -184,7 +185,8 @@ class Successors:
         )
 
     def _fell_early(self, session: Session) -> bool:
-        """Return whether the client of a new session may have gone before its last SUBSCRIBE."""
+        """Return whether the client of a new session may have gone before its last SUBSCRIBE, and comes
+        back."""
         said = (session.revised - session.born) / 1e6
         return session.channel is None and said < SUBSCRIBE_TIMEOUT and self._age(session) < SUBSCRIBING
 

@@ -79,7 +79,8 @@ class SupersededSessions:
         self._subscribed: set[str] = set()
         """Clients of these for whom the other side may not be subscribed yet."""
         self._given: set[str] = set()
-        """Clients that went elsewhere with all that was here: what is here is not theirs any more."""
+        """Clients of these that went elsewhere with all that was here: what is here is not theirs any
+        more."""
         self._awaited: set[str] = set()
         """Clients of these whom another node sends what it has kept here."""
         self._marked: dict[str, set[str]] = {}

@@ -8,7 +8,8 @@ the node has one, so a message whose publisher has its acknowledgement reaches a
 back at the latest.
 
 What a session holds is looked at four times a second, not at every acknowledgement: a *mark* notes what is in
-flight and which message is last in the queue; once that is gone, what came before the mark is settled.
+flight and which message is last in the queue; once all of that is gone, what was handed out before the mark
+is settled.
 
 Rules: 1. Nothing is added to the path of an acknowledgement.  2. A durable session is not looked at: it is on
 disc itself.  3. QoS 2 that was handed out is its member's or nobody's ([MQTT-4.8.2-5]).  4. At most ``limit``

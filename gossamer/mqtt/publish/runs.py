@@ -1,8 +1,9 @@
 """The read loop: bytes to runs of packets that begin alike, for clients and for peers.
 
 A publisher sends packet after packet to one topic, a subscriber PUBACK after PUBACK. Of those that begin
-alike and are of one size only the first is looked into; how many follow is found by comparing beginnings. The
-rest is done once a run (by ``connection.publish_reader`` for clients, ``inbound`` for peers).
+alike and are of one size only the first is looked into; how many follow is found by comparing beginnings.
+Whoever takes the runs (``connection.publish_reader`` from clients, ``inbound`` from peers) does the rest once
+a run.
 
 Rules: 1. Served here are PUBLISH of QoS 0 and 1 without flags or properties, and PUBACK without a reason.  2.
 Publishes of QoS 0 to several topics with one plan are one run.  3. Nothing is raised: runs end before the

@@ -44,10 +44,11 @@ log = structlog.get_logger(__name__)
 
 OnSafe = Callable[[bool], None]
 Left = Callable[[int, bytes, list[OnSafe]], int]
-"""Called with a frame's number (0: never sent), records and waiters; counts messages that it does not
+"""Called with a frame's number (0: never sent), records and waiters; returns how many messages it does not
 keep."""
 Dropped = Callable[[str, bytes, str, bool], object]
-"""Called as ``(peer, records, reason, kept)`` with records that do not arrive, but for ``kept``."""
+"""Called as ``(peer, records, reason, kept)`` with records that do not arrive; ``left`` keeps those in
+``kept``."""
 
 
 class _Batch(Struct):

@@ -2,7 +2,8 @@
 
 One forwarder a node carries what is for everybody there who wants the topic. Records for one share group go
 by a forwarder of the node and the group, whose frames open with :data:`GROUP_MARK` and the group's name, so
-that the other side delivers them to one member alone. Both kinds travel on one stream, in order.
+that the other side delivers them to one member of that group alone. Both kinds travel on one stream, in
+order.
 
 A node that is away has a *keeper*: what its persistent sessions want goes there, and comes to the node, once
 it is back, in frames of its own, which open with :data:`KEPT_MARK` and are for those sessions alone.
@@ -141,7 +142,7 @@ class Forwarding:
             self._kept_for(slot, keeper)
 
     def to_kept(self, peer: str) -> Forwarder:
-        """Return the forwarder to a node's persistent sessions, for what was kept; a loss is answered
+        """Return the forwarder to a node's persistent sessions alone, for what was kept; a loss is answered
         False."""
         slot = self.nodes.slot(peer)
         if slot.kept is None:
