@@ -2,8 +2,8 @@
 
 A :class:`Source` answers a :class:`Login` with a :class:`Verdict`, or None where it does not know the client;
 at once or, where it must think, by an awaitable, and then the channel reads nothing until the answer is
-there. The :class:`Chain` asks one after the other; the first verdict counts. Where it is not known the
-client, it comes in as anonymous if anonymous access is on.
+there. The :class:`Chain` asks one after the other; the first verdict counts. A client that no
+source knows comes in as anonymous if anonymous access is on.
 
 Rules: 1. A source that fails refuses; nobody comes in because something is broken.  2. Verdicts say who gave
 them, so that every decision can be counted and found in the log.  3. Passwords are in no repr and no log. 4.

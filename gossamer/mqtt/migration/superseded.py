@@ -90,7 +90,7 @@ class SupersededSessions:
     def end(self, session: Session, moved: bool) -> None:
         """The session is somebody else's: offer what it has, then end it. ``moved``: from here, as it was.
 
-        One that restarts elsewhere is subscribed to nothing at first; until its client has had the time to
+        One that is new elsewhere is subscribed to nothing at first; until its client has had the time to
         subscribe, what comes is for this one.
         """
         if session.channel is not None:
