@@ -46,7 +46,7 @@ if TYPE_CHECKING:
         parse_duration,
         parse_size,
     )
-    from gossamer.config.values import Autoheal, Endpoint, parse_endpoint
+    from gossamer.config.values import Autoheal, Endpoint, parse_endpoint, without_password
     from gossamer.config.words import format_duration, format_size
 
 __all__ = [
@@ -87,6 +87,7 @@ __all__ = [
     "parse_size",
     "shown_of",
     "to_plain",
+    "without_password",
     "write_cookie",
 ]
 

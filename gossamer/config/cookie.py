@@ -1,7 +1,8 @@
 """The cookie: the secret that every node of a cluster shares, from the configuration or from a file.
 
 As with Erlang's ``~/.erlang.cookie``: a node without a configured one reads it from its data directory, and
-creates one there if it is the first. The file must be readable only by its owner.
+creates one there if it is the first. The file must belong to the node's user or
+root, and be readable by nobody else.
 """
 
 from __future__ import annotations
@@ -53,12 +54,14 @@ def write_cookie(path: Path, cookie: str) -> None:
 def _read(path: Path) -> SecretStr:
     try:
         with path.open(encoding="ascii") as file:
-            mode = os.fstat(file.fileno()).st_mode & 0o777
+            status = os.fstat(file.fileno())
             text = file.read(4096).strip()
     except (OSError, UnicodeDecodeError) as error:
         raise _problem(path, getattr(error, "strerror", None) or "text that is not ASCII") from error
-    if mode & 0o077:
-        raise _problem(path, f"a file with mode {mode:04o}")
+    if status.st_mode & 0o077:
+        raise _problem(path, f"a file with mode {status.st_mode & 0o777:04o}")
+    if status.st_uid not in (0, os.geteuid()):
+        raise _problem(path, f"a file of another user (uid {status.st_uid})")
     if not text:
         raise _problem(path, "an empty file")
     return SecretStr(text)

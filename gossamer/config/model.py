@@ -26,6 +26,7 @@ from gossamer.config.values import (
     Endpoints,
     Fraction,
     Host,
+    HttpUrl,
     NodeName,
     Port,
     Positive,
@@ -205,7 +206,7 @@ class TracingConfig(Section):
 
     enable: bool = False
     """Make spans of messages and send them."""
-    endpoint: Annotated[str, Field(pattern=r"^https?://[^\s/]+(/\S*)?$")] = "http://127.0.0.1:4318/v1/traces"
+    endpoint: HttpUrl = "http://127.0.0.1:4318/v1/traces"
     """Collector of spans that accepts OTLP over HTTP with protobuf, its path included."""
     sample: Fraction = 0.01
     """Share of the messages that are traced; while messages are recorded too (``audit``), some of those. A

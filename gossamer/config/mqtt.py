@@ -9,7 +9,7 @@ from pydantic import Field, SecretStr, model_validator
 from pydantic_core import PydanticCustomError
 
 from gossamer.config.units import Duration, OptionalDuration, PositiveDuration, PositiveSize
-from gossamer.config.values import LOOPBACK, Blank, Host, Networks, Numeral, Port, Positive, Section
+from gossamer.config.values import LOOPBACK, Blank, Host, HttpUrl, Networks, Numeral, Port, Positive, Section
 
 
 class TlsHostConfig(Section):
@@ -130,14 +130,14 @@ class JwtConfig(Section):
 class HttpAuthConfig(Section):
     """A service that is asked about every CONNECT."""
 
-    url: Annotated[str, Field(pattern=r"^https?://")]
+    url: HttpUrl
     """URL of the POST request."""
     timeout: PositiveDuration = 3.0
     """Timeout of its answer; without one the client gets "server unavailable"."""
     max_concurrent: Positive = 64
     """Concurrent requests; a few times as many clients wait, more get "server busy"."""
     cache: Duration = 10.0
-    """Time for which an answer is cached for the same client, user and password; 0s: ask every time."""
+    """Time for which an answer is cached, for the same client, user, password and address; 0s: not at all."""
 
 
 class MqttAuthConfig(Section):

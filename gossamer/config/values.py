@@ -124,6 +124,14 @@ def parse_endpoint(value: object) -> Endpoint:
     raise PydanticCustomError("wanted", "an endpoint such as 10.0.0.2:7946")
 
 
+def without_password(url: str) -> str:
+    """Return ``url`` as it may be shown: its user and password, if it has them, hidden."""
+    scheme, _, rest = url.partition("://")
+    authority, slash, path = rest.partition("/")
+    _, at, host = authority.rpartition("@")
+    return f"{scheme}://**********@{host}{slash}{path}" if at else url
+
+
 def _listed(value: object) -> object:
     """Several values: a list, or text with commas between them."""
     if value is None:
@@ -174,6 +182,13 @@ EndpointText = Annotated[
     WithJsonSchema({"type": "string", "pattern": r"^(\[[^\]]+\]|[^:\s]+):\d{1,5}$"}),
 ]
 """``host:port``."""
+
+HttpUrl = Annotated[
+    str,
+    Field(pattern=r"^https?://[^\s/]+(/\S*)?$"),
+    PlainSerializer(without_password, return_type=str, when_used="json"),
+]
+"""A URL; what stands before ``@`` is shown to nobody."""
 
 Endpoints = Annotated[tuple[EndpointText, ...], BeforeValidator(_listed)]
 """Endpoints, as a list or as one comma-separated string."""

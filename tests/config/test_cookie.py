@@ -1,5 +1,7 @@
 """The cookie file."""
 
+import os
+
 import pytest
 
 from gossamer.config import COOKIE_FILE, NodeConfig, cookie_of
@@ -29,6 +31,19 @@ def test_a_cookie_that_others_can_read_is_refused(tmp_path):
     path.write_text("secret-cookie")
     path.chmod(0o644)
     with pytest.raises(ConfigError, match="chmod 600") as caught:
+        cookie_of(node(tmp_path))
+    assert "secret-cookie" not in str(caught.value)
+
+
+def test_a_cookie_of_another_user_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / COOKIE_FILE
+    path.write_text("secret-cookie")
+    path.chmod(0o600)
+    monkeypatch.setattr("os.geteuid", lambda: os.getuid() + 1)
+    if os.getuid() == 0:
+        # What root has made may be used by anybody who can read it.
+        os.chown(path, 12345, -1)
+    with pytest.raises(ConfigError, match="another user") as caught:
         cookie_of(node(tmp_path))
     assert "secret-cookie" not in str(caught.value)
 

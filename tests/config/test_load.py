@@ -266,3 +266,17 @@ def test_the_schema_describes_every_key():
     cluster = schema["$defs"]["ClusterConfig"]
     assert cluster["additionalProperties"] is False
     assert cluster["properties"]["env"]["description"] == "Nodes of another env are ignored."
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("http://user:hunter2@auth.test:81/ask?a=b@c", "http://**********@auth.test:81/ask?a=b@c"),
+        ("https://token@auth.test", "https://**********@auth.test"),
+        ("http://auth.test/a@b", "http://auth.test/a@b"),
+    ],
+)
+def test_what_stands_before_the_host_of_a_url_is_not_shown(given, shown):
+    config = config_from({"mqtt": {"auth": {"http": {"url": given}}}})
+    assert config.mqtt.auth.http.url == given
+    assert to_plain(config)["mqtt"]["auth"]["http"]["url"] == shown

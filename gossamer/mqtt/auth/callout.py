@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable
 import httpx
 import structlog
 
-from gossamer.config import HttpAuthConfig
+from gossamer.config import HttpAuthConfig, without_password
 from gossamer.mqtt.auth.sources import Answer, Login, Verdict
 from gossamer.mqtt.codec.reasons import ReasonCode
 
@@ -63,7 +63,9 @@ class HttpCallout:
             async with self._slots:
                 answer = await self._post(login)
         except (httpx.HTTPError, ValueError, TimeoutError) as error:
-            log.error("auth_callout_failed", url=self._config.url, error=str(error) or type(error).__name__)
+            url, shown = self._config.url, without_password(self._config.url)
+            text = str(error).replace(url, shown) or type(error).__name__
+            log.error("auth_callout_failed", url=shown, error=text)
             return Verdict(ReasonCode.SERVER_UNAVAILABLE, "http")
         finally:
             self._waiting -= 1
@@ -101,7 +103,9 @@ class HttpCallout:
 
     def _digest(self, login: Login) -> bytes:
         state = hashlib.blake2b(key=self._key)
-        for part in (login.client_id.encode(), (login.username or "\0").encode(), login.password or b""):
+        host = login.peer.rpartition(":")[0]
+        named = login.client_id.encode(), (login.username or "\0").encode(), host.encode()
+        for part in (*named, login.password or b""):
             state.update(len(part).to_bytes(4, "big") + part)
         return state.digest()
 

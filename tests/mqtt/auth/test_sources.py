@@ -102,7 +102,7 @@ def service(answer, asked, **config):
 
     clock = [0.0]
     source = HttpCallout(
-        HttpAuthConfig(url="http://auth.test/", **config),
+        HttpAuthConfig(**{"url": "http://auth.test/"} | config),
         now=lambda: clock[0],
         transport=httpx.MockTransport(handle),
     )
@@ -131,13 +131,30 @@ async def test_a_service_is_asked_and_its_failures_let_nobody_in(answer, reason)
     await source.close()
 
 
-async def test_an_answer_holds_briefly_and_for_the_same_password_only():
+async def test_an_answer_holds_briefly_and_for_the_same_password_and_address_only():
     asked = []
     source, clock = service(httpx.Response(200, json={"result": "allow"}), asked, cache="10s")
-    for password, at, count in ((b"a", 0, 1), (b"a", 9, 1), (b"b", 9, 2), (b"a", 11, 3)):
+    here, there = "192.0.2.1:7", "192.0.2.9:7"
+    for password, peer, at, count in (
+        (b"a", here, 0, 1),
+        (b"a", "192.0.2.1:8", 9, 1),
+        (b"b", here, 9, 2),
+        (b"a", there, 9, 3),
+        (b"a", here, 11, 4),
+    ):
         clock[0] = at
-        await ask(source, username="ann", password=password)
+        await ask(source, username="ann", password=password, peer=peer)
         assert len(asked) == count
+    await source.close()
+
+
+@pytest.mark.parametrize("answer", [httpx.Response(500), httpx.ConnectError("refused")])
+async def test_a_password_in_the_url_of_a_service_is_in_no_log(answer):
+    source, _ = service(answer, [], url="http://user:hunter2@auth.test/ask")
+    with structlog.testing.capture_logs() as logs:
+        await ask(source)
+    assert [line["url"] for line in logs] == ["http://**********@auth.test/ask"]
+    assert "hunter2" not in str(logs)
     await source.close()
 
 
