@@ -202,7 +202,7 @@ def _openapi_of(app: FastAPI) -> Callable[[], dict[str, Any]]:
     """Return the function that makes ``app``'s OpenAPI document, once."""
     make = app.openapi
 
-    def document() -> dict[str, Any]:
+    def document() -> dict[str, object]:
         if app.openapi_schema is None:
             app.openapi_schema = _corrected(make(), _roles(app))
         return app.openapi_schema

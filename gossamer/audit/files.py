@@ -57,7 +57,7 @@ def arrow_schema() -> Any:
     return pa.schema([pa.field(c.name, kind(c), nullable=not c.required) for c in schema.COLUMNS])
 
 
-def table_of(columns: Mapping[str, Sequence[Any]]) -> object:
+def table_of(columns: Mapping[str, Sequence[object]]) -> object:
     """Rows, given as columns of one length, as an Arrow table; a column that is left out is null."""
     import pyarrow as pa
 
@@ -111,7 +111,7 @@ class EventFile:
             version="2.6",
         )
 
-    def add(self, columns: Mapping[str, Sequence[Any]]) -> None:
+    def add(self, columns: Mapping[str, Sequence[object]]) -> None:
         """Append rows, given as columns of one length; a column that is left out is null."""
         if columns["seq"]:
             self.add_table(table_of(columns))

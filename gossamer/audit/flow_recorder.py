@@ -133,7 +133,7 @@ class FlowRecorder(Deliveries):
     # Messages come.
 
     def run(
-        self, plan: object, chunk: bytes, count: int, version: int, publisher: Any, *, mixed: bool
+        self, plan: object, chunk: bytes, count: int, version: int, publisher: object, *, mixed: bool
     ) -> list[Span] | None:
         """A run of QoS 0 comes, of a client's or, where it names none, a peer's; what of it is kept.
 
@@ -155,7 +155,7 @@ class FlowRecorder(Deliveries):
                 self.pushed(facts, message_id, many)
         return spans
 
-    def one(self, plan: Any, head: bytes, tail: bytes, version: int, publisher: object) -> int:
+    def one(self, plan: object, head: bytes, tail: bytes, version: int, publisher: object) -> int:
         """A message of QoS 1 comes that is to be kept, of a client or a peer; its identifier."""
         if publisher is not None:
             self.kept += 1

@@ -56,7 +56,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _batch = msgspec.msgpack.Decoder(Batch).decode
 
 
-def frame(value: Any) -> bytes:
+def frame(value: object) -> bytes:
     """``value`` as it is sent and journalled."""
     data = _encode(value)
     return _HEAD.pack(len(data), zlib.crc32(data)) + data
@@ -170,7 +170,7 @@ def _first(row: Row) -> int:
     return row[0]  # type: ignore[no-any-return]
 
 
-def tables_of(chunk: Iterable[Batch], *, node: str, creation: int) -> Iterator[Any]:
+def tables_of(chunk: Iterable[Batch], *, node: str, creation: int) -> Iterator[object]:
     """Rows of ``buffer`` as one Arrow table with the columns of the schema."""
     import pyarrow as pa
 

@@ -252,7 +252,7 @@ class Auditor:
         self.buffer.offset_us = offset_us
 
 
-def _child(name: str, kind: type[GenServer], *arguments: Any, **options: Any) -> ChildSpec:
+def _child(name: str, kind: type[GenServer], *arguments: object, **options: object) -> ChildSpec:
     start = partial(kind.start_link, *arguments, **options, name=name, label=name)
     return ChildSpec(name, start, shutdown=_STOP if kind is Recorder else None)
 

@@ -231,7 +231,7 @@ class Discards:
         # Where nodes restart as EMQX's do, the survivors' rows win in every table.
         return SURVIVORS if "node" in (restart, self._restart) else table.definition.heal
 
-    def _rows(self, victims: set[str]) -> list[tuple[str, Any, list[Kept]]]:
+    def _rows(self, victims: set[str]) -> list[tuple[str, object, list[Kept]]]:
         """Return what the quarantine holds of this split, by row."""
         rows: dict[tuple[str, object], list[Kept]] = {}
         for kept in self.quarantine:

@@ -138,6 +138,6 @@ class Quarantine:
         return known
 
 
-def as_key(key: Any) -> object:
+def as_key(key: object) -> object:
     """A row's key, whose tuples came as lists."""
     return tuple(map(as_key, key)) if isinstance(key, list) else key

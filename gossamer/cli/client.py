@@ -98,7 +98,7 @@ class ApiClient:
     def __exit__(self, *_: object) -> None:
         self._http.close()
 
-    def answer(self, path: str, params: Params | None = None) -> Any:
+    def answer(self, path: str, params: Params | None = None) -> object:
         """The answer to a GET, decoded."""
         return self._request("GET", path, params=_given(params))
 
@@ -245,7 +245,7 @@ class ApiClient:
                 raise BrokeOffError(url=self.url, reason=reason_of(error)) from error
             raise NodeUnreachableError(url=self.url, reason=reason_of(error)) from error
 
-    def _request(self, method: str, path: str, **options: Any) -> Any:
+    def _request(self, method: str, path: str, **options: object) -> object:
         return self._decoded(self._answer(method, path, **options))
 
     def _answer(self, method: str, path: str, **options: Any) -> httpx.Response:

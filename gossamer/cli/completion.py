@@ -76,7 +76,7 @@ class _Stay(HTTPRedirectHandler):
         return None
 
 
-def get(url: str, path: str, *, node: str | None = None) -> Any:
+def get(url: str, path: str, *, node: str | None = None) -> object:
     """Return the answer to a GET of ``path`` below ``/api/v1/``, of ``node`` through the one at ``url``."""
     below = f"nodes/{quote(node, safe='@')}/{path}" if node else path
     base = full_url(url)

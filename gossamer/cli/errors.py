@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from enum import IntEnum
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gossamer import __version__
 from gossamer.errors import (
@@ -155,12 +155,12 @@ class UnknownNameError(UsageError):
         super().__init__(f"{kind}: got {name!r}{others}{close}")
 
 
-class Answer(dict[str, Any]):
+class Answer(dict[str, object]):
     """Object of an answer; a missing key indicates another version, not a mistake here."""
 
     __slots__ = ()
 
-    def __missing__(self, key: str) -> Any:
+    def __missing__(self, key: str) -> object:
         raise OtherVersionError(problem=f"a node's answer has no {key!r}")
 
 

@@ -93,7 +93,7 @@ class LazyCommand(TyperCommand):
         panel = next(title for title, commands in PANELS.items() if name in commands)
         super().__init__(name=name, help=says, rich_help_panel=panel)
 
-    def load(self) -> Any:
+    def load(self) -> object:
         """Import the command, or group of commands."""
         name = str(self.name)
         found = getattr(import_module(f"gossamer.cli.{self._module}"), name.replace("-", "_"))
@@ -124,7 +124,7 @@ class Commands(OptionGroup):
         name, command, rest = super().resolve_command(ctx, args)
         return name, command.load() if isinstance(command, LazyCommand) else command, rest
 
-    def whole(self) -> dict[str, Any]:
+    def whole(self) -> dict[str, object]:
         """Import all commands; by name."""
         return {name: LazyCommand(name).load() for name in COMMANDS}
 

@@ -26,7 +26,7 @@ from gossamer.config.model import Config
 from gossamer.config.problems import Location, conflicts, key_path, problems_of, shown_of
 from gossamer.errors import ConfigError, ConfigProblem
 
-Tree = dict[str, Any]
+Tree = dict[str, object]
 """Sections and their keys, as a file has them."""
 
 _PREFIX = "GOSSAMER_"
@@ -77,7 +77,7 @@ def config_from(
 class _Loader(yaml.SafeLoader):
     """A safe loader that refuses a key written twice, where YAML's own lets the last one win."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, object]:
         seen: dict[str, int] = {}
         for key_node, _ in node.value:
             key = str(key_node.value)
@@ -117,7 +117,7 @@ def _read(path: Path) -> Tree:
     raise ConfigError(str(path), [ConfigProblem(where, got, expected)])
 
 
-def _put(tree: Tree, path: tuple[str, ...], value: Any, problems: list[ConfigProblem]) -> None:
+def _put(tree: Tree, path: tuple[str, ...], value: object, problems: list[ConfigProblem]) -> None:
     """Merge ``value`` into ``tree`` at ``path``; sections merge, anything else replaces."""
     if not isinstance(value, dict) or not value:
         _set(tree, path, value, problems)
@@ -126,7 +126,7 @@ def _put(tree: Tree, path: tuple[str, ...], value: Any, problems: list[ConfigPro
         _put(tree, (*path, *str(key).split(".")), inner, problems)
 
 
-def _set(tree: Tree, path: tuple[str, ...], value: Any, problems: list[ConfigProblem]) -> None:
+def _set(tree: Tree, path: tuple[str, ...], value: object, problems: list[ConfigProblem]) -> None:
     path = _native(path)
     section = tree
     for depth, part in enumerate(path[:-1]):
@@ -179,7 +179,7 @@ def _merge_environment(
     return origins
 
 
-def _override(tree: Tree, location: Location, value: Any) -> bool:
+def _override(tree: Tree, location: Location, value: object) -> bool:
     """Set ``location`` in ``tree``; False where the path does not fit what is there."""
     place: Any = tree
     for part, following in zip(location, (*location[1:], None), strict=True):

@@ -157,7 +157,7 @@ def _section_at(location: Location) -> type[BaseModel] | None:
     return sections[0] if len(sections) == 1 else None
 
 
-def _sections_in(annotation: Any) -> Iterator[type[BaseModel]]:
+def _sections_in(annotation: object) -> Iterator[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     for inner in get_args(annotation):

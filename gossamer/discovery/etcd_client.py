@@ -177,7 +177,7 @@ class EtcdClient:
 
     async def _ask(
         self,
-        method: Callable[[_Session], Callable[..., Awaitable[Any]]],
+        method: Callable[[_Session], Callable[..., Awaitable[object]]],
         request: object,
         *,
         ignored: grpc.StatusCode | None = None,

@@ -92,7 +92,7 @@ class RemoteSubscription:
         self._far = False
         self.channel = owner
         self.behind = False
-        self.waiting: list[Any] | None = None
+        self.waiting: list[object] | None = None
         self.delivered = 0
         """Moves with every sign that the client takes."""
         self.dropped = 0

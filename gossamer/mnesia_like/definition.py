@@ -15,7 +15,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
 
 from gossamer.mnesia_like.errors import BadRowError, BadTableError
 from gossamer.mnesia_like.values import KEY_TYPES, Key, Value, describe, encode, is_key
@@ -130,12 +129,12 @@ class TableDef:
             raise BadRowError(self.name, where="value", got=f"{len(encoded)} bytes", expected=most)
         return encoded
 
-    def options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, object]:
         """Return the options that all copies share: all but name, storage, history and id."""
         named = {f.name: getattr(self, f.name) for f in fields(self)}
         return {option: value for option, value in named.items() if option not in _EACH_ITS_OWN}
 
-    def differences(self, options: Mapping[str, Any]) -> list[str]:
+    def differences(self, options: Mapping[str, object]) -> list[str]:
         """Describe the shared options in which this definition differs from ``options``."""
         return [
             f"{option} is {mine!r} here and {options[option]!r} there"

@@ -14,7 +14,7 @@ import secrets
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 import structlog
@@ -94,7 +94,7 @@ class NodeParts:
         self.begun_at = 0.0
         """The moment when it began to start, by the clock that does not jump."""
         self.runtime = Runtime(node=self.name, creation=creation)
-        self.functions: dict[str, Callable[..., Any]] = {CLOCK: self.clock.wall}
+        self.functions: dict[str, Callable[..., object]] = {CLOCK: self.clock.wall}
         """Functions that other nodes may call here by ``rpc``, by name."""
         self._build_membership(cookie, strategy)
         self._build_links(cookie, transport, random_bytes)

@@ -29,7 +29,7 @@ class Subscriber(Protocol):
         """Return whether it would take a message at once."""
 
     @property
-    def queue(self) -> Collection[Any]:
+    def queue(self) -> Collection[object]:
         """Messages that wait for it."""
 
     def deliver(self, message: Any, delivery: Any, /) -> object:

@@ -50,14 +50,14 @@ if not _missing:
         """The kernel, and what is simpler said in Python; see :class:`FilterIndex`."""
 
         __slots__ = ("_trie",)
-        _trie: FilterTrie[Any]
+        _trie: FilterTrie[object]
 
-        def __new__(cls, trie: FilterTrie[Any], shape_limit: int) -> Self:
+        def __new__(cls, trie: FilterTrie[object], shape_limit: int) -> Self:
             index = super().__new__(cls, trie, shape_limit)
             index._trie = trie
             return index
 
-        def items(self) -> Iterator[tuple[str, Any]]:
+        def items(self) -> Iterator[tuple[str, object]]:
             """Every filter with its value."""
             yield from self.walk_items()
             yield from self._trie.items()

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import structlog
 
@@ -82,7 +81,7 @@ class RouteOwner(GenServer):
         router.attach(table, links)
         return Continue()
 
-    async def handle_continue(self, token: Any) -> None:
+    async def handle_continue(self, token: object) -> None:
         # Before anything else is served: routes that are wrong now lose messages. In steps all the same, for
         # a million routes take seconds and publishing goes on meanwhile.
         self._report(_Verified(await self._verify(Findings(), repair=True), True, "start"))
@@ -148,6 +147,6 @@ class RouteOwner(GenServer):
             log.warning("routes_differed", why=verified.why, findings=str(findings))
 
 
-async def _ask(peer: str, function: str, *args: Any) -> Any:
+async def _ask(peer: str, function: str, *args: object) -> object:
     result = await rpc.call(peer, function, *args, timeout=ASK_WAIT)
     return result.value if isinstance(result, rpc.Returned) else None

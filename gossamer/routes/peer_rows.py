@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from gossamer.mnesia_like import Change
 from gossamer.routes.exclusive import is_exclusive
@@ -131,7 +130,7 @@ class PeerRows:
 
     # Inside.
 
-    def _set(self, slot: NodeSlot, topic_filter: str, value: Any) -> bool:
+    def _set(self, slot: NodeSlot, topic_filter: str, value: object) -> bool:
         """A row of another node, 0 for none; whether routes change."""
         bit = wanted = slot.bit
         if value == PERSISTENT:

@@ -71,7 +71,7 @@ class Candidates:
             place -= members
         return None
 
-    def find(self, chosen: Any) -> Delivery | str | None:
+    def find(self, chosen: object) -> Delivery | str | None:
         """Return the candidate that an earlier choice stands for: a subscriber here, or a node's name."""
         if isinstance(chosen, str):
             return chosen if any(node == chosen for node, _ in self._others) else None
@@ -119,7 +119,7 @@ def _round_robin_per_group(_rng: random.Random) -> Choose:
 
 
 def _sticky(rng: random.Random) -> Choose:
-    chosen: dict[str, Any] = {}
+    chosen: dict[str, object] = {}
 
     def choose(candidates: Candidates, publisher: str, _topic: str) -> Delivery | str | None:
         found = candidates.find(chosen.pop(publisher, None))

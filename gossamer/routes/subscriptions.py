@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 import msgspec
 import structlog
@@ -161,7 +160,7 @@ class SubscriptionTable:
         """The filters of a subscriber and how it wants them."""
         return dict(self.subscribers.get(subscriber, {}))
 
-    def on_evicted(self, callback: Callable[[Any, str], object]) -> None:
+    def on_evicted(self, callback: Callable[[object, str], object]) -> None:
         """Call ``callback(subscriber, filter)`` when an exclusive subscription lost against another's."""
         self._evicted.append(callback)
 

@@ -16,7 +16,7 @@ import errno
 import math
 from asyncio.transports import _FlowControlMixin
 from collections.abc import Callable, Iterable
-from typing import Any, cast
+from typing import cast
 
 from gossamer.network import Address
 from gossamer.testing.loop import VirtualTimeLoop
@@ -326,7 +326,7 @@ class SimTransport(_FlowControlMixin):
 
     # -- losing the connection ------------------------------------------------------------------------
 
-    def _call(self, callback: Callable[..., Any], *args: Any) -> Any:
+    def _call(self, callback: Callable[..., object], *args: object) -> object:
         """Call the protocol in its own context; an exception in it ends the connection, as asyncio has it."""
         try:
             return self._context.run(callback, *args)

@@ -102,7 +102,7 @@ class _LingeringTransport:
         self._end: asyncio.TimerHandle | None = None
         self.dropped = 0
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._transport, name)
 
     def is_closing(self) -> bool:

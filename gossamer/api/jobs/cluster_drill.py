@@ -48,7 +48,7 @@ LOOK_INTERVAL = 0.5
 QUIET = 3.0
 """Seconds without an open split: a heal begins a little after the links are back."""
 _FAULTS = "/api/v1/drill/faults"
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
+_decode = msgspec.json.Decoder(dict[str, object]).decode
 
 
 def orders_of(names: Sequence[str], cuts: Iterable[tuple[int, int]]) -> dict[str, list[dict[str, object]]]:

@@ -274,12 +274,12 @@ def _read(file: Path) -> Mapping[str, Any]:
     try:
         if file.stat().st_size > LARGEST:
             return {}
-        return msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
+        return msgspec.json.decode(file.read_bytes(), type=dict[str, object])
     except (OSError, ValueError, RecursionError):
         return {}
 
 
-def _mapping(value: object) -> Mapping[str, Any]:
+def _mapping(value: object) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {}
 
 

@@ -167,12 +167,12 @@ class _Sampler:
     async def _make(self) -> bytes:
         view = self._view
 
-        async def own() -> dict[str, Any]:
+        async def own() -> dict[str, object]:
             return view.pulse().model_dump(mode="json")
 
         # The sample is the same for all who may read at all.
         nodes, missing = await Peers(view, Principal(name="live", role=Role.VIEWER)).gather(
-            "/api/v1/pulse", msgspec.json.Decoder(dict[str, Any]).decode, own=own, timeout=TIMEOUT
+            "/api/v1/pulse", msgspec.json.Decoder(dict[str, object]).decode, own=own, timeout=TIMEOUT
         )
         body = msgspec.json.encode({"asked": view.name, "nodes": nodes, "missing": missing})
         return b"event: cluster\ndata: " + body + b"\n\n"

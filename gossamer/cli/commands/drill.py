@@ -136,7 +136,7 @@ def _add(kind: DrillKind, row: Drill) -> None:
     """Add the command for one kind of drill."""
     settings = {one.name: _setting(one) for one in row.settings}
 
-    def command(**options: Any) -> None:
+    def command(**options: object) -> None:
         raise typer.Exit(_carry_out(_plan(kind, options, [*settings]), options))
 
     command.__doc__ = row.says

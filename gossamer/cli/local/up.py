@@ -101,7 +101,7 @@ class Screen:
         """Display what each node that is not ready lacks."""
         self._status.update("; ".join(f"{name} {what}" for name, what in missing.items()) or "ready")
 
-    def ready(self, facts: Mapping[str, Any]) -> None:
+    def ready(self, facts: Mapping[str, object]) -> None:
         """Print the ready line."""
         self._status.stop()
         print_line(json_text({"ready": True, **facts}) if self._as_json else _ready_line(facts))

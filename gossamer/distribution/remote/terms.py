@@ -113,7 +113,7 @@ def _pack(value: Any, depth: int) -> Any:
     )
 
 
-def _pack_key(key: object, depth: int) -> Any:
+def _pack_key(key: object, depth: int) -> object:
     if type(key) in _ATOMS or (type(key) is int and -_INT64 <= key < _INT64):
         return key
     # An Ext is not hashable, so no dict can hold one as a key.

@@ -222,7 +222,7 @@ async def ends_of(watch: Watch, nodes: Sequence[NodePlan]) -> tuple[NodeEnd, ...
         await asyncio.sleep(_RETRY_INTERVAL)
 
 
-def _end_of(node: NodePlan, ready: Any, digests: Any) -> NodeEnd:
+def _end_of(node: NodePlan, ready: object, digests: object) -> NodeEnd:
     if not (isinstance(ready, dict) and isinstance(digests, list)):
         return NodeEnd(node.name)
     tables = {f"{row['name']} of {row['owner']}": f"{row['rows']} rows {row['checksum']}" for row in digests}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import structlog
 
@@ -49,7 +49,7 @@ class DiscHandle:
         if file is not None:
             await self.run(file.close)
 
-    async def run(self, function: Callable[..., T], *args: Any) -> T:
+    async def run(self, function: Callable[..., T], *args: object) -> T:
         """Call ``function`` in the writer thread."""
         if self._executor is None:
             self._executor = ThreadPoolExecutor(1, thread_name_prefix="gossamer-disc")

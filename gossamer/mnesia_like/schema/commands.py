@@ -49,7 +49,7 @@ class SchemaCommands(StoreCore):
         replication: Literal["shared"],
         nodes: Iterable[str] | str | None = None,
         timeout: float = 5.0,
-        **options: Any,
+        **options: object,
     ) -> SharedTable: ...
 
     @overload

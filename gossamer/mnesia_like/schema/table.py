@@ -138,7 +138,7 @@ class SchemaTable(SharedTable):
             self._delete(key)
 
 
-def _options(options: dict[str, Any]) -> dict[str, Any]:
+def _options(options: dict[str, object]) -> dict[str, object]:
     """Return the options that this release knows."""
     known = TableDef(name="t").options()
     return {option: value for option, value in options.items() if option in known}

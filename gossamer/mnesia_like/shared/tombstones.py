@@ -48,7 +48,7 @@ class Epoch:
     members: frozenset[str] = frozenset()
     lineage: tuple[str, ...] = ()
 
-    def packed(self) -> list[Any]:
+    def packed(self) -> list[object]:
         """Return the wire and disc form."""
         return [self.id, self.number, self.size, sorted(self.members), list(self.lineage)]
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from gossamer.mnesia_like.replication.replication import Replication
 from gossamer.mnesia_like.table.table import ReplicatedTable, Table
 
 
-def table_info(table: Table, replication: Replication) -> dict[str, Any]:
+def table_info(table: Table, replication: Replication) -> dict[str, object]:
     """Return a table's kind, its rows per owner, and the lag of replicas and followers."""
     definition = table.definition
-    found: dict[str, Any] = {
+    found: dict[str, object] = {
         "type": definition.type,
         "storage": definition.storage,
         "replication": definition.replication,

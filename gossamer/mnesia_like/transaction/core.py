@@ -23,7 +23,6 @@ Rejected: one lock server (a hop for each lock, and an election when it dies); o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from gossamer.mnesia_like.replication.exchange import AttemptSignal, Exchange
 from gossamer.mnesia_like.replication.wire import (
@@ -179,7 +178,7 @@ class Transactions(Participant):
                     prepared.answers[name] = state
                     self._resolve((node, number), prepared)
 
-    def _on_granted(self, name: str, number: int, request: int, version: list[Any]) -> None:
+    def _on_granted(self, name: str, number: int, request: int, version: list[object]) -> None:
         attempt = self.attempts.get(number)
         if attempt is None or attempt.state != "active":
             return
@@ -306,7 +305,7 @@ class Transactions(Participant):
             read: dict[Key, list[object]] = {}
             size = 0
             # One after the other: a row, and its key a second time, may exceed a frame.
-            wanted: tuple[tuple[dict[Key, list[Any]], Mapping[Key, Any]], ...]
+            wanted: tuple[tuple[dict[Key, list[object]], Mapping[Key, object]], ...]
             wanted = (rows, attempt.rows.get(table, {})), (read, reads.get(table, {}))
             for staged, found in wanted:
                 for key, value in found.items():

@@ -35,7 +35,7 @@ PART_BYTES = 512 * 1024
 STEP = 5000
 """Filters looked at in a turn."""
 
-Part = list[list[Any]]
+Part = list[list[object]]
 """Of several nodes: name, what :meth:`Keeping.absent` says of it, and filters."""
 
 
@@ -57,7 +57,7 @@ class Absences:
         self._news = asyncio.Event()
         self._telling: dict[str, AsyncIterator[Part]] = {}
         """What is left to be said to nodes that ask."""
-        self.functions: dict[str, Callable[..., Any]] = {ABSENT: self._tell}
+        self.functions: dict[str, Callable[..., object]] = {ABSENT: self._tell}
         """What other nodes call."""
 
     def node_up(self, peer: str) -> None:

@@ -115,7 +115,7 @@ class Away:
     def begin(
         self,
         sessions: OwnedTable,
-        functions: dict[str, Callable[..., Any]],
+        functions: dict[str, Callable[..., object]],
         *,
         dismiss: Callable[[str], bool],
         is_moving: Callable[[str], bool],

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gossamer.distribution import rpc as remote
 from gossamer.mqtt.flow.commits import SETTLE_TIMEOUT
@@ -70,7 +70,7 @@ class Following:
         self._is_moving = is_moving
         self._since: dict[str, float] = {}
         """When a node was found to have sessions no more whose owner is away, or not known."""
-        self.functions: dict[str, Callable[..., Any]] = {GONE: self._gone, FOLLOW: self._accept}
+        self.functions: dict[str, Callable[..., object]] = {GONE: self._gone, FOLLOW: self._accept}
         """What other nodes call."""
 
     async def hand_on(self, peer: str, moved: Moved, taken: int, frames: Mapping[int, int]) -> bool:

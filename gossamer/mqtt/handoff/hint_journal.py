@@ -31,7 +31,7 @@ FILTERS = 5000
 class Restored:
     """Rows of one node on disc."""
 
-    node: list[Any] = field(default_factory=lambda: ["", 0])
+    node: list[object] = field(default_factory=lambda: ["", 0])
     """Which sessions it had, in which life, and whose; the last only where that is known."""
     entries: list[Kept] = field(default_factory=list)
     filters: list[str] = field(default_factory=list)
@@ -74,7 +74,7 @@ class HintJournal:
 
     # -- rows
 
-    def node(self, peer: str, row: list[Any] | None) -> None:
+    def node(self, peer: str, row: list[object] | None) -> None:
         """Which sessions a node had, in which life, and whose; None: it is forgotten."""
         self._put(peer, _NODE, 0, row)
 
@@ -105,7 +105,7 @@ class HintJournal:
             self._put(peer, _FILTER, topic_filter, True if persistent else None)
         self._filters_ticket = writer.ticket
 
-    def row(self, kept: Kept) -> list[Any]:
+    def row(self, kept: Kept) -> list[object]:
         """An entry as it is written, and handed over; its time is of day."""
         at = kept.at - self._now() + self._wall()
         return [at, kept.records, kept.count, kept.live, kept.session, kept.frame]
@@ -115,7 +115,7 @@ class HintJournal:
         at, *rest = row
         return Kept(number, at - self._wall() + self._now(), *rest)
 
-    def _put(self, peer: str, kind: int, key: Any, value: Any) -> None:
+    def _put(self, peer: str, kind: int, key: object, value: object) -> None:
         if self._writer is not None:
             self._writer.write((peer, kind, key), value)
 

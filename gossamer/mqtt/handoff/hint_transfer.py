@@ -48,7 +48,7 @@ class HintTransfer:
         self._keeping = keeping
         self._distribution = distribution
         self._has_left = has_left
-        self.functions: dict[str, Callable[..., Any]] = {ADOPT: self._adopt}
+        self.functions: dict[str, Callable[..., object]] = {ADOPT: self._adopt}
         """What other nodes call."""
 
     async def hand_over(self) -> None:
@@ -80,7 +80,9 @@ class HintTransfer:
                 return True
         return False
 
-    async def _adopt(self, peer: str, sessions: list[Any], hints: list[list[Any]], moved: Moved) -> bool:
+    async def _adopt(
+        self, peer: str, sessions: list[object], hints: list[list[object]], moved: Moved
+    ) -> bool:
         """Keep this for ``peer`` from now on, in place of a node that leaves; False: not here."""
         safe = asyncio.get_running_loop().create_future()
         if self._has_left(peer) or not self._keeping.adopt(peer, sessions, hints, moved, safe.set_result):
@@ -89,7 +91,7 @@ class HintTransfer:
 
 
 def _parts(hints: list[list[Any]]) -> Iterator[list[list[Any]]]:
-    part: list[list[Any]] = []
+    part: list[list[object]] = []
     size = 0
     for hint in hints:
         records = hint[2]

@@ -196,12 +196,12 @@ class Keeping:
 
     # -- nodes that went while this one was away
 
-    def sessions_of(self, peer: str) -> list[Any]:
+    def sessions_of(self, peer: str) -> list[object]:
         """Which sessions a node that is away had, in which creation, and whose, as far as is known."""
         creation = self._creations.get(peer, 0)
         return [self.spools.of(peer).generation, creation, *self.departures.remembered(peer)]
 
-    def absent(self) -> Iterator[tuple[str, list[Any], list[str], bool]]:
+    def absent(self) -> Iterator[tuple[str, list[object], list[str], bool]]:
         """The nodes that are away: which sessions they had, in which creation and whose, as far as is known;
         whose are elsewhere now; and whether this node has seen that itself."""
         for peer in list(self.departures.had):
@@ -248,7 +248,7 @@ class Keeping:
 
     # -- the disc
 
-    def restore(self, journal: Journal, rows: Mapping[Any, Any]) -> None:
+    def restore(self, journal: Journal, rows: Mapping[object, object]) -> None:
         """Keep on disc from now on; ``rows`` are what it had."""
         self.identity, found = self._journal.restore(journal, rows, self.identity)
         for peer, restored in found.items():

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -84,7 +84,7 @@ class Arrivals:
         core.router.on_kept(self.take)
         core.ingest.on_noted = self.note
 
-    def restore(self, store: SessionStore, rows: Mapping[Any, Any]) -> None:
+    def restore(self, store: SessionStore, rows: Mapping[object, object]) -> None:
         """Restore what the disc had."""
         self.generation, self.born = store.generation_of(rows) or (self.generation, self.born)
         store.remember_generation(self.generation, self.born)
@@ -107,7 +107,7 @@ class Arrivals:
 
     def asked(
         self, peer: str, identity: str, waiting: int, moved: Moved, had: Mapping[str, list[Block]]
-    ) -> list[Any]:
+    ) -> list[object]:
         """Answer another node: how much of what it kept is here; learn what waits there."""
         for client_id, blocks in had.items():
             session = self._table.sessions.get(client_id)

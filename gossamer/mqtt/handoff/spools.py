@@ -119,7 +119,7 @@ class Spools:
             for kept in self.of(peer).lacking(taken, frames)
         ]
 
-    def hints(self, peer: str) -> list[list[Any]]:
+    def hints(self, peer: str) -> list[list[object]]:
         """The entries for a node, as :meth:`Keeping.adopt` takes them."""
         return [[kept.number, *self.journal.row(kept)] for kept in self.of(peer).entries.values()]
 

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from math import inf
-from typing import Any
 
 from gossamer.mqtt.migration import moves
 from gossamer.mqtt.migration.moves import Action, Event
@@ -147,7 +146,7 @@ class MigrationTarget:
         self.complete = True
         self.kept = False
         """The source keeps it."""
-        self._rest: Any = None
+        self._rest: object = None
         self._ask_until = now + ASK_TIMEOUT
         self._silent_since = inf
         self._none_until = inf

@@ -56,7 +56,7 @@ class Answered:
     """To the target: what the source said to freeze. ``state`` where it is a state."""
 
     answer: Answer
-    state: Any = None
+    state: object = None
 
 
 Answer = Literal["state", "busy", "none", "outbid", "ended", "unreachable", "kept"]
@@ -80,7 +80,7 @@ class MarksSent:
 class Released:
     """To the target: what the source had queued since; None: it did not answer."""
 
-    rest: Any
+    rest: object
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ class _Outgoing:
         """Messages that are the target's to queue; ours again if it does not make it."""
         self.had = Once()
         """What the client was found to have had from another session meanwhile."""
-        self.parts: list[list[Any]] = []
+        self.parts: list[list[object]] = []
         self.answer: Any = None
         self.released: asyncio.Future[int | None] | None = None
         self.stamp = 0
@@ -208,16 +208,16 @@ class Sources:
 
     # -- what the target calls
 
-    async def freeze(self, session: Session, token: str, target: str, stamp: int) -> dict[str, Any] | str:
+    async def freeze(self, session: Session, token: str, target: str, stamp: int) -> dict[str, object] | str:
         """Freeze a session for ``target``, whose connection has ``stamp``: the session, or why not."""
         outgoing = self._outgoing_for(session)
         outgoing.answer, outgoing.stamp = None, max(outgoing.stamp, stamp)
         self._feed(outgoing, moves.Asked(token, target))
-        answer: dict[str, Any] | str = outgoing.answer
+        answer: dict[str, object] | str = outgoing.answer
         await self._recorded(session)
         return answer
 
-    def part(self, client_id: str, token: str, number: int) -> list[Any] | None:
+    def part(self, client_id: str, token: str, number: int) -> list[object] | None:
         """A part of a session that is frozen, or of what came since."""
         outgoing = self._outgoing.get(client_id)
         if outgoing is None or outgoing.machine.token != token or number >= len(outgoing.parts):

@@ -63,7 +63,7 @@ class Successors:
         halves: list[int],
         unreleased: list[Any],
         revised: int,
-        subscriptions: list[list[Any]],
+        subscriptions: list[list[object]],
         username: str | None,
     ) -> tuple[bool | str, list[Any]] | None:
         """Answer a node whose session of a client is over: what the client has had from it, has begun to

@@ -305,7 +305,7 @@ class SupersededSessions:
                 session.username,
                 timeout=CALL_TIMEOUT,
             )
-            told: Any = answer.value if isinstance(answer, remote.Returned) else None
+            told: object = answer.value if isinstance(answer, remote.Returned) else None
             if isinstance(told, list) and self._offering.get(session.client_id) is session:
                 # Taken later. Should that node go before, the client is not given again what it has had
                 # there by now.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gossamer.distribution import Distribution
 from gossamer.distribution import rpc as remote
@@ -74,7 +74,7 @@ class Takeovers:
         self.own, self.establish = self.ownership.own, self.ownership.establish
         self.claims = self.ownership.claims
 
-    def offer(self, functions: dict[str, Callable[..., Any]]) -> None:
+    def offer(self, functions: dict[str, Callable[..., object]]) -> None:
         """Add the functions that other nodes call."""
         functions["mqtt.freeze"] = self._freeze
         functions["mqtt.part"] = self._sources.part
@@ -160,7 +160,7 @@ class Takeovers:
         age: float,
         insist: bool,
         user: list[str | None],
-    ) -> dict[str, Any] | str | None:
+    ) -> dict[str, object] | str | None:
         session = self._table.sessions.get(client_id)
         none = "outbid" if self.ownership.is_outbid(client_id) else None
         if session is None:

@@ -254,7 +254,7 @@ class Incoming:
         halves: list[int] = []
         unreleased: list[tuple[int, bytes]] = []
         flying: list[transfer.Flying] = []
-        wanted: list[list[Any]] = []
+        wanted: list[list[object]] = []
         revised = state["revised"]
         if known is not None:
             # Left behind here, and older than what comes. What came here as well, the client has from here.
@@ -385,7 +385,7 @@ class Incoming:
         topic = topic_in(item[0]).decode()
         return not any(matches(topic_filter, topic) for topic_filter in self._theirs)
 
-    async def _call(self, node: str, function: str, *args: Any) -> Any:
+    async def _call(self, node: str, function: str, *args: object) -> object:
         """Call a function of the source; return NO_ANSWER where it did not answer."""
         answer = await remote.call(node, function, self._client_id, self.token, *args, timeout=CALL_TIMEOUT)
         return answer.value if isinstance(answer, remote.Returned) else NO_ANSWER

@@ -164,7 +164,7 @@ class DurableSession(Session):
         self._put(SESSION, 0, None)
         self._ended = True
 
-    def _put(self, kind: int, key: object, value: Any) -> None:
+    def _put(self, kind: int, key: object, value: object) -> None:
         if not self._ended:
             self._ticket = self.store.put(self.client_id, kind, key, value)
 

@@ -102,7 +102,7 @@ class SessionStore(JournalWriter):
         self.notes = 0
         """Rows written so far: who compares sees whether something was noted."""
 
-    def put(self, client_id: str, kind: int, key: Any, value: object) -> int:
+    def put(self, client_id: str, kind: int, key: object, value: object) -> int:
         """Note a fact, or (None) that it is no more; the ticket of the commit that will hold it."""
         self.notes += 1
         return self.write((client_id, kind, key), value)

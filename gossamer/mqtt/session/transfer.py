@@ -53,7 +53,7 @@ def rightful(rows: Mapping[str, int]) -> str | None:
     return max(rows, key=lambda node: (rows[node], node)) if rows else None
 
 
-def describe(session: Session, pending: Pending) -> dict[str, Any]:
+def describe(session: Session, pending: Pending) -> dict[str, object]:
     """The session itself."""
     return {
         "version": session.version,
@@ -89,7 +89,7 @@ def pending_of(state: dict[str, Any]) -> Pending:
     return Pending(state["left"], None if will is None else decode_will(will), state["will_left"], stamps)
 
 
-def in_parts(session: Session, now: float) -> list[list[Any]]:
+def in_parts(session: Session, now: float) -> list[list[object]]:
     """Everything in the session, in parts."""
     return _parts(_entries(session, now))
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from gossamer.mqtt.session.will_nodes import UNREACHABLE_TIMEOUT, End
 from gossamer.mqtt.session.will_rows import (
@@ -78,7 +77,7 @@ class WillAgreement(WillRows):
     def asked(
         self,
         claimant: str,
-        keys: Iterable[Any],
+        keys: Iterable[object],
         ends: Mapping[str, int],
         former: Mapping[str, list[str]],
         now: float,

@@ -136,7 +136,7 @@ class InsideView:
             pulse=TRACE_PULSE,
         )
 
-    def config(self, *, changed_only: bool = False) -> dict[str, Any]:
+    def config(self, *, changed_only: bool = False) -> dict[str, object]:
         """The configuration that the node runs with, secrets hidden."""
         return to_plain(self._node.config, changed_only=changed_only)
 

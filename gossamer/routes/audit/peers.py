@@ -154,7 +154,7 @@ class PeerAudit:
             self._digest = (now, await self._tally(self._node))
         return self._digest[1]
 
-    async def _tell_rows(self, buckets: list[int]) -> list[Any]:
+    async def _tell_rows(self, buckets: list[int]) -> list[object]:
         """As many of the buckets as may be told at once, whole, and their rows."""
         by_bucket: dict[int, dict[str, int]] = {bucket: {} for bucket in buckets}
         async for topic_filter, value in self._walk(self._node):
@@ -229,5 +229,5 @@ def _bucket(total: int) -> int:
     return total % BUCKETS
 
 
-def _is_digest(told: Any) -> bool:
+def _is_digest(told: object) -> bool:
     return isinstance(told, list) and len(told) == BUCKETS and all(type(total) is int for total in told)

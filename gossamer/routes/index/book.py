@@ -12,7 +12,6 @@ times, name one topic too many.
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any
 
 from gossamer.routes.index.filters import Shape, parse_shape
 
@@ -25,7 +24,7 @@ class _Buckets:
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
         self.filed = 0
-        self.topics: dict[Any, bytes | list[bytes]] = {}
+        self.topics: dict[object, bytes | list[bytes]] = {}
 
     def file(self, seen: list[bytes]) -> int:
         """File the topics that came since the last time; how many fit the shape."""

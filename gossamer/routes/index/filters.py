@@ -185,7 +185,7 @@ class FilterIndex(Generic[V]):
     def __init__(self, *, shape_limit: int = SHAPE_LIMIT) -> None:
         self._shape_limit = shape_limit
         self._literals: dict[str, V] = {}
-        self._tables: dict[_Identity, tuple[Shape, dict[Any, V]]] = {}
+        self._tables: dict[_Identity, tuple[Shape, dict[object, V]]] = {}
         self._trie: FilterTrie[V] = FilterTrie()
         # Number of levels -> what to probe; made when first asked for, dropped when a shape comes or goes.
         self._probes: dict[int, _Probes] = {}

@@ -12,7 +12,6 @@ wants is not in the index.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from gossamer.routes.delivery import Delivery
 from gossamer.routes.index.filters import FilterIndex
@@ -24,7 +23,7 @@ class Entry:
 
     __slots__ = ("local", "mask")
 
-    def __init__(self, mask: int, local: dict[Any, Delivery]) -> None:
+    def __init__(self, mask: int, local: dict[object, Delivery]) -> None:
         self.mask = mask
         self.local = local
 
