@@ -137,7 +137,7 @@ def websocket(data: bytes) -> None:
     if not data:
         return
     socket, behind = _Socket(), _Frames()
-    web = WebSocket(behind, path="/mqtt", max_frame=LIMIT)  # type: ignore[arg-type]
+    web = WebSocket(behind, path="/mqtt", origins=(), max_frame=LIMIT)  # type: ignore[arg-type]
     web.connection_made(socket)
     if data[0] & 1:
         web.data_received(GREETING)

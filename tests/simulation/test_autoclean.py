@@ -31,7 +31,9 @@ def traces(node, name):
     """What a node still keeps of another."""
     tables = node.store.replication.tables
     rows = [table for table, state in tables.items() if name in state.replicas and state.replicas[name].rows]
-    places = [table for table in tables if node.store.replication.reach(table)[1] > len(known(node))]
+    places = [
+        table for table in tables if node.store.replication.reachable_nodes(table)[1] > len(known(node))
+    ]
     routes = [found for found, others, _ in node.router.routes() if name in others]
     return rows + places + routes
 
