@@ -35,8 +35,9 @@ from gossamer.network import Address, Network
 _SERVICE = "gossamer.Distribution"
 _METHOD = "Channel"
 _LINGER = 1.0
-PIECE = 64 * 1024
-"""Bytes of a piece: another one follows, unless it is shorter."""
+PIECE = 288 * 1024
+"""Bytes of a piece: another one follows, unless it is shorter. A full batch fits into one: in pieces of
+64 KiB a node forwarded a quarter less."""
 
 _OPTIONS = [
     ("grpc.max_receive_message_length", PIECE),
