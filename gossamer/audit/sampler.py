@@ -5,8 +5,8 @@ identifier (``mqtt.messages``), so that all nodes keep the same ones. What is de
 what one read of a publisher's socket brought, or a single message that came otherwise. Arrivals are numbered,
 and :data:`RUN` neighbours are kept or not together. Their numbers are cut into strata of ``1 / share`` runs,
 and a hash of the stratum says which of its runs is kept. So every message is kept with the same probability
-whoever sends it and however much at once, clients that take turns are met alike, and the share is met in
-every stretch of arrivals.
+whichever client sends it and however much at once; clients that take turns are met alike, and the share is
+met in every stretch of arrivals.
 
 Why reads: messages that come together are told together, in hardly more rows than one, and what is not kept
 goes its way at full speed, since nothing is asked about each message. Why runs of them: the first read that

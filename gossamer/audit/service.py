@@ -84,7 +84,7 @@ class Auditor:
         self.root = config.dir if data_dir is None else data_dir / config.dir
         self.buffer = buffer
         self.recording = False
-        """Whether the buffer is for files; it may be noted on for traces alone."""
+        """True while rows go to files; traces alone may fill the buffer, too."""
         self._traces: Parents | None = None
         self._traced_share = 0.0
         self.recorder = FlowRecorder(

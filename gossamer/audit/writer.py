@@ -72,7 +72,7 @@ class Writer:
         self._number = 0
         self._journal: Journal | None = None
         self._opened = 0.0
-        # Two journals may wait: a third finds the disc too slow, and blocks whoever sends.
+        # Two journals may wait: a third finds the disc too slow, and blocks the sender.
         self._done: queue.Queue[Path | None] = queue.Queue(2)
         self._lock = threading.Lock()
         self._finisher = threading.Thread(target=self._finish, name="finisher")

@@ -270,7 +270,7 @@ class MqttConfig(Section):
     limits: Annotated[MqttLimitsConfig, Blank] = MqttLimitsConfig()
     capabilities: Annotated[MqttCapabilitiesConfig, Blank] = MqttCapabilitiesConfig()
     response_information: str | None = None
-    """What a version 5 client that asks for response information gets, to build response topics from; ``%c``
+    """Prefix of response topics for version 5 clients that ask for response information; ``%c``
     is its client identifier, ``%u`` its user name. Example: ``replies/%c``."""
     validate_payloads: bool = False
     """Refuse messages whose payload is said to be UTF-8 (payload format indicator 1) and is not."""
@@ -282,7 +282,7 @@ class MqttConfig(Section):
     """Which member of a ``$share`` group gets a message; chosen once, by the node where it is published,
     among the members of all nodes."""
     unconfirmed_subscriptions: Literal["hold", "refuse", "accept"] = "hold"
-    """What SUBACK does where a node that is not declared down has not applied the new route within
+    """Answer to a SUBSCRIBE when a node that is not declared down has not applied the new route within
     ``limits.subscribe_wait``. hold: wait until it has, or is declared down. refuse: answer 0x80 and undo the
     subscription. accept: answer success; clients of version 5 are told which nodes are missing."""
     forwarding: Literal["sync", "async"] = "sync"

@@ -75,7 +75,7 @@ class _Session:
 class EtcdClient:
     """Client of one etcd cluster with several endpoints, of which one is in use.
 
-    For one process at a time: whoever leaves an endpoint ends what others have under way there.
+    For one process at a time: leaving an endpoint ends all calls under way there.
     """
 
     def __init__(self, endpoints: Sequence[Endpoint], config: EtcdConfig) -> None:
@@ -228,7 +228,7 @@ class EtcdClient:
         if not tls.on:
             return grpc.aio.insecure_channel(self.endpoint, options=self._options)
         try:
-            # Read anew for each channel: certificates are renewed.
+            # Read again for each channel: certificates are renewed.
             ca, key, cert = await asyncio.to_thread(_read_all, tls)
         except OSError as error:
             problem = f"cannot read {error.filename}: {error.strerror}"

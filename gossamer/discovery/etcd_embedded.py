@@ -5,8 +5,8 @@ asks it, and counts as started once it answers its peers; a quorum comes when en
 with its node, and is restarted by its supervisor when it dies alone.  4. It logs errors only: without a
 quorum it has an election to tell of every second, and what that means for this node the strategy tells.
 
-An embedded etcd speaks plain HTTP: what it holds are addresses, but whoever reaches ``client_addr`` can
-change them. Keep both addresses within the cluster's own network.
+An embedded etcd speaks plain HTTP: what it holds are addresses, but any process that reaches
+``client_addr`` can change them. Keep both addresses within the cluster's own network.
 """
 
 from __future__ import annotations

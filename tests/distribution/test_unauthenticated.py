@@ -8,6 +8,7 @@ import grpc.aio
 import pytest
 from structlog.testing import capture_logs
 
+import gossamer.distribution.transport.grpc as grpc_transport
 from gossamer.distribution import GrpcTransport
 from gossamer.distribution.links.admission import MAX_UNAUTHENTICATED_EACH
 from gossamer.distribution.transport.grpc import PIECE
@@ -67,6 +68,23 @@ async def test_a_stranger_cannot_have_a_long_message_held(size):
         assert call.done()
     assert not len(a.distribution.acceptor.unauthenticated)
     await connection.close()
+    await a.runtime.stop()
+
+
+async def test_connections_that_open_no_stream_are_closed(monkeypatch):
+    """One that says nothing at all, and one that speaks HTTP/2 and asks for nothing."""
+    times = {"grpc.max_connection_idle_ms": 300, "grpc.server_handshake_timeout_ms": 300}
+    assert times.keys() <= dict(grpc_transport._SERVER_OPTIONS).keys()
+    options = [*(dict(grpc_transport._SERVER_OPTIONS) | times).items()]
+    monkeypatch.setattr(grpc_transport, "_SERVER_OPTIONS", options)
+    a = await Node("a", GrpcTransport()).start()
+    settings = bytes.fromhex("000000040000000000")
+    for said in (b"", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + settings):
+        reader, writer = await asyncio.open_connection(*a.distribution.address)
+        writer.write(said)
+        async with asyncio.timeout(10):
+            await reader.read()
+        writer.close()
     await a.runtime.stop()
 
 

@@ -13,8 +13,8 @@ Rules: 1. Whatever is wrong with a request is a problem (RFC 9457).  2. A last a
 because its reader was still sending: what he sends is dropped for a moment, then the connection ends.
 3. However it ends, its place is free.
 
-Rejected: a limit on connections that counts them all alike (uvicorn's ``limit_concurrency``): whoever opens
-so many keeps everybody out, probes too.
+Rejected: a limit on connections that counts them all alike (uvicorn's ``limit_concurrency``): a caller that
+opens so many keeps all others out, probes too.
 """
 
 from __future__ import annotations

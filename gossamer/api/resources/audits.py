@@ -134,7 +134,7 @@ def audits_router(view: NodeView) -> APIRouter:
 
     @router.post("", dependencies=[needs(Role.ADMIN)])
     async def configure(settings: RecordingSettings) -> RecordingInfo:
-        """Switch the flow recorder of this node on or off, or set it, until the node is started anew."""
+        """Switch the flow recorder of this node on or off, or set it, until the node is restarted."""
         return await view.recording.configure(settings)
 
     @router.get("/reports")
