@@ -7,8 +7,9 @@ import pytest
 
 from gossamer.testing.links import LinkQuality
 
-from .clusters import nodes
-from .flows import SESSION, gone, resumed
+from .clusters import nodes, until
+from .flows import SESSION, gone, numbered, resumed
+from .kept import three
 
 
 async def hop(cluster, number, how, **options):
@@ -116,3 +117,39 @@ async def test_of_claims_that_cross_the_later_one_wins_whatever_the_names(sim, c
     assert new.connected
     await asyncio.sleep(3)
     assert (old.connected, new.connected) == (False, True)
+
+
+async def behind(cluster):
+    """A client whose session is at node 2, which was stopped in order, and comes back later."""
+    await gone(cluster, 2, "c", "t", qos=1)
+    await asyncio.sleep(1)
+    await cluster.stop(2)
+    await asyncio.sleep(0.5)
+
+
+@three(seeds=3)
+async def test_a_new_session_ends_whose_client_did_not_wait_for_its_connack(sim, cluster):
+    """Otherwise it is found later, subscribed to nothing, and said to be the one that the client had."""
+    await behind(cluster)
+    coming = asyncio.create_task(cluster.client(3, "c", **SESSION))
+    await until(lambda: "c" in cluster.nodes[3].broker.sessions, pause=0.0001)
+    coming.cancel()
+    await asyncio.sleep(1)
+    assert not cluster.nodes[3].broker.sessions
+    anew = await cluster.client(1, "c", **SESSION)
+    assert not anew.session_present
+
+
+@three(seeds=3)
+async def test_what_a_new_session_that_has_moved_does_not_want_yet_is_kept_for_the_older(sim, cluster):
+    await behind(cluster)
+    new = await cluster.client(3, "c", **SESSION)
+    assert not new.session_present
+    new.drop()
+    here = await resumed(cluster, 1, "c")
+    speaker = await cluster.client(1, "speaker")
+    sent = await numbered(speaker, "t", 5)
+    await here.subscribe("t", qos=1)
+    await cluster.restart(2)
+    await asyncio.sleep(15)
+    assert here.payloads() == sent

@@ -214,7 +214,9 @@ class Incoming:
                 assert self._session is not None  # noqa: S101 - it was put together
                 self.committed = True
                 await self._ownership.announce(self._session, self._machine.source)
-                self._home.away.settle(self._session)
+                if self._session.subscriptions:
+                    # Until then what comes is for an older one, whose node may be away.
+                    self._home.away.settle(self._session)
                 recorder = self._fanout.recorder
                 if recorder is not None:
                     recorder.taken_over(self._session, self._machine.source)
