@@ -81,6 +81,8 @@ class Admission:
         """Whether a will is safe, by the number of its write; where not, calls back once it is."""
         self._bringing: dict[tuple[str, str | None], Channel] = {}
         """Who waits for a session that is on its way here, by client and user."""
+        self._untold: dict[str, Session] = {}
+        """New sessions of which no CONNACK has told their client."""
 
     def check(self, channel: Channel, now: float) -> float | None:
         """Connect timeout and keep alive ([MQTT-3.1.2-22])."""
@@ -285,6 +287,7 @@ class Admission:
             channel.rejected(ReasonCode.PACKET_TOO_LARGE, "its maximum packet size has no room for CONNACK")
             return
         session, present = self._table.open(client_id, clean=packet.clean_start, expiry=expiry)
+        present = present and self._untold.get(client_id) is not session
         if not present:
             session.clean = packet.clean_start
         if channel.gate is not None:
@@ -342,10 +345,21 @@ class Admission:
         will: Will | None,
         connack: Connack,
     ) -> None:
-        """All nodes know of a session before its client does, which may go to any of them next."""
+        """All nodes know of a session before its client does, which may go to any of them next.
+
+        One whose client does not wait for CONNACK ends: it would be found later in place of the one that the
+        client had, whose node may be away.
+        """
+        client_id = session.client_id
+        self._untold[client_id] = session
         await takeovers.establish(session, channel.stamp)
         if not channel.is_closed and session.channel is channel:
+            self._untold.pop(client_id, None)
             self._welcome(channel, session, will, connack)
+        elif session.channel is None and self._untold.get(client_id) is session:
+            del self._untold[client_id]
+            if self._table.sessions.get(client_id) is session and not takeovers.is_moving(client_id):
+                self._table.end(session)
 
     def _welcome(self, channel: Channel, session: Session, will: Will | None, connack: Connack) -> None:
         channel.will = will
