@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from math import inf
 from random import Random
 from typing import Any, NamedTuple
@@ -16,13 +17,16 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gossamer.errors import GossamerError
-from gossamer.mqtt.client import MqttClient
+from gossamer.mqtt.client import MqttClient, Session
 from gossamer.mqtt.codec.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel
 from gossamer.testing.cluster import SimCluster
 
 SESSION = 86_400
 _RETRY_INTERVAL = 0.5
 _CONNECT_TIMEOUT = 8.0
+_GLIMPSES = (0.002, 0.01, 0.03, 0.1)
+"""Seconds after which one falls that does not wait for CONNACK: before the node has read its CONNECT, or
+while its session is on its way."""
 
 
 class Reception(NamedTuple):
@@ -36,7 +40,7 @@ class Reception(NamedTuple):
 
 class Traveller:
     """A persistent client; ``stay()`` is how long it remains at a node, in seconds, ``absent()`` how long it
-    is nowhere after that."""
+    is nowhere after that; ``haste`` is the share of its visits that end before CONNACK."""
 
     def __init__(
         self,
@@ -45,12 +49,14 @@ class Traveller:
         rng: Random,
         stay: Callable[[], float],
         absent: Callable[[], float] = float,
+        haste: float = 0.0,
     ) -> None:
         self.cluster = cluster
         self.client_id = client_id
         self.rng = rng
         self.stay = stay
         self.absent = absent
+        self.haste = haste
         self.home: int | None = None
         """The node that it goes to from now on."""
         self.began: list[float] = []
@@ -60,8 +66,10 @@ class Traveller:
         self.log: list[str] = []
         self.client: MqttClient | None = None
         self._number = 0
-        self._left = 0
-        """The node that it was let in by before."""
+        self._left: set[int] = set()
+        """The node that it was let in by before, and those that had a CONNECT of its since."""
+        self._doubtful = False
+        """It did not wait for CONNACK, which may have said that its session is new."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -85,22 +93,17 @@ class Traveller:
     async def _travel(self) -> None:
         while True:  # until it is cancelled
             self._number = self.home or self.rng.randint(1, self.cluster.size)
+            if self.home is None and self.began and self.rng.random() < self.haste:
+                await self._fall()
+                continue
             try:
-                client = await self.cluster.client(
-                    self._number,
-                    self.client_id,
-                    clean_start=False,
-                    session_expiry=SESSION,
-                    keep_alive=5,
-                    timeout=_CONNECT_TIMEOUT,
-                    session=self,
-                )
+                client = await self._connect(_CONNECT_TIMEOUT, self)
             except (GossamerError, OSError, TimeoutError) as error:
                 self.note("not at", self._number, type(error).__name__)
                 await asyncio.sleep(_RETRY_INTERVAL)
                 continue
             self.client = client
-            self._left = self._number
+            self._left, self._doubtful = {self._number}, False
             self.note("at", self._number, "present" if client.session_present else "new")
             try:
                 await self.arrived(client)
@@ -116,6 +119,25 @@ class Traveller:
             if self.home is None:
                 await asyncio.sleep(self.absent())
 
+    async def _connect(self, timeout: float, session: Session | None) -> MqttClient:
+        return await self.cluster.client(
+            self._number,
+            self.client_id,
+            clean_start=False,
+            session_expiry=SESSION,
+            keep_alive=5,
+            timeout=timeout,
+            session=session,
+        )
+
+    async def _fall(self) -> None:
+        """Send CONNECT and vanish, before CONNACK or just after."""
+        self.note("falls at", self._number)
+        self._left.add(self._number)
+        self._doubtful = True
+        with suppress(GossamerError, OSError, TimeoutError):
+            (await self._connect(self.rng.choice(_GLIMPSES), None)).drop()
+
     async def arrived(self, client: MqttClient) -> None:
         """The client is connected."""
 
@@ -127,14 +149,14 @@ class Traveller:
     @property
     def is_forked(self) -> bool:
         """True if a present session cannot be the client's last one."""
-        return self._left not in (0, self._number) and self.apart(self._left, self._number)
+        return any(self.apart(left, self._number) for left in self._left if left != self._number)
 
 
 class Subscriber(Traveller):
     """Subscribes to ``wanted``, filters with a QoS, and keeps what it gets."""
 
-    def __init__(self, *args: Any, wanted: dict[str, int]) -> None:
-        super().__init__(*args)
+    def __init__(self, *args: Any, wanted: dict[str, int], **options: Any) -> None:
+        super().__init__(*args, **options)
         self.wanted = wanted
         self.got: list[Reception] = []
         self.deaf: list[tuple[float, float]] = []
@@ -145,6 +167,8 @@ class Subscriber(Traveller):
 
     def resume(self, client: MqttClient, *, present: bool) -> None:
         super().resume(client, present=present)
+        if self._doubtful:
+            self._known.clear()
         if not present:
             self._half.clear()
             self._known.clear()
@@ -170,8 +194,8 @@ class Subscriber(Traveller):
 class Publisher(Traveller):
     """Publishes numbered messages to ``topic``, the next one when the last is acknowledged."""
 
-    def __init__(self, *args: Any, topic: str, qos: int, pause: float) -> None:
-        super().__init__(*args)
+    def __init__(self, *args: Any, topic: str, qos: int, pause: float, **options: Any) -> None:
+        super().__init__(*args, **options)
         self.topic = topic
         self.qos = qos
         self.pause = pause

@@ -35,13 +35,15 @@ QUIET = 30.0
 Seconds = tuple[float, float]
 """At least and at most."""
 FOR_EVER: Seconds = (1e6, 1e6)
-SUBSCRIBERS: dict[str, tuple[Seconds, float]] = {
-    "home": (FOR_EVER, 0.0),
-    "roamer": ((2.0, 6.0), 0.0),
-    "nomad": ((0.05, 1.5), 0.0),
-    "away": ((0.3, 1.5), 8.0),
+HASTE = 0.2
+SUBSCRIBERS: dict[str, tuple[Seconds, float, float]] = {
+    "home": (FOR_EVER, 0.0, 0.0),
+    "roamer": ((2.0, 6.0), 0.0, 0.0),
+    "nomad": ((0.05, 1.5), 0.0, HASTE),
+    "away": ((0.3, 1.5), 8.0, 0.0),
 }
-"""Two of each: how long they stay at a node, and for how long at most they are nowhere after that."""
+"""Two of each: how long they stay at a node, for how long at most they are nowhere after that, and which
+share of their visits ends before CONNACK."""
 
 
 class RoamingWorld(World):
@@ -68,11 +70,11 @@ class RoamingWorld(World):
         """Start nodes and clients."""
         await self.cluster.start(*range(1, SIZE + 1))
         await self.cluster.settled()
-        for name, (stays, absent) in SUBSCRIBERS.items():
+        for name, manners in SUBSCRIBERS.items():
             for number in (1, 2):
-                self.subscribers.append(self._subscriber(f"{name}{number}", stays, absent))
+                self.subscribers.append(self._subscriber(f"{name}{number}", *manners))
         for number in (1, 2, 3):
-            member = self._subscriber(f"member{number}", (1.0, 5.0), 0.0)
+            member = self._subscriber(f"member{number}", (1.0, 5.0), 0.0, 0.0)
             member.wanted = {"$share/g/flow/1/#": 1}
             self.members.append(member)
         for qos in (1, 2):
@@ -86,6 +88,7 @@ class RoamingWorld(World):
                     topic=f"flow/{qos}/{name}",
                     qos=qos,
                     pause=self.rng.uniform(0.03, 0.1),
+                    haste=HASTE if name == "moving" else 0.0,
                 )
                 self.publishers.append(publisher)
         for traveller in self.travellers:
@@ -97,7 +100,7 @@ class RoamingWorld(World):
         for publisher in self.publishers:
             publisher.start()
 
-    def _subscriber(self, name: str, stays: Seconds, most_absent: float) -> Subscriber:
+    def _subscriber(self, name: str, stays: Seconds, most_absent: float, haste: float) -> Subscriber:
         return Subscriber(
             self.cluster,
             name,
@@ -105,6 +108,7 @@ class RoamingWorld(World):
             self._times(f"stay/{name}", *stays),
             self._times(f"absent/{name}", 0.0, most_absent),
             wanted={"flow/1/#": 1, "flow/2/#": 2},
+            haste=haste,
         )
 
     def _times(self, luck: str, least: float, most: float) -> Callable[[], float]:
