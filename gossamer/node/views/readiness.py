@@ -172,7 +172,10 @@ class ReadinessCheck:
 
 
 def _down_text(member: Member) -> str:
+    state, remedy = (
+        ("was stopped", "start it") if member.stopped else ("does not answer", "start or reconnect it")
+    )
     return (
-        f"{member.name} {'was stopped' if member.stopped else 'is down'}, and sessions that only it has wait "
-        f"for it; start it, or `gossamer cluster force-leave {member.name}`"
+        f"{member.name} {state}, and sessions that only it has wait for it; {remedy}, or, if it never comes "
+        f"back, `gossamer cluster force-leave {member.name}`"
     )
