@@ -26,7 +26,7 @@ def application():
 
     async def as_administrator(scope, receive, send):
         if scope["type"] == "http":
-            scope["gossamer.principal"] = Principal(name="test", role=Role.ADMIN)
+            scope["gossamer.principal"] = Principal(name="loopback", role=Role.ADMIN)
         await app(scope, receive, send)
 
     return as_administrator

@@ -6,6 +6,8 @@ requires a viewer, anything else an operator; a route that requires more declare
 new route is closed by default.  4. Probes and the console's own files require no role: they contain nothing
 about the cluster.  5. Each caller has a rate; excess requests are refused before they cost, wrong
 tokens much sooner.  6. Every command, and every refusal, is one line in the log, without secrets.
+7. A caller that another node let in may do no more here than this node would let it do by its own table of
+tokens and its own configuration, whatever role the other node says that it has.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
 import structlog
 from fastapi import Depends, Request
 from fastapi.params import Depends as Dependency
@@ -23,7 +26,16 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gossamer.api.http.answers import refuse
 from gossamer.api.http.limits import PROBES, Refusal
-from gossamer.api.http.tokens import BadTokenError, Principal, Role, RoleTooLowError, Tokens
+from gossamer.api.http.tokens import (
+    ANONYMOUS,
+    LOOPBACK,
+    NODE,
+    BadTokenError,
+    Principal,
+    Role,
+    RoleTooLowError,
+    Tokens,
+)
 from gossamer.clock import Clock
 from gossamer.config import ApiConfig
 from gossamer.mqtt import Bucket
@@ -77,7 +89,7 @@ def role_of(dependencies: Iterable[Callable[..., object] | None], *, method: str
 class AccessMiddleware:
     """ASGI middleware: lets through with ``scope["gossamer.principal"]``, or answers 401, 403 or 429.
 
-    A request that has a principal already was let in by another node of the cluster.
+    A request that has a principal already was let in by another node of the cluster, which counted it there.
     """
 
     def __init__(self, app: ASGIApp, *, tokens: Tokens, config: ApiConfig, clock: Clock) -> None:
@@ -88,10 +100,8 @@ class AccessMiddleware:
         self._rates: OrderedDict[tuple[Kind, str], Bucket] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        principal: Principal | None = scope.get("gossamer.principal")
-        refusal: Refusal | None = None
-        if principal is None:
-            principal, refusal = self._let_in(scope)
+        claimed: Principal | None = scope.get("gossamer.principal")
+        principal, refusal = self._let_in(scope) if claimed is None else self._bounded(claimed)
         refusal = refusal or _refusal(scope, principal)
         if refusal is not None:
             status = refusal[0]
@@ -129,6 +139,29 @@ class AccessMiddleware:
                 return None, (429, "too many wrong tokens; wait")
             return None, (401, str(error))
 
+    def _bounded(self, claimed: Principal) -> tuple[Principal | None, Refusal | None]:
+        """Return the caller of another node, with the smaller of the roles that both nodes give it."""
+        try:
+            mine = self._own(claimed)
+        except BadTokenError as error:
+            return claimed, (401, str(error))
+        if mine is None:
+            text = f"this node gives no role to a {claimed.name} caller of another node; ask with a token"
+            return claimed, (401, text)
+        if mine.role.includes(claimed.role):
+            mine = msgspec.structs.replace(mine, role=claimed.role)
+        return mine, None
+
+    def _own(self, claimed: Principal) -> Principal | None:
+        """Return ``claimed`` as this node would let it in; None for one without a role."""
+        if claimed.token:
+            token = self._tokens.relayed(claimed.token)
+            return msgspec.structs.replace(claimed, name=token.name, role=token.role)
+        config = self._config
+        given = {LOOPBACK: config.loopback_role, ANONYMOUS: config.anonymous_role, NODE: Role.VIEWER}
+        role = given.get(claimed.name, "none")
+        return None if role == "none" else msgspec.structs.replace(claimed, role=Role(role))
+
     def _who(self, authorization: str | None, address: str, *, loopback: bool) -> Principal | None:
         """Return the caller, None for an anonymous one without a role.
 
@@ -140,11 +173,11 @@ class AccessMiddleware:
             if scheme.lower() != "bearer":
                 raise BadTokenError(reason=f"got the scheme {scheme[:20]!r}, expected Bearer")
             token = self._tokens.check(text.strip())
-            return Principal(name=token.name, role=token.role, address=address)
+            return Principal(name=token.name, role=token.role, address=address, token=token.id)
         role = self._config.loopback_role if loopback else self._config.anonymous_role
         if role == "none":
             return None
-        return Principal(name="loopback" if loopback else "anonymous", role=Role(role), address=address)
+        return Principal(name=LOOPBACK if loopback else ANONYMOUS, role=Role(role), address=address)
 
     def _too_often(self, kind: Kind, caller: str) -> bool:
         """Count one more of ``caller``; whether that is beyond its rate."""

@@ -21,7 +21,7 @@ from fastapi.responses import StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gossamer.api.http.answers import refuse
-from gossamer.api.http.tokens import Principal
+from gossamer.api.http.tokens import ANONYMOUS, Principal
 from gossamer.config import ApiConfig
 
 NDJSON = "application/x-ndjson"
@@ -168,7 +168,7 @@ def _caller_of(scope: Scope) -> str:
     principal: Principal | None = scope.get("gossamer.principal")
     if principal is None:
         return "nobody"
-    return principal.address if principal.name == "anonymous" else principal.name
+    return principal.address if principal.name == ANONYMOUS else principal.name
 
 
 async def _whole(receive: Receive) -> bytes | None:

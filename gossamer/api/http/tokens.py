@@ -48,12 +48,17 @@ class Role(StrEnum):
 _RANK = {role: rank for rank, role in enumerate(Role)}
 
 
+LOOPBACK, ANONYMOUS, NODE = "loopback", "anonymous", "node"
+"""Names of callers without a token: on this machine, on others, and a node that asks for itself."""
+
+
 class Principal(msgspec.Struct, frozen=True):
-    """An authenticated caller."""
+    """An authenticated caller; ``token`` is the id of its token, empty for one without."""
 
     name: str
     role: Role
     address: str = ""
+    token: str = ""
 
     def demand(self, role: Role) -> None:
         """Raise RoleTooLowError unless they may do what ``role`` may."""
@@ -136,7 +141,20 @@ class Tokens:
         if shape is None:
             raise BadTokenError(reason=f"got {len(text)} characters that are no token, expected gsm_…")
         token = self._read(shape[1])
-        if token is None or not hmac.compare_digest(token.digest, _digest(shape[2])):
+        if token is not None and not hmac.compare_digest(token.digest, _digest(shape[2])):
+            token = None
+        return self._valid(token)
+
+    def relayed(self, id: str) -> Token:  # noqa: A002
+        """Return the token ``id`` that another node checked, as this node's own table has it.
+
+        Raises:
+            BadTokenError: it is unknown here, or has expired.
+        """
+        return self._valid(self._read(id))
+
+    def _valid(self, token: Token | None) -> Token:
+        if token is None:
             raise BadTokenError(reason="unknown or revoked")
         if token.expired(self._now()):
             raise BadTokenError(reason=f"{token.name} has expired")

@@ -1,12 +1,13 @@
 """One node asks another over the links of the cluster, in the words of the HTTP API.
 
-So that any node answers for any other, a request travels by ``rpc`` with who asks (the node that was asked
-let him in), runs there through the same application as one from a socket, and its answer comes back.
+So that any node answers for any other, a request travels by ``rpc`` with the caller's identity, runs there
+through the same application as one from a socket, and its answer comes back.
 
 An answer that comes in pieces, such as a trace, leaves a cursor after the first; who asked fetches the next
 pieces with :class:`More`.
 
-Rules: 1. The rights travel with the request and are checked where it runs, too.  2. A whole answer is bounded
+Rules: 1. A caller is checked where it comes in, and again where its request runs, by that node's own rules:
+the role that travels is an upper bound, never a grant.  2. A whole answer is bounded
 in size, and waiting for it in time.  3. Of an answer in pieces a few wait at most; a cursor that nobody asks
 any more ends, and what was running for it.
 """
@@ -52,6 +53,7 @@ class Ask(msgspec.Struct, frozen=True):
     name: str
     role: str
     address: str
+    token: str = ""
 
 
 class More(msgspec.Struct, frozen=True):
@@ -89,7 +91,7 @@ class ReaderGoneError(UnavailableError):
 
 def ask_of(principal: Principal, method: str, target: str, body: bytes = b"") -> Ask:
     """Return a request to another node on behalf of ``principal``."""
-    return Ask(method, target, body, principal.name, principal.role.value, principal.address)
+    return Ask(method, target, body, *msgspec.structs.astuple(principal))
 
 
 class PeerRequests:
@@ -259,5 +261,5 @@ def _scope(ask: Ask) -> Scope:
         "client": None,
         "server": None,
         "gossamer.relayed": True,
-        "gossamer.principal": Principal(name=ask.name, role=Role(ask.role), address=ask.address),
+        "gossamer.principal": Principal(ask.name, Role(ask.role), ask.address, ask.token),
     }

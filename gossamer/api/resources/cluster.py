@@ -28,7 +28,7 @@ from gossamer.api.model.cluster import (
 from gossamer.api.peers.scatter_gather import TIMEOUT, Peers
 from gossamer.api.view import NodeView
 from gossamer.config import Endpoint, parse_endpoint
-from gossamer.errors import WrongValueError, mismatch
+from gossamer.errors import UsageError, WrongValueError, mismatch
 
 COMMAND_TIMEOUT = 20.0
 """Seconds that a node has to carry an order out; one that is down is not waited for."""
@@ -109,7 +109,9 @@ def proxy_router(view: NodeView) -> APIRouter:
     router = APIRouter(tags=["cluster"])
 
     async def passed_on(name: Name, rest: Rest, request: Request) -> Response:
-        """Return the answer of the named node; the caller keeps its role there."""
+        """Return the answer of the named node; the caller has at most its role there."""
+        if request.scope.get("gossamer.relayed"):
+            raise UsageError("nodes: got a node below another, expected one node; ask for it directly")
         # Names of clients may hold a question mark, where the query would begin.
         path = rest.replace("%", "%25").replace("?", "%3F")
         target = f"/api/v1/{path}" + (f"?{request.url.query}" if request.url.query else "")

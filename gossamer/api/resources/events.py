@@ -26,7 +26,7 @@ from fastapi.responses import Response
 
 from gossamer.api.http.access import principal_of
 from gossamer.api.http.limits import StreamAnswer
-from gossamer.api.http.tokens import Principal, Role
+from gossamer.api.http.tokens import NODE, Principal, Role
 from gossamer.api.model.base import Page, Value
 from gossamer.api.model.cluster import NodeHistory, Pulse
 from gossamer.api.peers.paging import Walked, sort_key
@@ -171,7 +171,7 @@ class _Sampler:
             return view.pulse().model_dump(mode="json")
 
         # The sample is the same for all who may read at all.
-        nodes, missing = await Peers(view, Principal(name="live", role=Role.VIEWER)).gather(
+        nodes, missing = await Peers(view, Principal(NODE, Role.VIEWER)).gather(
             "/api/v1/pulse", msgspec.json.Decoder(dict[str, object]).decode, own=own, timeout=TIMEOUT
         )
         body = msgspec.json.encode({"asked": view.name, "nodes": nodes, "missing": missing})
