@@ -47,7 +47,13 @@ PUBLIC = frozenset({"/health", "/ready", "/", "/favicon.ico", "/openapi.json", "
 PUBLIC_BELOW = "/console/"
 Kind = Literal["asked", "probe", "stream", "wrong"]
 """Requests counted separately: a caller with many streams may still ask, and probes are always answered."""
-_MORE_HEADERS = {401: [(b"www-authenticate", b"Bearer")], 429: [(b"retry-after", b"1")]}
+_CLOSE = (b"connection", b"close")
+# Whoever is refused here keeps no connection, nor the body that it may still send.
+_MORE_HEADERS = {
+    401: [(b"www-authenticate", b"Bearer"), _CLOSE],
+    403: [_CLOSE],
+    429: [(b"retry-after", b"1"), _CLOSE],
+}
 _FORWARDED = frozenset({b"forwarded", b"x-forwarded-for", b"x-real-ip", b"via"})
 CALLERS = 4096
 """Callers whose rates are remembered; the one that was silent longest is forgotten."""
@@ -107,7 +113,7 @@ class AccessMiddleware:
             status = refusal[0]
             if status != 429:
                 self._note(scope, principal, status, 0.0)
-            await refuse(send, *refusal, headers=_MORE_HEADERS.get(status, ()))
+            await refuse(send, *refusal, headers=_MORE_HEADERS[status])
             return
         if principal is not None:
             scope["gossamer.principal"] = principal

@@ -6,8 +6,9 @@
     idle ──────────────15 s──▶ closed       (uvicorn's own)
 
 So many connections and no more. Whoever comes when all places are taken gets that of the connection that has
-waited longest without a request, of the address with most of those; only where every connection has a request
-under way, it is told to come back. So a crowd that sends nothing keeps nobody out.
+waited longest without a whole request, of the address with most of those, and of strangers first. Where every
+connection has a request under way, a few places are left that answer probes only; others are told to come
+back. So a crowd that sends nothing, or half of something, keeps nobody out.
 
 Rules: 1. Whatever is wrong with a request is a problem (RFC 9457).  2. A last answer is not lost to a reset
 because its reader was still sending: what he sends is dropped for a moment, then the connection ends.
@@ -31,7 +32,8 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from gossamer.api.http.answers import PROBLEM, problem, title_of
-from gossamer.api.http.limits import MAX_BODY, RETRY, Limits
+from gossamer.api.http.limits import MAX_BODY, PROBES_ONLY, RETRY, Limits
+from gossamer.api.http.tokens import ANONYMOUS, Principal
 
 HEAD_WAIT = 10.0
 """Seconds for the head of a request, all of it."""
@@ -44,11 +46,14 @@ LINGER = 2.0
 HEAD_LINES = 100
 SPARE = 1024 * 1024
 """Bytes that are dropped after the last answer."""
+PROBE_PLACES = 16
+"""Connections beyond ``api.connections`` that answer probes only."""
 KERNEL_BUFFER = 256 * 1024
 """Bytes of an answer that the system holds for a slow reader."""
 
 _BLANK = re.compile(rb"\n\r?\n")
-_Stage = Literal["", "idle", "head", "body"]
+_Stage = Literal["", "idle", "head", "body", "closing"]
+"""What a connection waits for; nothing: it has a request under way."""
 
 
 class Connections:
@@ -59,24 +64,29 @@ class Connections:
         self._waiting: dict[str, dict[Connection, None]] = {}
 
     def enter(self) -> bool:
-        """Take a place, if necessary that of an idle connection."""
+        """Take a place, if necessary that of a connection without a whole request."""
         limits = self.limits
         if limits.connections >= limits.config.connections:
-            if not self._waiting:
+            if self._waiting:
+                crowd = max(self._waiting.values(), key=len)
+                limits.refused["crowded_out"] += 1
+                next((one for one in crowd if not one.is_known()), next(iter(crowd))).give_way()
+            elif limits.connections >= limits.config.connections + PROBE_PLACES:
                 limits.refused["connections"] += 1
                 return False
-            crowd = max(self._waiting.values(), key=len)
-            limits.refused["crowded_out"] += 1
-            next(iter(crowd)).give_way()
         limits.connections += 1
         return True
+
+    def are_full(self) -> bool:
+        """Return whether the last one that entered has one of the places for probes."""
+        return self.limits.connections > self.limits.config.connections
 
     def leave(self) -> None:
         """Give it back."""
         self.limits.connections -= 1
 
     def wait(self, connection: Connection) -> None:
-        """``connection`` has no request under way from now on."""
+        """Record that a connection has no whole request."""
         self._waiting.setdefault(connection.address, {})[connection] = None
 
     def work(self, connection: Connection) -> None:
@@ -161,6 +171,7 @@ class Connection(H11Protocol):
             transport.close()
             return
         self._entered = True
+        self.app_state = {PROBES_ONLY: self._connections.are_full()}
         peer = transport.get_extra_info("peername")
         self.address = str(peer[0]) if isinstance(peer, tuple) else ""
         _bound(transport.get_extra_info("socket"))
@@ -177,9 +188,15 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
         self._linger.lost()
 
+    def is_known(self) -> bool:
+        """Return whether its last request is of a caller with a token, or of this machine."""
+        principal: object = None if self.cycle is None else self.cycle.scope.get("gossamer.principal")
+        return isinstance(principal, Principal) and principal.name != ANONYMOUS
+
     def give_way(self) -> None:
         """Close at once to free the place; a caller that had begun a request gets an answer, if it reads."""
-        if self._stage == "head":
+        if self._stage in ("head", "body") and self._unanswered():
+            self._drop_cycle()
             self.transport.write(_FULL)
         self._give_back()
         self._linger.end()
@@ -236,7 +253,7 @@ class Connection(H11Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
-        if stage in ("idle", "head"):
+        if stage:
             self._connections.wait(self)
         else:
             self._connections.work(self)
@@ -278,17 +295,24 @@ class Connection(H11Protocol):
 
     def _say(self, status: int, detail: str) -> None:
         """Answer beside the application, and close."""
-        cycle = self.cycle
-        if cycle is not None and not cycle.response_complete:
-            cycle.disconnected = True
-            cycle.message_event.set()
-        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+        self._drop_cycle()
+        if not self._unanswered():
             # An answer is half written already.
             self.transport.abort()
             return
         self.transport.write(_written(status, detail[:300]))
         self.transport.close()
-        self._watch("")
+        self._watch("closing")
+
+    def _unanswered(self) -> bool:
+        return self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE)
+
+    def _drop_cycle(self) -> None:
+        """Let the application know that its caller is gone."""
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            cycle.disconnected = True
+            cycle.message_event.set()
 
 
 _STAGES: dict[object, _Stage] = {h11.IDLE: "head", h11.SEND_BODY: "body"}

@@ -30,6 +30,8 @@ REQUESTS = 128
 """Requests that may be under way at once; probes and streams do not count."""
 PROBES = frozenset({"/health", "/ready", "/metrics"})
 """Paths that are answered however many requests are under way."""
+PROBES_ONLY = "gossamer.probes_only"
+"""State of a connection that has one of the places for probes."""
 RETRY = 2
 """Seconds after which who was refused may come back."""
 
@@ -86,15 +88,20 @@ class LimitsMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         limits = self._limits
+        if scope["path"] in PROBES:
+            # What a probe sends along is not waited for.
+            await self._app(scope, receive, send)
+            return
+        if scope.get("state", {}).get(PROBES_ONLY):
+            limits.refused["connections"] += 1
+            await _overloaded(send, (503, "all connections of this node are in use"))
+            return
         body = await _whole(receive)
         if body is None:
             return
         if len(body) > MAX_BODY:
             limits.refused["body"] += 1
             await refuse(send, *too_large(), headers=[(b"connection", b"close")])
-            return
-        if scope["path"] in PROBES:
-            await self._app(scope, _with(body, receive), send)
             return
         if limits.requests >= REQUESTS:
             limits.refused["requests"] += 1

@@ -71,6 +71,52 @@ async def test_bodies_that_drip_take_no_places_of_requests():
             caller.close()
 
 
+@pytest.mark.parametrize(
+    ("request_", "role"), [(JOIN, "none"), (JOIN, "admin"), (b"GET /health HTTP/1.1\r\n" + HOST, "admin")]
+)
+async def test_bodies_that_never_end_keep_no_probe_and_no_caller_out(request_, role):
+    async with served(loopback_role=role, connections=32) as node:
+        crowd = [await node.connect() for _ in range(300)]
+        for caller in crowd:
+            caller.send(request_ + b"Content-Length: 40\r\n\r\n{")
+        await node.until(lambda: node.limits.refused["crowded_out"] >= 268)
+        for _ in range(40):
+            assert (await node.get("/health"))[0] == 200
+        assert (await node.get("/api/v1/nodes"))[0] == (401 if role == "none" else 200)
+        assert node.limits.connections <= 32
+
+
+async def test_bodies_of_strangers_make_room_before_those_of_callers_with_a_role():
+    async with served(connections=16) as node:
+        known = await node.connect()
+        known.send(JOIN + b"Content-Length: 40\r\n\r\n{")
+        await node.until(lambda: node.limits.connections == 1)
+        crowd = [await node.connect() for _ in range(60)]
+        for caller in crowd:
+            # A proxy says that it passes this on, so that it does not count as this machine's.
+            caller.send(JOIN + b"Via: 1.1 x\r\nContent-Length: 40\r\n\r\n{")
+        await node.until(lambda: node.limits.refused["crowded_out"] >= 45)
+        known.send(b'"endpoints": ["10.0.0.2:7946"]       }')
+        assert (await known.answer())[0] != 503
+
+
+@pytest.mark.parametrize(
+    ("head", "status", "config"),
+    [
+        (GET, 401, {"loopback_role": "none"}),
+        (JOIN + b"Content-Length: 0\r\n", 403, {"loopback_role": "viewer"}),
+        (GET + b"Authorization: Bearer x\r\n", 401, {}),
+    ],
+)
+async def test_who_is_refused_keeps_no_connection(head, status, config):
+    async with served(**config) as node:
+        caller = await node.connect()
+        caller.send(head + b"\r\n")
+        found, headers = await caller.status()
+        assert (found, headers["connection"]) == (status, "close")
+        await caller.end()
+
+
 async def test_an_idle_connection_is_closed_after_its_time(monkeypatch):
     monkeypatch.setattr(server, "IDLE_WAIT", 0.3)
     async with served() as node:
@@ -189,9 +235,12 @@ async def test_where_all_have_a_request_under_way_the_next_is_told_to_come_back(
         for caller in busy:
             caller.send(b"GET /api/v1/live HTTP/1.1\r\n" + HOST + b"\r\n")
             assert (await caller.status())[0] == 200
+        assert (await node.get("/health"))[0] == 200
         caller = await node.connect()
+        caller.send(GET + b"\r\n")
         status, headers = await caller.status()
-        assert (status, headers["retry-after"]) == (503, "2")
+        assert (status, headers["retry-after"], headers["connection"]) == (503, "2", "close")
+        await caller.end()
         busy[0].close()
         await node.until(lambda: node.limits.connections == 15)
         assert (await node.get("/health"))[0] == 200
