@@ -3,8 +3,9 @@
 It gets ``POST {"client_id", "username", "password", "peer"}`` and answers 200 with ``{"result": "allow" |
 "deny" | "ignore", "username": …}``; anything else, a time-out too, refuses with "server unavailable".
 
-Rules: 1. At most ``max_concurrent`` questions are on the way and :data:`BACKLOG` times as many clients wait;
-the next is told that the server is busy.  2. An answer holds briefly for the same client, user and password,
+Rules: 1. At most ``max_concurrent`` questions are on the way and :data:`BACKLOG` times as many clients wait,
+half of them of one address, which take turns (:mod:`gossamer.mqtt.auth.turns`); the next is told that the
+server is busy.  2. An answer holds briefly for the same client, user and password,
 of which only a keyed digest is kept.
 """
 
@@ -21,6 +22,7 @@ import structlog
 
 from gossamer.config import HttpAuthConfig, without_password
 from gossamer.mqtt.auth.sources import Answer, Login, Verdict
+from gossamer.mqtt.auth.turns import Turns
 from gossamer.mqtt.codec.reasons import ReasonCode
 
 log = structlog.get_logger(__name__)
@@ -43,8 +45,8 @@ class HttpCallout:
         self._now = now
         self._transport = transport
         self._client: httpx.AsyncClient | None = None
-        self._slots = asyncio.Semaphore(config.max_concurrent)
-        self._waiting = 0
+        total = config.max_concurrent * BACKLOG
+        self._turns = Turns(config.max_concurrent, total=total, each=total // 2)
         self._key = secrets.token_bytes(32)
         self._cache: OrderedDict[bytes, tuple[float, Answer]] = OrderedDict()
 
@@ -53,22 +55,22 @@ class HttpCallout:
         found = self._cache.get(key)
         if found is not None and found[0] > self._now():
             return found[1]
-        if self._waiting >= self._config.max_concurrent * BACKLOG:
+        if self._turns.is_full_for(login.host):
             return Verdict(ReasonCode.SERVER_BUSY, "http")
         return self._ask(login, key)
 
     async def _ask(self, login: Login, key: bytes) -> Answer:
-        self._waiting += 1
+        if not await self._turns.take(login.host):
+            return Verdict(ReasonCode.SERVER_BUSY, "http")
         try:
-            async with self._slots:
-                answer = await self._post(login)
+            answer = await self._post(login)
         except (httpx.HTTPError, ValueError, TimeoutError) as error:
             url, shown = self._config.url, without_password(self._config.url)
             text = str(error).replace(url, shown) or type(error).__name__
             log.error("auth_callout_failed", url=shown, error=text)
             return Verdict(ReasonCode.SERVER_UNAVAILABLE, "http")
         finally:
-            self._waiting -= 1
+            self._turns.give()
         if self._config.cache:
             self._cache[key] = (self._now() + self._config.cache, answer)
             if len(self._cache) > CACHE_SIZE:
@@ -103,8 +105,7 @@ class HttpCallout:
 
     def _digest(self, login: Login) -> bytes:
         state = hashlib.blake2b(key=self._key)
-        host = login.peer.rpartition(":")[0]
-        named = login.client_id.encode(), (login.username or "\0").encode(), host.encode()
+        named = login.client_id.encode(), (login.username or "\0").encode(), login.host.encode()
         for part in (*named, login.password or b""):
             state.update(len(part).to_bytes(4, "big") + part)
         return state.digest()

@@ -1,9 +1,12 @@
 """Password files: lines ``user:hash`` with argon2 hashes, and the checking of passwords against them.
 
-argon2 takes tens of milliseconds and 64 MiB a check, on purpose: checks run in threads, few at once.
+argon2 takes tens of milliseconds and 64 MiB a check, on purpose: checks run in threads, few at once, and the
+addresses that clients come from take turns (:mod:`gossamer.mqtt.auth.turns`).
 
 Rules: 1. An unknown name takes as long as a known one.  2. A file is replaced whole, readable by its owner
-alone.  3. More than :data:`BACKLOG` checks waiting, and further clients are told that the server is busy.
+alone.  3. More than :data:`BACKLOG` checks waiting, or :data:`BACKLOG_EACH` of one address, and further
+clients are told that the server is busy.  4. A turn ends with its check, also if its client has gone: threads
+have no queue of their own to fill.
 """
 
 from __future__ import annotations
@@ -21,12 +24,14 @@ from argon2.exceptions import InvalidHashError, VerificationError
 
 from gossamer.mqtt.auth.files import FileError
 from gossamer.mqtt.auth.sources import Answer, Login, Verdict
+from gossamer.mqtt.auth.turns import Turns
 from gossamer.mqtt.codec.reasons import ReasonCode
 
 T = TypeVar("T")
 
 BACKLOG = 1000
-
+BACKLOG_EACH = 250
+THREADS = 2
 
 _EXPECTED = "lines USER:HASH as gossamer passwd writes them"
 
@@ -120,27 +125,26 @@ class PasswordFile(UserFile[str]):
 
     def __init__(self, users: Mapping[str, str] | Path) -> None:
         super().__init__(users, _read)
-        self._executor = ThreadPoolExecutor(2, thread_name_prefix="mqtt-passwords")
+        self._executor = ThreadPoolExecutor(THREADS, thread_name_prefix="mqtt-passwords")
         self._hasher = PasswordHasher()
         self._nobody = self._hasher.hash("nobody")
-        self._waiting = 0
+        self._turns = Turns(THREADS, total=BACKLOG, each=BACKLOG_EACH)
 
     def ask(self, login: Login) -> Answer | Awaitable[Answer]:
         if login.username is None or login.password is None:
             return None
-        if self._waiting >= BACKLOG:
+        if self._turns.is_full_for(login.host):
             return Verdict(ReasonCode.SERVER_BUSY, "password_file")
-        return self._ask(login.username, login.password)
+        return self._ask(login.username, login.password, login.host)
 
-    async def _ask(self, username: str, password: bytes) -> Answer:
+    async def _ask(self, username: str, password: bytes, host: str) -> Answer:
+        if not await self._turns.take(host):
+            return Verdict(ReasonCode.SERVER_BUSY, "password_file")
         known = self._users.get(username)
-        self._waiting += 1
-        try:
-            right = await asyncio.get_running_loop().run_in_executor(
-                self._executor, self._verify, known, password
-            )
-        finally:
-            self._waiting -= 1
+        loop = asyncio.get_running_loop()
+        check = loop.run_in_executor(self._executor, self._verify, known, password)
+        check.add_done_callback(lambda _check: self._turns.give())
+        right = await asyncio.shield(check)
         if known is None:
             # Perhaps another source knows the name.
             return None

@@ -30,6 +30,11 @@ class Login(msgspec.Struct, frozen=True, kw_only=True):
     peer: str = ""
     certificate: str | None = None
 
+    @property
+    def host(self) -> str:
+        """The address in ``peer``, without its port."""
+        return self.peer.rpartition(":")[0] or self.peer
+
     def __repr__(self) -> str:
         return f"Login(client_id={self.client_id!r}, username={self.username!r}, peer={self.peer!r})"
 
