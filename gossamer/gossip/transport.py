@@ -28,6 +28,7 @@ from gossamer.errors import UsageError
 from gossamer.gossip.keyring import Keyring, Opened, ReplayGuard
 from gossamer.gossip.view import Identity
 from gossamer.gossip.wire import PacketRejected
+from gossamer.log_limit import LogLimit
 from gossamer.network import Address, Listener, Network
 from gossamer.places import Places
 from gossamer.supervisor import Port, guarded, self_pid
@@ -189,7 +190,7 @@ class GossipTransport(Port):
         self.on_input: Callable[[steps.Input], None] | None = None
         """Receiver of inputs. None: not set yet, and inputs are lost, as packets may be."""
         self._guard = ReplayGuard()
-        self._complained: dict[str, float] = {}
+        self._log = LogLimit(clock.monotonic, lines=1)
         self._streams: Places[_AnsweringStream] = Places(_MAX_STREAMS, _MAX_STREAMS_EACH)
         # Guarded: an exception in here crashes the server.
         self.read = guarded(self._read)
@@ -323,11 +324,7 @@ class GossipTransport(Port):
 
     def _complain(self, event: str, **facts: object) -> None:
         """Log a problem, once a minute per kind; the counters have the rest."""
-        key = f"{event} {facts.get('reason')}"
-        now = self._clock.monotonic()
-        if now - self._complained.get(key, -1e9) >= 60.0:
-            self._complained[key] = now
-            log.warning(event, **facts)
+        self._log.write(log.warning, event, kind=str(facts.get("reason")), **facts)
 
 
 class _AnsweringStream(asyncio.Protocol):

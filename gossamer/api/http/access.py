@@ -5,9 +5,10 @@ Rules: 1. A request with a token has the token's identity, also on this machine.
 requires a viewer, anything else an operator; a route that requires more declares it (:func:`needs`). So a
 new route is closed by default.  4. Probes and the console's own files require no role: they contain nothing
 about the cluster.  5. Each caller has a rate; excess requests are refused before they cost, wrong
-tokens much sooner.  6. Every command, and every refusal, is one line in the log, without secrets.
-7. A caller that another node let in may do no more here than this node would let it do by its own table of
-tokens and its own configuration, whatever role the other node says that it has.
+tokens much sooner.  6. Every command is one line in the log, without secrets; so is every refusal, up to a
+number a minute, with the count of those left out.  7. A caller that another node let in may do no more here
+than this node would let it do by its own table of tokens and its own configuration, whatever role the other
+node says that it has.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from gossamer.api.http.tokens import (
 )
 from gossamer.clock import Clock
 from gossamer.config import ApiConfig
+from gossamer.log_limit import LogLimit
 from gossamer.mqtt import Bucket
 
 log = structlog.get_logger(__name__)
@@ -57,6 +59,8 @@ _MORE_HEADERS = {
 _FORWARDED = frozenset({b"forwarded", b"x-forwarded-for", b"x-real-ip", b"via"})
 CALLERS = 4096
 """Callers whose rates are remembered; the one that was silent longest is forgotten."""
+REFUSALS_LOGGED = 100
+"""Lines about refusals a minute, of strangers and of others."""
 WRONG_TOKENS = 5.0
 """Wrong tokens a second that an address may try."""
 
@@ -103,6 +107,7 @@ class AccessMiddleware:
         self._tokens = tokens
         self._config = config
         self._clock = clock
+        self._log = LogLimit(clock.monotonic, lines=REFUSALS_LOGGED)
         self._rates: OrderedDict[tuple[Kind, str], Bucket] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -198,16 +203,20 @@ class AccessMiddleware:
         return not bucket.admit(self._clock.monotonic())
 
     def _note(self, scope: Scope, principal: Principal | None, status: int, seconds: float) -> None:
-        log.info(
-            "api_order" if status < 400 else "api_refused",
-            who=principal.name if principal else "nobody",
-            role=principal.role.value if principal else "none",
-            address=principal.address if principal else caller_of(scope)[0],
-            method=scope["method"],
-            path=scope["path"][:300],
-            status=status,
-            seconds=round(seconds, 4),
-        )
+        fields = {
+            "who": principal.name if principal else "nobody",
+            "role": principal.role.value if principal else "none",
+            "address": principal.address if principal else caller_of(scope)[0],
+            "method": scope["method"],
+            "path": scope["path"][:300],
+            "status": status,
+            "seconds": round(seconds, 4),
+        }
+        if status < 400:
+            log.info("api_order", **fields)
+        else:
+            # Wrong tokens of strangers must not hide what callers with a role were refused.
+            self._log.write(log.info, "api_refused", kind="stranger" if principal is None else "", **fields)
 
 
 def _refusal(scope: Scope, principal: Principal | None) -> Refusal | None:

@@ -37,6 +37,7 @@ import structlog
 from gossamer.distribution.errors import Ending, HandshakeError
 from gossamer.distribution.links.traffic import PeerSession
 from gossamer.distribution.wire import Hello
+from gossamer.log_limit import LogLimit
 from gossamer.places import Places
 
 if TYPE_CHECKING:
@@ -49,8 +50,6 @@ MAX_HIDDEN = 1000
 MAX_UNAUTHENTICATED = 512
 MAX_UNAUTHENTICATED_EACH = 128
 """Maximum number of accepted connections in their handshake at once, from all addresses and from one."""
-COMPLAINT_INTERVAL = 60.0
-"""Seconds between two log lines about callers turned away because too many were in their handshake."""
 REFUSED_KEPT = 1000
 
 
@@ -79,16 +78,19 @@ class Acceptor:
         self._hub = hub
         self.unauthenticated: Places[object] = Places(MAX_UNAUTHENTICATED, MAX_UNAUTHENTICATED_EACH)
         """Accepted channels in their handshake."""
-        self._complained = -COMPLAINT_INTERVAL
+        self._turned_away = LogLimit(self._now, lines=1)
+        self._handshakes = LogLimit(self._now)
         self._refused: dict[str, str] = {}
+
+    def _now(self) -> float:
+        # A node is made before its loop runs.
+        return self._hub.runtime.loop.time()
 
     def enter(self, caller: object, address: str) -> bool:
         """Return whether an accepted channel may begin its handshake, and count it until it is over."""
         full = self.unauthenticated.take(caller, address.rpartition(":")[0])
-        now = self._hub.runtime.loop.time()
-        if full and now - self._complained >= COMPLAINT_INTERVAL:
-            self._complained = now
-            log.warning("callers_turned_away", address=address, in_handshake=full)
+        if full:
+            self._turned_away.write(log.warning, "callers_turned_away", address=address, in_handshake=full)
         return not full
 
     def admit(self, hello: Hello, address: str) -> PeerSession:
@@ -120,8 +122,12 @@ class Acceptor:
         """Log the end of an accepted channel."""
         if isinstance(error, HandshakeError):
             quiet = error.code in ("unknown_node", "stale_session") or self._refused.get(caller) == error.code
-            level = log.debug if quiet else log.warning
-            level("handshake_refused", caller=caller, address=address, error=str(error))
+            facts = {"caller": caller, "address": address, "error": str(error)}
+            if quiet:
+                log.debug("handshake_refused", **facts)
+            else:
+                # The name is what a stranger gave, so that there may be any number of them.
+                self._handshakes.write(log.warning, "handshake_refused", **facts)
             self._refused[caller] = error.code
             if len(self._refused) > REFUSED_KEPT:
                 self._refused.clear()

@@ -123,3 +123,14 @@ async def test_orders_and_refusals_are_logged_without_secrets(connect, tokens):
         ("api_refused", "ci-operator", "/api/v1/cluster/keys", 403),
     ]
     assert text not in str(logs)
+
+
+async def test_strangers_fill_no_log_and_hide_no_refusal_of_others(connect, tokens):
+    text = make(tokens, Role.VIEWER)
+    with structlog.testing.capture_logs() as logs:
+        async with connect(rate=100_000) as stranger, connect(token=text) as viewer:
+            for _ in range(300):
+                await stranger.get("/api/v1/nodes")
+            await viewer.post("/api/v1/cluster/leave")
+    who = [line["who"] for line in logs if line["event"] == "api_refused"]
+    assert who == ["nobody"] * 100 + ["ci-viewer"]
