@@ -171,6 +171,9 @@ class MqttLimitsConfig(Section):
     """Timeout of a new connection's CONNECT."""
     max_packet_size: Annotated[PositiveSize, Field(ge=1024, le=268_435_460)] = 1024**2
     """A larger packet ends the connection."""
+    max_connecting_bytes: Annotated[PositiveSize, Field(ge=1024**2)] = 64 * 1024**2
+    """Bytes of clients that are not let in yet, on all listeners together; beyond, the one that has sent most
+    is refused."""
     max_keepalive: PositiveDuration = 65535.0
     """Longest keep-alive; a version 5 client that asks for more gets this one."""
     max_inflight: Annotated[int, Field(gt=0, le=65535)] = 1024

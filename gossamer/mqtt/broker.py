@@ -15,10 +15,12 @@ import structlog
 
 from gossamer.clock import Clock
 from gossamer.config import MqttConfig
+from gossamer.log_limit import LogLimit
 from gossamer.mqtt.auth.access import Access
 from gossamer.mqtt.auth.sources import Authenticator
 from gossamer.mqtt.connection.channel import Channel
 from gossamer.mqtt.connection.connections import Connections
+from gossamer.mqtt.connection.limits import Room
 from gossamer.mqtt.connection.shared import ConnectionLimits, Shared
 from gossamer.mqtt.flow.deadlines import Wheel
 from gossamer.mqtt.handoff.away import Away
@@ -191,6 +193,7 @@ class Broker:
             wheel=self.wheel,
             runtime=self.runtime,
             clock=self.clock,
+            log_limit=LogLimit(self.fanout.now),
         )
         self.disconnected = self.shared.disconnected
         self.connections = Connections(self.shared, self.retained, config=self.config, rng=rng)
@@ -201,6 +204,8 @@ class Broker:
         self.certificates = self.connections.certificates
         self.refused = self.connections.refused
         self.shedding = self.connections.shedding
+        self.room: Room | None = None
+        """What the listeners share; None without any."""
 
     # Looking in.
 

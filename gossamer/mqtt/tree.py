@@ -62,7 +62,7 @@ def mqtt_spec(broker: Broker) -> ChildSpec:
         ChildSpec("ticker", partial(Ticker.start_link, broker.tick, broker.shedding, label="mqtt_ticker")),
     ]
     if broker.config.server.enable:
-        room = Room(descriptors())
+        room = broker.room = Room(descriptors(), max_early=broker.config.limits.max_connecting_bytes)
         for at, config in enumerate(broker.config.server.listeners):
             children.append(_listener_spec(broker, config, f"{config.type}:{at}", room))
     children.append(

@@ -118,7 +118,7 @@ class Channel(Pipe):
     def data_received(self, data: bytes) -> None:
         fanout = self.fanout
         fanout.bytes_received += len(data)
-        if self.phase == CLOSED:
+        if self.phase != UP and (self.phase == CLOSED or not self.listener.hold(self, len(data))):
             return
         try:
             now = fanout.now()
@@ -213,6 +213,7 @@ class Channel(Pipe):
         """The client is let in; whatever it sent behind CONNECT is taken now. ``known``: its will is safe;
         else CONNACK waits for :meth:`welcome`."""
         self.phase = UP
+        self.listener.free(self)
         self.unwelcome = not known
         self.session = session
         session.push(encode(connack, self.version))
@@ -242,6 +243,11 @@ class Channel(Pipe):
         self.resume_reading(DECIDING)
         self.data_received(b"")
 
+    def crowd_out(self) -> None:
+        """End, since clients that are not let in yet have sent too much together, and this one most."""
+        self.listener.crowded_out(self.peer)
+        self.finish("crowded out before it was let in")
+
     def rejected(self, reason: ReasonCode, detail: str, properties: Properties = NONE) -> None:
         """CONNACK with ``reason``, then the end ([MQTT-3.2.2-7])."""
         if self.phase == CLOSED:
@@ -256,7 +262,9 @@ class Channel(Pipe):
 
     def refuse(self, error: MqttProtocolError) -> None:
         """End the connection as the standard says for ``error``."""
-        log.info("client_refused", peer=self.peer, client_id=self.client_id, error=str(error))
+        self.shared.log_limit.write(
+            log.info, "client_refused", peer=self.peer, client_id=self.client_id, error=str(error)
+        )
         if self.phase == UP:
             self.disconnect(error.reason, detail=error.detail)
         elif error.reason == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
@@ -293,6 +301,7 @@ class Channel(Pipe):
         if up:
             self._flush_own()
         self.phase = CLOSED
+        self.listener.free(self)
         self._parts = None
         self._pending = None
         if self.exchange is not None:

@@ -1,8 +1,8 @@
 """Limits of a listener: how many connections, how many at once, how fast, and from where.
 
 All listeners of a node share its file descriptors (:class:`Room`): clients must not take those that links,
-disc and HTTP need, or nothing works any more. A node whose loop is late lets nobody else in
-(:class:`Shedding`).
+disc and HTTP need, or nothing works any more. They also share the memory for clients that are not let in yet.
+A node whose loop is late lets nobody else in (:class:`Shedding`).
 
 Rules: 1. Callers pass ``now``.  2. A connection that was counted in is counted out once.  3. The counts
 outlive the process that listens, since connections do.
@@ -14,11 +14,13 @@ import asyncio
 import ipaddress
 from collections import Counter
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 import structlog
 
 from gossamer.config import ListenerConfig
 from gossamer.errors import GossamerError
+from gossamer.log_limit import LogLimit
 from gossamer.mqtt.connection.certificates import user_of
 from gossamer.mqtt.flow.backpressure import Bucket
 from gossamer.supervisor import Port
@@ -48,12 +50,42 @@ class Shedding:
         return self.on != before
 
 
-class Room:
-    """Connections that the file descriptors of the process suffice for."""
+class Newcomer(Protocol):
+    """A connection that is not let in yet."""
 
-    def __init__(self, descriptors: int | None = None) -> None:
+    def crowd_out(self) -> None:
+        """End; others need the memory."""
+
+
+class Room:
+    """Connections that the file descriptors of the process suffice for, and bytes of those not let in yet.
+
+    ``max_early`` bounds these bytes: what such a connection has sent, whatever part of it is still held.
+    """
+
+    def __init__(self, descriptors: int | None = None, *, max_early: int = 64 * 1024**2) -> None:
         self.limit = None if descriptors is None else max(descriptors // 2, descriptors - NOT_FOR_CLIENTS)
         self.taken = 0
+        self.early_bytes = 0
+        self._max_early = max_early
+        self._early: dict[Newcomer, int] = {}
+
+    def hold(self, newcomer: Newcomer, size: int) -> bool:
+        """Count ``size`` more bytes of ``newcomer``; beyond the bound, who has most is crowded out.
+
+        Return whether ``newcomer`` may stay.
+        """
+        self._early[newcomer] = self._early.get(newcomer, 0) + size
+        self.early_bytes += size
+        while self.early_bytes > self._max_early:
+            largest = max(self._early, key=self._early.__getitem__)
+            self.free(largest)
+            largest.crowd_out()
+        return newcomer in self._early
+
+    def free(self, newcomer: Newcomer) -> None:
+        """Forget the bytes of one that is let in, or gone."""
+        self.early_bytes -= self._early.pop(newcomer, 0)
 
     @property
     def is_full(self) -> bool:
@@ -78,12 +110,14 @@ class Entrance:
         decisions: Counter[tuple[str, str, str]],
     ) -> None:
         self.max_packet = config.max_packet_size or max_packet
+        self.hold, self.free = room.hold, room.free
         self.adopt: Callable[[Port], bool | None]
         """Makes a channel a process under the listener; not when there are too many already."""
         self._config = config
         self._name = name
         self._room = room
         self._now = now
+        self._log = LogLimit(now, lines=1)
         self._refusals = refusals
         self._decisions = decisions
         self._connects = Bucket(config.max_connect_rate) if config.max_connect_rate else None
@@ -135,6 +169,11 @@ class Entrance:
         self.refused(why)
         self._decisions["accept", why, "deny"] += 1
 
+    def crowded_out(self, peer: str) -> None:
+        """Record that a connection ended since those not let in yet had sent too much together."""
+        self.refused("connecting_bytes")
+        self._log.write(log.warning, "newcomer_crowded_out", peer=peer, limit="max_connecting_bytes")
+
     def trusts(self, transport: asyncio.Transport) -> bool:
         """Return whether a PROXY header from there is believed."""
         peer = transport.get_extra_info("peername")
@@ -147,7 +186,7 @@ class Entrance:
     def no_header(self, error: GossamerError) -> None:
         """There was no PROXY header where there must be one."""
         self.refused("no_proxy_header")
-        log.info("no_proxy_header", error=str(error))
+        self._log.write(log.info, "no_proxy_header", error=str(error))
 
     def certificate_of(self, transport: asyncio.BaseTransport) -> str | None:
         """The user name in the client's certificate, where the listener takes names from there."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gossamer.config import MqttCapabilitiesConfig, MqttConfig
+from gossamer.log_limit import LogLimit
 from gossamer.mqtt.auth.access import Access
 from gossamer.mqtt.codec.packets import Publish, Will
 from gossamer.mqtt.codec.reasons import ReasonCode
@@ -54,6 +55,8 @@ class Shared(Core):
     runtime: Runtime
     disconnected: Counter[str] = field(default_factory=Counter)
     """Clients that this side has disconnected, by reason."""
+    log_limit: LogLimit
+    """Bounds the lines that clients can cause."""
 
 
 def missing_properties(offered: MqttCapabilitiesConfig) -> dict[str, Any]:

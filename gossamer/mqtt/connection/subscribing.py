@@ -76,6 +76,7 @@ class Subscribing:
         self._router = shared.router
         self._table = shared.table
         self._access = shared.access
+        self._log = shared.log_limit
         self._capabilities = shared.limits.capabilities
         self._maximum = shared.limits.max_subscriptions
         self._retained = retained
@@ -129,7 +130,7 @@ class Subscribing:
                 why = "somebody else has this exclusive subscription"
                 continue
             except UsageError as error:
-                log.info("filter_refused", client_id=session.client_id, error=str(error))
+                self._log.write(log.info, "filter_refused", client_id=session.client_id, error=str(error))
                 why = str(error)
                 reasons.append(ReasonCode.TOPIC_FILTER_INVALID)
                 continue

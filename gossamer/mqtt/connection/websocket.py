@@ -68,7 +68,10 @@ class WebSocket(asyncio.Transport, asyncio.Protocol):
         self._channel.connection_made(self)
 
     def data_received(self, data: bytes) -> None:
-        web = self._web
+        web, channel = self._web, self._channel
+        # A frame that is not whole is held here; its bytes count again once the channel has them.
+        if not channel.is_up and (self.is_closing() or not channel.listener.hold(channel, len(data))):
+            return
         web.receive_data(data)
         for event in web.events_received():
             if isinstance(event, Request):

@@ -45,6 +45,7 @@ TEXTS: Final[Mapping[str, str]] = {
     "mqtt_connections": "Open MQTT connections.",
     "mqtt_connections_refused_total{listener,reason}": "Connections that were not let in, by listener "
     "and reason.",
+    "mqtt_connecting_bytes": "Bytes that clients which are not let in yet have sent.",
     "mqtt_clients_disconnected_total{reason}": "Clients that this node has disconnected, by reason code.",
     "mqtt_sessions": "Sessions, connected or not.",
     "mqtt_sessions_offline": "Sessions without a connection.",

@@ -101,6 +101,8 @@ def mqtt(node: NodeParts, census: Census) -> Iterator[Metric]:
     stats = node.broker.stats()
     yield family("mqtt_connections", stats["connections"])
     yield family("mqtt_connections_refused_total{listener,reason}", node.broker.refused)
+    room = node.broker.room
+    yield family("mqtt_connecting_bytes", 0 if room is None else room.early_bytes)
     yield family("mqtt_clients_disconnected_total{reason}", node.broker.disconnected)
     yield family("mqtt_sessions", stats["sessions"])
     yield family("mqtt_sessions_offline", census.offline)

@@ -1,5 +1,7 @@
 """CONNECT, CONNACK and how connections begin and end."""
 
+import structlog
+
 from gossamer.mqtt import encode
 from gossamer.mqtt.codec import packets as p
 
@@ -26,3 +28,14 @@ async def test_what_came_before_a_malformed_packet_counts(world):
     bad = await world.client("bad")
     bad.raw(b"\x30\x04\0\1a1" + b"\x30\x04\0\1a2" + b"\x36\x05\0\1a\0\1" + b"\x30\x04\0\1a3")
     assert [x.payload for x in await good.got()] == [b"1", b"2"]
+
+
+async def test_clients_that_speak_nonsense_fill_no_log(world):
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(500):
+            world.dial().raw(b"GET / HTTP/1.1\r\n")
+        world.later(60)
+        world.dial().raw(b"GET / HTTP/1.1\r\n")
+    lines = [line for line in logs if line["event"] == "client_refused"]
+    assert len(lines) == 11
+    assert lines[-1]["left_out"] == 490

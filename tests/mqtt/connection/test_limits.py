@@ -3,9 +3,10 @@
 from collections import Counter
 
 import pytest
+import structlog
 
 from gossamer.config import ListenerConfig
-from gossamer.mqtt import ReasonCode
+from gossamer.mqtt import ReasonCode, encode
 from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.connection.limits import Entrance, Room
 from gossamer.mqtt.flow.backpressure import Bucket
@@ -40,6 +41,74 @@ def test_listeners_share_the_descriptors_of_their_process():
     other.leave(admitted=False)
     assert one.enter() is None
     assert other.enter() == "descriptors"
+
+
+class Newcomer:
+    def __init__(self):
+        self.gone = False
+
+    def crowd_out(self):
+        self.gone = True
+
+
+def test_newcomers_that_sent_most_make_room_for_those_that_sent_little():
+    room = Room(max_early=100)
+    small, large, larger = Newcomer(), Newcomer(), Newcomer()
+    assert room.hold(small, 10)
+    assert room.hold(large, 50)
+    assert room.hold(small, 5)
+    assert not room.hold(larger, 60)
+    assert [one.gone for one in (small, large, larger)] == [False, False, True]
+    assert room.hold(larger, 30)
+    assert room.hold(small, 10)
+    assert [one.gone for one in (small, large)] == [False, True]
+    for one in (small, large, larger):
+        room.free(one)
+    assert (room.early_bytes, room._early) == (0, {})
+
+
+def early(kind):
+    """What a client sends of a CONNECT that never ends, ``kind`` by ``kind``."""
+    body = b"\x10\xff\xff\x0e" + b"\0\4MQTT\4\2\0\0" + b"x" * 100_000
+    if kind == "tcp":
+        return body
+    handshake = (
+        b"GET /mqtt HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n"
+        b"Sec-WebSocket-Protocol: mqtt\r\n\r\n"
+    )
+    return handshake + b"\x82\xff" + (900_000).to_bytes(8, "big") + b"\0" * 4 + body
+
+
+@pytest.mark.parametrize("kind", ["tcp", "ws"])
+async def test_crowds_that_are_not_let_in_hold_a_bounded_memory_and_keep_nobody_out(make_world, kind):
+    world = await make_world(listener={"type": kind}, listeners=2, max_connecting_bytes=1024**2)
+    room = world.broker.room
+    with structlog.testing.capture_logs() as logs:
+        for number in range(100):
+            port = list(world.broker.ports.values())[number % 2]
+            transport = world.network.dial(port)
+            transport.protocol.data_received(early(kind))
+            assert room.early_bytes <= 1024**2
+        await world.settle()
+    assert len(world.broker.channels) <= 11
+    refused = sum(n for (_, why), n in world.broker.refused.items() if why == "connecting_bytes")
+    assert refused == 100 - len(world.broker.channels)
+    assert [line["event"] for line in logs].count("newcomer_crowded_out") == 2
+    if kind == "tcp":
+        client = world.dial()
+        for byte in encode(p.Connect(client_id="slow"), 4):
+            client.raw(bytes((byte,)))
+        assert [type(packet) for packet in await client.got()] == [p.Connack]
+
+
+async def test_whoever_is_let_in_or_gone_counts_no_more(world):
+    await world.client("c")
+    half = world.dial()
+    half.raw(b"\x10\xff\x01abc")
+    assert world.broker.room.early_bytes == 6
+    await half.drop()
+    assert (world.broker.room.early_bytes, world.broker.room._early) == (0, {})
 
 
 def test_a_bucket_lends_no_more_than_a_second():
