@@ -84,6 +84,7 @@ class Broker:
         rng: random.Random | None = None,
         authenticator: Authenticator | None = None,
         retained: Retained | None = None,
+        cookie: str | None = None,
     ) -> None:
         self.router = router
         self.network = network
@@ -101,6 +102,7 @@ class Broker:
             monotonic=clock.monotonic,
             authenticator=authenticator,
             certificates=any(one.tls is not None and one.tls.username != "none" for one in listeners),
+            cookie=cookie,
         )
         self.fanout = Fanout(call_later=self._call_later, now=clock.monotonic)
         self._make_sessions()

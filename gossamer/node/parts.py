@@ -98,7 +98,7 @@ class NodeParts:
         """Functions that other nodes may call here by ``rpc``, by name."""
         self._build_membership(cookie, strategy)
         self._build_links(cookie, transport, random_bytes)
-        self._build_broker()
+        self._build_broker(cookie)
         self._build_recorder(cookie)
         self._build_api(random_bytes)
 
@@ -143,7 +143,7 @@ class NodeParts:
             disc=None if self.data_dir is None else Disc(self.data_dir / "tables.db"),
         )
 
-    def _build_broker(self) -> None:
+    def _build_broker(self, cookie: str) -> None:
         mqtt = self.config.mqtt
         self.router = Router(self.name, config=mqtt, wall=self.clock.wall, rng=self.rng)
         self.retained = ClusterRetained(
@@ -162,6 +162,7 @@ class NodeParts:
             runtime=self.runtime,
             rng=self.rng,
             retained=self.retained,
+            cookie=cookie,
         )
         self.broker.wills.withdrawn = lambda: self.members.standalone
 

@@ -7,6 +7,7 @@ import pytest
 from gossamer.config import config_from
 from gossamer.errors import ConfigError
 from gossamer.mnesia_like.disc.disc import DiscFile
+from gossamer.mqtt import set_scram_password
 from gossamer.node import Node
 
 
@@ -53,3 +54,19 @@ def test_files_that_are_not_there_are_mistakes_of_the_configuration_all_said_at_
     # Nothing of it is held: mended, it starts.
     mended = Node.open(config_from({"node": {"data_dir": tmp_path / "data"}}))
     mended._directory.close()
+
+
+def test_salts_of_unknown_names_outlive_a_restart_and_are_those_of_the_cluster(tmp_path):
+    """Or whoever asks twice learns who is there."""
+    file = tmp_path / "scram"
+    set_scram_password(file, "ann", "pencil")
+
+    def salt(node, cookie):
+        settings = {"node": {"name": f"{node}@127.0.0.1"}, "mqtt": {"auth": {"scram_file": file}}}
+        made = Node(config_from(settings), creation=1, cookie=cookie)
+        credential, known = made.broker.access.methods["SCRAM-SHA-256"].find("nobody")
+        assert not known
+        return credential.salt
+
+    assert salt("a", "cookie-1") == salt("a", "cookie-1") == salt("b", "cookie-1")
+    assert salt("a", "cookie-1") != salt("a", "cookie-2")

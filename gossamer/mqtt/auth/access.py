@@ -28,7 +28,7 @@ class Access:
     """Access control of one node: authenticates clients and authorizes what they do.
 
     Reads the files of ``config``, which blocks: make it before the loop is busy. ``certificates``: some
-    listener takes names from certificates.
+    listener takes names from certificates. ``cookie``: see :class:`~gossamer.mqtt.auth.scram.Scram`.
 
     Raises:
         UsageError: one of them cannot be used.
@@ -41,6 +41,7 @@ class Access:
         monotonic: Callable[[], float],
         authenticator: Authenticator | None = None,
         certificates: bool = False,
+        cookie: str | None = None,
     ) -> None:
         self.reloadable: list[Reloadable] = []
         """What is read from files."""
@@ -53,7 +54,7 @@ class Access:
         if self.acl is not None:
             self.reloadable.append(self.acl)
         if config.scram_file is not None:
-            scram = Scram(config.scram_file)
+            scram = Scram(config.scram_file, cookie=cookie)
             self.reloadable.append(scram)
             self.methods[scram.name] = scram
         self.has_users = authenticator is not None or certificates

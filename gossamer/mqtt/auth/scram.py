@@ -5,8 +5,9 @@ What the server keeps of a password is salted and hashed in a way that lets it c
 the method, :func:`credential_of` and :func:`client_proof` are the arithmetic, which clients need too.
 
 Rules: 1. An unknown name goes the same way to the end as a known one, with a salt of its own that is always
-the same.  2. Channel binding is not offered, so a client that asks for it is refused, and so is one that
-wants to act as somebody else.  3. A message that is not SCRAM is a refusal like any other.
+the same, on all nodes and after a restart: it is made from their cookie.  2. Channel binding is not offered,
+so a client that asks for it is refused, and so is one that wants to act as somebody else.  3. A message that
+is not SCRAM is a refusal like any other.
 
 Rejected: checking against the argon2 hashes of the password file, which only the password itself opens.
 """
@@ -23,6 +24,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import msgspec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from gossamer.errors import PeerError, UsageError
 from gossamer.mqtt.auth.passwords import UserFile, read_users, rewrite
@@ -123,10 +126,13 @@ class Scram(UserFile[Credential]):
         users: Mapping[str, Credential] | Path,
         *,
         nonce: Callable[[], str] = lambda: secrets.token_urlsafe(24),
+        cookie: str | None = None,
     ) -> None:
+        """``cookie``: of the cluster; None: salts of unknown names change with each start."""
         super().__init__(users, _read)
         self.nonce = nonce
-        self._secret = secrets.token_bytes(32)
+        material = secrets.token_bytes(32) if cookie is None else cookie.encode()
+        self._salt_key = HKDF(SHA256(), 32, salt=None, info=b"gossamer SCRAM salts").derive(material)
 
     def begin(self, login: Login) -> _Exchange:
         return _Exchange(self, login)
@@ -136,7 +142,7 @@ class Scram(UserFile[Credential]):
         known = self._users.get(username)
         if known is not None:
             return known, True
-        made = _hmac(self._secret, username.encode())
+        made = _hmac(self._salt_key, username.encode())
         return Credential(ITERATIONS, made[:16], made, made), False
 
 
