@@ -23,7 +23,7 @@ _ADVICE = {
     "refused": "nothing listens there; is the node started, is the port cluster.port?",
     "timeout": "no answer; is a firewall in between?",
     "unreachable": "no route to that address",
-    "closed": "it hung up; do both nodes have the same cluster.env and node.cookie?",
+    "closed": "it hung up; are cluster.env and node.cookie the same, and is it that node itself?",
     "name-taken": "a living member has this node's name; give each node a node.name of its own",
     "left": "that node left its cluster and stays alone until it is told to join",
     "unanswered": "this node's gossip did not answer; it is restarting or overloaded",

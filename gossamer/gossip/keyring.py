@@ -1,8 +1,8 @@
-"""Envelope of every packet: cluster, authenticated sender, and replay protection.
+"""Envelope of every packet: cluster, authenticated sender and recipient, and replay protection.
 
 ::
 
-    magic 2 | mode 1 | key 4 | env 4 | sender 8 | number 8 | sent at 4 | body | tag 16
+    magic 2 | mode 1 | key 4 | env 4 | sender 8 | recipient 8 | number 8 | sent at 4 | body | tag 16
 
 Modes: 1 = HMAC-SHA256 truncated to 16 bytes, readable on the wire; 2 = AES-256-GCM, the default, which is
 also faster. Both authenticate the header. Receivers accept either; the mode only applies to sending.
@@ -11,21 +11,28 @@ Rules: 1. AES keys are derived per sender, and the nonce is the sender's packet 
 only if two processes draw the same random 64-bit id.  2. Every installed key opens, the primary one seals:
 install everywhere, use, remove, and no packet is lost meanwhile.  3. A packet number is admitted once per
 sender. An unknown sender must have sent within ten minutes of this node's wall clock, so that a recorded
-packet cannot be replayed to a node that has just started.  4. No key appears in any message.
+packet cannot be replayed to a node that has just started.  4. No key appears in any message.  5. A packet
+opens for its recipient only: it cannot be forwarded to another node, whose answer would then pass for the
+recipient's. A question is for the address it is sent to, which is all that is known of a seed, and where a
+successor may have to answer for a dead instance. An answer is for the instance that asked, on a stream also
+for its question: where questions seem to come from may be an address that their sender does not know of.
 
 Rejected: swim-protocol's ``Signatures``: one key only, 48 bytes of overhead, no replay protection.
 """
 
 from __future__ import annotations
 
+import hashlib
 import hmac
+import ipaddress
 import json
 import os
 import struct
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -35,20 +42,48 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from gossamer.errors import TransportError, UsageError
 from gossamer.files import replace_file
 from gossamer.gossip.wire import PacketRejected
+from gossamer.network import Address
 
-_MAGIC = b"g1"
-_HEAD = struct.Struct(">2sB4s4s8sQI")
+_MAGIC = b"g2"
+_HEAD = struct.Struct(">2sB4s4s8s8sQI")
 _TAG = 16
 OVERHEAD = _HEAD.size + _TAG
 """Bytes that an envelope adds to a body."""
 
 _MODES: dict[str, int] = {"hmac": 1, "aes-gcm": 2}
 _CIPHERS = 4096
+_RECIPIENTS = 4096
 
 
 def cluster_key(cookie: str) -> bytes:
     """Derive the gossip key of a cookie. It is as strong as the cookie: use a long random one."""
     return hmac.digest(b"gossamer gossip key", cookie.encode(), "sha256")
+
+
+@lru_cache(maxsize=_RECIPIENTS)
+def at_address(address: Address) -> bytes:
+    """Return the recipient "the process at an IP address and port", however the address is written.
+
+    Raises:
+        ValueError: it is no IP address.
+    """
+    ip = ipaddress.ip_address(address[0].partition("%")[0])
+    return _recipient(f"address {getattr(ip, 'ipv4_mapped', None) or ip} {address[1]}")
+
+
+@lru_cache(maxsize=_RECIPIENTS)
+def instance(member_id: str) -> bytes:
+    """Return the recipient "the instance of this id"."""
+    return _recipient(f"instance {member_id}")
+
+
+def answer_to(member_id: str, number: int) -> bytes:
+    """Return the recipient "the instance of this id, for its packet ``number`` on a stream"."""
+    return _recipient(f"answer {member_id} {number}")
+
+
+def _recipient(text: str) -> bytes:
+    return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
 
 class KeyringError(UsageError):
@@ -129,23 +164,25 @@ class Keyring:
         del self._keys[known]
         self._ciphers.clear()
 
-    def seal(self, sender: str, number: int, sent_at: float, body: bytes) -> bytes:
-        """Seal a packet; ``number`` must never repeat for the id ``sender``."""
+    def seal(self, sender: str, number: int, sent_at: float, body: bytes, *, to: bytes) -> bytes:
+        """Seal a packet for one recipient; ``number`` must never repeat for the id ``sender``."""
         origin, key_id = bytes.fromhex(sender), next(iter(self._keys))
-        head = _HEAD.pack(_MAGIC, self._mode, key_id, self._env, origin, number, int(sent_at) & 0xFFFFFFFF)
+        when = int(sent_at) & 0xFFFFFFFF
+        head = _HEAD.pack(_MAGIC, self._mode, key_id, self._env, origin, to, number, when)
         if self._mode == 1:
             return head + body + hmac.digest(self._keys[key_id].packets, head + body, "sha256")[:_TAG]
         return head + self._cipher(key_id, origin).encrypt(number.to_bytes(12, "big"), body, head)
 
-    def open(self, packet: bytes) -> Opened:
-        """Authenticate and open a packet.
+    def open(self, packet: bytes, *, own: Collection[bytes]) -> Opened:
+        """Authenticate and open a packet for one of the recipients that this node is.
 
         Raises:
-            PacketRejected: ``malformed``, ``version``, ``foreign-env``, ``unknown-key`` or ``forged``.
+            PacketRejected: ``malformed``, ``version``, ``foreign-env``, ``unknown-key``, ``forged`` or
+                ``misdirected``.
         """
         if len(packet) < OVERHEAD:
             raise PacketRejected("malformed", f"{len(packet)} bytes, expected at least {OVERHEAD}")
-        magic, mode, key_id, env, origin, number, sent_at = _HEAD.unpack_from(packet)
+        magic, mode, key_id, env, origin, to, number, sent_at = _HEAD.unpack_from(packet)
         if magic != _MAGIC or mode not in (1, 2):
             raise PacketRejected("version", "not a packet of this protocol")
         if env != self._env:
@@ -166,6 +203,12 @@ class Keyring:
                 )
             except InvalidTag:
                 raise PacketRejected("forged", "the seal does not match") from None
+        if to not in own:
+            raise PacketRejected(
+                "misdirected",
+                "sealed for another address or node; name seeds by an address of the node itself, not of a "
+                "proxy or of address translation before it",
+            )
         return Opened(origin.hex(), number, sent_at, body)
 
     def _cipher(self, key_id: bytes, origin: bytes) -> AESGCM:

@@ -31,7 +31,7 @@ from gossamer.gossip.member import (
     PartitionHint,
 )
 from gossamer.gossip.swim.swim import Swim
-from gossamer.gossip.transport import GossipTransport, advertised
+from gossamer.gossip.transport import GossipTransport
 from gossamer.gossip.view import Identity, MembershipView
 from gossamer.gossip.wire import PacketRejected
 from gossamer.network import Address, Network
@@ -104,8 +104,9 @@ class GossipServer(GenServer):
             identity=self._identity,
             counters=view.counters,
         )
-        bound = await self._transport.bind(self._identity.address)
-        self._swim = self._revive(metadata, advertised(bind, bound))
+        address = await self._transport.bind(self._identity.address)
+        self._swim = self._revive(metadata, address)
+        self._transport.named(self._identity.id, address)
         self._transport.on_input = self._feed
         self._arm()
 
@@ -210,7 +211,7 @@ class GossipServer(GenServer):
         for action in actions:
             kind = type(action)
             if kind is steps.SendPacket:
-                self._transport.send(action.address, action.body)  # type: ignore[union-attr]
+                self._transport.send(action.address, action.body, action.to)  # type: ignore[union-attr]
             else:
                 self._do(action)
         self._arm()

@@ -146,8 +146,11 @@ class JoinResult:
 
 @dataclass(frozen=True, slots=True)
 class SendPacket:
+    """Send a datagram to whoever is at ``address``, or as an answer to the instance ``to`` only."""
+
     address: Address
     body: bytes
+    to: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import socket
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import cast
 
 import structlog
@@ -25,7 +25,7 @@ import structlog
 import gossamer.gossip.steps as steps
 from gossamer.clock import Clock
 from gossamer.errors import UsageError
-from gossamer.gossip.keyring import Keyring, Opened, ReplayGuard
+from gossamer.gossip.keyring import Keyring, Opened, ReplayGuard, answer_to, at_address, instance
 from gossamer.gossip.view import Identity
 from gossamer.gossip.wire import PacketRejected
 from gossamer.log_limit import LogLimit
@@ -192,11 +192,13 @@ class GossipTransport(Port):
         self._guard = ReplayGuard()
         self._log = LogLimit(clock.monotonic, lines=1)
         self._streams: Places[_AnsweringStream] = Places(_MAX_STREAMS, _MAX_STREAMS_EACH)
+        self._own: frozenset[bytes] = frozenset()
+        """Recipients that this node is."""
         # Guarded: an exception in here crashes the server.
         self.read = guarded(self._read)
 
     async def bind(self, address: Address) -> Address:
-        """Open the sockets; return the bound address.
+        """Open the sockets; return the address for peers.
 
         Raises:
             GossipAddressError: the address cannot be bound.
@@ -206,7 +208,11 @@ class GossipTransport(Port):
             self._network, address, received=received, answering=lambda: _AnsweringStream(self)
         )
         self.open(label="gossip_sockets", link_to=self_pid())
-        return self._listener.address
+        return advertised(address, self._listener.address)
+
+    def named(self, member_id: str, address: Address) -> None:
+        """Open packets from now on: those for this instance, and those for its address."""
+        self._own = frozenset((instance(member_id), at_address(address)))
 
     def handle_exit(self, source: object, reason: object) -> None:
         # The only link is the server's: its sockets close on its normal end too.
@@ -220,13 +226,14 @@ class GossipTransport(Port):
 
     # ---- out --------------------------------------------------------------------------------------------
 
-    def send(self, address: Address, body: bytes) -> None:
-        """Send one datagram."""
-        packet = self._seal(body)
+    def send(self, address: Address, body: bytes, to: str = "") -> None:
+        """Send one datagram, to the process at ``address`` or to one instance."""
         counters = self._counters
-        counters["packets_out"] += 1
-        counters["bytes_out"] += len(packet)
         try:
+            recipient = instance(to) if to else at_address(address)
+            packet = self._seal(self._identity.next_number(), body, recipient)
+            counters["packets_out"] += 1
+            counters["bytes_out"] += len(packet)
             self._datagrams.sendto(packet, address)
         except (OSError, ValueError) as error:
             # No route, or an address of the wrong family: the same as a lost packet.
@@ -236,7 +243,7 @@ class GossipTransport(Port):
     def answer(self, token: object, body: bytes) -> None:
         """RequestResult a request on a stream, if it is still open."""
         if isinstance(token, _AnsweringStream) and token in self._streams:
-            token.send(self._seal(body))
+            token.send(self._seal(self._identity.next_number(), body, token.asker))
 
     async def ask(self, action: steps.OpenStream) -> steps.Input:
         """Send one request to a peer; return the answer or the failure as an input."""
@@ -246,13 +253,16 @@ class GossipTransport(Port):
                     lambda: AskingStream(max_frame=MAX_FRAME), action.address
                 )
                 try:
-                    transport.write(frame(self._seal(action.body)))
+                    number = self._identity.next_number()
+                    # The address that was reached, if the action has a name.
+                    host, port, *_ = transport.get_extra_info("peername") or action.address
+                    transport.write(frame(self._seal(number, action.body, at_address((host, port)))))
                     packet = await stream.answer
                 finally:
                     transport.abort()
             if not packet:
                 return steps.StreamFailed(action.token, "closed")
-            opened = self._open(packet)
+            opened = self._open(packet, (answer_to(self._identity.id, number),))
         except ConnectionRefusedError:
             return steps.StreamFailed(action.token, "refused")
         except TimeoutError:
@@ -287,12 +297,13 @@ class GossipTransport(Port):
         counters = self._counters
         counters["packets_in"] += 1
         counters["bytes_in"] += len(data)
+        if self.on_input is None:
+            return
         try:
-            opened = self._open(data)
+            opened = self._open(data, self._own)
         except PacketRejected as error:
             self.reject(error, address)
-            return
-        if self.on_input is not None:
+        else:
             self.on_input(steps.PacketReceived(opened.sender, (address[0], address[1]), opened.body))
 
     def _read(self, stream: _AnsweringStream, data: bytes) -> None:
@@ -300,23 +311,23 @@ class GossipTransport(Port):
             packet = stream.frames.feed(data)
             if packet is None:
                 return
-            opened = self._open(packet)
+            opened = self._open(packet, self._own | stream.reached)
         except PacketRejected as error:
             self.reject(error, stream.peer)
             stream.close()
             return
         stream.asked = True
+        stream.asker = answer_to(opened.sender, opened.number)
         if self.on_input is not None:
             self.on_input(steps.StreamRequested(stream, opened.sender, stream.peer, opened.body))
 
     # ---- envelopes --------------------------------------------------------------------------------------
 
-    def _seal(self, body: bytes) -> bytes:
-        identity = self._identity
-        return self._keyring.seal(identity.id, identity.next_number(), self._clock.wall(), body)
+    def _seal(self, number: int, body: bytes, to: bytes) -> bytes:
+        return self._keyring.seal(self._identity.id, number, self._clock.wall(), body, to=to)
 
-    def _open(self, packet: bytes) -> Opened:
-        opened = self._keyring.open(packet)
+    def _open(self, packet: bytes, own: Collection[bytes]) -> Opened:
+        opened = self._keyring.open(packet, own=own)
         if opened.sender == self._identity.id:
             raise PacketRejected("own", "a packet of this node came back to it")
         self._guard.admit(opened, self._clock.wall())
@@ -335,6 +346,10 @@ class _AnsweringStream(asyncio.Protocol):
         self.asked = False
         """True once a request, or an invalid one, arrived; the rest is not read."""
         self.peer: Address = ("", 0)
+        self.reached: frozenset[bytes] = frozenset()
+        """The address at which it came, as a recipient: one of several where all are listened at."""
+        self.asker = b""
+        """Recipient of the answer."""
         self._owner = owner
         self._timer: asyncio.TimerHandle | None = None
 
@@ -342,6 +357,8 @@ class _AnsweringStream(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         if name := transport.get_extra_info("peername"):
             self.peer = (name[0], name[1])
+        if name := transport.get_extra_info("sockname"):
+            self.reached = frozenset((at_address((name[0], name[1])),))
         if self._owner.accept(self):
             self._timer = asyncio.get_running_loop().call_later(steps.STREAM_TIMEOUT, self.close)
         else:

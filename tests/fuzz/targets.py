@@ -17,7 +17,7 @@ from gossamer.distribution.remote.terms import decode_term, encode_term
 from gossamer.distribution.transport.stream import _StreamChannel
 from gossamer.distribution.wire import decode_ack, decode_batch, decode_handshake
 from gossamer.distribution.wire import encode as encode_link
-from gossamer.gossip.keyring import Keyring, cluster_key
+from gossamer.gossip.keyring import Keyring, cluster_key, instance
 from gossamer.gossip.transport import FrameBuffer
 from gossamer.gossip.wire import PacketRejected
 from gossamer.gossip.wire import decode as decode_gossip
@@ -151,12 +151,13 @@ def websocket(data: bytes) -> None:
 
 
 _ring = Keyring([cluster_key("fuzz")], env="fuzz", mode="hmac")
+_THERE = instance("0123456789abcdef")
 
 
 def gossip(data: bytes) -> None:
     """A sealed packet, its body, and the frames of a stream."""
     try:
-        _ring.open(data)
+        _ring.open(data, own=(_THERE,))
     except PacketRejected:
         pass
     try:

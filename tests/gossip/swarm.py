@@ -16,6 +16,7 @@ from swimprotocol.status import Status
 
 import gossamer.gossip.steps as steps
 from gossamer.config import GossipConfig
+from gossamer.gossip.keyring import OVERHEAD
 from gossamer.gossip.member import LinkEvidence, MemberEvent, MemberMetadata
 from gossamer.gossip.swim.swim import Swim
 from gossamer.gossip.wire import PacketRejected
@@ -185,7 +186,7 @@ class Swarm:
                     if waiting is None:
                         continue
                     origin, theirs = waiting
-                    host.stream_bytes += len(action.body) + 47 + 4
+                    host.stream_bytes += len(action.body) + OVERHEAD + 4
                     replied = steps.StreamReplied(theirs, host.swim.table.me.id, body)
                     self._later(
                         self._delay(), lambda replied=replied, origin=origin: self.give(origin, replied)
@@ -205,9 +206,9 @@ class Swarm:
 
     def _send(self, origin: Host, address: Address, body: bytes) -> None:
         origin.packets += 1
-        origin.bytes += len(body) + 47 + 28
-        self.max_packet = max(self.max_packet, len(body) + 47)
-        if len(body) + 47 > self.path_mtu:
+        origin.bytes += len(body) + OVERHEAD + 28
+        self.max_packet = max(self.max_packet, len(body) + OVERHEAD)
+        if len(body) + OVERHEAD > self.path_mtu:
             return
         for _ in range(2 if self.rng.random() < self.duplicate else 1):
             if self.rng.random() < self.loss:
@@ -220,7 +221,7 @@ class Swarm:
             self.give(target, steps.PacketReceived(origin.swim.table.me.id, origin.address, body))
 
     def _connect(self, origin: Host, action: steps.OpenStream) -> None:
-        origin.stream_bytes += len(action.body) + 47 + 4
+        origin.stream_bytes += len(action.body) + OVERHEAD + 4
         host, port = action.address
         target = self.by_address.get((host, port))
         open_both = target is not None and self.tcp_open(origin, target) and self.tcp_open(target, origin)

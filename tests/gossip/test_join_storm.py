@@ -6,6 +6,7 @@ import asyncio
 import time
 
 from gossamer.gossip import Keyring, MemberMetadata, cluster_key
+from gossamer.gossip.keyring import answer_to, at_address
 from gossamer.gossip.transport import AskingStream, frame
 from gossamer.gossip.wire import Alive, Record, Sync, compound, decode, encode
 from tests.gossip.test_server import Peer
@@ -38,12 +39,13 @@ class Joiner:
             except ConnectionError:
                 continue
             try:
-                transport.write(frame(self.keyring.seal(self.id, self.tries, wall, self.question)))
+                question = self.keyring.seal(self.id, self.tries, wall, self.question, to=at_address(address))
+                transport.write(frame(question))
                 packet = await stream.answer
             finally:
                 transport.abort()
             if packet:
-                (answer,) = decode(self.keyring.open(packet).body)
+                (answer,) = decode(self.keyring.open(packet, own=(answer_to(self.id, self.tries),)).body)
                 assert isinstance(answer, Sync)
                 return answer
             await asyncio.sleep(0.1)

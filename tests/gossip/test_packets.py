@@ -20,6 +20,7 @@ from gossamer.gossip.keyring import (
     Opened,
     ReplayGuard,
     cluster_key,
+    instance,
 )
 from gossamer.gossip.member import MemberMetadata, MetadataTooLargeError
 from gossamer.gossip.swim.swim import Swim
@@ -27,6 +28,7 @@ from gossamer.gossip.transport import FrameBuffer, frame
 from gossamer.gossip.wire import PacketRejected, compound, decode, encode
 
 ID, OTHER = "0123456789abcdef", "fedcba9876543210"
+ONE = instance(OTHER)
 MODES = ["hmac", "aes-gcm"]
 
 
@@ -36,30 +38,30 @@ def ring(*cookies: str, env: str = "test", mode: str = "aes-gcm") -> Keyring:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_sealed_packet_opens_with_the_same_key_only(mode: str) -> None:
-    packet = ring(mode=mode).seal(ID, 7, 1000.9, b"body")
+    packet = ring(mode=mode).seal(ID, 7, 1000.9, b"body", to=ONE)
     assert len(packet) == len(b"body") + OVERHEAD
-    assert ring(mode=mode).open(packet) == Opened(ID, 7, 1000, b"body")
-    assert ring(mode="hmac").open(packet).body == b"body"
+    assert ring(mode=mode).open(packet, own=(ONE,)) == Opened(ID, 7, 1000, b"body")
+    assert ring(mode="hmac").open(packet, own=(ONE,)).body == b"body"
     with pytest.raises(PacketRejected, match="unknown-key"):
-        ring("other").open(packet)
+        ring("other").open(packet, own=(ONE,))
     with pytest.raises(PacketRejected, match="foreign-env"):
-        ring(env="prod").open(packet)
+        ring(env="prod").open(packet, own=(ONE,))
 
 
 def test_only_aes_gcm_hides_the_body() -> None:
-    assert b"secret words" in ring(mode="hmac").seal(ID, 1, 0, b"secret words")
-    assert b"secret words" not in ring().seal(ID, 1, 0, b"secret words")
+    assert b"secret words" in ring(mode="hmac").seal(ID, 1, 0, b"secret words", to=ONE)
+    assert b"secret words" not in ring().seal(ID, 1, 0, b"secret words", to=ONE)
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_every_flipped_bit_is_noticed(mode: str) -> None:
     keys = ring(mode=mode)
-    packet = keys.seal(ID, 7, 1000, b"body")
+    packet = keys.seal(ID, 7, 1000, b"body", to=ONE)
     for at in range(len(packet) * 8):
         forged = bytearray(packet)
         forged[at // 8] ^= 1 << at % 8
         with pytest.raises(PacketRejected):
-            keys.open(bytes(forged))
+            keys.open(bytes(forged), own=(ONE,))
 
 
 def test_keys_rotate() -> None:
@@ -72,15 +74,15 @@ def test_keys_rotate() -> None:
     new = a.install(cluster_key("new"))
     b.install(cluster_key("new"))
     a.use(new)
-    assert b.open(a.seal(ID, 1, 0, b"x")).body == b"x"
-    assert a.open(b.seal(OTHER, 1, 0, b"y")).body == b"y"
+    assert b.open(a.seal(ID, 1, 0, b"x", to=ONE), own=(ONE,)).body == b"x"
+    assert a.open(b.seal(OTHER, 1, 0, b"y", to=ONE), own=(ONE,)).body == b"y"
     b.use(new)
     late = b"late"
-    packet = ring("old").seal(ID, 2, 0, late)
-    assert b.open(packet).body == late
+    packet = ring("old").seal(ID, 2, 0, late, to=ONE)
+    assert b.open(packet, own=(ONE,)).body == late
     b.remove(old)
     with pytest.raises(PacketRejected, match="unknown-key"):
-        b.open(packet)
+        b.open(packet, own=(ONE,))
     with pytest.raises(KeyringError, match="at least one"):
         Keyring([], env="x")
 

@@ -32,6 +32,7 @@ from gossamer.gossip import (
     UpdateMetadata,
     cluster_key,
 )
+from gossamer.gossip.keyring import at_address
 from gossamer.gossip.transport import MAX_QUESTION
 from gossamer.network import Listener, SystemNetwork
 from gossamer.supervisor import Pid, Runtime, StartFailed, receive
@@ -120,7 +121,9 @@ class Hasty(SystemNetwork):
         self._peer = peer
 
     async def listen(self, make: Any, address: Any, **options: Any) -> Listener:
-        packet = self._peer.keyring.seal("0123456789abcdef", 1, SystemClock().wall(), b"")
+        packet = self._peer.keyring.seal(
+            "0123456789abcdef", 1, SystemClock().wall(), b"", to=at_address(address)
+        )
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
             sender.sendto(packet, address)
         await eventually(lambda: self._peer.view.counters["packets_in"] > 0)

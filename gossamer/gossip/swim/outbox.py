@@ -138,9 +138,14 @@ class Outbox:
         return Dead(entry.name, entry.id, entry.incarnation, me, gone, removed)
 
     def packet(
-        self, address: Address, *messages: Message, entry: MemberEntry | None = None, again: bool = False
+        self,
+        address: Address,
+        *messages: Message,
+        entry: MemberEntry | None = None,
+        again: bool = False,
+        to: str = "",
     ) -> None:
-        """Send messages, the accusation of ``entry``, and as much gossip as fits.
+        """Send messages, the accusation of ``entry``, and as much gossip as fits; an answer is ``to`` an id.
 
         ``again``: it repeats an unanswered packet. Like one to a suspected member, it probably does not
         arrive, and must not use up the transmits of news: in a split each side has much news, and would send
@@ -156,7 +161,7 @@ class Outbox:
             counted = not again and (entry is None or entry.state != SUSPECT)
             parts += self._queue.take(room, limit=self._table.retransmits, counted=counted)
         if parts:
-            self._actions.append(SendPacket(address, compound(parts)))
+            self._actions.append(SendPacket(address, compound(parts), to))
 
     def gossip(self, entry: MemberEntry, *, packets: int) -> None:
         """Send queued statements to a member, in at most ``packets`` packets."""

@@ -6,9 +6,11 @@ more with other helpers. The member is suspected only if nothing of it was answe
 
 Rules: 1. Any path to the target clears it: ack, helper's ack, stream.  2. A helper that cannot reach the
 target sends a nack; helpers that do not answer at all raise our own health score instead, and are probed at
-once. 3. Evidence from data links starts a probe at once, with all steps together; it never suffices without
+once.  3. Evidence from data links starts a probe at once, with all steps together; it never suffices without
 one. 4. Members that are down are tried for ever, one an interval, now and then by stream, and the packet says
-that they are considered down.
+that they are considered down.  5. An identity mismatch is believed as the answer to a ping of ours, from the
+address of its target, and of an instance that is no member elsewhere: whoever forwards packets between nodes
+can make one node's answer look like another's.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple
 
 from gossamer.gossip.member import LinkEvidence
 from gossamer.gossip.swim.core import Core, Part
@@ -76,6 +79,16 @@ class _Probe:
     refused: bool = False
 
 
+class _Relay(NamedTuple):
+    """Ping for a peer."""
+
+    target: str
+    source: Address
+    asker: str
+    sequence: int
+    """The asker's."""
+
+
 class Prober(Part):
     """Probes of this node and those for others; ``exchange`` compares tables."""
 
@@ -86,7 +99,7 @@ class Prober(Part):
         self._order = RoundRobin(core.table, core.rng)
         self._probes: dict[int, _Probe] = {}
         self._probing: dict[str, int] = {}
-        self._relays: dict[int, tuple[Address, int]] = {}
+        self._relays: dict[int, _Relay] = {}
         self._reconnects = 0
         self.timed: Callable[[float], None] = lambda _seconds: None
         """Set by the owner: called with the seconds of each direct answer."""
@@ -218,10 +231,11 @@ class Prober(Part):
 
     def acknowledged(self, sequence: int, sender: str, now: float) -> bool:
         """Handle an ack; return False if it answers no probe of ours."""
-        relay = self._relays.pop(sequence, None)
+        relay = self._relays.get(sequence)
         if relay is not None:
-            address, original = relay
-            self._outbox.packet(address, Ack(original))
+            if sender == relay.target:
+                del self._relays[sequence]
+                self._outbox.packet(relay.source, Ack(relay.sequence), to=relay.asker)
             return True
         probe = self._probes.get(sequence)
         if probe is None:
@@ -235,10 +249,12 @@ class Prober(Part):
         if probe is not None and probe.nacks < len(probe.asked):
             probe.nacks += 1
 
-    def on_identity_mismatch(self, sequence: int, source: Address, now: float) -> None:
+    def on_identity_mismatch(self, sequence: int, sender: str, source: Address, now: float) -> None:
         """Handle an identity mismatch: another process answered at the target's address."""
         probe = self._probes.get(sequence)
-        if probe is not None and source == probe.entry.address:
+        known = self._table.by_id(sender)
+        elsewhere = known is not None and known.address != source
+        if probe is not None and source == probe.entry.address and sender != probe.id and not elsewhere:
             self._drop(probe)
             entry = self._table.get(probe.name)
             if entry is not None and entry.id == probe.id:
@@ -281,32 +297,32 @@ class Prober(Part):
 
     # ---- for others -------------------------------------------------------------------------------------
 
-    def pinged(self, ping: Ping, source: Address, entry: MemberEntry | None) -> None:
-        """RequestResult a ping."""
-        if ping.target == self._table.me.id:
-            self._outbox.packet(source, Ack(ping.sequence), entry=entry)
-        else:
-            self._outbox.packet(source, Mismatch(ping.sequence), entry=entry)
+    def pinged(self, ping: Ping, sender: str, source: Address, entry: MemberEntry | None) -> None:
+        """Answer a ping."""
+        mine = ping.target == self._table.me.id
+        answer = Ack(ping.sequence) if mine else Mismatch(ping.sequence)
+        self._outbox.packet(source, answer, entry=entry, to=sender)
 
-    def requested(self, request: PingRequest, source: Address, now: float) -> None:
+    def requested(self, request: PingRequest, sender: str, source: Address, now: float) -> None:
         """Ping a third member for a peer."""
         if len(self._relays) >= _MAX_RELAYS:
             return
         sequence = self._rng.getrandbits(32)
         target = (request.host, request.port)
         timeout = self._settings.probe_timeout
-        self._relays[sequence] = (source, request.sequence)
-        self._outbox.packet(target, Ping(sequence, request.target))
-        again = partial(self._while_relaying, sequence, target, Ping(sequence, request.target))
+        self._relays[sequence] = _Relay(request.target, source, sender, request.sequence)
+        ping, nack = Ping(sequence, request.target), Nack(request.sequence)
+        self._outbox.packet(target, ping)
+        again = partial(self._while_relaying, sequence, target, ping, "")
         self._timers.at(now + timeout * 0.3, again)
-        self._timers.at(
-            now + timeout * 0.6, partial(self._while_relaying, sequence, source, Nack(request.sequence))
-        )
+        self._timers.at(now + timeout * 0.6, partial(self._while_relaying, sequence, source, nack, sender))
         self._timers.at(now + timeout * 4, lambda _now: self._relays.pop(sequence, None))
 
-    def _while_relaying(self, sequence: int, address: Address, message: Ping | Nack, _now: float) -> None:
+    def _while_relaying(
+        self, sequence: int, address: Address, message: Ping | Nack, to: str, _now: float
+    ) -> None:
         if sequence in self._relays:
-            self._outbox.packet(address, message)
+            self._outbox.packet(address, message, to=to)
 
     # ---- down members -----------------------------------------------------------------------------------
 

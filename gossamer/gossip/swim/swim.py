@@ -167,7 +167,7 @@ class Swim:
         sender = self.table.by_id(event.sender)
         for message in messages:
             if isinstance(message, wire.Ping):
-                self._prober.pinged(message, event.source, sender)
+                self._prober.pinged(message, event.sender, event.source, sender)
                 if sender is None and self._leaving is None:
                     self._push_pull.exchange(event.source, now)
             elif isinstance(message, wire.Ack):
@@ -182,9 +182,9 @@ class Swim:
             elif isinstance(message, wire.Nack):
                 self._prober.nacked(message.sequence)
             elif isinstance(message, wire.PingRequest):
-                self._prober.requested(message, event.source, now)
+                self._prober.requested(message, event.sender, event.source, now)
             elif isinstance(message, wire.Mismatch):
-                self._prober.on_identity_mismatch(message.sequence, event.source, now)
+                self._prober.on_identity_mismatch(message.sequence, event.sender, event.source, now)
 
     # ---- streams ----------------------------------------------------------------------------------------
 
