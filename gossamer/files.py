@@ -1,4 +1,7 @@
-"""Files replaced whole: a reader, at any moment and after a crash, finds the old content or the new one."""
+"""Files replaced whole: a reader, at any moment and after a crash, finds the old content or the new one.
+
+And the error of a file that the configuration names and that cannot be used.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,21 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from gossamer.errors import UsageError
+
+
+class FileError(UsageError):
+    """A file that the configuration names and that cannot be used, in one line or at all."""
+
+    def __init__(
+        self, file: Path, why: str | Exception, *, expected: str, line: int = 0, of: str = ""
+    ) -> None:
+        self.file = file
+        self.line = line
+        self.why = why if isinstance(why, str) else getattr(why, "strerror", None) or str(why)
+        where = f"{file}:{line}" if line else str(file)
+        super().__init__(f"{of and of + ': '}{where}: {self.why}; expected {expected}")
 
 
 @contextmanager

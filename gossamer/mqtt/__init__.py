@@ -26,7 +26,6 @@ from gossamer.mqtt.codec.framing import topic_in
 from gossamer.mqtt.codec.packets import V5, Subscription
 from gossamer.mqtt.codec.properties import Properties
 from gossamer.mqtt.codec.reasons import ReasonCode
-from gossamer.mqtt.connection.certificates import Certificates
 from gossamer.mqtt.connection.connections import Drained, drain
 from gossamer.mqtt.connection.listener import ListenError
 from gossamer.mqtt.flow.backpressure import Bucket, Pressure
@@ -55,7 +54,6 @@ __all__ = [
     "Authenticator",
     "Broker",
     "Bucket",
-    "Certificates",
     "Chain",
     "Challenge",
     "ClientInfo",

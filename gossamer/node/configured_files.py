@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+from gossamer.certificates import Certificates
 from gossamer.config import Config, TlsConfig
 from gossamer.config.discovery import EtcdDiscovery
 from gossamer.errors import ConfigProblem, UsageError
-from gossamer.mqtt import Acl, Certificates, PasswordFile, Scram, Tokens
+from gossamer.mqtt import Acl, PasswordFile, Scram, Tokens
 
 Named = list[tuple[str, Path | None]]
 

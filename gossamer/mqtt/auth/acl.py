@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from gossamer.errors import UsageError
-from gossamer.mqtt.auth.files import FileError
+from gossamer.files import FileError
 from gossamer.mqtt.publish.delayed import UNROUTED, delayed_topic
 from gossamer.routes import Route, body_of, matches, parse_filter
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from gossamer.errors import GossamerError, UsageError
+from gossamer.errors import GossamerError
 from gossamer.supervisor import GenServer, Reason, Reply, self_pid, send_after, trap_exit
 
 log = structlog.get_logger(__name__)
@@ -26,19 +26,6 @@ class Reloadable(Protocol):
 
     def load(self) -> None:
         """Read them again, in any thread; raises a GossamerError and changes nothing where that fails."""
-
-
-class FileError(UsageError):
-    """A file that the configuration names and that cannot be used, in one line or at all."""
-
-    def __init__(
-        self, file: Path, why: str | Exception, *, expected: str, line: int = 0, of: str = ""
-    ) -> None:
-        self.file = file
-        self.line = line
-        self.why = why if isinstance(why, str) else getattr(why, "strerror", None) or str(why)
-        where = f"{file}:{line}" if line else str(file)
-        super().__init__(f"{of and of + ': '}{where}: {self.why}; expected {expected}")
 
 
 class FileWatch(GenServer):

@@ -22,7 +22,7 @@ from typing import Generic, TypeVar
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from gossamer.mqtt.auth.files import FileError
+from gossamer.files import FileError
 from gossamer.mqtt.auth.sources import Answer, Login, Verdict
 from gossamer.mqtt.auth.turns import Turns
 from gossamer.mqtt.codec.reasons import ReasonCode

@@ -12,7 +12,7 @@ from pathlib import Path
 import jwt
 
 from gossamer.config import JwtConfig
-from gossamer.mqtt.auth.files import FileError
+from gossamer.files import FileError
 from gossamer.mqtt.auth.sources import Answer, Login, Verdict
 from gossamer.mqtt.codec.reasons import ReasonCode
 

@@ -12,12 +12,12 @@ from itertools import cycle
 
 import structlog
 
+from gossamer.certificates import Certificates
 from gossamer.config import MqttConfig
 from gossamer.distribution import rpc as remote
 from gossamer.mqtt.codec.properties import NONE, Properties
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.connection.admission import Admission
-from gossamer.mqtt.connection.certificates import Certificates
 from gossamer.mqtt.connection.channel import Channel
 from gossamer.mqtt.connection.handlers import Handlers
 from gossamer.mqtt.connection.limits import Shedding

@@ -18,10 +18,10 @@ from typing import Protocol
 
 import structlog
 
+from gossamer.certificates import user_of
 from gossamer.config import ListenerConfig
 from gossamer.errors import GossamerError
 from gossamer.log_limit import LogLimit
-from gossamer.mqtt.connection.certificates import user_of
 from gossamer.mqtt.flow.backpressure import Bucket
 from gossamer.supervisor import Port
 

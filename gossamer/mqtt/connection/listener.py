@@ -11,10 +11,10 @@ from functools import partial
 
 import structlog
 
+from gossamer.certificates import Certificates
 from gossamer.config import ListenerConfig
 from gossamer.errors import TransportError
-from gossamer.mqtt.auth.files import FileError
-from gossamer.mqtt.connection.certificates import Certificates
+from gossamer.files import FileError
 from gossamer.mqtt.connection.channel import Channel, Service
 from gossamer.mqtt.connection.connections import Connections
 from gossamer.mqtt.connection.handshake import Door

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gossamer.files import FileError
 from gossamer.mqtt import Done, Login, ReasonCode, Scram, set_scram_password
-from gossamer.mqtt.auth.files import FileError
 from gossamer.mqtt.auth.scram import BadPasswordError, Credential, credential_of, saslprep
 
 from .conftest import V5

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gossamer.config import TlsConfig
-from gossamer.mqtt.auth.files import FileError
+from gossamer.files import FileError
 
 _VERIFY = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require": ssl.CERT_REQUIRED}
 
