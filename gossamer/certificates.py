@@ -22,10 +22,11 @@ _VERIFY = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require": ssl.
 
 
 class Certificates:
-    """The contexts of one listener; ``context`` is what listens."""
+    """The contexts of one listener; ``context`` is what listens. ``minimum`` is the oldest version."""
 
-    def __init__(self, config: TlsConfig) -> None:
+    def __init__(self, config: TlsConfig, *, minimum: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2) -> None:
         self._config = config
+        self._minimum = minimum
         self._default, self._hosts = self._make()
         # It carries the certificate too: some libraries refuse a handshake before they call back.
         self.context = self._context(config.cert_file, config.key_file)
@@ -57,7 +58,7 @@ class Certificates:
 
     def _context(self, certificate: Path, key: Path) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.minimum_version = self._minimum
         file = certificate
         try:
             for file in (key, certificate):

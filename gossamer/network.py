@@ -66,9 +66,17 @@ class Network(Protocol):
         """
 
     async def connect(
-        self, factory: Callable[[], P], address: Address, *, tls: ssl.SSLContext | None = None
+        self,
+        factory: Callable[[], P],
+        address: Address,
+        *,
+        tls: ssl.SSLContext | None = None,
+        tls_name: str | None = None,
     ) -> tuple[asyncio.Transport, P]:
-        """Open a stream connection to ``address``. Raises OSError if that fails."""
+        """Open a stream connection to ``address``. Raises OSError if that fails.
+
+        ``tls_name`` is the host that the certificate must name, unless given the one of ``address``.
+        """
 
 
 def _remove_dead_socket(path: str) -> None:
@@ -139,8 +147,13 @@ class SystemNetwork:
         return _SystemListener(server, (path, 0))
 
     async def connect(
-        self, factory: Callable[[], P], address: Address, *, tls: ssl.SSLContext | None = None
+        self,
+        factory: Callable[[], P],
+        address: Address,
+        *,
+        tls: ssl.SSLContext | None = None,
+        tls_name: str | None = None,
     ) -> tuple[asyncio.Transport, P]:
         loop = asyncio.get_running_loop()
         host, port = address
-        return await loop.create_connection(factory, host, port, ssl=tls)
+        return await loop.create_connection(factory, host, port, ssl=tls, server_hostname=tls_name)

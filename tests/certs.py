@@ -34,14 +34,9 @@ class Authority:
         return self.file.read_text()
 
     def issue(self, common_name: str, *hosts: str, file: str = "") -> tuple[Path, Path]:
-        """Write NAME.pem and NAME.key, for names and addresses."""
+        """Write NAME.pem and NAME.key, for names, addresses, and whole names of nodes."""
         key = ec.generate_private_key(ec.SECP256R1())
-        names = x509.SubjectAlternativeName(
-            [
-                x509.DNSName(host) if host[-1].isalpha() else x509.IPAddress(ipaddress.ip_address(host))
-                for host in hosts
-            ]
-        )
+        names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
         extensions = [x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), ROLES]
         certificate = self._sign(
             _name(common_name), key.public_key(), *extensions, *([names] if hosts else []), ca=False
@@ -88,3 +83,9 @@ class Authority:
 
 def _name(name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+
+def _general_name(name: str) -> x509.GeneralName:
+    if "@" in name:
+        return x509.RFC822Name(name)
+    return x509.DNSName(name) if name[-1].isalpha() else x509.IPAddress(ipaddress.ip_address(name))

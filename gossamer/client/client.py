@@ -19,7 +19,7 @@ import secrets
 import socket
 from collections.abc import Iterable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from gossamer.client.keeper import (
     LINK_TIMEOUT,
@@ -31,11 +31,14 @@ from gossamer.client.keeper import (
     targets_of,
 )
 from gossamer.client.subscription import OnGap, Subscription
+from gossamer.config import LinkTlsConfig
 from gossamer.distribution import (
     Distribution,
     GrpcTransport,
+    LinkCertificates,
     LinkTransport,
     RemoteProcesses,
+    StreamTransport,
     connect_node,
 )
 from gossamer.gateway import (
@@ -47,6 +50,7 @@ from gossamer.gateway import (
     Unsubscribe,
     Whereabouts,
 )
+from gossamer.network import SystemNetwork
 from gossamer.routes import parse_filter, parse_name
 from gossamer.supervisor import (
     CallFailed,
@@ -68,7 +72,9 @@ class Client:
     """``async with Client(["127.0.0.1:4370"], cookie=...) as client``; see the module.
 
     ``targets``: addresses of distribution ports, or the path of a ``cluster.json`` with its cookie beside it.
-    ``timeout`` bounds every wait for an attachment, in seconds.
+    ``timeout`` bounds every wait for an attachment, in seconds. ``transport`` and ``tls`` are as in
+    ``distribution`` of the nodes. With ``tls`` the certificate must fit ``name``, as that of a node does; it
+    is read again whenever the client attaches. Reading it blocks, and raises a ``UsageError`` if it fails.
     """
 
     def __init__(
@@ -79,7 +85,8 @@ class Client:
         env: str = "gossamer",
         timeout: float = 10.0,
         name: str | None = None,
-        transport: LinkTransport | None = None,
+        transport: LinkTransport | Literal["grpc", "tcp"] = "grpc",
+        tls: LinkTlsConfig | None = None,
     ) -> None:
         self._targets, beside = targets_of(targets)
         cookie = cookie or beside
@@ -89,11 +96,18 @@ class Client:
                 expected="cookie=..., the cluster's own, or a cluster.json with one beside it",
             )
         self._timeout = timeout
-        self.name = name or f"client-{secrets.token_hex(6)}@{socket.gethostname()}"
+        certificates = None if tls is None else LinkCertificates(tls)
+        # Nodes let it in by a name that its certificate fits.
+        fitting = certificates and certificates.identity.names.node(f"client-{secrets.token_hex(6)}")
+        self.name = name or fitting or f"client-{secrets.token_hex(6)}@{socket.gethostname()}"
+        if transport == "grpc":
+            transport = GrpcTransport(certificates=certificates)
+        elif transport == "tcp":
+            transport = StreamTransport(SystemNetwork(), certificates=certificates)
         self.runtime = Runtime(self.name, creation=1)
         self.distribution = Distribution(
             self.runtime,
-            transport or GrpcTransport(),
+            transport,
             cookie=cookie,
             env=env,
             hidden=True,
@@ -102,7 +116,9 @@ class Client:
         self._subscriptions: dict[int, Subscription] = {}
         self._numbers = 0
         self._published = 0
-        self._keeper = Keeper(self.distribution, self._targets, self._subscriptions, timeout=timeout)
+        self._keeper = Keeper(
+            self.distribution, self._targets, self._subscriptions, certificates, timeout=timeout
+        )
 
     # -- life
 

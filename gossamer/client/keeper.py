@@ -16,7 +16,7 @@ from pathlib import Path
 import structlog
 
 from gossamer.client.subscription import Subscription
-from gossamer.distribution import Distribution, connect_node, identify
+from gossamer.distribution import Distribution, LinkCertificates, connect_node, identify
 from gossamer.errors import GossamerError, UnavailableError, UsageError
 from gossamer.gateway import GATEWAY, Attach, Deliveries, Gone, Ping, Refused, Subscribe
 from gossamer.network import Address
@@ -60,6 +60,7 @@ class Keeper:
         distribution: Distribution,
         targets: Sequence[Address],
         subscriptions: Mapping[int, Subscription],
+        certificates: LinkCertificates | None = None,
         *,
         timeout: float,
     ) -> None:
@@ -67,6 +68,7 @@ class Keeper:
         self._runtime = distribution.runtime
         self._targets = targets
         self._subscriptions = subscriptions
+        self._certificates = certificates
         self._timeout = timeout
         self._attached = asyncio.Event()
         self._was = ""
@@ -130,6 +132,8 @@ class Keeper:
 
     async def _attach(self, address: Address) -> Pid:
         hub = self._distribution
+        if self._certificates is not None:
+            await asyncio.to_thread(self._certificates.load)
         name, creation = await identify(hub, address)
         hub.connect(name, creation, address)
         if not await connect_node(name, LINK_TIMEOUT):

@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr
 
 from gossamer.config.discovery import Discovery, StaticDiscovery
-from gossamer.config.mqtt import MqttConfig
+from gossamer.config.mqtt import MqttConfig, TlsHostConfig
 from gossamer.config.units import Duration, OptionalDuration, PositiveDuration, PositiveSize, Size
 from gossamer.config.values import (
     AUTOHEAL_DELAY,
@@ -124,6 +124,16 @@ class ClusterConfig(Section):
     gossip: Annotated[GossipConfig, Blank] = GossipConfig()
 
 
+class LinkTlsConfig(TlsHostConfig):
+    """TLS of links, version 1.3. Files that change are read again; links that are up stay up."""
+
+    ca_file: Path
+    """Authorities that sign certificates of nodes, and of Python clients, in PEM."""
+    verify: Literal["require"] = "require"
+    """Both sides show a certificate of an authority in ``ca_file``. It names the host part of the node's name
+    (DNS name or IP address) and, if it has e-mail names, the whole node name among them."""
+
+
 class DistributionConfig(Section):
     """Links between nodes."""
 
@@ -133,6 +143,8 @@ class DistributionConfig(Section):
     """Links, TCP."""
     transport: Literal["grpc", "tcp"] = "grpc"
     """Transport of links, the same on every node: gRPC, or frames on plain TCP, which are faster."""
+    tls: LinkTlsConfig | None = None
+    """Certificates of links, on every node or on none; nothing: links are sealed by the cookie alone."""
     retention: PositiveSize = 64 * 1024**2
     """Bytes that may wait per peer and stream until the peer has acknowledged them."""
     max_frame: PositiveSize = 16 * 1024**2

@@ -7,6 +7,7 @@ from gossamer.distribution.errors import (
     LinkLostError,
     PeerGoneError,
     TermError,
+    TlsError,
     WireError,
 )
 from gossamer.distribution.events import Counts, Event, Frame, NodeDown, NodeUp, Receiver, StreamCounts
@@ -19,6 +20,7 @@ from gossamer.distribution.remote.resolvers import NameConflict, register_resolv
 from gossamer.distribution.remote.rpc import pid_of
 from gossamer.distribution.remote.services import connect_node, node, nodes, remote_services
 from gossamer.distribution.remote.terms import register_message
+from gossamer.distribution.transport.certificates import LinkCertificates
 from gossamer.distribution.transport.grpc import GrpcTransport
 from gossamer.distribution.transport.stream import StreamTransport
 from gossamer.distribution.transport.transport import LinkTransport
@@ -34,6 +36,7 @@ __all__ = [
     "FrameTooLargeError",
     "GrpcTransport",
     "HandshakeError",
+    "LinkCertificates",
     "LinkLostError",
     "LinkTransport",
     "NameConflict",
@@ -47,6 +50,7 @@ __all__ = [
     "StreamCounts",
     "StreamTransport",
     "TermError",
+    "TlsError",
     "WireError",
     "connect_node",
     "identify",

@@ -7,6 +7,7 @@
     ├── TermError              a value that may not leave the node, or an unregistered message type
     └── NotAllowedError        a remote call of a function that this node does not offer
     PeerError
+    ├── TlsError               no TLS with a peer: a certificate that one side refuses, or no TLS there
     ├── WireError              bytes that the protocol does not allow at this point
     └── HandshakeError         cookie, env, name, creation or version differ
     TransportError
@@ -71,8 +72,9 @@ class WireError(PeerError):
 class HandshakeError(PeerError):
     """Refused handshake between two nodes, with the reason.
 
-    ``code`` is one of ``version``, ``env``, ``cookie``, ``name``, ``same_name``, ``unknown_node``,
-    ``stale_creation``, ``stale_session``, ``full`` and ``protocol``. ``refused_by`` is the refusing node.
+    ``code`` is one of ``version``, ``env``, ``cookie``, ``certificate``, ``name``, ``same_name``,
+    ``unknown_node``, ``stale_creation``, ``stale_session``, ``full`` and ``protocol``. ``refused_by`` is the
+    refusing node.
     """
 
     def __init__(self, *, code: str, expected: str, got: str, refused_by: str, advice: str) -> None:
@@ -84,6 +86,17 @@ class HandshakeError(PeerError):
         super().__init__(
             f"handshake refused by {refused_by} ({code}): expected {expected}, got {got}; {advice}"
         )
+
+
+class TlsError(PeerError):
+    """The TLS handshake with a peer failed, or its certificate is that of another node."""
+
+    def __init__(self, *, address: str, got: str, expected: str, advice: str) -> None:
+        self.address = address
+        self.got = got
+        self.expected = expected
+        self.advice = advice
+        super().__init__(f"TLS with {address}: got {got}; expected {expected}; {advice}")
 
 
 class LinkLostError(TransportError):
@@ -108,5 +121,5 @@ class PeerGoneError(UnavailableError):
         )
 
 
-Ending = HandshakeError | LinkLostError | WireError | None
+Ending = HandshakeError | LinkLostError | TlsError | WireError | None
 """Reason for the end of a channel; None: in order."""

@@ -51,12 +51,17 @@ class FaultyNetwork:
         return gate, above
 
     async def connect(
-        self, factory: Callable[[], P], address: Address, *, tls: ssl.SSLContext | None = None
+        self,
+        factory: Callable[[], P],
+        address: Address,
+        *,
+        tls: ssl.SSLContext | None = None,
+        tls_name: str | None = None,
     ) -> tuple[asyncio.Transport, P]:
         await self._passable(address)
         above = factory()
         gate = _GatedStream(above, self._table, address, self._rng)
-        await self._network.connect(lambda: gate, address, tls=tls)
+        await self._network.connect(lambda: gate, address, tls=tls, tls_name=tls_name)
         return gate, above
 
     async def _passable(self, address: Address) -> None:

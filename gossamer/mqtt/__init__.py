@@ -4,6 +4,7 @@
 """
 
 from gossamer.mqtt.auth.acl import Acl
+from gossamer.mqtt.auth.files import Reloadable
 from gossamer.mqtt.auth.passwords import PasswordFile, set_password
 from gossamer.mqtt.auth.scram import Scram, set_scram_password
 from gossamer.mqtt.auth.sources import (
@@ -72,6 +73,7 @@ __all__ = [
     "Pressure",
     "Properties",
     "ReasonCode",
+    "Reloadable",
     "Scram",
     "Span",
     "Subscription",

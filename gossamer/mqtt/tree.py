@@ -16,13 +16,13 @@ from __future__ import annotations
 
 import logging
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import structlog
 
 from gossamer.config import ListenerConfig
-from gossamer.mqtt.auth.files import FileWatch
+from gossamer.mqtt.auth.files import FileWatch, Reloadable
 from gossamer.mqtt.broker import Broker
 from gossamer.mqtt.connection.limits import Entrance, Room, Shedding
 from gossamer.mqtt.connection.listener import Acceptor
@@ -56,8 +56,11 @@ class Ticker(GenServer):
             await super().handle_info(message)
 
 
-def mqtt_spec(broker: Broker) -> ChildSpec:
-    """The subtree of the MQTT server, as a child of the node's supervisor."""
+def mqtt_spec(broker: Broker, watched: Callable[[], Iterable[Reloadable]] | None = None) -> ChildSpec:
+    """The subtree of the MQTT server, as a child of the node's supervisor.
+
+    ``watched``: what is read again when its files change, unless given the broker's own.
+    """
     children = [
         ChildSpec("ticker", partial(Ticker.start_link, broker.tick, broker.shedding, label="mqtt_ticker")),
     ]
@@ -70,7 +73,7 @@ def mqtt_spec(broker: Broker) -> ChildSpec:
             "files",
             partial(
                 FileWatch.start_link,
-                lambda: [*broker.access.reloadable, *broker.certificates],
+                watched or (lambda: [*broker.access.reloadable, *broker.certificates]),
                 broker.config.auth.reload_interval,
                 broker.connections.renew_gates,
                 broker.access.close,

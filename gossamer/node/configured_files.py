@@ -14,6 +14,7 @@ from pathlib import Path
 from gossamer.certificates import Certificates
 from gossamer.config import Config, TlsConfig
 from gossamer.config.discovery import EtcdDiscovery
+from gossamer.distribution import LinkCertificates
 from gossamer.errors import ConfigProblem, UsageError
 from gossamer.mqtt import Acl, PasswordFile, Scram, Tokens
 
@@ -38,6 +39,13 @@ def file_problems(config: Config) -> list[ConfigProblem]:
             if listener.tls is not None:
                 key = f"mqtt.server.listeners[{number}].tls"
                 problems += _together(key, _named(key, listener.tls), partial(Certificates, listener.tls))
+    links = config.distribution.tls
+    if links is not None:
+        key = "distribution.tls"
+        used: Named = [
+            (f"{key}.{name}", getattr(links, name)) for name in ("cert_file", "key_file", "ca_file")
+        ]
+        problems += _together(key, used, partial(LinkCertificates, links, config.node.name))
     discovery = config.cluster.discovery
     if isinstance(discovery, EtcdDiscovery):
         tls, key = discovery.etcd.tls, "cluster.discovery.etcd.tls"

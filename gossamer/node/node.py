@@ -122,7 +122,9 @@ class Node(NodeParts):
             )
             self.runtime.join(self._root).add_done_callback(self._root_ended)
             await _wait_for_cluster(self)
-            await self.runtime.run(Supervisor.start_child, "node", mqtt_spec(self.broker))
+            await self.runtime.run(
+                Supervisor.start_child, "node", mqtt_spec(self.broker, lambda: self.reloadable)
+            )
             # Tell the cluster of the ports that are open now.
             await self.runtime.call("gossip", UpdateMetadata(self.metadata()))
         except (StartFailed, UnavailableError, UsageError) as error:

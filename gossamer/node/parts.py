@@ -26,7 +26,13 @@ from gossamer.autoheal import HealStatus
 from gossamer.clock import Clock, SystemClock
 from gossamer.config import Config
 from gossamer.discovery import Standalone, Strategy, strategy_of
-from gossamer.distribution import Distribution, GrpcTransport, LinkTransport, StreamTransport
+from gossamer.distribution import (
+    Distribution,
+    GrpcTransport,
+    LinkCertificates,
+    LinkTransport,
+    StreamTransport,
+)
 from gossamer.faults import FaultTable, FaultyClock, FaultyNetwork
 from gossamer.gossip import (
     KeyFile,
@@ -38,7 +44,7 @@ from gossamer.gossip import (
     cluster_key,
 )
 from gossamer.mnesia_like import Disc, Store
-from gossamer.mqtt import Broker, ClusterRetained
+from gossamer.mqtt import Broker, ClusterRetained, Reloadable
 from gossamer.network import Address, Network, SystemNetwork
 from gossamer.node.history import EventLog, Ring
 from gossamer.node.replication import TableLinks
@@ -96,6 +102,8 @@ class NodeParts:
         self.runtime = Runtime(node=self.name, creation=creation)
         self.functions: dict[str, Callable[..., object]] = {CLOCK: self.clock.wall}
         """Functions that other nodes may call here by ``rpc``, by name."""
+        tls = config.distribution.tls
+        self.link_certificates = None if tls is None else LinkCertificates(tls, self.name)
         self._build_membership(cookie, strategy)
         self._build_links(cookie, transport, random_bytes)
         self._build_broker(cookie)
@@ -202,6 +210,12 @@ class NodeParts:
     # -- read by the views
 
     @property
+    def reloadable(self) -> list[Reloadable]:
+        """Everything that is read from files again while the node runs."""
+        own = [self.link_certificates] if self.link_certificates is not None else []
+        return [*self.broker.access.reloadable, *self.broker.certificates, *own]
+
+    @property
     def ports(self) -> dict[str, int]:
         """Every port that is open."""
         ports = {"gossip": 0, "distribution": self.distribution.address[1]}
@@ -242,10 +256,10 @@ class NodeParts:
 
     def _carrier(self, gate: Network | None) -> LinkTransport:
         """Return the transport of links, through ``gate`` where faults may be ordered."""
-        links = self.config.distribution
-        if links.transport == "tcp":
-            return StreamTransport(gate or self.network)
-        return GrpcTransport(network=gate)
+        certificates = self.link_certificates
+        if self.config.distribution.transport == "tcp":
+            return StreamTransport(gate or self.network, certificates=certificates)
+        return GrpcTransport(network=gate, certificates=certificates)
 
     # -- called by its processes
 

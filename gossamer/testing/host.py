@@ -207,7 +207,12 @@ class SimHost(Boot):
         raise OSError(errno.EOPNOTSUPP, "simulated hosts have no Unix sockets")
 
     async def connect(
-        self, factory: Callable[[], P], address: Address, *, tls: ssl.SSLContext | None = None
+        self,
+        factory: Callable[[], P],
+        address: Address,
+        *,
+        tls: ssl.SSLContext | None = None,
+        tls_name: str | None = None,
     ) -> tuple[asyncio.Transport, P]:
         _refuse(tls)
         self._check_alive(address)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from gossamer.distribution.errors import Ending, LinkLostError, WireError
+from gossamer.distribution.errors import Ending, LinkLostError, TlsError, WireError
 from gossamer.distribution.links.handshake import Handshake, Opened
 from gossamer.distribution.links.hub import Hub
 from gossamer.distribution.links.traffic import PeerSession, Receiving, Sending, Traffic
@@ -91,7 +91,7 @@ class _End:
         self._traffic = kind(self._hub.users, peer, purpose, channel, opened.seal, self._ended)
         self._hub.opened(self._traffic)
 
-    def closed(self, error: LinkLostError | None) -> None:
+    def closed(self, error: LinkLostError | TlsError | None) -> None:
         if self._traffic is not None:
             self._traffic.closed(error)
         else:
@@ -125,6 +125,11 @@ class Outbound(_End):
 
     def opened(self, channel: Channel) -> None:
         self._channel = channel
+        name, names = self._peer.name, channel.names
+        if names is not None and name != ANYBODY and not names.fit(name):
+            self._ending = self._hub.local.not_named(name, names)
+            channel.abort()
+            return
         self._handshake = self._hub.calling(self._peer, self._purpose, channel.binding, pull=self._pull)
         self._greeting = self._handshake.greeting
         channel.wake()
@@ -165,6 +170,9 @@ class Inbound(_End):
         self._handshake = self._hub.answering(self._admit, channel.binding)
 
     def _admit(self, hello: Hello) -> tuple[int, int]:
+        names = None if self._channel is None else self._channel.names
+        if names is not None and not names.fit(hello.name):
+            raise self._hub.local.not_named(hello.name, names)
         peer = self._acceptor.admit(hello, self._address)
         # A pulled stream resumes at the caller's position.
         return 0 if hello.pull is not None else peer.receives[hello.purpose].connected(), peer.session

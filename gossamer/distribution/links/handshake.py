@@ -37,6 +37,7 @@ import msgspec
 
 from gossamer.distribution.errors import HandshakeError, WireError
 from gossamer.distribution.links.seal import BrokenSeal, ChannelKey, Seal
+from gossamer.distribution.transport.certificates import Names, expected_names
 from gossamer.distribution.wire import (
     ANYBODY,
     VERSION,
@@ -73,6 +74,11 @@ class Local:
     def refusal(self, code: str, expected: str, got: str, advice: str) -> HandshakeError:
         """Build this node's refusal."""
         return HandshakeError(code=code, expected=expected, got=got, refused_by=self.name, advice=advice)
+
+    def not_named(self, node: str, names: Names) -> HandshakeError:
+        """Build the refusal of ``node``, to which the certificate that it showed does not belong."""
+        advice = f"have the certificate in distribution.tls.cert_file of {node} issued for its node.name"
+        return self.refusal("certificate", expected_names(node), str(names), advice)
 
     def seals(self, key: ChannelKey, public: bytes, *said: bytes) -> tuple[Seal, Seal]:
         """Return the seals of both sides. Raises WireError if ``public`` is not a key."""

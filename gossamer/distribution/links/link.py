@@ -19,7 +19,7 @@ from itertools import product
 
 import structlog
 
-from gossamer.distribution.errors import Ending, HandshakeError, LinkLostError
+from gossamer.distribution.errors import Ending, HandshakeError, LinkLostError, TlsError
 from gossamer.distribution.links.channels import Outbound
 from gossamer.distribution.links.handshake import Opened
 from gossamer.distribution.links.hub import RETRY, Hub
@@ -91,7 +91,7 @@ class Link:
                 outbound = Outbound(hub, peer, purpose, tell, pull=pull)
                 self._outbounds.append(outbound)
                 async with asyncio.timeout_at(deadline):
-                    await hub.transport.connect(peer.address, outbound)
+                    await hub.transport.connect(peer.address, outbound, peer.name)
                 if outbound.over:
                     break
             while True:
@@ -144,6 +144,11 @@ class Link:
                 # Logged once, not at every attempt.
                 self._refusal = str(error)
                 log.error("handshake_failed", peer=peer.name, code=error.code, error=str(error))
+        elif isinstance(error, TlsError):
+            peer.counts.refusals += 1
+            if str(error) != self._refusal:
+                self._refusal = str(error)
+                log.error("link_without_tls", peer=peer.name, error=str(error))
         elif error is not None:
             log.error("link_broken", peer=peer.name, error=str(error))
 

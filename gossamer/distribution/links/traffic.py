@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from gossamer.distribution.errors import Ending, LinkLostError, WireError
+from gossamer.distribution.errors import Ending, LinkLostError, TlsError, WireError
 from gossamer.distribution.events import Counts, Frame, OnAck, Receiver
 from gossamer.distribution.links.seal import BrokenSeal, Seal
 from gossamer.distribution.links.stream import ReceiveStream, Refresh, SendStream
@@ -103,7 +103,7 @@ class Traffic:
             self.ending = error
             self.channel.abort()
 
-    def closed(self, error: LinkLostError | None) -> None:
+    def closed(self, error: LinkLostError | TlsError | None) -> None:
         """Handle the end of the channel."""
         self.open = False
         self.ended(self.ending or error)

@@ -11,8 +11,7 @@ stream, and is closed if it opens none.
 Every channel has a connection of its own (a local subchannel pool), which also disables gRPC's own reconnect
 back-off: the link above decides when to retry. Keepalive pings detect a peer whose host vanished without a
 reset. Ports are bound exclusively, so that a second node on the same port is an error and not a coin toss.
-Credentials for both directions make it TLS or mTLS; ``binding`` then ties the handshake to the channel, for
-example by the hash of the called node's certificate.
+With ``certificates`` it is mTLS (:mod:`~gossamer.distribution.transport.grpc_tls`).
 """
 
 from __future__ import annotations
@@ -26,7 +25,9 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from gossamer.distribution.errors import LinkLostError
+from gossamer.distribution.errors import LinkLostError, TlsError
+from gossamer.distribution.transport.certificates import Identity, LinkCertificates, Names, host_of
+from gossamer.distribution.transport.grpc_tls import ServerTls, credentials_of, tls_error
 from gossamer.distribution.transport.relay import Relay
 from gossamer.distribution.transport.transport import Handler, LinkListener, Opener, not_reached, show
 from gossamer.distribution.wire import HANDSHAKE_LIMIT
@@ -61,12 +62,15 @@ _SERVER_OPTIONS = [
 class _GrpcChannel:
     """Either end of a stream: a reader and a writer around one handler."""
 
-    def __init__(self, handler: Opener, address: str, binding: bytes) -> None:
+    def __init__(
+        self, handler: Opener, address: str, binding: bytes = b"", names: Names | None = None
+    ) -> None:
         self.limit = HANDSHAKE_LIMIT
         self.handler: Handler = handler
         self._opener = handler
         self.address = address
         self.binding = binding
+        self.names = names
         self._work = asyncio.Event()
         self._reading = asyncio.Event()
         self._reading.set()
@@ -116,14 +120,16 @@ class _GrpcChannel:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def ended(self) -> None:
-        """Notify the handler, once the call is over."""
-        error = None
+    def ended(self, tls: tuple[LinkCertificates, str] | None = None) -> None:
+        """Notify the handler, once the call is over; ``tls``: of a caller, with the name it expected."""
+        error: LinkLostError | TlsError | None = None
         if self._failure:
             # gRPC gives a failed connect and a lost one the same code; the text tells them apart.
             refused = "refused" in self._failure.lower()
             kind = "reset" if self._heard else "refused" if refused else "unreachable"
             error = LinkLostError(address=self.address, kind=kind, detail=self._failure)
+            if tls is not None and kind == "unreachable":
+                error = tls_error(*tls, self.address, self._failure) or error
         self.handler.closed(error)
 
     async def _read(self, read: Callable[[], Awaitable[object]]) -> None:
@@ -181,23 +187,16 @@ class _GrpcListener:
 
 
 class GrpcTransport:
-    """Channels over gRPC, plain or secured by ``credentials``.
+    """Channels over gRPC, plain or with ``certificates``.
 
     gRPC opens its own sockets. With a ``network``, connections go through it instead, by a local relay: for
     drills, whose faults act on the network.
     """
 
     def __init__(
-        self,
-        *,
-        server_credentials: grpc.ServerCredentials | None = None,
-        channel_credentials: grpc.ChannelCredentials | None = None,
-        binding: bytes = b"",
-        network: Network | None = None,
+        self, *, certificates: LinkCertificates | None = None, network: Network | None = None
     ) -> None:
-        self._server_credentials = server_credentials
-        self._channel_credentials = channel_credentials
-        self._binding = binding
+        self._certificates = certificates
         self._relay = None if network is None else Relay(network)
         # Strong references: the loop holds tasks weakly.
         self._calls: set[asyncio.Task[None]] = set()
@@ -205,11 +204,15 @@ class GrpcTransport:
 
     async def listen(self, address: Address, accept: Callable[[], Opener]) -> LinkListener:
         listener = _GrpcListener()
+        server_tls = None if self._certificates is None else ServerTls(self._certificates)
 
         async def serve(_: AsyncIterator[bytes], context: Any) -> None:
             if listener.closing:
                 return
-            channel = _GrpcChannel(accept(), context.peer(), self._binding)
+            shown = None if server_tls is None else server_tls.opened(context)
+            if server_tls is not None and shown is None:
+                return
+            channel = _GrpcChannel(accept(), context.peer(), *(shown or ()))
             listener.live.add(channel)
             try:
                 await channel.run(context.read, context.write)
@@ -220,29 +223,29 @@ class GrpcTransport:
         server = grpc.aio.server(options=_SERVER_OPTIONS)
         method = grpc.stream_stream_rpc_method_handler(serve)
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {_METHOD: method}),))
-        shown = show(address)
+        where = show(address)
         try:
-            if self._server_credentials:
-                port = server.add_secure_port(shown, self._server_credentials)
+            if server_tls is not None:
+                port = server.add_secure_port(where, server_tls.credentials())
             else:
-                port = server.add_insecure_port(shown)
+                port = server.add_insecure_port(where)
         except RuntimeError as error:
             await server.stop(None)
-            raise OSError(errno.EADDRINUSE, f"cannot listen on {shown}: {error}") from error
+            raise OSError(errno.EADDRINUSE, f"cannot listen on {where}: {error}") from error
         await listener.start(server, (address[0], port))
         return listener
 
-    async def connect(self, address: Address, handler: Opener) -> None:
+    async def connect(self, address: Address, handler: Opener, node: str = "") -> None:
         shown = target = show(address)
-        host = address[0]
         if self._relay is not None:
             try:
                 target = await self._relay.open(address)
             except OSError as error:
                 handler.closed(not_reached(shown, error))
                 return
-        channel = _GrpcChannel(handler, shown, self._binding)
-        task = asyncio.ensure_future(self._dial(target, host, channel))
+        identity = None if self._certificates is None else self._certificates.identity
+        channel = _GrpcChannel(handler, shown, identity.binding if identity else b"")
+        task = asyncio.ensure_future(self._dial(target, channel, identity, node or address[0]))
         self._calls.add(task)
         self._dialled.add(channel)
         task.add_done_callback(self._calls.discard)
@@ -254,16 +257,12 @@ class GrpcTransport:
         if self._calls:
             await asyncio.wait(set(self._calls))
 
-    async def _dial(self, target: str, host: str, channel: _GrpcChannel) -> None:
-        options: list[tuple[str, str | int]] = list(_CLIENT_OPTIONS)
-        if self._relay is not None and self._channel_credentials:
-            # The certificate is that of the node behind the relay.
-            options.append(("grpc.ssl_target_name_override", host))
-        connection = (
-            grpc.aio.secure_channel(target, self._channel_credentials, options=options)
-            if self._channel_credentials
-            else grpc.aio.insecure_channel(target, options=options)
-        )
+    async def _dial(self, target: str, channel: _GrpcChannel, identity: Identity | None, name: str) -> None:
+        if identity is None:
+            connection = grpc.aio.insecure_channel(target, options=_CLIENT_OPTIONS)
+        else:
+            options = [*_CLIENT_OPTIONS, ("grpc.ssl_target_name_override", host_of(name))]
+            connection = grpc.aio.secure_channel(target, credentials_of(identity), options)
         try:
             async with connection:
                 call = connection.stream_stream(f"/{_SERVICE}/{_METHOD}")()
@@ -277,4 +276,4 @@ class GrpcTransport:
                 call.cancel()
         finally:
             self._dialled.discard(channel)
-            channel.ended()
+            channel.ended(None if self._certificates is None else (self._certificates, name))

@@ -1,8 +1,8 @@
 """Channels over plain stream connections: each message prefixed with its length, four bytes, big-endian.
 
-The simulator uses them, and real nodes can where HTTP/2 is not wanted. With ``tls`` contexts the connections
-are encrypted; the channel binding is then the hash of the called node's certificate
-(``tls-server-end-point``, RFC 5929), which both ends know.
+The simulator uses them, and real nodes can where HTTP/2 is not wanted. With ``certificates`` the connections
+are encrypted, and both ends show who they are; the channel binding is then the hash of the caller's
+certificate, which both know.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import ssl
 from collections.abc import Callable
 from typing import cast
 
-from gossamer.distribution.errors import LinkLostError
+from gossamer.distribution.errors import LinkLostError, TlsError
+from gossamer.distribution.transport.certificates import LinkCertificates, Names, host_of
 from gossamer.distribution.transport.transport import Handler, LinkListener, Opener, not_reached, show
 from gossamer.distribution.wire import HANDSHAKE_LIMIT
 from gossamer.network import Address, Listener, Network
@@ -25,15 +26,22 @@ class _StreamChannel(asyncio.Protocol):
     """Connection; both the protocol below and the channel above."""
 
     def __init__(
-        self, handler: Opener, peers: set[_StreamChannel], address: str, certificate: bytes | None
+        self,
+        handler: Opener,
+        peers: set[_StreamChannel],
+        certificates: LinkCertificates | None,
+        address: str = "",
+        binding: bytes = b"",
     ) -> None:
         self.limit = HANDSHAKE_LIMIT
         self.handler: Handler = handler
         self._opener = handler
         self._peers = peers
         self.address = address
-        # The server's own certificate; a client (None) asks the connection for it.
-        self._certificate = certificate
+        self._certificates = certificates
+        # A caller's own binding; who is called asks the connection for it.
+        self._binding = binding
+        self._heard = False
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
         self._buffer = bytearray()
@@ -46,11 +54,19 @@ class _StreamChannel(asyncio.Protocol):
 
     @property
     def binding(self) -> bytes:
-        certificate = self._certificate
-        if certificate is None and self._transport:
-            tls: ssl.SSLObject | None = self._transport.get_extra_info("ssl_object")
-            certificate = tls.getpeercert(binary_form=True) if tls else None
-        return hashlib.sha256(certificate).digest() if certificate else b""
+        shown = self._shown()
+        return self._binding or (hashlib.sha256(shown).digest() if shown else b"")
+
+    @property
+    def names(self) -> Names | None:
+        shown = self._shown()
+        return Names.of(shown) if shown else None
+
+    def _shown(self) -> bytes | None:
+        """Return the other side's certificate."""
+        transport = self._transport
+        tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object") if transport else None
+        return tls.getpeercert(binary_form=True) if tls else None
 
     # The channel, for the handler above.
 
@@ -90,6 +106,7 @@ class _StreamChannel(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         buffer = self._buffer
         buffer += data
+        self._heard = True
         messages: list[bytes] = []
         start, have = 0, len(buffer)
         while have - start >= _HEADER:
@@ -128,7 +145,13 @@ class _StreamChannel(asyncio.Protocol):
         detail = self._failure or (str(exc) or type(exc).__name__ if exc else "")
         if not detail and self._buffer:
             detail = "closed in the middle of a message"
-        error = LinkLostError(address=self.address, kind="reset", detail=detail) if detail else None
+        error: LinkLostError | TlsError | None = None
+        if detail:
+            error = LinkLostError(address=self.address, kind="reset", detail=detail)
+        if self._certificates and self._binding and not self._heard and not self.closing:
+            # In TLS 1.3 a caller is open before its own certificate has been looked at.
+            why = detail or "the connection closed in the TLS handshake"
+            error = self._certificates.not_shown(self.address, why)
         self.handler.closed(error)
 
     def _flush(self) -> None:
@@ -159,36 +182,42 @@ class _StreamListener:
 
 
 class StreamTransport:
-    """Channels over ``network``. ``certificate`` is the DER form of the one that ``server_tls`` presents."""
+    """Channels over ``network``, plain or with ``certificates``."""
 
-    def __init__(
-        self,
-        network: Network,
-        *,
-        server_tls: ssl.SSLContext | None = None,
-        client_tls: ssl.SSLContext | None = None,
-        certificate: bytes = b"",
-    ) -> None:
+    def __init__(self, network: Network, *, certificates: LinkCertificates | None = None) -> None:
         self._network = network
-        self._server_tls = server_tls
-        self._client_tls = client_tls
-        self._certificate = certificate
+        self._certificates = certificates
         self._open: set[_StreamChannel] = set()
 
     async def listen(self, address: Address, accept: Callable[[], Opener]) -> LinkListener:
         accepted: set[_StreamChannel] = set()
-        certificate = self._certificate
+        certificates = self._certificates
         listener = await self._network.listen(
-            lambda: _StreamChannel(accept(), accepted, "", certificate), address, tls=self._server_tls
+            lambda: _StreamChannel(accept(), accepted, certificates),
+            address,
+            tls=certificates.server if certificates else None,
         )
         return _StreamListener(listener, accepted)
 
-    async def connect(self, address: Address, handler: Opener) -> None:
-        shown = show(address)
+    async def connect(self, address: Address, handler: Opener, node: str = "") -> None:
+        shown, certificates = show(address), self._certificates
+        # Once: its files may be read again meanwhile.
+        identity = certificates.identity if certificates else None
+        binding = identity.binding if identity else b""
+        host = host_of(node) or address[0]
         try:
             await self._network.connect(
-                lambda: _StreamChannel(handler, self._open, shown, None), address, tls=self._client_tls
+                lambda: _StreamChannel(handler, self._open, certificates, shown, binding),
+                address,
+                tls=identity.context if identity else None,
+                tls_name=host if identity else None,
             )
+        except ssl.SSLCertVerificationError as error:
+            assert certificates is not None  # noqa: S101 - only TLS raises it
+            handler.closed(certificates.not_believed(shown, error.verify_message, node or host))
+        except (ssl.SSLError, ConnectionResetError, ConnectionAbortedError) as error:
+            lost = certificates.not_shown(shown, str(error)) if certificates else not_reached(shown, error)
+            handler.closed(lost)
         except OSError as error:
             handler.closed(not_reached(shown, error))
 

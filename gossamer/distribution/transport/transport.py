@@ -19,7 +19,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from gossamer.distribution.errors import LinkLostError
+from gossamer.distribution.errors import LinkLostError, TlsError
+from gossamer.distribution.transport.certificates import Names
 from gossamer.network import Address
 
 
@@ -34,6 +35,10 @@ class Channel(Protocol):
     @property
     def binding(self) -> bytes:
         """Identity of the secure channel below, equal at both ends; empty without one."""
+
+    @property
+    def names(self) -> Names | None:
+        """Names in the other side's certificate, None where this side does not see one."""
 
     @property
     def address(self) -> str:
@@ -64,7 +69,7 @@ class Handler(Protocol):
     def pull(self) -> bytes | None:
         """Return the next message to write, None if nothing waits."""
 
-    def closed(self, error: LinkLostError | None) -> None:
+    def closed(self, error: LinkLostError | TlsError | None) -> None:
         """Handle the end of the channel; no error: either side closed it in order."""
 
 
@@ -92,8 +97,11 @@ class LinkTransport(Protocol):
     async def listen(self, address: Address, accept: Callable[[], Opener]) -> LinkListener:
         """Accept connections at ``address``, each with a new handler. Raises OSError if that fails."""
 
-    async def connect(self, address: Address, handler: Opener) -> None:
-        """Open a channel for ``handler``; a failure is passed to ``handler.closed``."""
+    async def connect(self, address: Address, handler: Opener, node: str = "") -> None:
+        """Open a channel for ``handler``; a failure is passed to ``handler.closed``.
+
+        With TLS the certificate there must name the host of ``node``, unless given that of ``address``.
+        """
 
     async def close(self) -> None:
         """Close every opened channel; those that are closing may finish their writes."""

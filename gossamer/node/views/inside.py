@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 from zlib import crc32
 
 import msgspec
@@ -151,8 +150,7 @@ class InsideView:
             refused = await node.runtime.call(FILE_WATCH, "look", timeout=RELOAD_TIMEOUT)
             if refused:
                 raise UsageError(f"refused, what was read before stays: {'; and '.join(refused)}")
-        items: Iterable[Any] = (*node.broker.access.reloadable, *node.broker.certificates)
-        return tuple(sorted({str(path) for item in items for path in item.files()}))
+        return tuple(sorted({str(path) for item in node.reloadable for path in item.files()}))
 
     def log_level(self, level: str | None = None) -> str:
         """Return the log level of this node's process, after setting it to ``level`` if given."""
