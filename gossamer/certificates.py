@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gossamer.config import TlsConfig
+from gossamer.config import TlsConfig, TlsHostConfig
 from gossamer.files import FileError
 
 _VERIFY = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require": ssl.CERT_REQUIRED}
@@ -24,7 +24,10 @@ _VERIFY = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "require": ssl.
 class Certificates:
     """The contexts of one listener; ``context`` is what listens. ``minimum`` is the oldest version."""
 
-    def __init__(self, config: TlsConfig, *, minimum: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2) -> None:
+    def __init__(self, config: TlsHostConfig, *, minimum: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2) -> None:
+        if not isinstance(config, TlsConfig):
+            # A certificate alone: for one host, and clients show none.
+            config = TlsConfig(cert_file=config.cert_file, key_file=config.key_file, hosts={})
         self._config = config
         self._minimum = minimum
         self._default, self._hosts = self._make()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable
 
 import structlog
@@ -34,9 +35,16 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 class ApiServer(GenServer):
-    """Serves what ``make`` gives; a call with ``"address"`` gives where it listens."""
+    """Serves what ``make`` gives, by HTTPS with ``tls``; a call with ``"address"`` gives where it listens."""
 
-    async def init(self, make: Callable[[], FastAPI], *, config: ApiConfig, network: Network) -> None:
+    async def init(
+        self,
+        make: Callable[[], FastAPI],
+        *,
+        config: ApiConfig,
+        network: Network,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         trap_exit(True)
         # A schema for each route, and the document of all: half a second that others need not wait.
         app = await asyncio.to_thread(make)
@@ -62,16 +70,17 @@ class ApiServer(GenServer):
         address = (config.host or "0.0.0.0", config.port)  # noqa: S104 - blank means every address
         try:
             # Fewer at once than there are places: who was let in is heard before others take them.
-            self._listener: Listener = await network.listen(self._make_protocol, address, backlog=BACKLOG)
+            self._listener: Listener = await network.listen(
+                self._make_protocol, address, tls=tls, backlog=BACKLOG
+            )
         except OSError as error:
             where, why = f"{address[0]}:{address[1]}", error.strerror or str(error)
             text = f"cannot listen at {where}: {why}; free the port or set api.port to another"
             raise StopInit(("port_taken", text)) from error
         self.process.on_release(lambda _entry: self._cut())
-        if config.host not in LOOPBACK:
-            log.warning(
-                "api_open_to_network", host=address[0], advice="tokens travel in the clear; put TLS before it"
-            )
+        if config.host not in LOOPBACK and tls is None:
+            advice = "tokens travel in the clear; set api.tls, or put TLS before it"
+            log.warning("api_open_to_network", host=address[0], advice=advice)
 
     def _make_protocol(self) -> asyncio.BaseProtocol:
         return Connection(self._connections, config=self._settings, server_state=self._state, app_state={})

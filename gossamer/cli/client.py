@@ -183,7 +183,8 @@ class ApiClient:
             raise NotNowError(f"{row['name']} serves no API, or not yet (is api.enable off there?)")
         host = row["address"].rpartition(":")[0].strip("[]")
         host = f"[{host}]" if ":" in host else host
-        return ApiClient(f"http://{host}:{port}", timeout=self._timeout, transport=self._transport)
+        scheme = self.url.partition("://")[0]
+        return ApiClient(f"{scheme}://{host}:{port}", timeout=self._timeout, transport=self._transport)
 
     def each(
         self,

@@ -191,8 +191,8 @@ def reason_of(error: Exception) -> str:
         if isinstance(cause, ssl.SSLError):
             return "it does not speak TLS there: try http:// rather than https://"
         cause = cause.__cause__ or cause.__context__
-    if isinstance(error, httpx.RemoteProtocolError):
-        return f"it does not speak HTTP there ({text}); where TLS is in front of it, try https://"
+    if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
+        return f"it does not speak HTTP there ({text}); where it speaks TLS, try https://"
     if isinstance(error, httpx.ConnectError):
         return "nothing listens there" if "refused" in text.lower() else text
     return text

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         MqttSessionsConfig,
         SharedStrategy,
         TlsConfig,
+        TlsHostConfig,
     )
     from gossamer.config.problems import expected_of, shown_of
     from gossamer.config.units import (
@@ -76,6 +77,7 @@ __all__ = [
     "PositiveDuration",
     "SharedStrategy",
     "TlsConfig",
+    "TlsHostConfig",
     "TracingConfig",
     "config_from",
     "cookie_of",

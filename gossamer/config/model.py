@@ -163,10 +163,12 @@ class ApiConfig(Section):
     enable: bool = True
     """Serve the API, the metrics and the console; off: the node is seen through other nodes only."""
     host: Host = LOOPBACK
-    """Address it binds. Who asks from elsewhere needs a token (``gossamer tokens create``); put TLS in
-    front of it where others can listen in."""
+    """Address it binds. Who asks from elsewhere needs a token (``gossamer tokens create``); set ``tls`` where
+    others can listen in."""
     port: Port = 8091
     """Port it binds; 0: any that is free."""
+    tls: TlsHostConfig | None = None
+    """Serve HTTPS only, TLS 1.2 or later; files that change are read again. Nothing: plain HTTP."""
     hosts: tuple[Host, ...] = ()
     """Names, next to addresses and ``localhost``, by which browsers and proxies may call this node."""
     loopback_role: Literal["none", "viewer", "operator", "admin"] = "admin"

@@ -46,6 +46,11 @@ def file_problems(config: Config) -> list[ConfigProblem]:
             (f"{key}.{name}", getattr(links, name)) for name in ("cert_file", "key_file", "ca_file")
         ]
         problems += _together(key, used, partial(LinkCertificates, links, config.node.name))
+    api = config.api.tls if config.api.enable else None
+    if api is not None:
+        key = "api.tls"
+        shown: Named = [(f"{key}.cert_file", api.cert_file), (f"{key}.key_file", api.key_file)]
+        problems += _together(key, shown, partial(Certificates, api))
     discovery = config.cluster.discovery
     if isinstance(discovery, EtcdDiscovery):
         tls, key = discovery.etcd.tls, "cluster.discovery.etcd.tls"

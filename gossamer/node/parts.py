@@ -23,6 +23,7 @@ from gossamer import __version__
 from gossamer.api import Limits, Programs, Runs, Tokens, is_audit, spark_lacks
 from gossamer.audit import CLOCK, Auditor, EventBuffer, key_of
 from gossamer.autoheal import HealStatus
+from gossamer.certificates import Certificates
 from gossamer.clock import Clock, SystemClock
 from gossamer.config import Config
 from gossamer.discovery import Standalone, Strategy, strategy_of
@@ -102,8 +103,10 @@ class NodeParts:
         self.runtime = Runtime(node=self.name, creation=creation)
         self.functions: dict[str, Callable[..., object]] = {CLOCK: self.clock.wall}
         """Functions that other nodes may call here by ``rpc``, by name."""
-        tls = config.distribution.tls
-        self.link_certificates = None if tls is None else LinkCertificates(tls, self.name)
+        links = config.distribution.tls
+        self.link_certificates = None if links is None else LinkCertificates(links, self.name)
+        tls = config.api.tls
+        self.api_certificates = Certificates(tls) if tls is not None and config.api.enable else None
         self._build_membership(cookie, strategy)
         self._build_links(cookie, transport, random_bytes)
         self._build_broker(cookie)
@@ -212,7 +215,7 @@ class NodeParts:
     @property
     def reloadable(self) -> list[Reloadable]:
         """Everything that is read from files again while the node runs."""
-        own = [self.link_certificates] if self.link_certificates is not None else []
+        own = [one for one in (self.link_certificates, self.api_certificates) if one is not None]
         return [*self.broker.access.reloadable, *self.broker.certificates, *own]
 
     @property

@@ -206,7 +206,12 @@ async def _start_api(node: NodeParts, view: View) -> Pid:
     node.tokens.attach(await node.store.create_table(TOKENS, replication="shared", storage=storage))
     make = view.peer_requests.application
     pid = await ApiServer.start_link(
-        make, config=node.config.api, network=node.network, name="api", label="api"
+        make,
+        config=node.config.api,
+        network=node.network,
+        tls=node.api_certificates and node.api_certificates.context,
+        name="api",
+        label="api",
     )
     address: Address = await node.runtime.call(pid, "address")
     node.api_port = address[1]

@@ -35,6 +35,8 @@ BESIDE: dict[Location, dict[str, Any]] = {
     ("mqtt", "auth", "jwt", "public_key_file"): {"mqtt": {"auth": {"jwt": {"algorithms": ["RS256"]}}}},
     ("mqtt", "auth", "http"): {"mqtt": {"auth": {"http": {"url": "http://x/"}}}},
     ("mqtt", "limits"): {"mqtt": {"limits": {"max_node_queued_bytes": 4 * 1024**3}}},
+    ("distribution", "tls"): {"distribution": {"tls": FILES | {"ca_file": "a"}}},
+    ("api", "tls"): {"api": {"tls": FILES}},
     ("cluster", "gossip", "probe_timeout"): {"cluster": {"gossip": {"probe_interval": 30}}},
     **{
         ("cluster", "discovery", "etcd", *key): {

@@ -122,7 +122,9 @@ class _LingeringTransport:
         if self._end is not None:
             return
         self._end = self._loop.call_later(LINGER, self._transport.abort)
-        if self._still_sends() and not self._transport.is_closing():
+        # TLS has no half-closed connections.
+        half = self._transport.can_write_eof() and not self._transport.is_closing()
+        if half and self._still_sends():
             self._transport.write_eof()
             self._transport.resume_reading()
         else:
