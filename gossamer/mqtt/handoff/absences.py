@@ -1,13 +1,12 @@
-"""Nodes that went while this one was away itself: what their persistent sessions want is asked of the others.
+"""Absent nodes that this one did not see go: their sessions' filters are requested from the other nodes.
 
-Rows of a node come from that node alone. One that starts, or comes from behind a cut, while another is away
-has what that wanted when it saw it last: a session that began there since, or moved there, would miss all
-that is published here. So every node that comes up is asked which nodes it knows to be away, and a node that
-starts waits for the answers before it lets clients in.
+The rows of a node come from that node alone. A node that starts, or returns from a partition, while another
+is away has that one's rows as it saw them last: a session that began there since, or moved there, would miss
+all that is published here. So every node that comes up is asked which nodes are away, and a node that starts
+waits for the answers before it accepts clients.
 
-Known limit: one that was away itself for longer than gossip remembers a member that has left
-(``left_retention``) tells of it as of one that is away, and the others keep for it, within the limits of what
-is kept, until it is seen again.
+Known limit: a node that was away for longer than gossip remembers a member that has left (``left_retention``)
+reports that member as away, and the others keep hints for it, within their limits, until it is seen again.
 """
 
 from __future__ import annotations
@@ -33,15 +32,15 @@ CALL_TIMEOUT = 5.0
 RETRY_INTERVAL = 0.25
 PART_BYTES = 512 * 1024
 STEP = 5000
-"""Filters looked at in a turn."""
+"""Filters examined in a turn of the loop."""
 
 Part = list[list[object]]
-"""Of several nodes: name, what :meth:`Keeping.absent` says of it, and filters."""
+"""For each node in the part: its name, the rest of its item in :meth:`Keeping.absent`, and filters."""
 
 
 class Absences:
-    """Asks nodes that come up which others are away, and answers them; not of those that have left
-    permanently, of which the disc of one that was away then may still tell."""
+    """Asks nodes that come up which others are away, and answers the same question; nodes that have left
+    permanently are skipped, though the disc of a node that missed it may still list them."""
 
     def __init__(
         self, keeping: Keeping, router: Router, distribution: Distribution, members: MembershipView
@@ -52,31 +51,31 @@ class Absences:
         self._distribution = distribution
         self._node = distribution.runtime.node
         self._asking: set[str] = set()
-        self._told: set[str] = set()
-        """The nodes that are up and have said everything."""
+        self._answered: set[str] = set()
+        """Nodes that are up and have answered in full."""
         self._news = asyncio.Event()
-        self._telling: dict[str, AsyncIterator[Part]] = {}
-        """What is left to be said to nodes that ask."""
-        self.functions: dict[str, Callable[..., object]] = {ABSENT: self._tell}
-        """What other nodes call."""
+        self._answers: dict[str, AsyncIterator[Part]] = {}
+        """By node that asks, the parts that it has not fetched yet."""
+        self.functions: dict[str, Callable[..., object]] = {ABSENT: self._answer}
+        """Functions that other nodes call, by name."""
 
     def node_up(self, peer: str) -> None:
-        """A node is there."""
+        """Ask a node that is up."""
         if peer not in self._asking:
             self._asking.add(peer)
             self._distribution.runtime.spawn(self._ask, peer, label="mqtt_absences")
 
     def node_down(self, peer: str) -> None:
-        """A node is gone."""
-        self._telling.pop(peer, None)
+        """Stop asking and answering a node that is down."""
+        self._answers.pop(peer, None)
         self._asking.discard(peer)
-        self._told.discard(peer)
+        self._answered.discard(peer)
         self._news.set()
 
     async def learned(self, peers: Iterable[str]) -> None:
-        """Wait until these have said everything, or are gone."""
+        """Wait until these have answered in full, or are down."""
         for peer in peers:
-            while peer in self._distribution.nodes() and peer not in self._told:
+            while peer in self._distribution.nodes() and peer not in self._answered:
                 self._news.clear()
                 await self._news.wait()
 
@@ -97,20 +96,19 @@ class Absences:
                     self._keeping.learned(name, sessions, moved, filters, seen=seen)
             if not part:
                 self._asking.discard(peer)
-                self._told.add(peer)
+                self._answered.add(peer)
                 self._news.set()
 
-    async def _tell(self, asker: str, again: bool) -> Part | None:
-        """Return the next part of the nodes away to one that has come up, an empty one last; None: ask
-        again."""
+    async def _answer(self, asker: str, again: bool) -> Part | None:
+        """Return the next part of the answer, an empty one last; ``again`` starts over, as None asks to."""
         if again:
-            self._telling[asker] = self._parts(asker)
-        parts = self._telling.get(asker)
+            self._answers[asker] = self._parts(asker)
+        parts = self._answers.get(asker)
         if parts is None:
             return None
         async for part in parts:
             return part
-        self._telling.pop(asker, None)
+        self._answers.pop(asker, None)
         return []
 
     async def _parts(self, asker: str) -> AsyncIterator[Part]:

@@ -1,7 +1,7 @@
-"""Messages for persistent sessions of nodes that are away, wired into a node: both sides of it.
+"""Hinted handoff wired into a node: both sides of it.
 
-``keeping`` keeps for others, in ``spools``; ``arrivals`` takes in what others kept. This is what brings
-them together over remote calls: who is back is greeted, with what waits for it, and answers what it has.
+``keeping`` keeps hints for other nodes, in ``spools``; ``arrivals`` takes those that others kept for this
+one. A node that is back is greeted with the number of messages that wait for it, and answers how far it got.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ PING_TIMEOUT = 0.5
 ANSWER_TIMEOUT = 5.0
 RETRY_INTERVAL = 0.25
 SUBSCRIBE_TIMEOUT = 2.0
-"""Seconds after its first SUBACK in which a client of a new session says all that it wants."""
+"""Seconds after its first SUBACK that the client of a new session has to send its other SUBSCRIBE packets."""
 _TABLES = ("routes", "sessions")
-"""What must be here of a node before it can be told what is kept for it."""
+"""Tables whose rows of a node must be here before that node is greeted."""
 
 
 class Away:
-    """Greets nodes that are back and exchanges with each what was kept. Made once in the life of a node."""
+    """Greets nodes that are back and exchanges hints with each. There is one in each creation of a node."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Away:
         self._following: Following | None = None
         self._greeting: set[str] = set()
         self._settling: set[str] = set()
-        """Clients that are given time to subscribe."""
+        """Clients that still have time to subscribe."""
         creation = distribution.runtime.creation
         born = f"{self._node} {creation} {wall():.6f}"
         self.arrivals = Arrivals(core, generation=born, creation=creation)
@@ -103,12 +103,12 @@ class Away:
             router.keep_with(self.keeping)
 
     async def learned(self, peers: Iterable[str]) -> None:
-        """Wait until these nodes have said which others are away, and what those want."""
+        """Wait until these nodes have answered which others are away, and with which filters."""
         if self._keeps:
             await self.absences.learned(peers)
 
     async def level(self, peer: str) -> bool:
-        """Return whether a node answers now, and all that it had to say is here."""
+        """Return whether a node answers now, and all its rows are here."""
         result = await remote.call(peer, PING, timeout=PING_TIMEOUT)
         return isinstance(result, remote.Returned) and self._loaded(peer)
 
@@ -120,8 +120,8 @@ class Away:
         dismiss: Callable[[str], bool],
         is_moving: Callable[[str], bool],
     ) -> None:
-        """From now on nodes may ask, and whose session is where is known; again after a restart. See
-        :class:`Following` for what is asked of sessions that move."""
+        """Add the functions that other nodes call, and follow the claims in ``sessions``; called again after
+        a restart. See :class:`Following` for ``dismiss`` and ``is_moving``."""
         functions[PING] = _pong
         self._sessions = sessions
         sessions.subscribe_batches(self._claimed)
@@ -142,35 +142,35 @@ class Away:
         functions[SETTLED] = self._settled
 
     async def restore(self) -> None:
-        """Keep on disc what is kept."""
+        """Read the hints on disc, and keep them there from now on."""
         journal, rows = await self._store.create_journal("mqtt_kept")
         self.keeping.restore(journal, rows)
 
     @property
     def anybody(self) -> bool:
-        """Return whether a node is away for which something may be kept."""
+        """Return whether a node is away for which hints may be kept."""
         return self.keeping.anybody_away
 
     @property
     def pending(self) -> bool:
-        """Return whether something that was kept may still be on its way here."""
+        """Return whether hints may still be on their way here."""
         return self.arrivals.pending
 
     def node_up(self, peer: str) -> None:
-        """A node is there."""
+        """Expect the greeting of a node that is up, and ask it which others are away."""
         self.arrivals.node_up(peer)
         if self._keeps:
             self.absences.node_up(peer)
 
     def node_down(self, peer: str) -> None:
-        """A node is gone."""
+        """Note which sessions were here when a node went down: hints that it keeps may be for them."""
         if self._keeps and not self._has_left(peer):
             self.keeping.departures.parted(peer, self._clients(self._node))
         self.arrivals.node_down(peer)
         self.absences.node_down(peer)
 
     def subscribed(self, client_id: str) -> None:
-        """A client of a session that began here has subscribed to something; there may be more to come."""
+        """Settle a session that began here once its client, which has subscribed, had time for the rest."""
         if self.keeping.anybody_away and client_id not in self._settling:
             self._settling.add(client_id)
             self._runtime.loop.call_later(SUBSCRIBE_TIMEOUT, self._has_subscribed, client_id)
@@ -182,11 +182,12 @@ class Away:
             self.settle(session, resumed=False)
 
     def settle(self, session: Session, *, resumed: bool = True) -> None:
-        """Every node knows what a session of this one is subscribed to; ``resumed``: it was there before.
+        """Report to all nodes, while any is away, that a session here has all its routes: from now on hints
+        of its client are for it alone. ``resumed``: it was there before.
 
-        Said to all while somebody is away, for whom they may keep something of the same client; not before,
-        or what is published in between would be for neither. What the client of a new session has had by then
-        they tell the node that had it before, which may go on with its own should this node die.
+        Reported any sooner, what is published in between would be for neither. The QoS 2 messages that the
+        client of a new session has had so far go to the node that had it before, which may go on with its
+        own session should this node die.
         """
         if self.keeping.anybody_away:
             had = [] if resumed else had_from(session)
@@ -196,7 +197,7 @@ class Away:
             self._runtime.spawn(remote.multicall, nodes, SETTLED, *settled, label="mqtt_settled")
 
     def tick(self) -> None:
-        """About once a second."""
+        """Do what is due. Call it about once a second."""
         self.keeping.tick(has_left=self._has_left)
 
     # -- inside
@@ -223,8 +224,8 @@ class Away:
             self._greeting.discard(peer)
 
     async def _greeted(self, peer: str, turn: int) -> bool:
-        told = await self.keeping.greeting(peer)
-        result = await remote.call(peer, GREET, self._node, *told, timeout=ANSWER_TIMEOUT)
+        greeting = await self.keeping.greeting(peer)
+        result = await remote.call(peer, GREET, self._node, *greeting, timeout=ANSWER_TIMEOUT)
         if not isinstance(result, remote.Returned):
             return False
         try:
@@ -235,7 +236,7 @@ class Away:
         except (TypeError, ValueError):
             log.warning("greeting_not_understood", peer=peer)
             return False
-        _, _, moved, _ = told
+        _, _, moved, _ = greeting
         if self._following is not None and not await self._following.hand_on(peer, moved, *done[1:]):
             return False
         self.keeping.answered(peer, turn, *done)
@@ -262,7 +263,7 @@ class Away:
                 self.keeping.departures.claimed(client_id, rightful(self._claims_of(client_id)) or "")
 
     def _settled(self, client_id: str, owner: str, epoch: int, resumed: bool, had: list[Block]) -> None:
-        """Settle a session for another node, which calls this; see :meth:`settle`."""
+        """Take the report of a node, see :meth:`settle`; one that another claim has overtaken is ignored."""
         # A node that came back with a later claim has the client: what is kept for it is for that session.
         if all((other, node) <= (epoch, owner) for node, other in self._claims_of(client_id).items()):
             self.keeping.departures.settled(client_id, owner, resumed=resumed, had=had)

@@ -1,13 +1,13 @@
-"""Whose sessions left a node, or came back to it, while it was away: what is kept for it is not for them.
+"""Clients whose sessions left a node, or came back to it, while it was away: its hints are not for them.
 
 Clients come to this side while their node is away, and go back. From then on, or from the start where the
-session was on this side all the time, what is kept is not for their sessions at that node. Of a session that
-left the node at an unknown moment, everything is given back: rather twice than never.
+session was on this side all the time, hints are not for their sessions at that node. A session that left the
+node at an unknown moment gets every hint: rather twice than never.
 
-One that dies before it sees that another is away does not know any more whose sessions that had. The other
-saw it go, and knows which clients have left it since.
+A node that dies before it sees that another is away has lost the list of that node's sessions. The other one
+saw it go, and knows which clients have left since.
 
-Known limit: where that one is restarted as well before the two meet again, it is not known.
+Known limit: if the other one restarts as well before the two meet again, that knowledge is lost.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from gossamer.mqtt.session.qos2 import Block
 from gossamer.mqtt.session.transfer import rightful
 
 STEP = 500
-"""Clients looked at in a turn."""
+"""Clients examined in a turn of the loop."""
 
 
 class _Anybody(frozenset[str]):
-    """The clients that a node may have had of which nobody remembers which they were."""
+    """Clients of a node that had sessions, but it is not known whose: every client is among them."""
 
     def __contains__(self, _client_id: object) -> bool:
         return True
@@ -35,8 +35,8 @@ class _Anybody(frozenset[str]):
 class Departures:
     """Clients of nodes that are away, as far as they are known.
 
-    ``clients(peer)`` says whose sessions a node has, ``claims(client)`` which nodes are known to claim one;
-    ``changed(peer, client)`` is told where ``Spool.moved`` says something else.
+    ``clients(peer)`` returns the clients with a session on a node, ``claims(client)`` the epochs of all
+    claims to a client's session by node; ``changed(peer, client)`` is called when ``Spool.moved`` changes.
     """
 
     def __init__(
@@ -48,42 +48,42 @@ class Departures:
         changed: Callable[[str, str], object],
     ) -> None:
         self.had: dict[str, frozenset[str]] = {}
-        """By node that is away, or has not been given everything yet, the clients that it had."""
+        """By node that is away, or has not received all its hints yet, the clients that it had."""
         self._here: dict[str, set[str]] = {}
-        """By node that is away from here, or has not given everything yet, the clients that were here."""
+        """By node that is away, or has not replayed all its hints yet, the clients that were here."""
         self._unseen: set[str] = set()
-        """Those that went when this node did not see them: others may know better."""
+        """Nodes that this one did not see go: others may know better."""
         self._spools = spools
         self._clients = clients
         self._claims = claims
         self._changed = changed
         self._guessed: dict[str, dict[str, int]] = {}
-        """Clients that seemed to have left a node before it went, and the epoch of the claim that said so."""
+        """By node, clients that seemed to have left before it went, and the epoch of the claim elsewhere."""
         self._delivered: dict[str, dict[str, list[Block]]] = {}
-        """What clients have had elsewhere before it was known that they are there."""
+        """By node, the QoS 2 messages that its clients had elsewhere before their move was known."""
         self._claimed: set[str] = set()
-        """Clients that came to this side while somebody was away."""
+        """Clients that came to this side while a node was away."""
 
     # -- nodes
 
     def away(self, peer: str) -> None:
-        """A node is away, or away again before it was given everything."""
+        """Note whose sessions a node has that is away, unless known since it went away the last time."""
         self._unseen.discard(peer)
         self.had.setdefault(peer, frozenset(self._clients(peer)))
 
     def restored(self, peer: str, had: list[str] | None) -> None:
-        """A node went in a former life of this one, or before it came; None: it is not known what it had."""
+        """Note a node that this one did not see go, and its clients; None: they are not known."""
         self._unseen.add(peer)
         self.had[peer] = _Anybody() if had is None else frozenset(had)
 
     def elsewhere(self, peer: str) -> tuple[list[str], bool]:
-        """Clients that left a node that is away, as :meth:`learned` takes them; and whether that was seen."""
+        """Return ``moved`` and ``seen`` as :meth:`learned` takes them, of a node that is away."""
         moved = [client_id for client_id, bounds in self._spools[peer].moved.items() if NO_END in bounds]
         return moved, peer not in self._unseen
 
     def learned(self, peer: str, had: list[list[str]], moved: list[str], *, seen: bool) -> None:
-        """Learn from another node about one that is away: whose sessions it had (as :meth:`remembered`), and
-        whose are elsewhere now. Where it has seen that and this node has not, it is so from now on."""
+        """Add what another node reports of one that is away: whose sessions it had (as :meth:`remembered`),
+        and whose are elsewhere now. ``moved`` replaces what is known here if only that node saw it go."""
         known = self.had[peer]
         if not isinstance(known, _Anybody):
             self.had[peer] = known.union(*had) if had else _Anybody()
@@ -96,12 +96,12 @@ class Departures:
                 self._changed(peer, client_id)
 
     def remembered(self, peer: str) -> list[list[str]]:
-        """Return what :meth:`restored` is to be given in the next life; empty: not known."""
+        """Return ``[clients]`` for :meth:`restored` in the next creation of this node; empty: not known."""
         had = self.had[peer]
         return [] if isinstance(had, _Anybody) else [list(islice(had, MOVED_LIMIT))]
 
     def forget(self, peer: str) -> None:
-        """A node has been given everything, or will not come back."""
+        """Forget a node that has received all its hints, or will not come back."""
         self.had.pop(peer, None)
         self._unseen.discard(peer)
         self._guessed.pop(peer, None)
@@ -110,24 +110,24 @@ class Departures:
             self._claimed.clear()
 
     def parted(self, peer: str, clients: Iterable[str]) -> None:
-        """A node is away, which may keep for this one; ``clients`` have their sessions here."""
+        """Note ``clients``, whose sessions are here, as ``peer`` goes away: it may keep hints for them."""
         here = self._here.setdefault(peer, set())
         if len(here) > MOVED_LIMIT:
-            # It may never have kept anything, and will not say that it has given all of it.
+            # It may never have kept anything, and so will never report that it has replayed all of it.
             here.clear()
         here.update(clients)
 
     def rejoined(self, peer: str) -> None:
-        """A node has given everything, or will not come back."""
+        """Forget the clients of :meth:`parted`: the node has replayed all, or will not come back."""
         self._here.pop(peer, None)
 
     def left(self, peer: str, node: str) -> list[str]:
-        """Clients whose sessions were here, at ``node``, when another one went, and are here no more."""
+        """Return clients whose sessions were on this ``node`` when ``peer`` went, and are not any more."""
         here = self._here.get(peer, ())
         return list(islice((client_id for client_id in here if self._owner(client_id) != node), MOVED_LIMIT))
 
     def guess(self, peer: str) -> None:
-        """Clients may have left a node before anybody noticed that it is away."""
+        """Take clients for moved that claims show elsewhere: they may have left before the node went down."""
         for client_id in self.had.get(peer, ()):
             if self._elsewhere(client_id, peer) and self._move(peer, client_id):
                 self._guessed.setdefault(peer, {})[client_id] = max(self._claims(client_id).values())
@@ -135,9 +135,9 @@ class Departures:
     # -- clients
 
     def claimed(self, client_id: str, owner: str) -> None:
-        """A node has a client's session that it had not before; ``owner`` is whose claim is the highest."""
+        """Note a new claim to a client's session; ``owner`` has the highest."""
         if owner in self.had:
-            # It has been away, and a session on this side takes nothing more. What comes is for any other.
+            # A session on this side takes nothing more: what comes is for those of nodes that were away.
             for peer in self.had:
                 if self._spools[peer].returns(client_id):
                     self._changed(peer, client_id)
@@ -145,11 +145,11 @@ class Departures:
             self._claimed.add(client_id)
 
     def settled(self, client_id: str, owner: str, *, resumed: bool, had: list[Block]) -> None:
-        """A client's subscriptions are known at ``owner`` from now on: a node that is away gets nothing more
-        for it, whether it had its session or came by one while it was cut off.
+        """End the hints for a client at every node but ``owner``, whose session has all its routes now; also
+        at a node that got a session of it only while it was cut off.
 
-        ``resumed``: the session was on this side before, and nothing that is kept is for another one; or
-        ``had`` are the messages of QoS 2 that its client has had from it.
+        ``resumed``: the session was on this side before. Otherwise ``had`` are the messages of QoS 2 that
+        its client has had from it.
         """
         stayed = resumed and client_id not in self._claimed
         for peer, clients in self.had.items():
@@ -160,19 +160,19 @@ class Departures:
                     delivered[client_id] = had
 
     def departed(self, peer: str) -> list[str] | None:
-        """Clients whose sessions a node had when it went, and has no more; None: only that node knows."""
+        """Return clients whose sessions a node had when it went, and has no more; None: not known here."""
         had = self.had.get(peer, frozenset())
         if isinstance(had, _Anybody):
             return None
         return [client_id for client_id in had if self._owner(client_id) != peer]
 
     async def not_for(self, peer: str) -> tuple[Moved, dict[str, list[Block]]]:
-        """Which numbers are not for a client, and what clients are known to have had of the others."""
+        """Return by client the numbers of hints not for it, and the QoS 2 messages that it has had."""
         moved: dict[str, Sequence[int]] = dict(self._spools[peer].moved)
         for client_id, epoch in self._guessed.get(peer, {}).items():
             if not self._elsewhere(client_id, peer) or self._claims(client_id).get(peer, 0) > epoch:
-                # Back there by now, or before it came to where it is, and where it was meanwhile was as far
-                # away: it takes what is new to it.
+                # It is back there, or was before it moved on, and in between it was on a node as far away:
+                # it takes what is new to it.
                 moved.pop(client_id, None)
         had = self.had.get(peer, frozenset())
         for count, client_id in enumerate(list(self._clients(peer)), 1):
@@ -185,8 +185,8 @@ class Departures:
         return moved, self._delivered.get(peer, {})
 
     def _elsewhere(self, client_id: str, peer: str) -> bool:
-        """Return whether a client's session is known to be on another node. Of a node that dies again before
-        it has said which sessions it has, none is known to be anywhere: these are its own still."""
+        """Return whether a client's session is known to be on another node. Without any claim it is not: so
+        it is with sessions of a node that dies again before its rows are here."""
         return self._owner(client_id) not in (None, peer)
 
     def _owner(self, client_id: str) -> str | None:

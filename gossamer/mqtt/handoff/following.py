@@ -1,15 +1,15 @@
-"""Forwarding of hints: what was kept for a session on a node that was away follows the session elsewhere.
+"""Forwarding of hints: those for a session on a node that was away follow the session to another node.
 
-Two nodes on one side of a cut move a session, and a node on the other side does not see it: it keeps for the
-node that had the session, which has it no more when the cut heals. So before it gives that node what it kept,
-it asks which of its sessions have left it, and hands to the nodes that have these now what is for them. It
-asks even where nothing is kept yet: until the nodes that have them are back, it is all that keeps for them.
+Two nodes on one side of a partition move a session, unseen by a node on the other side: it keeps hints for
+the node that had the session, which has lost it when the partition heals. So before it replays its hints to
+that node, it asks which sessions have left, and hands their hints to the nodes that have them now. It asks
+even where nothing is kept yet: until those nodes are back, no other node keeps for them.
 
 Rules: 1. A node that still has something of a session offers that itself (``superseded``).  2. A message of
-QoS 2 is taken once, whichever way it comes (``once``); one of QoS 1 may come twice.  3. A node that has such
-sessions and is away itself is waited for, for it may be about to come back; then it is kept for that node.
+QoS 2 is taken once, whichever way it comes (``qos2``); one of QoS 1 may come twice.  3. A node that has such
+sessions and is away is waited for, since it may be about to come back; after that, hints go to its spool.
 
-Known limit: what comes after that, before that node is back, is kept for filters that it wanted before.
+Known limit: what comes after that, before that node is back, is kept for its earlier filters alone.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ GONE = "mqtt.gone"
 FOLLOW = "mqtt.follow"
 CALL_TIMEOUT = 5.0
 RETURN_TIMEOUT = 10.0
-"""Seconds between the first node of the other side of a cut that is back, and the last."""
+"""Seconds from the return of the first node of the other side of a partition to that of the last."""
 CHUNK = 100
 """Entries handed on in one call."""
 
 
 class Following:
-    """Has what was kept follow sessions that have moved: asks for them, and answers who asks.
+    """Hands hints on to sessions that have moved, and takes those that other nodes hand on.
 
-    ``loaded(node)``: whether its rows are here; ``dismiss(client)``
-    stops waiting with what is left of a session, ``is_moving(client)``: whether it is on its way.
+    ``loaded(node)``: whether its rows are here; ``dismiss(client)`` releases what is left of a superseded
+    session and returns whether it has gone; ``is_moving(client)``: whether the session is migrating.
     """
 
     def __init__(
@@ -69,15 +69,15 @@ class Following:
         self._dismiss = dismiss
         self._is_moving = is_moving
         self._since: dict[str, float] = {}
-        """When a node was found to have sessions no more whose owner is away, or not known."""
+        """By node, when it first turned out to have lost sessions to an owner that is away, or unknown."""
         self.functions: dict[str, Callable[..., object]] = {GONE: self._gone, FOLLOW: self._accept}
-        """What other nodes call."""
+        """Functions that other nodes call, by name."""
 
     async def hand_on(self, peer: str, moved: Moved, taken: int, frames: Mapping[int, int]) -> bool:
-        """Hand on what is kept for sessions that ``peer`` had and has no more; False: not all of it yet, or
-        more has to be kept, since a node that has them is on its way back.
+        """Hand on the hints for sessions that ``peer`` had and has lost; False: try again, since a node did
+        not answer, or one that has such sessions is on its way back.
 
-        ``moved``: what of it is not for a client; ``taken`` and ``frames``: what the node has had.
+        ``moved``: numbers that are not for a client; ``taken`` and ``frames``: how far ``peer`` got.
         """
         done = await self._hand_on(peer, moved, taken, frames)
         if done:
@@ -86,7 +86,7 @@ class Following:
 
     async def _hand_on(self, peer: str, moved: Moved, taken: int, frames: Mapping[int, int]) -> bool:
         if not all(map(self._loaded, self._distribution.nodes())):
-            # Whoever has them now may not be known, nor where to send what comes from now on.
+            # The node that has them now may not be known, nor where to send what comes from now on.
             return False
         departed = self._keeping.departures.departed(peer)
         gone = await remote.call(peer, GONE, departed, self._node, timeout=CALL_TIMEOUT)
@@ -95,11 +95,11 @@ class Following:
         clients: dict[str, dict[str, Sequence[int]]] = defaultdict(dict)
         away: dict[str, dict[str, Sequence[int]]] = defaultdict(dict)
         there = {self._node, *self._distribution.nodes()}
-        for client_id, told in gone.value:
+        for client_id, reported in gone.value:
             owner = rightful(self._claims.read(client_id))
             if owner is None or owner == peer:
                 # The claim of a node that is not back yet, which that one has seen.
-                owner = told
+                owner = reported
             if owner in there:
                 clients[owner][client_id] = moved.get(client_id, ())
             elif self._is_early(peer, owner):
@@ -120,8 +120,7 @@ class Following:
         )
 
     def _is_early(self, peer: str, owner: str | None) -> bool:
-        """Return whether the node that has some of these sessions, if known, may be about to come back
-        too."""
+        """Return whether the owner of some of these sessions, perhaps unknown, may be about to come back."""
         now = self._now()
         since = self._since.setdefault(peer, now)
         awaited = owner is not None or self._keeping.awaits_others(peer)
@@ -136,8 +135,8 @@ class Following:
         return isinstance(answer, remote.Returned) and bool(answer.value)
 
     def _gone(self, clients: list[str] | None, asker: str) -> list[tuple[str, str | None]]:
-        """Those of them, and of those that have left since ``asker`` was seen, of which nothing is here, nor
-        is waited for any more; and who has them, as far as is known. None: whoever has left."""
+        """Return those of ``clients``, and of the clients that left since ``asker`` was last seen, whose
+        sessions are not here any more, each with its owner if known. None: not known to ``asker``."""
         sessions = self._table.sessions
         left = self._keeping.departures.left(asker, self._node)
         return [
@@ -147,13 +146,13 @@ class Following:
         ]
 
     async def _accept(self, clients: dict[str, Sequence[int]], entries: list[tuple[int, int, bytes]]) -> bool:
-        """Take what another node kept for sessions that are here now; False: not now."""
+        """Take hints of another node for sessions that are here now; False: not now."""
         sessions, store = self._table.sessions, self._table.store
-        # What is taken while the disc fails is not answered for, and would be handed on and queued again.
+        # What is taken while the disc fails is not acknowledged, and would be handed on and queued again.
         if store is not None and not await store.settled(SETTLE_TIMEOUT):
             return False
-        # A session that is moving takes it besides. To wait for the end of the move would be to wait for
-        # oneself: the mark that the move waits for comes behind what is handed on.
+        # A session that is moving away takes it too. To wait for the end of the move would be a deadlock:
+        # the mark that the move waits for comes behind what is handed on.
         if any(self._is_moving(client_id) for client_id in clients if client_id not in sessions):
             return False
         for number, kept_at, records in entries:

@@ -1,7 +1,7 @@
-"""Hints as rows on disc: entries, which node had which sessions, which clients moved, which filters.
+"""Hints on disc: entries, and by node that is away its sessions, clients that moved, and filters.
 
-A row is one fact under ``(node, kind, key)``. Without a disc nothing is written, and what was kept is safe at
-the end of the turn, as sessions in memory are. Filters are written a little late, :data:`FILTERS` in a tick.
+A row is one fact under ``(node, kind, key)``. Without a disc nothing is written, and a hint counts as safe at
+the end of the turn, as sessions in memory do. Filters are written a little late, :data:`FILTERS` in a tick.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class Restored:
     """Rows of one node on disc."""
 
     node: list[object] = field(default_factory=lambda: ["", 0])
-    """Which sessions it had, in which life, and whose; the last only where that is known."""
+    """Generation of its sessions, its creation (0: not known) and, where known, the list of their clients."""
     entries: list[Kept] = field(default_factory=list)
     filters: list[str] = field(default_factory=list)
     moved: dict[str, Sequence[int]] = field(default_factory=dict)
 
 
 class HintJournal:
-    """Writes what is kept, where there is a disc, and says when it is there."""
+    """Writes hints, where there is a disc, and calls back once they are committed; ``wall``: time of day."""
 
     def __init__(self, *, now: Callable[[], float], wall: Callable[[], float], soon: Soon) -> None:
         self._now = now
@@ -47,13 +47,13 @@ class HintJournal:
         self._soon = soon
         self._writer: JournalWriter | None = None
         self._filters: dict[tuple[str, str], bool] = {}
-        """Changes that the disc does not have yet."""
+        """Changes of filters that are not written yet: whether a persistent session has it."""
         self._filters_ticket = 0
 
     def restore(
         self, journal: Journal, rows: Mapping[Any, Any], identity: str
     ) -> tuple[str, dict[str, Restored]]:
-        """Write to ``journal`` from now on; the identity that it was given first, and what it has by node."""
+        """Write to ``journal`` from now on; return its first identity, and nodes with entries or filters."""
         self._writer = JournalWriter(journal, soon=self._soon)
         known = rows.get(("", _ID, 0))
         if not known:
@@ -75,28 +75,28 @@ class HintJournal:
     # -- rows
 
     def node(self, peer: str, row: list[object] | None) -> None:
-        """Which sessions a node had, in which life, and whose; None: it is forgotten."""
+        """Write the row of a node (see :class:`Restored`); None: delete it."""
         self._put(peer, _NODE, 0, row)
 
     def moved(self, peer: str, client_id: str, bounds: Sequence[int] | None) -> None:
-        """Which numbers are not for a client."""
+        """Write which numbers are not for a client; None: delete it."""
         self._put(peer, _MOVED, client_id, bounds)
 
     def keep(self, peer: str, kept: Kept) -> None:
-        """An entry is kept."""
+        """Write an entry."""
         self._put(peer, _KEPT, kept.number, self.row(kept))
 
     def drop(self, peer: str, number: int) -> None:
-        """An entry is not needed any more."""
+        """Delete an entry."""
         self._put(peer, _KEPT, number, None)
 
     def wanted(self, peer: str, topic_filter: str, persistent: bool) -> None:
-        """Persistent sessions of a node have come to want a filter, or do so no more."""
+        """Note whether persistent sessions of a node have a filter; :meth:`write_filters` writes it."""
         if self._writer is not None:
             self._filters[peer, topic_filter] = persistent
 
     def write_filters(self) -> None:
-        """Write some of the filters that have changed, once those before are on disc."""
+        """Write up to :data:`FILTERS` of the changed filters, once the previous ones are on disc."""
         writer = self._writer
         if writer is None or self._filters_ticket > writer.committed:
             return
@@ -106,12 +106,12 @@ class HintJournal:
         self._filters_ticket = writer.ticket
 
     def row(self, kept: Kept) -> list[object]:
-        """An entry as it is written, and handed over; its time is of day."""
+        """Return an entry as it is written, and handed over, without its number; its time is of day."""
         at = kept.at - self._now() + self._wall()
         return [at, kept.records, kept.count, kept.live, kept.session, kept.frame]
 
     def read(self, number: int, row: list[Any]) -> Kept:
-        """Return the entry that :meth:`row` made a row of."""
+        """Return the entry of a :meth:`row`, its time on this node's clock."""
         at, *rest = row
         return Kept(number, at - self._wall() + self._now(), *rest)
 
@@ -122,7 +122,7 @@ class HintJournal:
     # -- commits
 
     def when_safe(self, waiting: list[OnSafe]) -> None:
-        """Tell these once all that was written until now is on disc; never within this call."""
+        """Call these with True once all that was written so far is on disc; never within this call."""
         writer = self._writer
         if writer is None or writer.ticket <= writer.committed:
             self._soon(partial(_tell, waiting))
@@ -135,5 +135,5 @@ def _tell(waiting: list[OnSafe]) -> None:
         try:
             on_safe(True)
         except Exception:
-            # The others still have to be told, and in order.
+            # The others still have to be called, and in order.
             log.exception("on_safe_failed")

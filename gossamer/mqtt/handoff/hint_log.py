@@ -6,23 +6,22 @@
                       ▲                │                      │
                       └────── down ────┴──────────────────────┘
 
-Away: what its persistent sessions want is kept. Asking: the node is back and is asked what it has already:
-frames whose acknowledgement the cut took with it, and what it got in an earlier return. Sending: the rest
-goes in its order, a window at a time. What comes meanwhile goes behind it, and is *live*: for everybody
-there, not for persistent sessions alone.
+Away: messages for its persistent sessions are kept. Asking: the node is back and is asked what it has: frames
+whose acknowledgement was lost with the link, and what it received in an earlier return. Sending: the rest
+goes in order, a window at a time. Messages that come meanwhile queue behind it as *live* entries: for all
+sessions there, not for persistent ones alone.
 
-What becomes of an entry: the node has it; it has expired; there was no room (``limit`` messages,
-``max_bytes``); the node is permanently removed, or lost its sessions. All but the first are counted by
-reason.
+An entry is dropped when the node has it, when it expires, without room (``limit`` messages, ``max_bytes``),
+and when the node is permanently removed or has lost its sessions. All but the first are counted by reason.
 
-A session that moves to another node while its own is away gets there what comes from then on, until the node
-is back with a higher claim; ``moved`` says from which number to which, and from which to which again. What is
-live is in none of these ranges, also once the node is away again: a session may have been on its way there.
+A session that moves to another node while its own is away gets new messages there, until the node is back
+with a higher claim; ``moved`` has these ranges of numbers. A live entry is in none of them, also once the
+node is away again: a session may have been on its way there.
 
-A node that leaves hands what it keeps to one that stays (``hint_transfer``), which keeps it behind its own.
+A node that leaves hands its hints to one that stays (``hint_transfer``), which keeps them behind its own.
 
-Rules: 1. Pure: no clock, no I/O; methods return what is to be done.  2. Numbers grow, through the lives of
-the node that keeps as well.  3. An entry is never changed, and goes in the order of its number.
+Rules: 1. Pure: no clock, no I/O; methods return the actions to carry out.  2. Numbers grow, also from one
+creation of the keeping node to the next.  3. An entry's records never change; it goes in order of its number.
 """
 
 from __future__ import annotations
@@ -55,13 +54,13 @@ State = Literal["live", "away", "asking", "sending"]
 WINDOW_MESSAGES = 1000
 WINDOW_BYTES = 1024 * 1024
 Refresh = Callable[[bytes, float], tuple[bytes, int]]
-"""``refresh(records, seconds)``: the records with so much less time left, and how many have expired."""
+"""``refresh(records, seconds)``: the records, so many seconds closer to expiry, and how many have expired."""
 
 
 class Spool:
-    """State machine of what is kept for one node.
+    """State machine of the hints for one node.
 
-    ``first`` is the first number; ``keep_oldest``: without room the new entry goes.
+    ``first`` is the first number; ``keep_oldest``: without room the new entry is dropped, not an old one.
     """
 
     def __init__(
@@ -76,15 +75,15 @@ class Spool:
         self.state: State = "live"
         self.entries: dict[int, Kept] = {}
         self.generation = ""
-        """Which sessions the node had; blank: not known."""
+        """Generation of the sessions that the node had; blank: not known."""
         self.moved: dict[str, Sequence[int]] = {}
-        """Clients whose session went elsewhere, and the numbers that are not for them here."""
+        """By client whose session moved, the numbers that are not for it (see :data:`Moved`)."""
         self.counts: Counter[str] = Counter()
         """``kept``, ``sent``, ``known``, ``handed_over``, ``dropped_<reason>``, in messages."""
         self.overflowed = 0
-        """How many found no room since the node was last seen."""
+        """Messages without room since the node was last seen."""
         self.full_since: float | None = None
-        """Time of day at which there first was none."""
+        """Time of day at which there first was no room; None: there is."""
         self.messages = 0
         self.bytes = 0
         self.next = first
@@ -100,18 +99,18 @@ class Spool:
 
     @property
     def waiting(self) -> int:
-        """Messages that were kept while the node was away, and are here still."""
+        """Number of messages that were kept while the node was away, and are still here."""
         return self._waiting
 
     def lacking(self, taken: int, frames: Mapping[int, int]) -> list[Kept]:
-        """Return what a node lacks that has taken so much of what was kept, and of each stream."""
+        """Return the entries that a node lacks: not :meth:`Kept.is_known` by these positions."""
         return [kept for kept in self.entries.values() if not kept.is_known(taken, frames)]
 
     # -- the node goes and comes
 
     def down(self) -> tuple[list[Action], list[str]]:
-        """The node is away, or away again; what was live is its persistent sessions' from now on. Also of
-        which clients less is known to be not for them."""
+        """Keep from now on, live entries for persistent sessions alone; return also clients whose ``moved``
+        has changed."""
         self.state = "away"
         self._over = False
         self._flight.clear()
@@ -124,7 +123,7 @@ class Spool:
         return [Keep(kept) for kept in changed], self._cut_moved(again[0].number) if again else []
 
     def up(self) -> list[Action]:
-        """The node is back."""
+        """Ask a node that is back what it has, unless nothing was kept."""
         if self.state == "live":
             return []
         self.state = "asking"
@@ -133,9 +132,9 @@ class Spool:
     def answered(
         self, generation: str, taken: int, frames: Mapping[int, int], now: float, *, renewed: bool = False
     ) -> list[Action]:
-        """The node says which sessions it has, up to which number it has taken, and how far each stream.
-
-        ``renewed``: its sessions began after it went away.
+        """Take the node's answer: its generation, the last entry that it took, and by link session the last
+        frame. Drop what it has, and send the rest; sessions that are ``renewed``, having begun after the node
+        went away, or of another generation get no hints.
         """
         actions: list[Action] = []
         if renewed or (self.generation and self.generation != generation):
@@ -151,7 +150,7 @@ class Spool:
         return actions + self.pump(now)
 
     def gone(self, reason: str) -> list[Action]:
-        """The node will not come back."""
+        """Drop all: the node will not come back."""
         self.state = "live"
         self.moved.clear()
         self.overflowed = 0
@@ -159,7 +158,7 @@ class Spool:
         return self._drop(list(self.entries), reason)
 
     def settled(self) -> list[Action]:
-        """The node's rows are here: where nothing is left to send, it gets what comes itself."""
+        """Go live if nothing is left to send, now that the node's rows are here: it is forwarded to again."""
         if self.state != "sending" or self.entries:
             return []
         self.state = "live"
@@ -168,7 +167,7 @@ class Spool:
         return [Live()]
 
     def moves(self, client_id: str, *, always: bool = False) -> bool:
-        """A client's session is on another node from now on, or ``always`` was; whether that is new."""
+        """Note that a client's session has moved, now or ``always``; return whether that is new."""
         bounds = self.moved.get(client_id, ())
         if self.state == "live" or NO_END in bounds or (not bounds and len(self.moved) >= MOVED_LIMIT):
             return False
@@ -176,7 +175,7 @@ class Spool:
         return True
 
     def returns(self, client_id: str) -> bool:
-        """A client that went elsewhere is the node's again from now on; whether that is new."""
+        """Note that a client that moved is the node's again from now on; return whether that is new."""
         bounds = self.moved.get(client_id, (0,))
         if bounds[-1] != NO_END:
             return False
@@ -184,7 +183,7 @@ class Spool:
         return True
 
     def fills_up(self, wall: float) -> bool:
-        """Return whether something had no room since the last call; ``wall`` is the time."""
+        """Return whether room has run out since the last call; ``wall`` is the time of day."""
         if not self.overflowed:
             self.full_since = None
         elif self.full_since is None:
@@ -197,7 +196,10 @@ class Spool:
     def add(
         self, records: bytes, count: int, now: float, *, session: int = 0, frame: int = 0
     ) -> list[Action]:
-        """Keep these. They may find no room: then nothing is kept of them, or older ones go."""
+        """Keep ``count`` messages in one entry. Without room none of it is kept, or older ones are dropped.
+
+        ``session``, ``frame``: the frame in which it was sent, in that link session; 0: it was not.
+        """
         kept = Kept(self.next, now, records, count, live=self.state != "away", session=session, frame=frame)
         self.next += 1
         actions: list[Action] = []
@@ -216,8 +218,8 @@ class Spool:
         return actions + self.pump(now)
 
     def adopt(self, hints: Iterable[Kept], moved: Moved) -> tuple[list[Action], list[str]]:
-        """Keep what another node has kept, in its order; ``moved`` says by its numbers what is not for a
-        client. What is known here of a client says nothing of these. Also of which clients more is known."""
+        """Keep hints of another node, in its order; ``moved``, by its numbers, says what is not for a client,
+        and what is known here does not apply to them. Return also the clients whose ``moved`` has changed."""
         first, actions, numbers = self.next, list[Action](), list[int]()
         for kept in hints:
             numbers.append(kept.number)
@@ -236,16 +238,16 @@ class Spool:
         return actions, changed
 
     def adopted(self, numbers: Iterable[int], now: float) -> list[Action]:
-        """Another node keeps these from now on."""
+        """Drop entries that another node keeps from now on."""
         gone = [number for number in numbers if number in self.entries]
         for number in gone:
-            # The node is back since they were offered.
+            # The node came back after they were offered.
             kept = self._flight.pop(number, None)
             self._flying -= 0 if kept is None else kept.size
         return [*self._drop(gone, "", "handed_over"), *self.pump(now)]
 
     def restore(self, entries: Iterable[Kept], generation: str, moved: Moved) -> None:
-        """Restore what the disc had; the node is away until it is seen."""
+        """Restore the entries on disc; the node is away until it is seen."""
         for kept in sorted(entries, key=lambda kept: kept.number):
             self._put(kept)
         self._waiting = self.messages
@@ -255,7 +257,7 @@ class Spool:
         self._over = False
 
     def confirmed(self, number: int, now: float) -> list[Action]:
-        """An entry has taken effect."""
+        """Drop an entry that has taken effect."""
         kept = self._flight.pop(number, None)
         if kept is None:
             return []
@@ -263,7 +265,7 @@ class Spool:
         return [*self._drop([number], "", "sent"), *self.pump(now)]
 
     def pump(self, now: float) -> list[Action]:
-        """Return what may be sent now."""
+        """Return what may be sent now: the next entries, as far as the window goes."""
         actions: list[Action] = []
         if self.state != "sending":
             return actions
@@ -295,7 +297,7 @@ class Spool:
     # -- inside
 
     def _cut_moved(self, first: int) -> list[str]:
-        """Have everything from a number on be for every client; for which ones it was not."""
+        """Clear ``moved`` from a number on; return the clients for which that changed something."""
         changed = [client_id for client_id, bounds in self.moved.items() if bounds[-1] > first]
         for client_id in changed:
             bounds = self.moved.pop(client_id)

@@ -1,13 +1,13 @@
-"""Messages kept for nodes that are away, handed by a node that leaves to one that stays.
+"""Transfer of hints from a node that leaves the cluster to one that stays.
 
-What a node keeps goes with it when it leaves the cluster: otherwise the nodes that are away would never get
-it. So before it says goodbye it hands all of it to a member, which has it on disc before it is dropped here,
-keeps it from then on, behind what it keeps itself, and gives it to the node once that is back.
+The hints of a node that leaves would be lost, and the nodes that are away would never get them. So before it
+leaves it hands all of them to a member, which has them on disc before they are dropped here. The member keeps
+them behind its own, and replays them to the node once that is back.
 
-Rules: 1. Bounded: after :data:`TRANSFER_TIMEOUT` the node leaves with what nobody took; that is logged. 2. A
-node that is back, and on its way to have everything, is given the rest by this one; only where it goes again
-the rest is handed on. 3. A member that fails in the middle may have taken what is offered to the next one as
-well: rather twice than never, and of QoS 2 the second is known (``once``).
+Rules: 1. Bounded: after :data:`TRANSFER_TIMEOUT` the node leaves, and logs how many hints no member took.  2.
+Replay to a node that is back goes on; only if that goes down again the rest is handed over.  3. A member that
+fails halfway may have taken what is offered to the next one as well: rather twice than never, and of QoS 2
+the second copy is recognised (``qos2``).
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ PART_BYTES = 512 * 1024
 
 
 class HintTransfer:
-    """Hands over what this node keeps when it leaves, and takes it of others.
+    """Hands over this node's hints when it leaves, and adopts those of others.
 
-    ``has_left(node)``: that one has left permanently.
+    ``has_left(node)``: whether it has left permanently.
     """
 
     def __init__(
@@ -49,10 +49,10 @@ class HintTransfer:
         self._distribution = distribution
         self._has_left = has_left
         self.functions: dict[str, Callable[..., object]] = {ADOPT: self._adopt}
-        """What other nodes call."""
+        """Functions that other nodes call, by name."""
 
     async def hand_over(self) -> None:
-        """Hand what is kept here to members that stay."""
+        """Hand the hints here to members that stay, for at most :data:`TRANSFER_TIMEOUT`."""
         spools = self._keeping.spools
         with suppress(TimeoutError):
             async with asyncio.timeout(TRANSFER_TIMEOUT):
@@ -65,7 +65,7 @@ class HintTransfer:
             log.warning("hints_not_handed_over", peers=sorted(left), messages=messages)
 
     async def _hand_over(self, peer: str) -> bool:
-        """Hand all that is kept for one node to one that stays; False: not all of it."""
+        """Hand all hints for one node to a member, the next one if it fails; False: none took all of them."""
         for node in sorted(self._distribution.nodes()):
             messages = 0
             sessions, hints = self._keeping.sessions_of(peer), self._keeping.spools.hints(peer)
@@ -83,7 +83,7 @@ class HintTransfer:
     async def _adopt(
         self, peer: str, sessions: list[object], hints: list[list[object]], moved: Moved
     ) -> bool:
-        """Keep this for ``peer`` from now on, in place of a node that leaves; False: not here."""
+        """Adopt hints for ``peer`` from a node that leaves; return once they are on disc. False: not here."""
         safe = asyncio.get_running_loop().create_future()
         if self._has_left(peer) or not self._keeping.adopt(peer, sessions, hints, moved, safe.set_result):
             return False

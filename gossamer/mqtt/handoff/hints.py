@@ -1,4 +1,4 @@
-"""Hints for a node that is away, entry by entry, and the actions on them."""
+"""Hints for a node that is away, as entries, and the actions that its spool returns."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ import msgspec
 OVERHEAD = 64
 """Bytes that an entry counts for besides its records."""
 MOVED_LIMIT = 100_000
-"""Clients whose comings and goings are known while a node is away; of others everything is given back."""
-
+"""Clients whose moves are remembered while a node is away; all others get every hint."""
 
 NO_END = (1 << 63) - 1
 
 Moved = Mapping[str, Sequence[int]]
-"""By client, the numbers that are not for it: from the first, up to and without the second, and so on."""
+"""By client, half-open ranges of the numbers that are not for it: start, end, start, end and so on."""
 
 
 def is_for(client_id: str, number: int, moved: Moved) -> bool:
@@ -26,7 +25,7 @@ def is_for(client_id: str, number: int, moved: Moved) -> bool:
 
 
 def joined(bounds: Iterable[int]) -> list[int]:
-    """Ranges without those that are empty, and as one where the next begins at the end of the one before."""
+    """Return the bounds of ranges without empty ones, and with adjacent ones merged."""
     joined: list[int] = []
     for bound in bounds:
         if joined and joined[-1] == bound:
@@ -37,7 +36,7 @@ def joined(bounds: Iterable[int]) -> list[int]:
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """Records that came together; ``at`` is a moment of this node's clock."""
+    """An entry: ``count`` messages that came together at ``at``, on this node's clock."""
 
     number: int
     at: float
@@ -46,34 +45,34 @@ class Kept(msgspec.Struct, frozen=True):
     live: bool = False
     session: int = 0
     frame: int = 0
-    """The frame it went in, of the session with that number; 0: it was never sent."""
+    """Number of the frame in which it was sent, in the link session ``session``; 0: it was never sent."""
 
     @property
     def size(self) -> int:
         return len(self.records) + OVERHEAD
 
     def is_known(self, taken: int, frames: Mapping[int, int]) -> bool:
-        """Return whether a node that took so much of the hints, and of each stream, has it."""
+        """Return whether a node has it that took entries up to ``taken``, and link sessions to ``frames``."""
         return self.number <= taken or 0 < self.frame <= frames.get(self.session, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Have it on disc."""
+    """Write an entry to disc."""
 
     kept: Kept
 
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """These are not needed any more."""
+    """Delete entries from disc."""
 
     numbers: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The node will not get these records, but for those that are ``left`` of them."""
+    """Report records that the node will not get, except those still ``left``."""
 
     records: tuple[bytes, ...]
     reason: str
@@ -87,7 +86,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send an entry; say :meth:`Spool.confirmed` once it has taken effect. ``records`` are what is left."""
+    """Send the unexpired ``records`` of an entry; call :meth:`Spool.confirmed` once they took effect."""
 
     kept: Kept
     records: bytes
@@ -95,12 +94,12 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """All that was kept while the node was away has been sent."""
+    """Report to the node that all that was kept while it was away has been sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """The node gets what comes itself again."""
+    """Forward to the node directly again."""
 
 
 Action = Keep | Drop | Lost | Ask | Send | Over | Live

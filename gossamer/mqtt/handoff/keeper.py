@@ -1,10 +1,10 @@
-"""Keeper of hints for the persistent sessions of other nodes that are away: who is away, and who is back.
+"""Keeper of hints for the persistent sessions of other nodes: follows nodes that go away and come back.
 
-The router gives what comes (:class:`gossamer.routes.forwarding.nodes.Keeper`), and it is kept in ``spools``.
-Which of these it is not for any more, since they moved, ``departures`` knows.
+The router passes the messages (:class:`gossamer.routes.forwarding.nodes.Keeper`), and ``spools`` hold them.
+``departures`` has the clients whose sessions moved, and for whom they are not any more.
 
-Which filters nodes that are away have persistent sessions for stands in the journal too, so that this node
-goes on keeping for them after a restart. Nothing here waits on the loop.
+The filters of persistent sessions on nodes that are away are in the journal too, so that this node goes on
+keeping for them after a restart. Nothing here waits on the loop.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ log = structlog.get_logger(__name__)
 class Keeping:
     """Keeps messages for the persistent sessions of nodes that are away, and delivers them in order.
 
-    ``clients(peer)`` says whose sessions a node has, ``claims(client)`` which nodes are known to claim a
-    client's, ``session(peer)`` under which number a node knows its session with this one.
+    ``clients(peer)`` returns the clients with a session on a node, ``claims(client)`` the epochs of all
+    claims to a client's session by node, ``session(peer)`` the number of the link session with a node.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Keeping:
         session: Callable[[str], int],
     ) -> None:
         self.identity = identity
-        """Tells the numbers of this node's entries from those of a namesake that has lost its disc."""
+        """Distinguishes this node's entries from those of a namesake that has lost its disc."""
         self.spools = spools
         spools.live = self._live
         self._routes = routes
@@ -63,23 +63,23 @@ class Keeping:
         )
         self._sessions: dict[str, int] = {}
         self._creations: dict[str, int] = {}
-        """In which creation nodes were that are away."""
+        """Creation in which each node went away."""
         self._up: set[str] = set()
         self._rounds: Counter[str] = Counter()
         self._fresh: set[str] = set()
-        """Nodes that are up and have not said yet which sessions they have."""
+        """Live nodes that are up and have not yet answered which sessions they have."""
 
-    # -- what the router tells
+    # -- events of the router
 
     def up(self, peer: str) -> bool:
-        """A node is back, or new."""
+        """Ask a node that is back, or new, what it has; return whether it is live, and forwarded to."""
         self._up.add(peer)
         self._rounds[peer] += 1
         spool = self.spools.of(peer)
-        # Known now, and not any more when it goes.
+        # Known now, but not any more when it goes down.
         self._sessions[peer] = self._session(peer)
         if spool.state == "live":
-            # What it has now is what it has lost if it comes back with something else.
+            # A node that comes back with another generation of sessions has lost these.
             self._fresh.add(peer)
             self.spools.ask(peer)
             return True
@@ -87,12 +87,12 @@ class Keeping:
         return False
 
     def down(self, peer: str, creation: int) -> None:
-        """A node is away; ``creation`` is the one that went."""
+        """Begin to keep for a node that is away; ``creation`` is the one that went."""
         self._up.discard(peer)
         self._fresh.discard(peer)
         spool = self.spools.of(peer)
         self.departures.away(peer)
-        # What it had in this creation, or before, is what is kept for.
+        # Hints are for sessions that began in this creation or before.
         self._creations.setdefault(peer, creation)
         self._journal.node(peer, self.sessions_of(peer))
         self.spools.do(peer, *spool.down())
@@ -100,7 +100,7 @@ class Keeping:
         self._soon(partial(self.departures.guess, peer))
 
     def gone(self, peer: str) -> None:
-        """A node will not come back."""
+        """Drop all hints of a node that will not come back."""
         self.departures.rejoined(peer)
         self._up.discard(peer)
         self._fresh.discard(peer)
@@ -109,7 +109,7 @@ class Keeping:
             self._journal.node(peer, None)
 
     def take(self, peer: str, record: bytes, on_safe: OnSafe) -> None:
-        """Records of QoS 1 and 2 for a node that is away, or on its way back."""
+        """Keep a record of QoS 1 or 2 for a node that is away, or on its way back."""
         spool = self.spools.of(peer)
         if spool.state == "away" and record[:1] == MOVE_MARK:
             self._soon(partial(on_safe, True))
@@ -117,7 +117,8 @@ class Keeping:
         self.spools.add(peer, record, [on_safe])
 
     def left(self, peer: str, number: int, records: bytes, waiting: list[OnSafe]) -> int:
-        """Keep what a node had not acknowledged; count what no persistent session there wants."""
+        """Keep the records of frame ``number`` (0: never sent) that a node had not acknowledged; return how
+        many messages were not kept, since no persistent session there has a filter for them."""
         wanted: list[bytes] = []
         others = 0
         for qos, topic, record in walk(records):
@@ -133,11 +134,11 @@ class Keeping:
         self.spools.add(peer, b"".join(wanted), waiting, session=session, frame=number)
         return others
 
-    # -- what nodes say
+    # -- greeting nodes that are back
 
     async def greeting(self, peer: str) -> tuple[str, int, Moved, dict[str, list[Block]]]:
-        """Return what to send to a node that is asked: who keeps, how much waits, which numbers are not for a
-        client, and what a client is known to have had of the others."""
+        """Return the greeting for a node that is back: this keeper's identity, the number of messages that
+        wait, by client the numbers that are not for it, and the QoS 2 messages that it has had."""
         spool = self.spools.of(peer)
         if not spool.waiting:
             return self.identity, 0, {}, {}
@@ -146,9 +147,9 @@ class Keeping:
     def answered(
         self, peer: str, turn: int, sessions: tuple[str, int], taken: int, frames: Mapping[int, int]
     ) -> None:
-        """A node has said what it has; ``turn`` is what :meth:`asking` said when it was asked.
+        """Take a node's answer, unless it went down since; ``turn`` is what :meth:`asking` returned then.
 
-        ``sessions``: which those are, and in which creation of the node they began.
+        ``sessions``: generation and first creation; ``taken``, ``frames`` as for :meth:`Spool.answered`.
         """
         spool = self.spools.of(peer)
         if self.asking(peer) != turn:
@@ -164,20 +165,20 @@ class Keeping:
 
     @property
     def anybody_away(self) -> bool:
-        """Return whether a node is away, or has not been given everything yet."""
+        """Return whether any node is away, or has not received all its hints yet."""
         return bool(self.departures.had)
 
     def awaits_others(self, peer: str) -> bool:
-        """Return whether others than ``peer`` are away."""
+        """Return whether nodes other than ``peer`` are away."""
         return any(other not in self._up for other in self.departures.had if other != peer)
 
     def keep_elsewhere(
         self, peer: str, owner: str, clients: Moved, taken: int, frames: Mapping[int, int]
     ) -> bool:
-        """Keep for ``owner``, which is away too, what ``peer`` lacks and is for sessions that have moved to
-        that; False: it is not away, as far as is known here, and can be given that itself.
+        """Keep for ``owner``, which is away too, the hints of ``peer`` for ``clients``, whose sessions moved
+        there, beyond ``taken`` and ``frames``; ``clients`` has the numbers that are not for each.
 
-        ``clients``: whose sessions they are, and which numbers of ``peer`` are not for them.
+        True also where nothing is known of ``owner``. False: it is up, and can be sent the hints itself.
         """
         spool = self.spools.of(owner)
         if spool.state != "away":
@@ -194,25 +195,24 @@ class Keeping:
         self.spools.do(owner, *spool.adopt(lacking, {**clients, **not_for}))
         return True
 
-    # -- nodes that went while this one was away
+    # -- nodes that this one did not see go
 
     def sessions_of(self, peer: str) -> list[object]:
-        """Which sessions a node that is away had, in which creation, and whose, as far as is known."""
+        """Return the row of a node that is away, as in :attr:`.hint_journal.Restored.node`."""
         creation = self._creations.get(peer, 0)
         return [self.spools.of(peer).generation, creation, *self.departures.remembered(peer)]
 
     def absent(self) -> Iterator[tuple[str, list[object], list[str], bool]]:
-        """The nodes that are away: which sessions they had, in which creation and whose, as far as is known;
-        whose are elsewhere now; and whether this node has seen that itself."""
+        """Yield each node that is away, its row, its clients that moved, and whether this node saw it go."""
         for peer in list(self.departures.had):
-            # Time may pass between one and the next.
+            # The consumer may await between one and the next.
             if peer not in self._up and peer in self.departures.had:
                 yield peer, self.sessions_of(peer), *self.departures.elsewhere(peer)
 
     def learned(
         self, peer: str, sessions: list[Any], moved: list[str], filters: list[str], *, seen: bool
     ) -> None:
-        """Another node knows this one to be away, as :meth:`absent` says, and that it wants these filters."""
+        """Take another node's report of one that is away, as :meth:`absent` yields it, and of its filters."""
         if peer in self._up:
             return
         if self.spools.of(peer).state == "live":
@@ -228,7 +228,7 @@ class Keeping:
     def adopt(
         self, peer: str, sessions: list[Any], hints: list[list[Any]], moved: Moved, on_safe: OnSafe
     ) -> bool:
-        """Keep what another node has kept for ``peer``; False: that is not away, as far as is known here."""
+        """Keep another node's hints; call ``on_safe`` once they are on disc. False: ``peer`` is not away."""
         spool = self.spools.of(peer)
         if peer not in self._up and spool.state == "live":
             self._begins_away(peer, sessions)
@@ -241,7 +241,7 @@ class Keeping:
         return True
 
     def asking(self, peer: str) -> int:
-        """The number of the return for which a node has still to answer; 0: for none."""
+        """Return the number of the return for which a node has yet to answer; 0: for none."""
         spool = self.spools.by_peer.get(peer)
         waits = spool is not None and (spool.state == "asking" or peer in self._fresh)
         return self._rounds[peer] if waits and peer in self._up else 0
@@ -249,7 +249,7 @@ class Keeping:
     # -- the disc
 
     def restore(self, journal: Journal, rows: Mapping[object, object]) -> None:
-        """Keep on disc from now on; ``rows`` are what it had."""
+        """Keep on disc from now on; ``rows`` are those it has."""
         self.identity, found = self._journal.restore(journal, rows, self.identity)
         for peer, restored in found.items():
             self._begins_away(peer, restored.node, restored.entries, restored.moved)
@@ -274,7 +274,7 @@ class Keeping:
     def _begins_away(
         self, peer: str, sessions: list[Any], entries: Iterable[Kept] = (), moved: Moved | None = None
     ) -> None:
-        """A node went in a former creation of this one, before it came, or was seen by another alone."""
+        """Begin to keep for a node that this one did not see go; ``sessions`` as :meth:`sessions_of`."""
         generation, creation, *had = sessions
         self.departures.restored(peer, had[0] if had else None)
         if creation:

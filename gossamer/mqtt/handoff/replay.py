@@ -1,19 +1,19 @@
-"""Replay of hints: what other nodes have kept for persistent sessions here, and what of it is here already.
+"""Replay of hints: takes what other nodes kept for persistent sessions here, without what is here already.
 
 A node that comes back is asked by each other node (``mqtt.kept``) and answers
 
-- which sessions it has (*generation*: the same word as before, unless it has lost them), and in which life of
-  its they began;
-- the number up to which it has taken what that node keeps;
-- how far it took the stream of messages in its last few sessions with that node.
+- which sessions it has (their *generation*, the same string unless it has lost them), and the creation in
+  which they began;
+- the number of the last entry that it took from that node;
+- by link session with that node, of the last few, the last frame that it took.
 
-With sessions on disc all of this is written in the same commit as what the messages did to them, so it holds
-after a crash. Then entries come: those that were kept go to persistent sessions alone, live ones to
-everybody.
+With sessions on disc all of this is written in the same commit as what the messages changed in them, so it
+holds after a crash. Then entries come: those that were kept go to persistent sessions alone, live ones to
+every session.
 
-A session whose client has gone elsewhere in the meantime is not served here any more, but what was kept for
-it until then is still on its way: :class:`~gossamer.mqtt.migration.superseded.SupersededSessions` waits for
-it (``pending``) and takes it (``late``).
+A session whose client has moved in the meantime is not served here any more, but hints for it from before the
+move are still on their way: :class:`~gossamer.mqtt.migration.superseded.SupersededSessions` waits for them
+(``pending``) and takes them (``late``).
 """
 
 from __future__ import annotations
@@ -40,11 +40,10 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-SETTLE = 3.0
+RETURN_TIMEOUT = 3.0
 """Seconds after the return of a node in which others may return as well."""
-HEARD = 30.0
-"""Seconds within which a node that came back says whether it keeps something; one without hints never
-does."""
+GREETING_TIMEOUT = 30.0
+"""Seconds that a node that is up has to greet this one; one that keeps no hints at all never does."""
 
 
 class _Keeper:
@@ -60,9 +59,9 @@ class _Keeper:
 
 
 class Arrivals:
-    """Takes in what other nodes have kept, each message once, and answers how far it got.
+    """Takes the hints of other nodes, each entry once, and answers how far it got.
 
-    ``generation`` is that of sessions in memory, which begin with this ``creation``.
+    ``generation`` is that of sessions in memory, which begin with this ``creation``; a disc has its own.
     """
 
     def __init__(self, core: Core, *, generation: str, creation: int) -> None:
@@ -70,22 +69,22 @@ class Arrivals:
         self._publishing, self._ingest = core.publishing, core.ingest
         self._keepers: dict[str, _Keeper] = {}
         self._before: dict[str, dict[int, int]] = {}
-        """How far the streams of nodes were taken, as the disc had it."""
+        """By node and link session, the last frame taken, as the disc had it."""
         self._returned = float("-inf")
-        self._unheard: dict[str, float] = {}
-        """Nodes that are up and have not said yet whether they keep something, and since when."""
+        self._ungreeted: dict[str, float] = {}
+        """Nodes that are up and have not greeted this one, and since when."""
         self.generation = generation
         self.born = creation
         self.late: Callable[[Message, int, Moved], None] = lambda _message, _number, _moved: None
-        """Told of each kept message, with its number and who moved, for sessions not served any more."""
+        """Called with each kept message, its number, and ``moved``; for sessions not served any more."""
         self.over: Callable[[str], None] = lambda _peer: None
-        """Told of each node that has given all that it had kept."""
+        """Called with each node that has replayed all its hints."""
         self.counts: Counter[str] = Counter()
         core.router.on_kept(self.take)
         core.ingest.on_noted = self.note
 
     def restore(self, store: SessionStore, rows: Mapping[object, object]) -> None:
-        """Restore what the disc had."""
+        """Restore generation, creation and positions from the rows on disc."""
         self.generation, self.born = store.generation_of(rows) or (self.generation, self.born)
         store.remember_generation(self.generation, self.born)
         for peer, (identity, taken, frames) in store.taken_of(rows).items():
@@ -95,12 +94,12 @@ class Arrivals:
     # -- nodes that come and go
 
     def node_up(self, peer: str) -> None:
-        """A node is there; it may have kept something."""
-        self._returned = self._unheard[peer] = self._fanout.now()
+        """Expect the greeting of a node that is up: it may have hints."""
+        self._returned = self._ungreeted[peer] = self._fanout.now()
 
     def node_down(self, peer: str) -> None:
-        """A node is gone, with what it had kept."""
-        self._unheard.pop(peer, None)
+        """Expect nothing more of a node that is down."""
+        self._ungreeted.pop(peer, None)
         keeper = self._keepers.get(peer)
         if keeper is not None:
             keeper.waiting = False
@@ -108,12 +107,13 @@ class Arrivals:
     def asked(
         self, peer: str, identity: str, waiting: int, moved: Moved, had: Mapping[str, list[Block]]
     ) -> list[object]:
-        """Answer another node: how much of what it kept is here; learn what waits there."""
+        """Answer the greeting of another node (:meth:`Keeping.greeting`): ``[[generation, creation], number
+        of the last entry taken, [[link session, last frame taken], …]]``."""
         for client_id, blocks in had.items():
             session = self._table.sessions.get(client_id)
             if session is not None and session.expiry:
                 forget(session, Once.of(blocks))
-        self._unheard.pop(peer, None)
+        self._ungreeted.pop(peer, None)
         keeper = self._keepers.setdefault(peer, _Keeper())
         if keeper.identity != identity:
             keeper.identity, keeper.taken = identity, 0
@@ -124,16 +124,17 @@ class Arrivals:
 
     @property
     def pending(self) -> bool:
-        """Return whether something that was kept may still be on its way here."""
+        """Return whether hints may still be on their way here."""
         if any(keeper.waiting for keeper in self._keepers.values()):
             return True
         now = self._fanout.now()
-        return now - self._returned < SETTLE or any(now - up < HEARD for up in self._unheard.values())
+        ungreeted = any(now - up < GREETING_TIMEOUT for up in self._ungreeted.values())
+        return ungreeted or now - self._returned < RETURN_TIMEOUT
 
     # -- entries
 
     def take(self, peer: str, data: bytes) -> Hold | None:
-        """Take in a frame of entries."""
+        """Take a frame of entries; the result, if any, defers the report that it took effect."""
         keeper = self._keepers.setdefault(peer, _Keeper())
         before = self._publishing.notes
         for number, live, records in kept_in(data):
@@ -148,14 +149,14 @@ class Arrivals:
                     self._ingest(peer, records)
                 elif live:
                     self._ingest(peer, records)
-                    # Its node may not have known yet who has what is left here of a session.
+                    # The keeper may not have known yet which node has the session that is superseded here.
                     self._tell_late(keeper, number, records)
                 else:
                     self._give(peer, keeper, number, records)
         return self._ingest.held(peer, before)
 
     def note(self, peer: str) -> None:
-        """Note how far a node's messages have come, in the commit of the sessions that they changed."""
+        """Note how far a node's entries and frames have come, in the commit of the sessions they changed."""
         store = self._table.store
         if store is not None:
             keeper = self._keepers.get(peer)
@@ -178,7 +179,7 @@ class Arrivals:
         pos = 0
         try:
             if records[:1] == MARK:
-                # One mark for all of them is made one for each.
+                # One mark for all of them becomes one for each.
                 records = b"".join([record for _, _, record in walk(records)])
             while pos < len(records):
                 message, pos = read_record(records, pos, len(records), fanout.now())
@@ -189,7 +190,7 @@ class Arrivals:
                     session = delivery.subscriber
                     if delivery.persistent and is_for(session.client_id, number, keeper.moved):
                         fanout.sent += 1
-                        # One that is on its way to another node gives this after it, with what it has left.
+                        # One that is migrating takes it, and sends it after the session with the rest.
                         gate, session.gate = session.gate, None
                         fanout.give(message, delivery)
                         session.gate = gate

@@ -1,11 +1,11 @@
-"""A spool for each node that is away, and the disc: what spools decide is carried out here.
+"""Spools of all nodes that are away: carries out the actions that they return.
 
 A :class:`~gossamer.mqtt.handoff.hint_log.Spool` returns actions: entries go to the journal, and publishers
-get their answers then; a node that is back is asked, and gets its entries by the router's way to its
-persistent sessions.
+get their acknowledgements once they are there; a node that is back is asked, and gets its entries by the
+router's forwarder to its persistent sessions.
 
-Rules: 1. Nothing here waits on the loop.  2. What a publisher was told is safe is on disc, or in the memory
-of a node without one.
+Rules: 1. Nothing here waits on the loop.  2. An acknowledged message is on disc, or in the memory of a node
+without one.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ log = structlog.get_logger(__name__)
 
 
 class Spools:
-    """Holds what is kept for other nodes, and does what is to be done with it.
+    """Holds the hints for other nodes, and carries out the actions on them.
 
-    ``loaded(peer)`` says whether the rows of a node are here; ``ask`` is told whom to ask, ``lost(peer,
-    records, reason, left)`` what nobody gets any more.
+    ``loaded(peer)`` returns whether the rows of a node are here; ``ask(peer)`` is called to greet a node,
+    ``lost(peer, records, reason, left)`` with records that will not arrive, except those ``left``.
     """
 
     def __init__(
@@ -53,9 +53,9 @@ class Spools:
         self.journal = journal
         self.by_peer: dict[str, Spool] = {}
         self.counts: Counter[str] = Counter()
-        """Of spools that are no more."""
+        """Counts of spools that were removed."""
         self.live: Callable[[str], object] = lambda _peer: None
-        """Told of each node that has been given everything."""
+        """Called with each node that has received all its hints."""
         self.ask = ask
         self._routes = routes
         self._now = now
@@ -68,21 +68,21 @@ class Spools:
         self._lost = lost
 
     def of(self, peer: str) -> Spool:
-        """The spool of a node, which may be new."""
+        """Return the spool of a node; make it if there is none."""
         spool = self.by_peer.get(peer)
         if spool is None:
             spool = self.by_peer[peer] = self._new()
         return spool
 
     def add(self, peer: str, records: bytes, waiting: list[OnSafe], **place: int) -> None:
-        """Keep records, and tell those that wait once they are safe; ``place`` as for :meth:`Spool.add`."""
+        """Keep records, and call ``waiting`` once they are safe; ``place`` as for :meth:`Spool.add`."""
         self.do(peer, self.of(peer).add(records, acknowledged(records), self._now(), **place))
         self.journal.when_safe(waiting)
 
     def answered(
         self, peer: str, generation: str, taken: int, frames: Mapping[int, int], *, renewed: bool
     ) -> None:
-        """A node has said what it has; see :meth:`Spool.answered`."""
+        """Take a node's answer, and log what it has lost; see :meth:`Spool.answered`."""
         spool = self.of(peer)
         before = spool.counts["dropped_sessions_lost"]
         self.do(peer, spool.answered(generation, taken, frames, self._now(), renewed=renewed))
@@ -90,13 +90,13 @@ class Spools:
             log.warning("kept_messages_dropped", peer=peer, reason="sessions_lost", messages=lost)
 
     def settle(self, peer: str, spool: Spool) -> None:
-        """A node that has been given everything, and whose rows are here, gets what comes itself again."""
+        """Make a node live if it has received all its hints and its rows are here."""
         if spool.state == "sending" and not spool.entries and self._loaded(peer):
             moved = list(spool.moved)
             self.do(peer, spool.settled(), moved)
 
     def gone(self, peer: str) -> bool:
-        """A node will not come back; False: nothing was known of it."""
+        """Drop all hints of a node that will not come back; False: it has no spool."""
         if (spool := self.by_peer.pop(peer, None)) is None:
             return False
         if spool.messages:
@@ -108,11 +108,11 @@ class Spools:
 
     @property
     def kept_for(self) -> dict[str, bool]:
-        """The nodes for which something is kept, and whether they are away."""
+        """Nodes for which there are hints, and whether they are away."""
         return {peer: spool.state == "away" for peer, spool in self.by_peer.items() if spool.entries}
 
     def kept(self, peer: str, taken: int, frames: Mapping[int, int]) -> list[tuple[int, int, bytes]]:
-        """Return what a node lacks that has taken so much: numbers, times in µs, records, aged."""
+        """Return of each entry that a node lacks its number, time of day in µs, and records, aged."""
         now, wall = self._now(), self._wall()
         return [
             (kept.number, int((kept.at - now + wall) * 1e6), fresh(kept.records, now - kept.at)[0])
@@ -120,18 +120,18 @@ class Spools:
         ]
 
     def hints(self, peer: str) -> list[list[object]]:
-        """The entries for a node, as :meth:`Keeping.adopt` takes them."""
+        """Return the entries for a node, as :meth:`Keeping.adopt` takes them."""
         return [[kept.number, *self.journal.row(kept)] for kept in self.of(peer).entries.values()]
 
     def adopted(self, peer: str, hints: Iterable[list[Any]]) -> int:
-        """Another node has these on its disc; how many messages they are."""
+        """Drop hints that another node has on its disc; return how many messages they were."""
         spool = self.of(peer)
         before = spool.messages
         self.do(peer, spool.adopted([hint[0] for hint in hints], self._now()))
         return before - spool.messages
 
     def tick(self) -> None:
-        """About once a second: log for which nodes more came than is kept, and write what has waited."""
+        """Log nodes whose spools have become full, and write changed filters. Call it about once a second."""
         for peer, spool in self.by_peer.items():
             if spool.fills_up(self._wall()):
                 limits = {"limit": self._limit, "max_bytes": self._max_bytes}
@@ -139,7 +139,7 @@ class Spools:
         self.journal.write_filters()
 
     def do(self, peer: str, actions: Iterable[Action], moved: Iterable[str] = ()) -> None:
-        """Carry out what a spool has decided; ``moved``: for which clients other numbers are not, since."""
+        """Carry out a spool's actions; ``moved``: clients whose numbers have changed."""
         for action in actions:
             match action:
                 case Keep(kept):
@@ -161,7 +161,7 @@ class Spools:
             self.note_moved(peer, client_id)
 
     def note_moved(self, peer: str, client_id: str) -> None:
-        """Have it in the journal which numbers are not for a client."""
+        """Write to the journal which numbers are not for a client."""
         spool = self.by_peer.get(peer)
         self.journal.moved(peer, client_id, None if spool is None else spool.moved.get(client_id))
 
@@ -174,10 +174,10 @@ class Spools:
             self.do(peer, spool.confirmed(number, self._now()))
             self.settle(peer, spool)
 
-    # -- looking in
+    # -- introspection
 
     def alarms(self) -> Iterator[tuple[float, str]]:
-        """For each node for which more came than is kept: since when, and in words."""
+        """Yield for each node whose spool is full: since when (time of day), and the text of the alarm."""
         for peer, spool in self.by_peer.items():
             if spool.full_since is not None:
                 text = (
@@ -187,7 +187,7 @@ class Spools:
                 yield spool.full_since, text
 
     def stats(self) -> dict[str, int]:
-        """Sizes and counts."""
+        """Return sizes and counts of all spools, by metric."""
         total = Counter(self.counts)
         for spool in self.by_peer.values():
             total.update(spool.counts)
