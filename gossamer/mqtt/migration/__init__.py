@@ -1,5 +1,5 @@
-"""A session that follows its client to another node: claims, the machines of a move, what is left behind.
+"""Migration: a session follows its client to another node. Claims, state machines, superseded sessions.
 
-``machines`` decides what ``source`` and ``target`` do, upon the values in ``moves``; ``ownership`` says who
-has a session, and ``takeover`` is what the rest of a node, and other nodes, ask.
+``machines`` decides what ``source`` and ``target`` do, on the values in ``moves``; ``ownership`` holds the
+claims, and ``takeover`` is the interface to the rest of a node and to other nodes.
 """

@@ -1,18 +1,18 @@
 """Two connections of one client, on two nodes: which of them is served.
 
-Each says when it came: its *stamp*, the wall clock at its CONNECT in microseconds, raised above every epoch
-that its node knows of the client by then. The epoch of a claim is the stamp of the connection that made it,
-so of two nodes that claim a client without knowing of each other the later has it, whatever their names.
+Each has a *stamp*: the wall clock at its CONNECT in microseconds, raised above every epoch of the client that
+its node has seen. The epoch of a claim is the stamp of the connection that made it, so of two concurrent
+claims to a client the later wins, whatever the names of the nodes.
 
 Rules: 1. A connection is ended for a claim of another node only while there is a connection behind that
 claim, and a later one. The claim of a connection that has ended is outbid.  2. A node whose own client came
-later than the one that wants its session keeps it; one whose client came earlier asks back once (``served``),
-since the connection that wants it may have ended meanwhile. Nobody asks for one that has ended.  3. Clocks
-are compared only between claims that crossed. Whoever fetches a session says how long ago its client came,
-which needs no clock of the day.
+later than the connection that requests its session keeps it; otherwise it answers ``served`` once, and gives
+the session when asked again, since that connection may have ended meanwhile: then no node asks again.  3.
+Clocks are compared only between claims that crossed. A node that fetches a session sends how long ago its
+client came, which needs no time of day.
 
-A coordinator for each client, chosen by hashing, was rejected: a round trip more for nearly every CONNECT,
-and the order in which two questions reach it is no better than two clocks of one network.
+Rejected: a coordinator for each client, chosen by hashing. It costs a round trip for nearly every CONNECT,
+and the order in which two requests reach it is no better than two clocks of one network.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ if TYPE_CHECKING:
     from gossamer.mqtt.publish.core import Core
 
 SERVES = "mqtt.serves"
-"""What other nodes call: ``Contests.serves``."""
+"""Name of :meth:`Contests.serves` for other nodes."""
 SERVES_TIMEOUT = 1.0
 """Seconds for which two connections are served at most while one of the nodes does not answer."""
 ROUNDS = 5
 
 Standing = Literal["", "served", "newer"]
 FOREIGN: Final = "foreign"
-"""The answer of a node whose session is another user's."""
+"""Answer of a node whose session is another user's."""
 Fetched: TypeAlias = Literal["here", "elsewhere", "foreign"]
 
 
 class Claimant(Protocol):
-    """A connection that wants a session."""
+    """A connection that requests a session."""
 
     stamp: int
-    """When it came, for comparison with connections to other nodes."""
+    """Its stamp: microseconds of the day, for comparison with connections to other nodes."""
     came: float
-    """The same by this node's clock."""
+    """Time of its CONNECT on this node's monotonic clock."""
     username: str | None
     """Its user; None: anonymous."""
 
@@ -56,9 +56,9 @@ class Claimant(Protocol):
 
 
 class Contests:
-    """Stamps connections, and says of two of one client which came later.
+    """Stamps connections, and decides which of two of one client came later.
 
-    ``claimant(client)`` is the connection that waits for a session on its way here.
+    ``claimant(client)`` returns the connection that waits for a session on its way here, if any.
     """
 
     def __init__(
@@ -78,23 +78,24 @@ class Contests:
         self._open: set[str] = set()
 
     def stamp(self, client_id: str) -> int:
-        """The stamp of a connection that comes now."""
+        """Return the stamp of a connection that comes now."""
         session = self._sessions.get(client_id)
         known = max(self._ownership.claims(client_id).values(), default=0)
         now = int(self._clock.wall() * 1e6)
         return max(now, known + 1, 0 if session is None else session.epoch + 1)
 
     def serves(self, client_id: str) -> int:
-        """The stamp of the connection that the client has here; 0 where it has none."""
+        """Return the stamp of the client's connection here; 0: it has none."""
         channel = self._channel(client_id)
         return 0 if channel is None else channel.stamp
 
     def age(self, channel: Claimant | None) -> float:
-        """Seconds since the client of a connection came; 0 where no client wants a session."""
+        """Return the seconds since a connection came; 0 for None, where the node itself fetches a session."""
         return 0.0 if channel is None else self._clock.monotonic() - channel.came
 
     def standing(self, client_id: str, age: float, *, insist: bool) -> Standing:
-        """Return why a connection of that age elsewhere may not have the session; blank: it may."""
+        """Return why a connection of that age elsewhere may not have the session; blank: it may.
+        ``insist``: it asks again after ``served``."""
         channel = self._channel(client_id)
         if channel is None:
             return ""
@@ -103,11 +104,11 @@ class Contests:
         return "" if insist else "served"
 
     def user_of(self, channel: Claimant | None) -> list[str | None]:
-        """The user of a connection, for other nodes; of none, where a node wants a session."""
+        """Return ``[user]`` of a connection, for other nodes; empty where the node itself fetches."""
         return [] if channel is None else [channel.username]
 
     def begin(self, session: Session) -> None:
-        """Another node claims the client of a session that is connected here."""
+        """Decide whether a session that is connected here yields to another node's claim."""
         if session.client_id not in self._open:
             self._open.add(session.client_id)
             self._spawn(self._settle, session, label="mqtt_contest")

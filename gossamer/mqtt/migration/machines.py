@@ -13,15 +13,15 @@
     COMMITTING   all of it on B's disc
     DONE         B's row, epoch + 1 -> GONE               only now does A let go
 
-So each message is taken by one of the two, whatever is on its way, and at every moment the session is whole
-somewhere: with A until B's row is there, which B writes once it has it on disc.
+So each message is queued by one of the two, whatever is in transit, and at every moment one of them has the
+whole session: A until B's row is there, which B writes once the session is on its disc.
 
-Rules: 1. Pure: events in, with the time; actions out. Every wait ends.  2. The epoch fences: a node that
-sees a row with a higher one stops serving the client, whatever it was about to do.  3. The source thaws a
-session that is not fetched: at once when the target is down, else after :data:`FROZEN`.  4. A target without
-an answer asks again while the source is up, for a while, then creates a session: what the source still has,
-it offers once it is back (``takeover``).  5. A message that a machine does not admit is put aside, not
-thrown away: it is the other's to queue, and the other may die.
+Rules: 1. Pure: events in, with the time; actions out. Every wait is bounded.  2. The epoch fences: a node
+that sees a row with a higher one stops serving the client, whatever it was about to do.  3. The source thaws
+a session that is not fetched: at once when the target is down, else after :data:`FROZEN` seconds.  4. A
+target without an answer asks again while the source is up, at most for :data:`SILENCE_TIMEOUT`, then creates
+a session; the source offers what it still has once it is back (``superseded``).  5. A message that a machine
+does not admit is set aside, not dropped: it is the other's to queue, and the other may die.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from gossamer.mqtt.migration.moves import Action, Event
 from gossamer.mqtt.session.transfer import rightful
 
 MARK = "mqtt.mark"
-"""Name of ``Takeovers.mark`` for other nodes."""
+"""Name of :meth:`Takeovers.mark` for other nodes."""
 FROZEN = 15.0
 MARK_TIMEOUT = 3.0
 ASK_TIMEOUT = 20.0
 """Longer than :data:`FROZEN`: a node that waits for another target sees how that ended."""
 SILENCE_TIMEOUT = 6.0
-"""Time for which a source that is up may give no answer, or name one that is not known here."""
+"""Seconds for which a source that is up may not answer, or be outbid by a claim that is not seen here."""
 RETRY_INTERVAL = 0.05
 NONE_TIMEOUT = 1.0
-"""Time that the claim of a node without the session has to go, or to be outbid."""
+"""Seconds that the claim of a node without the session has to be withdrawn or outbid."""
 
 
 class MigrationSource:
-    """The node that has the session. ``up`` are the other nodes that can be reached."""
+    """State machine of the node that has the session. ``up`` are the other nodes that can be reached."""
 
     HELD, FROZEN, GIVEN, GONE = range(4)
 
@@ -57,17 +57,17 @@ class MigrationSource:
         self.target = ""
         self.marked: set[str] = set()
         self.complete = False
-        """The target has all of it."""
+        """The target has the whole session."""
         self._thaw_at = 0.0
         self._release_by: float | None = None
         self._asked: frozenset[str] = frozenset()
 
     def admits(self, origin: str | None) -> bool:
-        """Return whether a message of ``origin`` is to be queued here; blank: this node, None: a group."""
+        """Return whether to queue a message of ``origin`` here; blank: this node, None: a share group."""
         return origin is None or self.state == self.HELD or origin not in self.marked
 
     def handle(self, event: Event, now: float, up: Collection[str]) -> list[Action]:
-        """Handle an event at the source; return what to do."""
+        """Handle an event at the source; return the actions to carry out."""
         match event:
             case moves.Asked(token, target):
                 return self._freeze_for(token, target, now, up)
@@ -75,7 +75,7 @@ class MigrationSource:
                 if self.state not in (self.FROZEN, self.GIVEN) or token != self.token:
                     return [moves.Refuse("none")]
                 self._release_by = now + MARK_TIMEOUT
-                # Who came later is not waited for: it is about to load its routes, and serves nobody yet.
+                # A node that came later is not waited for: it still loads its routes, and serves no clients.
                 self._asked = asked
                 return self._give(now, up)
             case moves.Marked(origin, token):
@@ -107,7 +107,7 @@ class MigrationSource:
         if self.state != self.HELD:
             if self.target in up and self.target != target:
                 return [moves.Refuse("busy")]
-            # Who was taking it is gone, or asks again because its first question was lost.
+            # The target is down, or asks again because its first request was lost.
             actions += self._thaw(doubtful=self.target != target)
         self.state = self.FROZEN
         self.token, self.target = token, target
@@ -133,7 +133,7 @@ class MigrationSource:
 
 
 class MigrationTarget:
-    """The node that the client came to. ``rows`` are the claims of other nodes that can be reached."""
+    """State machine of the node that the client came to. ``rows``: claims of other nodes within reach."""
 
     ASKING, SUBSCRIBING, MARKING, RELEASING, SETTLING, COMMITTING, DONE = range(7)
 
@@ -145,7 +145,7 @@ class MigrationTarget:
         self.expected: set[str] = set()
         self.complete = True
         self.kept = False
-        """The source keeps it."""
+        """The session stays at the source."""
         self._rest: object = None
         self._ask_until = now + ASK_TIMEOUT
         self._silent_since = inf
@@ -153,21 +153,21 @@ class MigrationTarget:
         self._settle_by = 0.0
 
     def admits(self, origin: str | None) -> bool:
-        """Return whether a message of ``origin`` is to be queued here."""
+        """Return whether to queue a message of ``origin`` here; blank: this node, None: a share group."""
         return origin is None or self.state >= self.COMMITTING or origin in self.marked
 
     def begin(self, now: float, rows: Mapping[str, int]) -> list[Action]:
-        """Ask the node with the best claim."""
+        """Ask the node with the highest claim; without one, or out of time, end without a session."""
         node = rightful(rows)
         if node is None or now >= self._ask_until:
-            # Nobody has it that can be asked.
+            # No node that has it can be asked.
             self.state = self.DONE
             return [moves.Done(complete=node is None)]
         self.source = node
         return [moves.AskFreeze(node)]
 
     def handle(self, event: Event, now: float, rows: Mapping[str, int]) -> list[Action]:
-        """Handle an event at the target; return what to do."""
+        """Handle an event at the target; return the actions to carry out."""
         match event, self.state:
             case moves.Answered("state", state), MigrationTarget.ASKING:
                 self.state = self.SUBSCRIBING
@@ -177,7 +177,7 @@ class MigrationTarget:
                 self.kept = True
                 return [moves.Done()]
             case moves.Answered("none"), MigrationTarget.ASKING:
-                # Its row has not gone yet, or a better one has not come yet.
+                # Its row has not gone yet, or a higher one has not come yet.
                 rest = {node: epoch for node, epoch in rows.items() if node != self.source}
                 self._none_until = min(self._none_until, now + NONE_TIMEOUT)
                 if not rest and self.source in rows and now < self._none_until:
@@ -186,7 +186,7 @@ class MigrationTarget:
             case moves.Answered("ended"), MigrationTarget.ASKING:
                 return self.begin(now, {node: rows[node] for node in rows if node != self.source})
             case moves.Answered(answer), MigrationTarget.ASKING:
-                # Outbid: by a claim that is not known here yet, or whose node cannot be reached from here.
+                # Outbid: by a claim that has not come here yet, or whose node cannot be reached from here.
                 if answer in ("unreachable", "outbid"):
                     self._silent_since = min(self._silent_since, now)
                     if now >= self._silent_since + SILENCE_TIMEOUT:
@@ -222,7 +222,7 @@ class MigrationTarget:
         return []
 
     def _settle(self, now: float) -> list[Action]:
-        """Commit once all that came before the mark of every node is here, and at the source."""
+        """Commit once the marks of all nodes are here, or :data:`MARK_TIMEOUT` after the release."""
         if self.state != self.SETTLING or (now < self._settle_by and not self.expected <= self.marked):
             return []
         self.state = self.COMMITTING

@@ -1,8 +1,8 @@
-"""The marks of moves to this node: every node says that what it sent before is on its way, this one first.
+"""Marks of moves to this node: each node sends one in its stream of messages, behind what it sent before.
 
-A node marks only once it knows the routes of this one, so that what it sends from then on comes here too. One
-that does not know them yet, is away, or comes while the session is on its way, is asked when it does: until
-its mark comes, the copy at the source, for which it may have been there all the time, listens to it.
+A node is asked for its mark only once it has the routes of this one, so that what it sends from then on comes
+here too. A node that lacks them, is away, or comes up during the move, is asked when it has them: until its
+mark comes, the copy at the source takes its messages.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ class _Move:
     token: str
     source: str
     routed: int
-    """The number of the write of its routes."""
+    """Sequence number of the write of its routes."""
     marked: frozenset[str]
     until: float
     asking: bool = False
     over: bool = False
-    """The session is here."""
+    """The session is here, or will not come."""
 
 
 class Marks:
-    """Asks for the marks of moves; ``mark(token, source, target)`` sends those of this node.
+    """Requests the marks of moves; ``mark(token, source, target)`` sends those of this node.
 
-    All that are under way, or not marked by all, are looked after by one process.
+    One process looks after all moves that are under way, or not marked by every node.
     """
 
     def __init__(
@@ -60,11 +60,12 @@ class Marks:
         self._going = False
 
     async def ask(self, token: str, source: str, routed: int | None) -> frozenset[str]:
-        """Have the nodes mark that know the routes of a move; which of them did. Others are asked later."""
+        """Request marks from nodes that have the routes ``routed``; return those that sent one. The others
+        are asked later."""
         self._own(token, source, self._node)
         nodes = frozenset(self._distribution.nodes())
         if routed is None:
-            # All knew them that are there; who comes back may not.
+            # All nodes that are up had them; one that comes back may not.
             routed = self._router.latest
         else:
             nodes = nodes.difference(self._router.unconfirmed(routed))
@@ -77,7 +78,7 @@ class Marks:
         return move.marked
 
     def over(self, token: str) -> None:
-        """The session of a move is here, or is not to come."""
+        """Note that the session of a move is here, or will not come."""
         move = self._incomplete.get(token)
         if move is None:
             return

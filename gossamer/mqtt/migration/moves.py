@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """To the source: ``target`` wants the session, for the move ``token``."""
+    """To the source: ``target`` requests the session, for the move ``token``."""
 
     token: str
     target: str
@@ -18,7 +18,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseAsked:
-    """To the source: ``token`` wants what came since, for which ``asked`` were to send marks."""
+    """To the source: the target requests what came since the freeze; ``asked`` were asked for marks."""
 
     token: str
     asked: frozenset[str]
@@ -33,7 +33,7 @@ class Superseded:
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """To both: everything that ``origin`` sent before its mark is here."""
+    """To both: everything that ``origin`` sent before its mark is here; blank: this node."""
 
     origin: str
     token: str
@@ -41,7 +41,7 @@ class Marked:
 
 @dataclass(frozen=True, slots=True)
 class NodeDown:
-    """To both: a node is gone."""
+    """To both: a node is down."""
 
     node: str
 
@@ -53,39 +53,39 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """To the target: what the source said to freeze. ``state`` where it is a state."""
+    """To the target: the source's answer to freeze, with the session's ``state`` where it is ``state``."""
 
     answer: Answer
     state: object = None
 
 
 Answer = Literal["state", "busy", "none", "outbid", "ended", "unreachable", "kept"]
-"""``outbid``: another node has it, as far as the source knows. ``ended``: it ended with its connection.
-``kept``: a later connection of the client is at the source, or the one that wants the session has ended."""
+"""``outbid``: the source sees a higher claim. ``ended``: the session ended with its connection. ``kept``: it
+stays, for a later connection or another user there, or since the requesting connection has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """To the target: the session is here, and every node knows its subscriptions; or the wait is over."""
+    """To the target: the session is here, and every node has its routes; or the wait for that is over."""
 
 
 @dataclass(frozen=True, slots=True)
 class MarksSent:
-    """To the target: ``nodes`` have sent their marks, as far as they answered."""
+    """To the target: ``nodes`` have sent their marks."""
 
     nodes: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """To the target: what the source had queued since; None: it did not answer."""
+    """To the target: messages that the source queued since the freeze; None: it did not answer."""
 
     rest: object
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """To the target: what it has is on disc."""
+    """To the target: the session is on disc."""
 
 
 Event = (
@@ -115,73 +115,73 @@ class Freeze:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """Source: answer that it is ``busy``, or that there is ``none``."""
+    """Source: answer ``busy``, since another move is under way, or ``none``, since there is no session."""
 
     answer: Answer
 
 
 @dataclass(frozen=True, slots=True)
 class Give:
-    """Source: answer the release with what was queued since."""
+    """Source: answer the release with the messages queued since the freeze."""
 
 
 @dataclass(frozen=True, slots=True)
 class Thaw:
-    """Source: the session is as it was; ``doubtful``: the target may have what it was given."""
+    """Source: take the session back; ``doubtful``: the target may have committed it."""
 
     doubtful: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Source: another node has it; offer what was not given, then end it. Target: the client comes in."""
+    """Source: supersede the session; ``complete``: the target has all of it. Target: end the move."""
 
     complete: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class AskFreeze:
-    """Target: ask ``node``."""
+    """Target: ask ``node`` to freeze the session and send its state."""
 
     node: str
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Target: look again then."""
+    """Target: feed a :class:`Tick` at that time."""
 
     until: float
 
 
 @dataclass(frozen=True, slots=True)
 class Install:
-    """Target: have the session, and its subscriptions known everywhere."""
+    """Target: create the session from ``state``, and wait until every node has its routes."""
 
     state: Any
 
 
 @dataclass(frozen=True, slots=True)
 class SendMarks:
-    """Target: have every node send its marks."""
+    """Target: request marks from all nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskRelease:
-    """Target: ask ``node`` for the rest."""
+    """Target: request from ``node`` what it queued since the freeze."""
 
     node: str
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Target: put the session together and on disc."""
+    """Target: complete the session with ``rest``, and write it to disc."""
 
     rest: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """Target: claim it, with an epoch above all others."""
+    """Target: claim the session, with an epoch above the source's."""
 
 
 Action = (

@@ -1,16 +1,15 @@
-"""Which node has the session of a client: the claims of this one, and those of others.
+"""Ownership of sessions: the claims of this node, and those of others.
 
-Each node says in the *owned* table ``sessions`` whose sessions it has, with an epoch; the highest ``(epoch,
-node)`` has the client.
+Each node has a row for each of its sessions in the *owned* table ``sessions``, with an epoch; the node with
+the highest ``(epoch, node)`` has the client.
 
-Rules: 1. A client whose session is new or came with it is served once every node that is up has seen the
-claim, the source among them: from then on nobody thaws it, should this node die, nobody has a second copy to
-deliver, and whichever node the client goes to next knows that there is a session.  2. Who thawed a session
-that another node may have committed claims it, when the client comes, above what that node claimed.  3. A
-claim that was outbid is taken back once every node that is up knows a higher one: rows of different owners
-reach a node in any order. Were it taken back as soon as its own node has seen the higher one, a third node
-might see that it is gone before it sees who has the session now, and would tell the client that there is
-none.
+Rules: 1. A client whose session is new, or was moved here, is served once every node that is up has seen the
+claim, the source among them: from then on no source thaws the session should this node die, no second copy is
+delivered, and whichever node the client goes to next finds that there is a session.  2. A node that thawed a
+session that another one may have committed claims it, when the client comes, above that node's claim.  3. A
+claim that was outbid is withdrawn once every node that is up has a higher one: rows of different owners reach
+a node in any order. Withdrawn as soon as its own node has seen the higher one, it might be gone at a third
+node before the new owner's row is there, and the client would find no session.
 """
 
 from __future__ import annotations
@@ -30,32 +29,32 @@ if TYPE_CHECKING:
     from gossamer.mqtt.session.session import Session
 
 CLAIM_TIMEOUT = 3.0
-"""Seconds that a claim may take to be seen by nodes that are said to be up."""
+"""Seconds that a claim may take to be seen by nodes that are up."""
 NEW_CLAIM_TIMEOUT = 1.0
-"""The same of a session that is new, of which nothing can be delivered twice."""
+"""The same for a new session, of which nothing can be delivered twice."""
 KNOWS = "mqtt.knows"
-TOLD_TIMEOUT = 1.0
+KNOWS_TIMEOUT = 1.0
 RETRY_INTERVAL = 0.5
 ASKED = 1000
-"""Claims in one question."""
+"""Claims in one request."""
 
 
 class Ownership:
     """Claims the sessions of this node and compares them with the claims of others.
 
-    ``rows`` are the claims, epochs by client and node; ``settle`` is ``Away.settle``."""
+    ``rows`` are the claims, epochs by client and node; ``settle`` is :meth:`Away.settle`."""
 
     def __init__(
         self, core: Core, rows: OwnedTable, distribution: Distribution, settle: Callable[[Session], object]
     ) -> None:
         self.node = distribution.runtime.node
         self.doubtful: dict[str, int] = {}
-        """Whose sessions were given to a node that died, or was cut off, before it was seen to have them; and
-        the epoch with which it may have claimed them."""
+        """By client whose session was given to a node that died, or was partitioned, before its claim was
+        seen, the epoch with which it may have claimed it."""
         self.check: Callable[[str], object] = lambda _client_id: None
-        """Told of clients whom another node may claim more than this one."""
+        """Called with clients to whom another node may have a higher claim."""
         self.functions: dict[str, Callable[..., object]] = {KNOWS: self._knows}
-        """What other nodes call."""
+        """Functions that other nodes call, by name."""
         self._table, self._wills = core.table, core.wills
         self._rows = rows
         self._distribution = distribution
@@ -64,12 +63,12 @@ class Ownership:
         self._going = False
 
     def rows(self, client_id: str) -> dict[str, int]:
-        """The claims of other nodes that can be reached."""
+        """Return the claims of other nodes that can be reached, epochs by node."""
         up = self._distribution.nodes()
         return {node: epoch for node, epoch in self._rows.read(client_id).items() if node in up}
 
     def better(self, client_id: str) -> dict[str, int]:
-        """Those of them that are higher than this node's own."""
+        """Return those of :meth:`rows` that are higher than this node's own."""
         rows = self.rows(client_id)
         session = self._table.sessions.get(client_id)
         if session is None or not rows:
@@ -77,15 +76,15 @@ class Ownership:
         return {node: epoch for node, epoch in rows.items() if (epoch, node) > (session.epoch, self.node)}
 
     def claims(self, client_id: str) -> dict[str, int]:
-        """Return the claims of a client's session, this node's too."""
+        """Return all claims to a client's session, this node's too: epochs by node."""
         return self._rows.read(client_id)
 
     def next_epoch(self, client_id: str) -> int:
-        """An epoch above all that are known."""
+        """Return an epoch above all claims to a client."""
         return int(max(self._rows.read(client_id).values(), default=0)) + 1
 
     def own(self, session: Session, stamp: int) -> None:
-        """Claim a session for a connection of this node; where it is kept on disc, once the disc has it."""
+        """Claim a session for a connection of this node; a persistent one once it is on disc."""
         self._number_for(session, stamp)
         if session.subscriptions:
             self._settle(session)
@@ -106,7 +105,7 @@ class Ownership:
         session.born = session.born or session.epoch
 
     async def establish(self, session: Session, stamp: int) -> None:
-        """Claim a new session that outlives its connection, and come back once the other nodes know."""
+        """Claim a new persistent session; wait :data:`NEW_CLAIM_TIMEOUT` for the nodes to have the claim."""
         self._number_for(session, stamp)
         session.save()
         if session.store is not None:
@@ -122,7 +121,7 @@ class Ownership:
         self.claim(session)
 
     async def announce(self, session: Session, source: str) -> None:
-        """Claim a session that was moved here, and come back once the other nodes know."""
+        """Claim a session that was moved here; wait :data:`CLAIM_TIMEOUT` for the nodes to have the claim."""
         number = self.claim(session)
         known = number is not None and await self._rows.visible(number, CLAIM_TIMEOUT)
         if known and source in self._distribution.nodes():
@@ -131,15 +130,15 @@ class Ownership:
         session.save()
 
     def reclaim(self, session: Session) -> None:
-        """Claim a session that this node had when it began."""
+        """Claim a session that this node restored from disc."""
         if session.given is not None:
             self.doubtful[session.client_id] = 0
         self.claim(session)
 
     def claim(self, session: Session) -> int | None:
-        """Say that the session is here, with the epoch that it has; a higher claim of others ends it.
+        """Claim the session with the epoch that it has; a higher claim of another node supersedes it.
 
-        The number of the write, where there was one.
+        Returns the sequence number of the write; None: none was needed.
         """
         client_id = session.client_id
         if self._table.sessions.get(client_id) is not session:
@@ -154,14 +153,14 @@ class Ownership:
         return number
 
     def disown(self, client_id: str) -> None:
-        """The session is over."""
+        """Withdraw the claim to a session that has ended."""
         self.doubtful.pop(client_id, None)
         self.withdraw(client_id)
 
-    # -- claims that are taken back
+    # -- withdrawals
 
     def withdraw(self, client_id: str) -> None:
-        """Take this node's claim back: at once, or if there is a higher one, as soon as all know it."""
+        """Withdraw this node's claim: at once, or if there is a higher one, as soon as all nodes have it."""
         epoch = self._rows.read(client_id).get(self.node)
         if epoch is None:
             return
@@ -174,20 +173,20 @@ class Ownership:
             self._distribution.runtime.spawn(self._run, label="mqtt_withdrawals")
 
     def is_outbid(self, client_id: str) -> bool:
-        """Return whether this node still claims the session, and another one has a better claim."""
+        """Return whether this node still claims the session, and another one has a higher claim."""
         epoch = self._rows.read(client_id).get(self.node)
         return epoch is not None and self._is_outbid(client_id, self.node, epoch)
 
     async def all_know(self, claims: Mapping[str, int]) -> set[str]:
-        """For which of these claims of this node every other node that is up knows a higher one."""
+        """Return the clients to whom every node that is up has a higher claim than this node's ``claims``."""
         nodes = self._distribution.nodes()
         if not nodes:
             return set(claims)
-        answers = await remote.multicall(nodes, KNOWS, self.node, list(claims.items()), timeout=TOLD_TIMEOUT)
+        answers = await remote.multicall(nodes, KNOWS, self.node, list(claims.items()), timeout=KNOWS_TIMEOUT)
         known = set(claims)
         for answer in answers.values():
-            told: Any = answer.value if isinstance(answer, remote.Returned) else ()
-            known &= set(told)
+            outbid: Any = answer.value if isinstance(answer, remote.Returned) else ()
+            known &= set(outbid)
         return known
 
     async def _run(self) -> None:

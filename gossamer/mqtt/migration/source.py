@@ -1,4 +1,4 @@
-"""The source of a move: carries out what ``machines.MigrationSource`` decides."""
+"""The source of a move: carries out the actions of ``machines.MigrationSource``."""
 
 from __future__ import annotations
 
@@ -19,40 +19,40 @@ if TYPE_CHECKING:
     from gossamer.mqtt.publish.core import Core
 
 DISC_TIMEOUT = 1.0
-"""Seconds for which the disc of a node is waited for that gives a session away."""
+"""Seconds for which a source waits for its disc when it gives a session away."""
 
 
 class _Outgoing:
-    """One session that is being given away: its machine, and what goes with it."""
+    """One session on its way to another node: its state machine, and the data of the move."""
 
     def __init__(self, session: Session, pending: Pending) -> None:
         self.machine = MigrationSource()
         self.session = session
         self.pending = pending
         self.aside: list[Item] = []
-        """Messages that are the target's to queue; ours again if it does not make it."""
+        """Messages for the target to queue; this node queues them if the move fails."""
         self.had = Once()
-        """What the client was found to have had from another session meanwhile."""
+        """QoS 2 messages that the client had from another session meanwhile."""
         self.parts: list[list[object]] = []
         self.answer: Any = None
         self.released: asyncio.Future[int | None] | None = None
         self.stamp = 0
-        """Of the connection that it is given to."""
+        """Stamp of the connection that requests it."""
         self.over = asyncio.Event()
         """Set while it is neither frozen nor given."""
 
     def answer_release(self, parts: int | None) -> None:
-        """Answer the release with the number of parts of what came since; None: not from here any more."""
+        """Answer the release with the number of parts that came since the freeze; None: the move is over."""
         if self.released is not None and not self.released.done():
             self.released.set_result(parts)
 
 
 class Sources:
-    """Sessions that go from this node to another, or have gone, by client."""
+    """Sessions that are moving from this node to another, or have moved, by client."""
 
     def __init__(self, core: Core, ownership: Ownership, distribution: Distribution) -> None:
         self.on_done: Callable[[Session, bool], object] = lambda _session, _moved: None
-        """Called with a session that another node has, and whether it has moved from here, as it was."""
+        """Called with a session that another node has, and whether it got all of it from here."""
         self._table, self._fanout = core.table, core.fanout
         self._ownership = ownership
         self._distribution = distribution
@@ -67,16 +67,16 @@ class Sources:
             MigrationSource.GIVEN,
         )
 
-    def told(self, client_id: str, had: Iterable[Block]) -> None:
-        """The client of a session that is on its way has had these messages from another one."""
+    def delivered(self, client_id: str, had: Iterable[Block]) -> None:
+        """Note QoS 2 messages that the client of a session on its way has had from another one."""
         self._outgoing[client_id].had.load(had)
 
     def over(self, client_id: str) -> asyncio.Event:
-        """Set once a session is on its way no more."""
+        """Return the event that is set once a session is not on its way any more."""
         return self._outgoing[client_id].over
 
     def keep(self, session: Session) -> Any:
-        """Nobody else claims it any more: it is this node's as it was; what to wait for until all know."""
+        """Take back a session that no other node claims; return what :meth:`Router.visible` waits for."""
         session.gate = None
         self.forget(session.client_id)
         seq = self._table.subscribe_again(session)
@@ -89,7 +89,7 @@ class Sources:
         self._feed(self._outgoing_for(session), moves.Superseded(owner))
 
     def forget(self, client_id: str) -> None:
-        """The session is over, or not on its way any more."""
+        """Forget the move of a session that has ended, or stays."""
         outgoing = self._outgoing.pop(client_id, None)
         if outgoing is not None:
             outgoing.answer_release(None)
@@ -179,12 +179,12 @@ class Sources:
             self._feed(outgoing, moves.Tick())
 
     def node_down(self, node: str) -> None:
-        """A node is gone: moves to it end."""
+        """End the moves to a node that is down."""
         for outgoing in list(self._outgoing.values()):
             self._feed(outgoing, moves.NodeDown(node))
 
     def marked(self, origin: str, token: str) -> None:
-        """Everything that ``origin`` sent before the move ``token`` is here."""
+        """Take the mark of ``origin``: everything that it sent before the move ``token`` is here."""
         for outgoing in list(self._outgoing.values()):
             if outgoing.machine.token == token:
                 self._feed(outgoing, moves.Marked(origin, token))
@@ -197,19 +197,19 @@ class Sources:
         return {"", *self._distribution.nodes()} <= outgoing.machine.marked
 
     def unmarked(self, session: Session) -> Callable[[Item], bool] | None:
-        """A gate for what comes still of nodes that had not sent their mark when a session moved."""
+        """Return a gate that admits messages from nodes yet to mark the last move; None: it has not moved."""
         move = self.move_of(session)
         return None if move is None else lambda _item: move.admits(self._fanout.where())
 
     def move_of(self, session: Session) -> MigrationSource | None:
-        """The latest move of a session from here."""
+        """Return the latest move of a session from here, if any."""
         outgoing = self._outgoing.get(session.client_id)
         return None if outgoing is None or outgoing.session is not session else outgoing.machine
 
-    # -- what the target calls
+    # -- calls of the target
 
     async def freeze(self, session: Session, token: str, target: str, stamp: int) -> dict[str, object] | str:
-        """Freeze a session for ``target``, whose connection has ``stamp``: the session, or why not."""
+        """Freeze a session for the connection ``stamp`` at ``target``; return its state, or the refusal."""
         outgoing = self._outgoing_for(session)
         outgoing.answer, outgoing.stamp = None, max(outgoing.stamp, stamp)
         self._feed(outgoing, moves.Asked(token, target))
@@ -218,18 +218,19 @@ class Sources:
         return answer
 
     def part(self, client_id: str, token: str, number: int) -> list[object] | None:
-        """A part of a session that is frozen, or of what came since."""
+        """Return a part of a frozen session, or after the release of what came since; None: no such part."""
         outgoing = self._outgoing.get(client_id)
         if outgoing is None or outgoing.machine.token != token or number >= len(outgoing.parts):
             return None
         return list(outgoing.parts[number])
 
     async def release(self, client_id: str, token: str, asked: list[str]) -> int | None:
-        """Return how many parts came since, once ``asked`` marked the move; None: wrong token."""
+        """Return how many parts came since the freeze, once ``asked`` sent their marks, or late; None: the
+        move is over."""
         outgoing = self._outgoing.get(client_id)
         if outgoing is None or outgoing.machine.token != token or not self.gives(client_id):
             return None
-        # Who asks again does not wait for the first answer any more.
+        # A target that asks again does not wait for the first answer any more.
         outgoing.answer_release(None)
         loop = asyncio.get_running_loop()
         released: asyncio.Future[int | None] = loop.create_future()
@@ -241,10 +242,10 @@ class Sources:
         return parts
 
     async def _recorded(self, session: Session) -> None:
-        """Have it on disc that a session was given, for the next life of this node.
+        """Wait until the disc has it that a session was given, for the next creation of this node.
 
-        Not for long: a full disc would hold up a client that has its session on another's. Should this node
-        die then, it offers once more what it gave.
+        At most :data:`DISC_TIMEOUT`: a full disc must not hold up a client whose session another one has. If
+        this node dies then, it offers again what it gave.
         """
         if session.store is not None:
             await session.store.settled(DISC_TIMEOUT)

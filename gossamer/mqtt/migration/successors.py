@@ -1,8 +1,8 @@
-"""Takes what is left of another copy of a session, or of an earlier session of its client, that is over.
+"""Successors: sessions here that take what is left of a superseded copy, or of the client's earlier session.
 
-The node that has the copy (``superseded``) asks first what the client has had from the session here, then
-offers what is left. Rule: of two copies of one session, that in which its client subscribed or unsubscribed
-last says to what, before anything is offered. A session takes nothing of another user's.
+The node with the superseded session asks first what the client has had from the session here, then offers
+what is left. Rules: 1. Of two copies of one session, the one that its client revised last has the right
+subscriptions; they are adopted before anything is offered.  2. A session takes nothing of another user's.
 """
 
 from __future__ import annotations
@@ -23,18 +23,17 @@ if TYPE_CHECKING:
 OFFER = "mqtt.offer"
 SUPERSEDED = "mqtt.superseded"
 SUBSCRIBE_TIMEOUT = 2.0
-"""Seconds after CONNACK, or what a client said last, within which it says what it wants; what is offered is
-judged by that later."""
-SUBSCRIBING = 30.0
-"""Seconds after which nobody waits for a client any more that goes on changing its subscriptions."""
+"""Seconds after CONNACK, or its last SUBSCRIBE, that a client has to subscribe; offers wait for that."""
+SUBSCRIBING_LIMIT = 30.0
+"""Seconds after which offers no longer wait for a client that goes on changing its subscriptions."""
 NOT_SUBSCRIBED = "not subscribed"
 
 
 class Successors:
-    """Answers nodes whose session of a client is over, and takes what they offer for the one here.
+    """Answers nodes with a superseded session of a client, and takes what they offer for the one here.
 
-    ``is_leaving(client)`` says whether the session here is over too, ``is_moving(client)`` whether it is on
-    its way; then ``told(client, had)`` is told what its client has had from another one.
+    ``is_leaving(client)``: whether the session here is superseded too; ``is_moving(client)``: whether it is
+    migrating; then ``delivered(client, had)`` is called with QoS 2 messages that the client had elsewhere.
     """
 
     def __init__(
@@ -43,16 +42,16 @@ class Successors:
         *,
         is_leaving: Callable[[str], bool],
         is_moving: Callable[[str], bool],
-        told: Callable[[str, list[Any]], object],
+        delivered: Callable[[str, list[Any]], object],
     ) -> None:
         self._table, self._fanout, self._router = core.table, core.fanout, core.router
         self._sessions, self._clock = core.table.sessions, core.clock
         self._is_leaving = is_leaving
         self._is_moving = is_moving
-        self._told = told
+        self._delivered = delivered
         self._adopting: set[str] = set()
         self.functions: dict[str, Callable[..., Any]] = {OFFER: self.accept, SUPERSEDED: self.superseded}
-        """What other nodes call."""
+        """Functions that other nodes call, by name."""
 
     async def superseded(
         self,
@@ -66,20 +65,23 @@ class Successors:
         subscriptions: list[list[object]],
         username: str | None,
     ) -> tuple[bool | str, list[Any]] | None:
-        """Answer a node whose session of a client is over: what the client has had from it, has begun to
-        take, has published to it, when it changed its subscriptions there last, what to, and its user.
+        """Answer a node with a superseded session, which began at ``born`` (microseconds of the day).
 
-        Returns whether the session here has come by ``move``, or is not subscribed yet; and what the client
-        has had from it. None: not known yet.
+        ``move``: token of its last move from there, blank for none; ``had``, ``halves``, ``unreleased``: QoS
+        2 messages that the client has had from it, has begun to take, and has yet to release; ``revised``:
+        when ``subscriptions`` changed last, which are adopted if that was later than here.
+
+        Returns whether the session here came by ``move``, or :data:`NOT_SUBSCRIBED`, and the messages that
+        the client has had from it. None: not known yet, ask again.
         """
         session = self._sessions.get(client_id)
         if session is None or self._is_leaving(client_id):
-            # Left from here itself: whoever asks will see the later claim too.
+            # Superseded itself: the node that asks will see the later claim too.
             return None
         if not self._table.belongs(session, username):
             return False, []
         if self._is_moving(client_id):
-            self._told(client_id, had)
+            self._delivered(client_id, had)
             return None
         if had and session.expiry:
             transfer.forget(session, Once.of(had))
@@ -93,26 +95,24 @@ class Successors:
             finally:
                 self._adopting.discard(client_id)
             if self._sessions.get(client_id) is not session or self._is_moving(client_id):
-                # Wherever it is by now is asked next.
+                # The node that has it now is asked next.
                 return None
         if move not in session.moves and (session.born == born or not session.clean):
-            # Whichever of its sessions it began to publish a message in, or to take one, it does not know
-            # them apart.
+            # The client cannot tell its sessions apart, whichever it began to publish or take a message in.
             transfer.know(session, unreleased)
             session.end_halves(halves)
         verdict = move in session.moves or self._unsaid(session, born, subscriptions)
         return verdict, transfer.had_from(session)
 
     def _unsaid(self, session: Session, born: int, subscriptions: list[list[Any]]) -> bool | str:
-        """Return whether the client of a new session may still say that it wants what the older one, which
-        began at ``born``, was subscribed to; it is subscribed to that where its client cannot see that it is
-        new."""
+        """Return :data:`NOT_SUBSCRIBED` while the client of a new session may yet subscribe as in its older
+        one, born at ``born``; False: it has, or will not. Subscribes it if it cannot see that it is new."""
         if session.born == born or session.clean:
             return False
         if not (self._may_subscribe(session) or self._fell_early(session)):
             return False
         if not session.subscriptions and self._age(session) > SUBSCRIBE_TIMEOUT:
-            # Its client never knew of it, or has gone on with the other: that is what it believes it has.
+            # Its client never saw it, or went on with the other one, and believes to have its subscriptions.
             transfer.install(session, subscriptions, self._fanout.now())
             self._table.subscribe_again(session)
             session.save()
@@ -120,8 +120,8 @@ class Successors:
         return False if covered else NOT_SUBSCRIBED
 
     async def _adopt(self, session: Session, revised: int, subscriptions: list[list[Any]]) -> None:
-        """Subscribe a session to what another copy of it was, where its client changed that later; come back
-        once the other nodes know, and the disc has it."""
+        """Give a session the subscriptions of another copy, changed at ``revised``; return once every node
+        has the routes, and the disc has it."""
         wanted = {options[0] for _, options, _ in subscriptions}
         added = wanted - session.subscriptions.keys()
         gone = session.subscriptions.keys() - wanted
@@ -132,19 +132,19 @@ class Successors:
             await session.store.settled()
         if self._fanout.recorder is not None:
             self._fanout.recorder.subscribed(session, sorted(added), "moved")
-        # Not before, for the other node asks again where it takes long, and lets go of its copy then.
+        # Not before: the other node asks again where it takes long, and would then let go of its copy.
         session.revise(revised)
 
     async def accept(
         self, client_id: str, born: int, records: list[bytes], username: str | None
     ) -> int | list[Any] | None:
-        """Take what another node still had for a client of this one; return how many were taken.
+        """Take records that another node still had for a client of this one; return how many were taken.
 
-        None: not now. What the client has had from the session here: not yet, it may be subscribing.
+        None: not now. A list (the QoS 2 messages that the client has had here): not yet, it may subscribe.
         """
         session = self._sessions.get(client_id)
         if session is not None and session.store is not None:
-            # What is taken while the disc fails is not answered for, and would be offered and queued again.
+            # What is taken while the disc fails is not acknowledged, and would be offered and queued again.
             if not await session.store.settled(SETTLE_TIMEOUT):
                 return None
             session = self._sessions.get(client_id)
@@ -164,7 +164,7 @@ class Successors:
                 if session.admits(message):
                     session.take(message, qos=min(message.qos, qos), retain=False)
             elif is_recorded(message.id) and fanout.recorder is not None:
-                # The other node counts it; which ones these are is known here.
+                # The other node only counts them; this one has their ids.
                 fanout.recorder.lost(message.id, Session(client_id, fanout=fanout), "session_superseded")
         if taken and session.store is not None:
             await session.store.settled()
@@ -180,15 +180,14 @@ class Successors:
             # Its first connection, which may have waited for CONNACK for longer than this.
             latest = max(latest, channel.since)
         return bool(
-            max(self._age(session), wall - channel.since) < SUBSCRIBING
+            max(self._age(session), wall - channel.since) < SUBSCRIBING_LIMIT
             and (channel.held or wall - latest < SUBSCRIBE_TIMEOUT)
         )
 
     def _fell_early(self, session: Session) -> bool:
-        """Return whether the client of a new session may have gone before its last SUBSCRIBE, and comes
-        back."""
+        """Return whether the client of a new session may have gone before its last SUBSCRIBE, and return."""
         said = (session.revised - session.born) / 1e6
-        return session.channel is None and said < SUBSCRIBE_TIMEOUT and self._age(session) < SUBSCRIBING
+        return session.channel is None and said < SUBSCRIBE_TIMEOUT and self._age(session) < SUBSCRIBING_LIMIT
 
     def _age(self, session: Session) -> float:
         # Seconds. Epochs are microseconds of the day.

@@ -1,18 +1,17 @@
-"""Superseded sessions: what is left of one whose client went elsewhere while its node was down or cut off.
+"""Superseded sessions: the client went to another node while this one was down or cut off.
 
-It is not served any more. What it has queued and in flight is offered to the node with the higher claim,
-which takes what its session subscribes to, unless that is a later one that began with a clean start. Only
-then the old session ends; what nobody took is counted (``session_superseded``).
+Such a session is not served any more. Its queue and inflight messages are offered to the node with the higher
+claim, which takes what its session subscribes to, unless that began later with a clean start. Only then the
+old session ends; messages that were not taken are counted (``session_superseded``).
 
-What other nodes have kept for it while this one was away is on its way still, as long as they have not said
-that that was all: it goes after what is queued, and the session waits for it.
+Hints that other nodes kept for it while this one was away may still be on their way: they go behind the
+queue, and the session waits until all are replayed.
 
-Rules: 1. What the other node has from a move is not offered again; whether it has is asked, for a move may
-have broken off after the session was given.  2. A message of QoS 2 that the other side has taken, by whatever
-way, is not taken twice (``once``). The one that its client may have from *this* session is offered: that
-session is over, and its client was told so.  3. An offer is accepted once the disc has it, and repeated until
-it is answered; should the claim go away meanwhile, the session is this node's again. What the other node does
-is ``successors``.
+Rules: 1. What the other node got by a move is not offered again; it is asked whether it did, for a move may
+have failed after the session was given.  2. A message of QoS 2 that the other side has taken, by whatever
+way, is not taken twice (``qos2``). One that the client may have from *this* session is offered: it learned
+that this session is over.  3. An offer is accepted once the disc has it, and repeated until it is answered;
+should the claim go away meanwhile, the session is this node's again. The other side is ``successors``.
 """
 
 from __future__ import annotations
@@ -44,22 +43,22 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 CALL_TIMEOUT = 5.0
-TOLD_TIMEOUT = 1.0
+ASK_TIMEOUT = 1.0
 """Shorter, since it may be asked again: until the other node knows what the client has had, both keep it."""
 RETRY_INTERVAL = 0.5
 LOOKS = 20
 MAX_LISTED = 1 << 22
-"""Characters of filters that another node is told at once; a frame between nodes holds four times as many."""
+"""Characters of filters in one call; a frame between nodes holds four times as many."""
 MARKS_TIMEOUT = 60.0
-"""Seconds within which a node that is up has sent what it had for a session before it moved."""
+"""Seconds that a node that is up has to send what it had for a session before it moved."""
 RETURN_TIMEOUT = 10.0
-"""Seconds for which a session is waited with that has moved while a node was away."""
+"""Seconds that a session waits for the return of nodes that were away when it moved."""
 OFFERED = 100
 """Messages in one offer."""
 
 
 class SupersededSessions:
-    """Offers what is left of sessions that are over here."""
+    """Offers what is left of superseded sessions to their successors, then ends them."""
 
     def __init__(
         self,
@@ -77,21 +76,19 @@ class SupersededSessions:
         self._distribution = distribution
         self._offering: dict[str, Session] = {}
         self._subscribed: set[str] = set()
-        """Clients of these for whom the other side may not be subscribed yet."""
+        """Clients whose successor may not be subscribed yet: their routes here stay."""
         self._given: set[str] = set()
-        """Clients of these that went elsewhere with all that was here: what is here is not theirs any
-        more."""
+        """Clients whose successor has all that was here."""
         self._awaited: set[str] = set()
-        """Clients of these whom another node sends what it has kept here."""
+        """Clients for whom another node sends its hints here."""
         self._marked: dict[str, set[str]] = {}
-        """The nodes of which everything is here that they sent before they were asked for a mark, by that."""
+        """By token of a mark that was requested, the nodes that sent it."""
         self._numbers = count(1)
 
     def end(self, session: Session, moved: bool) -> None:
-        """The session is somebody else's: offer what it has, then end it. ``moved``: from here, as it was.
-
-        One that is new elsewhere is subscribed to nothing at first; until its client has had the time to
-        subscribe, what comes is for this one.
+        """Offer what a session holds to the node that has its client, then end it. ``moved``: that one got
+        all of it from here. A new session elsewhere is subscribed to nothing at first; until its client has
+        had time to subscribe, messages still come to this one.
         """
         if session.channel is not None:
             self._table.suspend(session)
@@ -123,8 +120,8 @@ class SupersededSessions:
         self._awaited.discard(session.client_id)
         self._distribution.runtime.spawn(self._offer, session, label="mqtt_offer")
 
-    def _hear_no_more(self, session: Session) -> None:
-        """All that other nodes have sent to this session is here, or was for its successor too."""
+    def _unsubscribe(self, session: Session) -> None:
+        """Delete the routes of a session: what other nodes sent to it is here, or went to its successor."""
         if session.client_id in self._subscribed:
             session.gate = None
             self._subscribed.discard(session.client_id)
@@ -132,13 +129,13 @@ class SupersededSessions:
             self._router.unsubscribe_all(session)
 
     def has(self, client_id: str) -> bool:
-        """Return whether something of a client's is still here."""
+        """Return whether a superseded session of a client is still here."""
         session = self._offering.get(client_id)
         # One that has been moved back here leaves with its next look.
         return session is not None and self._sessions.get(client_id) is session
 
     def reclaim(self, client_id: str) -> Session | None:
-        """Return what is left here of a client's session, and offer it to nobody any more."""
+        """Return the superseded session of a client, not offered any more; None: there is nothing left."""
         session = self._offering.pop(client_id, None)
         self._subscribed.discard(client_id)
         if session is None or self._sessions.get(client_id) is not session:
@@ -146,14 +143,14 @@ class SupersededSessions:
         given = client_id in self._given
         self._given.discard(client_id)
         if given and not transfer.left_of(session, given=session.given is not None):
-            # The client has gone on with it elsewhere, and would be told that it has it here.
+            # The client has gone on with it elsewhere, and would get session present for it here.
             self._table.end(session, None)
             return None
         return session
 
     def dismiss(self, client_id: str) -> bool:
-        """Wait no more with what is left of a session that has moved; False: there is something in it, or a
-        node was told so before, which sends here what it has kept."""
+        """End a superseded session that is empty; False: it is not, or was not when a node asked before, and
+        so sends its hints for it here."""
         session = self._offering.get(client_id)
         if session is None or client_id in self._awaited:
             return False
@@ -164,7 +161,7 @@ class SupersededSessions:
         return True
 
     def late(self, message: Message, number: int, moved: Moved) -> None:
-        """A message that another node has kept; who moved meanwhile may have had it there."""
+        """Take a replayed hint into superseded sessions that match; not of clients that have ``moved``."""
         for client_id, session in self._offering.items():
             if client_id in self._subscribed or not is_for(client_id, number, moved):
                 continue
@@ -175,10 +172,10 @@ class SupersededSessions:
     async def _offer(self, session: Session) -> None:
         fanout, client_id = self._fanout, session.client_id
         taken, lost = 0, 0
-        told = ""
+        informed = ""
         given = False
         until = 0.0
-        # Who is away may be about to come back, and to hand over what it has kept for this session.
+        # A node that is away may be about to come back, with hints for this session.
         lingers = fanout.now() + RETURN_TIMEOUT if self._away.anybody else 0.0
         token = f"{self._ownership.node}/{self._distribution.runtime.creation}/over/{next(self._numbers)}"
         self._marked[token] = set()
@@ -186,18 +183,18 @@ class SupersededSessions:
             while self._sessions.get(client_id) is session and self._offering.get(client_id) is session:
                 owner = rightful(self._ownership.claims(client_id))
                 if owner == self._ownership.node or owner is None:
-                    # Whoever claimed it is gone.
+                    # The other claim is gone.
                     if (left := self.reclaim(client_id)) is not None:
                         self._sources.keep(left)
                     return
-                if told != owner and (answer := await self._was_given(owner, session)) is not None:
+                if informed != owner and (answer := await self._was_given(owner, session)) is not None:
                     if self._offering.get(client_id) is not session:
-                        # Its client is back meanwhile, and all of it is the session's again.
+                        # Its client is back meanwhile, and it is served again.
                         return
-                    if told:
-                        told = owner
+                    if informed:
+                        informed = owner
                         continue
-                    given, told = answer, owner
+                    given, informed = answer, owner
                     # From here on its queue, which is on disc, is what is left of it.
                     transfer.queue_left(session, given=given)
                     if given:
@@ -205,15 +202,15 @@ class SupersededSessions:
                     if given and client_id in self._subscribed:
                         session.gate = self._sources.unmarked(session)
                     until = fanout.now() + (MARKS_TIMEOUT if given else RETURN_TIMEOUT)
-                if told == owner:
+                if informed == owner:
                     if client_id in self._subscribed:
                         if given:
-                            # Who is away has not marked.
-                            heard = self._sources.all_marked(session) and fanout.now() >= lingers
+                            # A node that is away has not marked.
+                            succeeded = self._sources.all_marked(session) and fanout.now() >= lingers
                         else:
-                            heard = await self._is_succeeded(session, token)
-                        if heard or fanout.now() >= until:
-                            self._hear_no_more(session)
+                            succeeded = await self._is_succeeded(session, token)
+                        if succeeded or fanout.now() >= until:
+                            self._unsubscribe(session)
                     offered, refused = await self._offer_to(owner, session)
                     taken, lost = taken + offered - refused, lost + refused
                     over = client_id not in self._subscribed and fanout.now() >= lingers
@@ -232,35 +229,35 @@ class SupersededSessions:
                 self._awaited.discard(client_id)
 
     async def _a_while(self, client_id: str, owner: str) -> None:
-        """Wait, but for a later claim: what the client has had must be told before that is given it again."""
+        """Wait, but not past a change of owner: the new one must learn what the client has had in time."""
         for _ in range(LOOKS):
             await asyncio.sleep(RETRY_INTERVAL / LOOKS)
             if rightful(self._ownership.claims(client_id)) != owner:
                 return
 
     async def _is_succeeded(self, session: Session, token: str) -> bool:
-        """Return whether every node that is up knows of a successor, and sends or keeps for it what comes;
-        and what it sent before, until the mark ``token``, is here."""
+        """Return whether every node that is up has the successor's claim, and so sends there or keeps hints,
+        and what it sent here before its mark ``token`` has come."""
         marked, nodes = self._marked[token], self._distribution.nodes()
         missing = [node for node in nodes if node not in marked]
         if missing and await self._ownership.all_know({session.client_id: session.epoch}):
-            await remote.multicall(missing, MARK, token, "", self._ownership.node, timeout=TOLD_TIMEOUT)
+            await remote.multicall(missing, MARK, token, "", self._ownership.node, timeout=ASK_TIMEOUT)
         return marked.issuperset(nodes)
 
     def marked(self, origin: str, token: str) -> None:
-        """Everything that ``origin`` sent before it was asked for this mark is here."""
+        """Take the mark ``token`` of ``origin``: everything that it sent before is here."""
         if token in self._marked:
             self._marked[token].add(origin)
 
     async def _was_given(self, node: str, session: Session) -> bool | None:
-        """Return whether a node has what was given in the session's last move from here; None: not known yet.
+        """Return whether a node got the session in its last move from here; None: not known yet.
 
-        Each tells the other what the client has had from its session, and gives nothing of that once more.
+        Both report what the client has had from their session, so that neither delivers it again.
         """
         move = "" if session.given is None else session.move
         revised, subscriptions = session.revised, list(transfer.subscriptions_in(session))
         if sum(map(len, session.subscriptions)) > MAX_LISTED:
-            # Nobody follows what it cannot be told whole.
+            # The other node must not adopt an incomplete list.
             revised, subscriptions = 0, []
         answer = await remote.call(
             node,
@@ -274,12 +271,12 @@ class SupersededSessions:
             revised,
             subscriptions,
             session.username,
-            timeout=TOLD_TIMEOUT,
+            timeout=ASK_TIMEOUT,
         )
         if not isinstance(answer, remote.Returned) or answer.value is None:
             return None
-        told: Any = answer.value
-        verdict, had = told
+        result: Any = answer.value
+        verdict, had = result
         if had and self._offering.get(session.client_id) is session:
             transfer.forget(session, Once.of(had))
         if verdict == NOT_SUBSCRIBED:
@@ -287,9 +284,10 @@ class SupersededSessions:
         return bool(verdict)
 
     async def _offer_to(self, node: str, session: Session) -> tuple[int, int]:
-        """Offer what is queued; what was answered for leaves it: how many, and how many were not taken."""
+        """Offer what is queued, and remove what was answered; return how many messages were, and how many of
+        these were not taken."""
         answered = lost = 0
-        # What comes meanwhile is for the next look: there may always be something.
+        # What comes meanwhile is for the next round: there may always be something.
         due = len(session.queue)
         while session.queue and answered < due:
             offered = list(islice(session.queue, OFFERED))
@@ -305,14 +303,14 @@ class SupersededSessions:
                 session.username,
                 timeout=CALL_TIMEOUT,
             )
-            told: object = answer.value if isinstance(answer, remote.Returned) else None
-            if isinstance(told, list) and self._offering.get(session.client_id) is session:
-                # Taken later. Should that node go before, the client is not given again what it has had
-                # there by now.
-                transfer.forget(session, Once.of(told))
-            if not isinstance(told, int):
+            result: object = answer.value if isinstance(answer, remote.Returned) else None
+            if isinstance(result, list) and self._offering.get(session.client_id) is session:
+                # It takes them later. Should that node go before, what the client has had there so far is
+                # not delivered again.
+                transfer.forget(session, Once.of(result))
+            if not isinstance(result, int):
                 break
             answered += len(offered)
-            lost += len(offered) - told
+            lost += len(offered) - result
             session.shed(offered)
         return answered, lost

@@ -1,11 +1,11 @@
-"""Sessions that follow their client from node to node: what the other nodes call, and what admission asks.
+"""Takeover: sessions follow their client from node to node. The interface to admission and to other nodes.
 
-How a session moves is decided by ``machines``; its two sides are ``source`` and ``target``; who
-has it says ``ownership``. What is left where there was no move, since a node was down or cut off while its
-client went elsewhere, is for ``superseded``.
+``machines`` decides how a session moves; ``source`` and ``target`` are its two sides; ``ownership`` has the
+claims. Where there was no move, since a node was down or cut off while its client went elsewhere, the
+session is left to ``superseded``.
 
-Rule: a node that sees a higher claim than its own stops serving the client, at once or, where it serves one,
-as soon as it knows that a later connection is behind that claim (``claims``).
+Rule: a node that sees a higher claim than its own gives the session up, at once or, where its client is
+connected, as soon as it knows that a later connection is behind that claim (``claims``).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from gossamer.mqtt.publish.core import Core
 
 KICK = "mqtt.kick"
-"""What other nodes call: ``SessionTable.kick``."""
+"""Name of :meth:`SessionTable.kick` for other nodes."""
 CALL_TIMEOUT = 5.0
 
 
@@ -51,7 +51,7 @@ class KickError(UnavailableError):
 
 
 class Takeovers:
-    """Moves sessions from and to this node, each by the machines of ``machines``.
+    """Moves sessions from and to this node.
 
     ``rows`` are the claims: epochs, by client and node.
     """
@@ -67,7 +67,7 @@ class Takeovers:
         self._targets = Targets(core, owners, sources, contests, distribution, away, mark=self.mark)
         self.superseded = SupersededSessions(core, owners, sources, away, distribution)
         self.successors = Successors(
-            core, is_leaving=self.superseded.has, is_moving=self.is_moving, told=self._told
+            core, is_leaving=self.superseded.has, is_moving=self.is_moving, delivered=self._delivered
         )
         self.ownership.check = self._check
         self._sources.on_done = self.superseded.end
@@ -87,46 +87,47 @@ class Takeovers:
         functions.update(self.ownership.functions)
         functions["mqtt.fetch"] = self._fetch
 
-    # -- who has it
+    # -- location
 
     def elsewhere(self, client_id: str, *, clean: bool) -> bool:
-        """Return whether another node has something of this client's, or something is on its way."""
+        """Return whether a client has a session elsewhere, or one here that is moving or superseded;
+        ``clean``: any claim of another node counts, not only a higher one."""
         if self._move_of(client_id) is not None or self.superseded.has(client_id):
             return True
         return bool(self.ownership.rows(client_id) if clean else self.ownership.better(client_id))
 
     def is_moving(self, client_id: str) -> bool:
-        """Return whether a session is on its way here, or elsewhere: what is queued now may come too late."""
+        """Return whether a session is moving, here or away: what is queued now may come too late."""
         return self._targets.is_open(client_id) or self._sources.gives(client_id)
 
-    def _told(self, client_id: str, had: Iterable[Block]) -> None:
-        """The client of a session that is moving has had these messages from another one."""
+    def _delivered(self, client_id: str, had: Iterable[Block]) -> None:
+        """Note QoS 2 messages that the client of a session that is moving has had from another one."""
         incoming = self._targets.get(client_id)
         if incoming is not None:
             incoming.known.load(had)
         elif self._sources.gives(client_id):
-            self._sources.told(client_id, had)
+            self._sources.delivered(client_id, had)
 
     def _move_of(self, client_id: str) -> asyncio.Event | None:
-        """Set once the session of a client is on its way no more, here or elsewhere; None: it is not."""
+        """Return the event that is set once a session's move is over; None: it is not moving."""
         incoming = self._targets.get(client_id)
         if incoming is not None:
             return incoming.over
         return self._sources.over(client_id) if self._sources.gives(client_id) else None
 
     def _claimant(self, client_id: str) -> Claimant | None:
-        """The connection that waits for a session on its way here."""
+        """Return the open connection that waits for a session on its way here, if any."""
         incoming = self._targets.get(client_id)
         claimant = None if incoming is None else incoming.claimant
         return None if claimant is None or claimant.is_closed else claimant
 
     def disown(self, client_id: str) -> None:
-        """The session is over."""
+        """Withdraw the claim to a session that has ended."""
         self._sources.forget(client_id)
         self.ownership.disown(client_id)
 
     def changed(self, change: Change) -> None:
-        """Another node claims sessions; those of this node with a lower epoch are not its own any more."""
+        """Give up sessions of this node to which another one has made a higher claim."""
         if change.owner != self._node:
             for client_id in change.written:
                 self._check(client_id)
@@ -145,11 +146,11 @@ class Takeovers:
                     self.contests.begin(session)
 
     def node_down(self, node: str) -> None:
-        """A node is gone: moves from and to it end."""
+        """End the moves from and to a node that is down."""
         self._sources.node_down(node)
         self._targets.node_down(node)
 
-    # -- what the target calls
+    # -- calls of other nodes
 
     async def _freeze(
         self,
@@ -193,7 +194,7 @@ class Takeovers:
         return True
 
     def marked(self, origin: str, token: str) -> None:
-        """Everything ``origin`` sent before this is here."""
+        """Take the mark ``token`` of ``origin`` (blank: this node): all that it sent before is here."""
         self._sources.marked(origin, token)
         self._targets.marked(origin, token)
         self.superseded.marked(origin, token)
@@ -230,16 +231,16 @@ class Takeovers:
             raise KickError(client_id=client_id, silent=silent)
         return kicked
 
-    # -- taking
+    # -- fetching
 
     async def fetch(self, client_id: str, *, clean: bool, claimant: Claimant | None = None) -> Fetched:
-        """Have the session of a client here, or ended where it is.
+        """Move the session of a client here, or with ``clean`` end it at every other node.
 
-        It stays elsewhere where a later connection is there, or ``claimant``'s has ended; and where it is
-        foreign: the session of another user.
+        Returns ``elsewhere`` where it stays, since a later connection is there or ``claimant`` has closed;
+        ``foreign`` where it is another user's; otherwise ``here``, also if there is none.
         """
         while (moving := self._move_of(client_id)) is not None:
-            # Others may have waited for its end as well, and have begun the next move.
+            # Others may have waited for its end too, and begun the next move.
             await moving.wait()
         if clean:
             return await self._end_elsewhere(client_id, claimant)
@@ -248,7 +249,7 @@ class Takeovers:
             if fetched != "here":
                 return fetched
         if (left := self.superseded.reclaim(client_id)) is not None:
-            # Whoever claimed it is away: what is here of it is the best there is.
+            # The node that claimed it is away: what is here of it is the best there is.
             await self._router.visible(self._sources.keep(left))
         return "here"
 
@@ -269,7 +270,7 @@ class Takeovers:
         return "here"
 
     async def _fetch(self, client_id: str) -> bool:
-        """Fetch a session whose client is not here yet, for a node that is being drained."""
+        """Fetch a session before its client comes, for a node that is draining; return whether it is here."""
         if self._targets.get(client_id) is None:
             await self.fetch(client_id, clean=False)
         return client_id in self._table.sessions

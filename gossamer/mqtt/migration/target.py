@@ -1,7 +1,7 @@
-"""The target of a move: carries out what ``machines.MigrationTarget`` decides, one action at a time.
+"""The target of a move: carries out the actions of ``machines.MigrationTarget``, one at a time.
 
-Marks and losses of nodes are told to the machine the moment they happen, since what it admits depends on
-them; everything else waits its turn.
+Marks and node failures reach the machine at once, since they change what it admits; its other events come
+when the action before is done.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ REMEMBERED_MOVES = 8
 """Moves that a session remembers: their sources may come back."""
 NO_ANSWER = object()
 EVERYTHING = 1 << 30
-"""Of what is queued: more than there can be."""
+"""More messages than a queue can hold."""
 
 
 class Targets:
@@ -81,7 +81,7 @@ class Targets:
         return incoming is not None and not incoming.committed
 
     async def take(self, client_id: str, claimant: Claimant | None) -> Fetched:
-        """Have the session of a client here, unless it is to stay where it is."""
+        """Move the session of a client here, unless it stays where it is; see :meth:`Takeovers.fetch`."""
         self._number += 1
         token = f"{self.ownership.node}/{self.distribution.runtime.creation}/{self._number}"
         incoming = self._incoming[client_id] = Incoming(self, client_id, token, claimant)
@@ -94,31 +94,31 @@ class Targets:
             incoming.over.set()
 
     def node_down(self, node: str) -> None:
-        """A node is gone: moves from it end."""
+        """Report to all moves that a node is down."""
         for incoming in list(self._incoming.values()):
             incoming.feed(moves.NodeDown(node))
 
     def marked(self, origin: str, token: str) -> None:
-        """Everything that ``origin`` sent before the move ``token`` is here."""
+        """Take the mark of ``origin``: everything that it sent before the move ``token`` is here."""
         for incoming in list(self._incoming.values()):
             incoming.marked(origin, token)
 
 
 class Incoming:
-    """One move. ``over`` is set when it has ended, however it did."""
+    """One move to this node. ``over`` is set when it has ended, successfully or not."""
 
     def __init__(self, home: Targets, client_id: str, token: str, claimant: Claimant | None) -> None:
         self.token = token
         self.claimant = claimant
-        """The connection that wants it; None: this node does."""
+        """The connection that requests it; None: this node does."""
         self._stamp = home.contests.stamp(client_id) if claimant is None else claimant.stamp
         self._routed: int | None = None
-        """The number of the write of its subscriptions."""
+        """Sequence number of the write of its routes."""
         self._above = 0
-        """The source's epoch."""
+        """Epoch of the source."""
         self.over = asyncio.Event()
         self.committed = False
-        """The session is whole."""
+        """The session is complete, and on disc."""
         self._home = home
         self._fanout, self._table, self._router = home.core.fanout, home.core.table, home.core.router
         self._ownership, self._distribution = home.ownership, home.distribution
@@ -129,39 +129,39 @@ class Incoming:
         self._session: Session | None = None
         self._pending = transfer.Pending(None, None, None)
         self._before: list[Item] = []
-        """What was queued at the source."""
+        """Queue of the source."""
         self._older: list[Item] = []
-        """What a session that was left behind here had."""
+        """Messages of a superseded session here."""
         self.known = Once()
-        """What the client has had from that session, and from others that are over."""
+        """QoS 2 messages that the client has had from that session, and from others that are over."""
         self._left: MigrationSource | None = None
-        """The move in which an older one went from here, if not everybody's mark of that has come."""
+        """The move in which the superseded session here went to another node, if any."""
         self._listened = False
-        """One that was left behind here, and never went to the source, took what came until now."""
+        """The superseded session here never went to the source, and took what came until now."""
         self._theirs: list[str] | None = None
-        """What the source was subscribed to; None: to the same."""
+        """Filters of the source, without ``$share``; None: the same as here."""
         self._foreign = False
-        """It stays there since it is another user's."""
+        """The session stays there since it is another user's."""
         self._asked: list[str] = []
-        """Who was to send marks."""
+        """Nodes that were asked for marks."""
         self._aside: list[tuple[str | None, Item, int]] = []
-        """Messages that are the source's to queue, whence they came, and how many were queued here by then;
-        ours if it does not make it."""
+        """Messages for the source to queue: origin, message, and length of the queue here at that time. They
+        are queued here if the source fails."""
 
     def marked(self, origin: str, token: str) -> None:
-        """Everything that ``origin`` sent before the move ``token`` is here."""
+        """Take the mark of ``origin``: everything that it sent before the move ``token`` is here."""
         if token == self.token:
             self.feed(moves.Marked(origin, token))
         elif self._left is not None and token == self._left.token:
             self._left.marked.add(origin)
 
     def feed(self, event: Event) -> None:
-        """Something happened."""
+        """Pass an event to the machine, and queue its actions."""
         self._actions += self._machine.handle(event, self._fanout.now(), self._rows())
         self._awake.set()
 
     async def run(self) -> Fetched:
-        """Move the session here, or find that there is none to be had, or that it is to stay there."""
+        """Run the move to its end; see :meth:`Takeovers.fetch` for the result."""
         self._actions += self._machine.begin(self._fanout.now(), self._rows())
         done = False
         try:
@@ -177,14 +177,14 @@ class Incoming:
         finally:
             session = self._session
             if session is not None and not done:
-                # The source still has it.
+                # The source keeps it.
                 self._table.end(session, None)
         if self._machine.kept:
             return FOREIGN if self._foreign else "elsewhere"
         return "here"
 
     async def _something(self) -> None:
-        """Wait for an event, or for time to pass."""
+        """Wait for an event, or feed a tick after :data:`LOOK` seconds."""
         self._awake.clear()
         try:
             async with asyncio.timeout(LOOK):
@@ -215,7 +215,7 @@ class Incoming:
                 self.committed = True
                 await self._ownership.announce(self._session, self._machine.source)
                 if self._session.subscriptions:
-                    # Until then what comes is for an older one, whose node may be away.
+                    # Until then hints are for an older one, whose node may be away.
                     self._home.away.settle(self._session)
                 recorder = self._fanout.recorder
                 if recorder is not None:
@@ -259,28 +259,27 @@ class Incoming:
         wanted: list[list[object]] = []
         revised = state["revised"]
         if known is not None:
-            # Left behind here, and older than what comes. What came here as well, the client has from here.
+            # Superseded, and older than what comes.
             given = transfer.is_given(known, state["moves"])
             older = transfer.left_of(known, given=given)
             move = self._home.sources.move_of(known)
-            # One that went whole waits only for what was sent before it did.
+            # One that moved completely waits only for what was sent before.
             self._listened = not given and (move is None or not move.complete)
             self._left = move if move is not None and move.token else None
             same = known.born == state["born"]
             if not given and (same or not state["clean"]):
-                # Whichever of its sessions it began to publish a message in, or to take one, it does not know
-                # them apart.
+                # The client cannot tell its sessions apart, whichever it began to publish or take one in.
                 halves = transfer.halves_of(known)
                 unreleased = transfer.unreleased_in(known)
                 if known.version == state["version"]:
-                    # So what is in flight goes on under the identifier that the client may know it by.
+                    # So what is in flight keeps the packet identifier under which the client may have it.
                     flying = transfer.flying_in(known)
             if same:
                 revised = max(revised, known.revised)
             if revised > state["revised"] or (not given and not same and not state["clean"]):
                 wanted = list(transfer.subscriptions_in(known))
             if known.once is not None:
-                # What it was given in a move from here is among what comes, and the client has not had it.
+                # What went with a move from here is among what comes, and the client has not had it.
                 known.once.release(message.id for message in transfer.left_of(known, given=False))
                 self.known.load(known.once.dump())
             self._table.end(known, None)
@@ -291,8 +290,8 @@ class Incoming:
         self._above = state["epoch"]
         queued = transfer.install(session, entries, self._fanout.now())
         if revised > state["revised"] or (wanted and not session.subscriptions):
-            # Its client changed them here later, or never knew that this one restarted: it believes to be
-            # subscribed as it was here.
+            # Its client changed them here later, or never saw that the session is new: it believes to have
+            # the subscriptions that it had here.
             theirs = [name for name in session.subscriptions if not name.startswith("$share/")]
             self._theirs = [body_of(name) for name in theirs]
             for name in list(session.subscriptions):
@@ -310,7 +309,7 @@ class Incoming:
         return moves.Installed()
 
     def _left_behind(self, username: str | None) -> Session | None:
-        """Return what was left here of a session that comes for this user; end what was another's."""
+        """Return the superseded session here if it is this user's; end another user's."""
         known = self._table.sessions.get(self._client_id)
         if known is None or self._table.belongs(known, username):
             return known
@@ -323,7 +322,7 @@ class Incoming:
         if self._machine.admits(origin):
             return True
         if self._left is not None and origin is not None and self._left.admits(origin):
-            # Sent before the session went from here, and late: nobody else has it.
+            # Sent before the session moved from here, and late: no other node has it.
             self._older.append(item)
             return False
         assert self._session is not None  # noqa: S101 - it is of its gate
@@ -338,7 +337,7 @@ class Incoming:
     async def _ask_release(self, node: str) -> list[Item] | None:
         parts = await self._call(node, "mqtt.release", self._asked)
         if not isinstance(parts, int):
-            # What the source did not get to say is among what was put aside here.
+            # What the source could not send is among what was set aside here.
             return None
         entries = await self._pull(node, parts)
         if entries is None:
@@ -356,12 +355,11 @@ class Incoming:
         session = self._session
         assert session is not None  # noqa: S101 - it was installed
         session.gate = None
-        # What the source did not get to say may be among what was put aside for it; and that of a node whose
-        # mark has not come here may be for nobody else, if it has come there. So may what was sent while one
-        # that was left behind here was all that there was.
-        told = self._machine.marked if rest is not None and not self._listened else ()
+        # Messages that were set aside are queued if the source may not have them: it did not answer, their
+        # node's mark came there but not here, or only the superseded session here had routes.
+        marked = self._machine.marked if rest is not None and not self._listened else ()
         aside = [
-            (item, place, origin not in told or self._is_ours(item)) for origin, item, place in self._aside
+            (item, place, origin not in marked or self._is_ours(item)) for origin, item, place in self._aside
         ]
         since = transfer.in_order(rest or [], session.queue, aside)
         queued = [*self._older, *self._before, *since]
@@ -373,7 +371,7 @@ class Incoming:
         if rest is not None:
             session.moves = (*session.moves[1 - REMEMBERED_MOVES :], self.token)
         session.epoch = max(self._stamp, self._above + 1)
-        # Should this node die before the source has let go, the source has all of it still.
+        # Should this node die before the source has let go, the source still has all of it.
         session.given = EVERYTHING
         self._table.revive(session, self._pending)
         if session.store is not None:
@@ -381,14 +379,14 @@ class Incoming:
         return moves.Committed()
 
     def _is_ours(self, item: Item) -> bool:
-        """Return whether a message is for what the source was not subscribed to."""
+        """Return whether the source had no filter for a message."""
         if self._theirs is None:
             return False
         topic = topic_in(item[0]).decode()
         return not any(matches(topic_filter, topic) for topic_filter in self._theirs)
 
     async def _call(self, node: str, function: str, *args: object) -> object:
-        """Call a function of the source; return NO_ANSWER where it did not answer."""
+        """Call a function of the source; return its result, or :data:`NO_ANSWER`."""
         answer = await remote.call(node, function, self._client_id, self.token, *args, timeout=CALL_TIMEOUT)
         return answer.value if isinstance(answer, remote.Returned) else NO_ANSWER
 
