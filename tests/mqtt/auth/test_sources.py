@@ -170,9 +170,11 @@ async def test_questions_are_bounded():
         now=lambda: 0.0,
         transport=httpx.MockTransport(handle),
     )
-    tasks = [asyncio.create_task(ask(source, client_id=f"c{n}")) for n in range(8)]
+    peers = [f"192.0.2.{n % 2}:{n}" for n in range(9)]
+    tasks = [asyncio.create_task(ask(source, client_id=peer, peer=peer)) for peer in peers]
     await asyncio.sleep(0)
-    assert (await ask(source, client_id="late")).reason == ReasonCode.SERVER_BUSY
+    late = await ask(source, client_id="late", peer="192.0.2.1:99")
+    assert late.reason == ReasonCode.SERVER_BUSY
     release.set()
     assert {verdict.reason for verdict in await asyncio.gather(*tasks)} == {ReasonCode.SUCCESS}
     await source.close()
