@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from gossamer.lazy import lazy
 
 if TYPE_CHECKING:
-    from gossamer.config.cookie import COOKIE_FILE, cookie_of, write_cookie
+    from gossamer.config.cookie import COOKIE_FILE, ENOUGH_BITS, cookie_bits, cookie_of, write_cookie
     from gossamer.config.load import config_from, json_schema, load_config, to_plain
     from gossamer.config.model import (
         ApiConfig,
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COOKIE_FILE",
+    "ENOUGH_BITS",
     "ApiConfig",
     "AuditConfig",
     "Autoheal",
@@ -80,6 +81,7 @@ __all__ = [
     "TlsHostConfig",
     "TracingConfig",
     "config_from",
+    "cookie_bits",
     "cookie_of",
     "expected_of",
     "format_duration",

@@ -3,10 +3,15 @@
 As with Erlang's ``~/.erlang.cookie``: a node without a configured one reads it from its data directory, and
 creates one there if it is the first. The file must belong to the node's user or
 root, and be readable by nobody else.
+
+Gossip keys are derived from it without stretching, so that whoever records a packet can test guesses as
+fast as machines go. :func:`cookie_bits` therefore estimates from above how hard it is to guess; a node whose
+cookie has fewer than :data:`ENOUGH_BITS` starts, and warns.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import secrets
 from pathlib import Path
@@ -17,6 +22,13 @@ from gossamer.config.model import NodeConfig
 from gossamer.errors import ConfigError, ConfigProblem
 
 COOKIE_FILE = ".cookie"
+ENOUGH_BITS = 96
+"""Thirty-two random hexadecimal digits have more, and so have twenty-seven letters and digits."""
+
+
+def cookie_bits(cookie: str) -> int:
+    """Return how many random bits ``cookie`` has at most: its length by the variety of its characters."""
+    return int(len(cookie) * math.log2(len(set(cookie)))) if cookie else 0
 
 
 def cookie_of(node: NodeConfig) -> SecretStr:

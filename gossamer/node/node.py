@@ -14,7 +14,7 @@ import structlog
 
 from gossamer import __version__
 from gossamer.clock import SystemClock
-from gossamer.config import Config, cookie_of
+from gossamer.config import ENOUGH_BITS, Config, cookie_bits, cookie_of
 from gossamer.errors import ConfigError, GossamerError, UnavailableError, UsageError
 from gossamer.gossip import Leave, Status, UpdateMetadata
 from gossamer.mnesia_like import TablesNotLoadedError
@@ -93,6 +93,9 @@ class Node(NodeParts):
         """
         if problems := file_problems(config):
             raise ConfigError("configuration", problems)
+        if (bits := cookie_bits(cookie)) < ENOUGH_BITS:
+            advice = "whoever records a packet can guess it: openssl rand -hex 32, on all nodes"
+            log.warning("cookie_weak", bits=bits, expected=ENOUGH_BITS, advice=advice)
         return cls(config, creation=directory.creation, cookie=cookie, data_dir=directory.path)
 
     # -- life

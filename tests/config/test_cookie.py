@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from gossamer.config import COOKIE_FILE, NodeConfig, cookie_of
+from gossamer.config import COOKIE_FILE, ENOUGH_BITS, NodeConfig, cookie_bits, cookie_of
 from gossamer.errors import ConfigError
 
 
@@ -58,3 +58,23 @@ def test_a_data_directory_that_cannot_be_made_says_so(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"Not a directory|File exists"):
         cookie_of(node(tmp_path / "file"))
+
+
+@pytest.mark.parametrize(
+    ("cookie", "weak"),
+    [
+        ("", True),
+        ("secret", True),
+        ("gossamer-secret-cookie", True),
+        ("x" * 100, True),
+        ("3f9a1c0de47b85263f9a", True),
+        ("3f9a1c0de47b85263f9a1c0de47b8526", False),
+        ("kX3vQ9pLr7TzWc5nJbYh2MsDfGa", False),
+    ],
+)
+def test_a_cookie_that_can_be_guessed_has_few_bits(cookie, weak):
+    assert (cookie_bits(cookie) < ENOUGH_BITS) is weak
+
+
+def test_cookies_that_are_made_are_strong(tmp_path):
+    assert cookie_bits(cookie_of(node(tmp_path)).get_secret_value()) > ENOUGH_BITS

@@ -3,6 +3,7 @@
 import os
 
 import pytest
+import structlog
 
 from gossamer.config import config_from
 from gossamer.errors import ConfigError
@@ -70,3 +71,12 @@ def test_salts_of_unknown_names_outlive_a_restart_and_are_those_of_the_cluster(t
 
     assert salt("a", "cookie-1") == salt("a", "cookie-1") == salt("b", "cookie-1")
     assert salt("a", "cookie-1") != salt("a", "cookie-2")
+
+
+@pytest.mark.parametrize(("cookie", "warnings"), [("secret", 1), ("3f9a1c0de47b85263f9a1c0de47b8526", 0)])
+def test_a_node_with_a_weak_cookie_warns_without_showing_it(tmp_path, cookie, warnings):
+    with structlog.testing.capture_logs() as logs:
+        node = Node.open(config_from({"node": {"data_dir": tmp_path / "data", "cookie": cookie}}))
+    node._directory.close()
+    assert [line["event"] for line in logs].count("cookie_weak") == warnings
+    assert cookie not in str(logs)
