@@ -10,6 +10,7 @@ from certs import Authority
 from pydantic import ValidationError
 
 from gossamer.config import ListenerConfig
+from gossamer.mqtt import encode
 from gossamer.mqtt.codec import packets as p
 from gossamer.supervisor import StartFailed
 from mqtt.listening import accepted, broker_with, mqtt, shown, tls_section, with_paho
@@ -202,3 +203,35 @@ def test_a_listener_that_makes_no_sense_is_refused():
     ):
         with pytest.raises(ValidationError):
             ListenerConfig(**wrong)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_a_revoked_certificate_does_not_come_in_by_resuming_a_session(ca, version):
+    client = ca.issue("ann", file="ann")
+    crl = ca.revoke()
+    section = tls_section(ca, ca_file=str(ca.file), crl_file=str(crl), verify="require")
+    context = ssl.create_default_context(cafile=ca.file)
+    context.load_cert_chain(*client)
+    context.minimum_version = context.maximum_version = version
+
+    def connect(port, session=None):
+        """What the handshake gave, after CONNACK: a session to resume, and whether this one was."""
+        with (
+            socket.create_connection(("127.0.0.1", port), timeout=30) as raw,
+            context.wrap_socket(raw, server_hostname="localhost", session=session) as secured,
+        ):
+            secured.settimeout(30)
+            secured.sendall(encode(p.Connect(client_id="c"), 4))
+            if secured.recv(4)[3:] != b"\0":
+                raise ConnectionError("not let in")
+            return secured.session, secured.session_reused
+
+    async with broker_with({"type": "tls", "tls": section}) as broker:
+        port = broker.ports["tls:0"]
+        session, _ = await asyncio.to_thread(connect, port)
+        _, resumed = await asyncio.to_thread(connect, port, session)
+        assert not resumed
+        ca.revoke(client[0])
+        await broker.runtime.call(broker.runtime.whereis("mqtt_files"), "look")
+        with pytest.raises(OSError):
+            await asyncio.to_thread(connect, port, session)
