@@ -22,6 +22,7 @@ from gossamer.mqtt.connection.channel import Channel
 from gossamer.mqtt.connection.handlers import Handlers
 from gossamer.mqtt.connection.limits import Shedding
 from gossamer.mqtt.connection.publish_reader import take
+from gossamer.mqtt.connection.rechecking import check_connected
 from gossamer.mqtt.connection.shared import Shared
 from gossamer.mqtt.connection.subscribing import Subscribing
 from gossamer.mqtt.publish.retained import Retained
@@ -79,10 +80,19 @@ class Connections:
         log.debug("client_gone", client_id=channel.client_id, peer=channel.peer, why=why)
 
     def renew_gates(self) -> None:
-        """The ACL has changed."""
-        for channel in self.channels:
+        """The ACL has changed: it holds for what clients send from now on, and soon for what they have."""
+        gated = [channel for channel in self.channels if channel.gate is not None]
+        for channel in gated:
             if channel.gate is not None:
                 channel.gate.renew()
+        if gated:
+            self.shared.runtime.spawn(self._check_connected, gated, label="mqtt_recheck")
+
+    async def _check_connected(self, channels: Sequence[Channel]) -> None:
+        for at, channel in enumerate(channels):
+            check_connected(channel, self.shared.table, self.shared.access)
+            if at % STEP == STEP - 1:
+                await asyncio.sleep(0)
 
 
 @dataclass(frozen=True, slots=True)

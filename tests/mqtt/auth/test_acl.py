@@ -119,6 +119,27 @@ async def test_a_name_that_nobody_checks_is_no_name(make_world, tmp_path, versio
     assert (await client.got())[0].reason != ReasonCode.NOT_AUTHORIZED
 
 
+async def test_new_rules_end_subscriptions_and_wills_of_those_who_are_there(guarded):
+    will = p.Will(topic=b"home/will", payload=b"gone")
+    ann = await guarded.client("a", username="ann", will=will)
+    await ann.subscribe("home/kitchen", "own/a/x")
+    watcher = await guarded.client("w", username="ann")
+    await watcher.subscribe("home/will")
+    guarded.acl_file.write_text(RULES.replace("user:ann     home/#", "user:ann     home/will"))
+    await guarded.runtime.call("mqtt_files", "look")
+    await guarded.settle()
+    assert list(guarded.broker.sessions["a"].subscriptions) == ["own/a/x"]
+    assert ann.channel.will is not None
+    guarded.acl_file.write_text(
+        RULES.replace("allow all       user:ann     home/#", "allow subscribe user:ann home/#")
+    )
+    await guarded.runtime.call("mqtt_files", "look")
+    await guarded.settle()
+    assert ann.channel.will is None
+    await ann.drop()
+    assert await watcher.got() == []
+
+
 async def test_new_rules_hold_for_those_who_are_there(guarded):
     client = await guarded.client("d", version=p.V5)
     client.publish("in", qos=1, packet_id=1)
