@@ -25,7 +25,7 @@ from gossamer.cli.command import duration, option
 from gossamer.cli.commands.runs import VERDICTS
 from gossamer.cli.errors import ExitCode, OptionError
 from gossamer.cli.local.interrupt import interruptible, loop_factory
-from gossamer.cli.render.output import Grid, note
+from gossamer.cli.render.output import Grid, note, printable
 from gossamer.cli.render.show import Part, show_part
 from gossamer.cli.root import example
 from gossamer.drill.record import BackEndName, DrillRecord, Plan
@@ -79,7 +79,7 @@ class Screen:
         self._print(line_of(what))
 
     def _print(self, line: str) -> None:
-        self._console.print(Text(line), soft_wrap=True)
+        self._console.print(Text(printable(line)), soft_wrap=True)
 
     def __rich__(self) -> Text:
         progress = self._progress

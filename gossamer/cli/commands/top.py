@@ -30,7 +30,7 @@ from gossamer.cli.commands.top_view import (
     room_in,
     rows_of,
 )
-from gossamer.cli.render.output import json_text, make_console, print_line
+from gossamer.cli.render.output import json_text, make_console, print_line, printable
 from gossamer.cli.render.watch import Keyboard
 from gossamer.cli.root import example
 from gossamer.errors import GossamerError
@@ -67,7 +67,7 @@ def top(
                     rows = rows_of(sample, rates, ViewState())
                     console.print(nodes_table(rows, None, width=console.width))
                     for text in alarms_of(sample):
-                        console.print(f"alarm: {text}", markup=False)
+                        console.print(f"alarm: {printable(text)}", markup=False)
         except KeyboardInterrupt:
             # The way to stop it.
             pass

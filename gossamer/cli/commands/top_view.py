@@ -223,9 +223,9 @@ def nodes_table(rows: Sequence[Row], view: ViewState | None, *, width: int) -> T
         style = "reverse" if view is not None and row["node"] == view.chosen else ""
         if "silent" in row:
             blanks = [""] * (len(columns) - 1)
-            table.add_row(Text(row["node"], "red"), *blanks, _silent(row), style=style)
+            table.add_row(Text(printable(row["node"]), "red"), *blanks, _silent(row), style=style)
             continue
-        name = Text(row["node"], "green" if row["state"] == "running" else "yellow")
+        name = Text(printable(row["node"]), "green" if row["state"] == "running" else "yellow")
         values = ((column, row[column.key]) for column in columns[1:])
         cells = (Text() if value is None else column.text(value) for column, value in values)
         table.add_row(name, *cells, _sight(row), style=style)
@@ -237,7 +237,7 @@ def _table(*titles: str, right: Sequence[str] = (), rows: Iterable[Sequence[obje
     for title in titles:
         table.add_column(title, no_wrap=True, justify="right" if title in right else "left")
     for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else str(cell) for cell in row))
+        table.add_row(*(cell if isinstance(cell, Text) else Text(printable(cell)) for cell in row))
     return table
 
 

@@ -6,7 +6,8 @@ by the secrets of this node's own configuration, wherever they stand.
 
 Rules: 1. A log that cannot be written costs its lines and nothing else: on a full disc, the process that
 wants to say so must not end of saying it.  2. Bytes are shown by their length, since nobody can tell what is
-in them.
+in them.  3. On a terminal a value is one line and moves nothing: client identifiers, topics and names are
+shown, never obeyed.
 """
 
 from __future__ import annotations
@@ -180,4 +181,16 @@ def _lay_out(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDic
     shown = {key: value for key, value in event.items() if value not in (None, "")}
     if "traceback" in shown:
         shown["exception"] = shown.pop("traceback").rstrip()
-    return shown
+    return {key: _harmless(key, value) for key, value in shown.items()}
+
+
+_LINES = frozenset({"exception", "stack"})
+"""Fields of several lines."""
+
+
+def _harmless(key: str, value: object) -> object:
+    """Return ``value`` with escapes for whatever a terminal or a reader of lines would obey."""
+    if not isinstance(value, str) or value.isprintable():
+        return value
+    kept = "\n" if key in _LINES else ""
+    return "".join(one if one.isprintable() or one in kept else repr(one)[1:-1] for one in value)

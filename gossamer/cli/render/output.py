@@ -162,8 +162,8 @@ def _one_line(cell: Cell) -> str:
 
 
 def _text(cell: Cell) -> Text:
-    # Names and topics come from clients: Text keeps what looks like markup as it is.
-    return cell.copy() if isinstance(cell, Text) else Text(printable(cell))
+    # Names and topics come from clients: Text keeps what looks like markup as it is, and escapes, too.
+    return cell.copy() if isinstance(cell, Text) and cell.plain.isprintable() else Text(printable(cell))
 
 
 _PLAIN = str.maketrans({"├": "|", "│": "|", "└": "`", "─": "-", "…": "~"})

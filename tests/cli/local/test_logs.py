@@ -195,3 +195,19 @@ def test_the_level_changes_while_a_node_runs(lines):
     log.info("no more")
     log_level("info")
     assert [line["event"] for line in lines.read()] == ["now"]
+
+
+def test_a_value_moves_no_terminal_and_forges_no_line(capsys):
+    set_up_logging(LogConfig(format="console"))
+    hostile = "\x1b]0;owned\x07\x9b2J\r\n2026-01-01 [info] forged"
+    structlog.get_logger().info("refused", client_id=hostile, seen=[hostile], inner={"topic": hostile})
+    logging.getLogger("gossamer.x").warning("from %s", hostile)
+    structlog.get_logger().error("crash", traceback=f"Traceback:\n  {hostile}\n")
+    err = capsys.readouterr().err
+    structlog.reset_defaults()
+    assert not any(control in err for control in ("\x1b", "\x07", "\x9b", "\r"))
+    assert err.count("forged") == 5
+    # The lines of a traceback are its own.
+    assert [line for line in err.splitlines() if line.startswith("2026-01-01 [info]")] == [
+        "2026-01-01 [info] forged"
+    ]
