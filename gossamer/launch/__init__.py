@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     )
     from gossamer.launch.plan import (
         MAX_NODES,
+        MQTT_TLS,
         SERVICES,
         WEBSOCKET,
         ClusterPlan,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_NODES",
+    "MQTT_TLS",
     "SERVICES",
     "STOP_LIMIT",
     "WEBSOCKET",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
@@ -109,9 +110,14 @@ async def wait_until_ready(
         UnavailableError: with what each node lacks.
     """
     names = {node.name for node in plan.nodes}
+    ca_file = plan.nodes[0].ca_file
+    trust = False if ca_file is None else await asyncio.to_thread(ssl.create_default_context, cafile=ca_file)
     missing = dict.fromkeys(names, "starting")
     try:
-        async with asyncio.timeout(seconds), httpx.AsyncClient(timeout=2.0, trust_env=False) as client:
+        async with (
+            asyncio.timeout(seconds),
+            httpx.AsyncClient(timeout=2.0, trust_env=False, verify=trust) as client,
+        ):
             while missing:
                 answers = await asyncio.gather(*(_ask(client, node) for node in plan.nodes))
                 lacks = {

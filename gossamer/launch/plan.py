@@ -18,8 +18,10 @@ from pathlib import Path
 from gossamer.errors import UnavailableError, WrongValueError
 
 HOST = "127.0.0.1"
+CA_FILE = "ca.pem"
 SERVICES = ("mqtt", "api", "gossip", "distribution")
 WEBSOCKET = "mqtt_ws"
+MQTT_TLS = "mqtt_tls"
 MAX_NODES = 64
 
 
@@ -65,6 +67,18 @@ class NodePlan:
     ports: dict[str, int]
     host: str = HOST
     """The address that all of it listens on."""
+    certificates: Path | None = None
+    """Directory of certificates (``gossamer up --tls``); None: all of it is plain."""
+
+    @property
+    def ca_file(self) -> Path | None:
+        """Certificate of the authority, where there is one."""
+        return self.certificates and self.certificates / CA_FILE
+
+    def tls(self) -> dict[str, str]:
+        """The certificate of the node, as configuration names it."""
+        stem = f"{self.certificates}/{self.directory.name}"
+        return {"cert_file": f"{stem}.pem", "key_file": f"{stem}.key"}
 
     @property
     def config_file(self) -> Path:
@@ -77,7 +91,7 @@ class NodePlan:
     @property
     def api(self) -> str:
         """Base URL of its API."""
-        return f"http://{self.host}:{self.ports['api']}"
+        return f"http{'s' if self.certificates else ''}://{self.host}:{self.ports['api']}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +113,7 @@ def make_plan(
     shared_port: int | None,
     choose: Callable[[], int],
 ) -> ClusterPlan:
-    """Assign ports to nodes; ``specs`` has an entry for each of ``SERVICES``, and for WebSockets if wanted.
+    """Assign ports to nodes; ``specs`` has an entry for each of ``SERVICES``, and more where wanted.
 
     Raises:
         BadPortsError: the ports do not fit, or one is used twice.
@@ -122,6 +136,7 @@ def make_plan(
                 f"node{number}@{HOST}",
                 directory / f"node{number}",
                 {service: ports[number - 1] for service, ports in columns.items()},
+                certificates=directory / "tls" if MQTT_TLS in specs else None,
             )
             for number in range(1, nodes + 1)
         ),
@@ -135,6 +150,12 @@ def node_tree(plan: ClusterPlan, node: NodePlan) -> dict[str, object]:
         listeners.append({"type": "ws", "host": node.host, "port": node.ports[WEBSOCKET]})
     if plan.shared_port is not None:
         listeners.append({"type": "tcp", "host": node.host, "port": plan.shared_port, "reuse_port": True})
+    links: dict[str, object] = {"host": node.host, "port": node.ports["distribution"]}
+    api: dict[str, object] = {"host": node.host, "port": node.ports["api"]}
+    if node.certificates is not None:
+        listeners.append({"type": "tls", "host": node.host, "port": node.ports[MQTT_TLS], "tls": node.tls()})
+        links["tls"] = {**node.tls(), "ca_file": str(node.ca_file)}
+        api["tls"] = node.tls()
     return {
         "node": {"name": node.name, "data_dir": str(node.directory)},
         "cluster": {
@@ -143,9 +164,9 @@ def node_tree(plan: ClusterPlan, node: NodePlan) -> dict[str, object]:
             "port": node.ports["gossip"],
             "seed_endpoints": [f"{seed.host}:{seed.ports['gossip']}" for seed in plan.nodes],
         },
-        "distribution": {"host": node.host, "port": node.ports["distribution"]},
+        "distribution": links,
         "mqtt": {"server": {"listeners": listeners}, "auth": {"allow_anonymous": True}},
-        "api": {"host": node.host, "port": node.ports["api"]},
+        "api": api,
     }
 
 

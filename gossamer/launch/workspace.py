@@ -21,6 +21,7 @@ import yaml
 from gossamer.config import COOKIE_FILE, NodeConfig, cookie_of, write_cookie
 from gossamer.errors import UnavailableError, UsageError
 from gossamer.files import replace_file
+from gossamer.launch.authority import Authority, local_names
 from gossamer.launch.plan import ClusterPlan, node_tree
 
 
@@ -76,6 +77,7 @@ class Workspace:
     def prepare(self, plan: ClusterPlan) -> None:
         """Write what each node reads at start."""
         cookie = cookie_of(NodeConfig(data_dir=self.directory)).get_secret_value()
+        _issue(plan)
         for node in plan.nodes:
             node.directory.mkdir(mode=0o700, exist_ok=True)
             mine = node.directory / COOKIE_FILE
@@ -92,8 +94,21 @@ class Workspace:
         replace_file(self.facts_file, content.encode(), mode=0o666, durable=False)
 
 
+def _issue(plan: ClusterPlan) -> None:
+    """Write the certificates of all nodes, and one for Python clients, where the plan wants any."""
+    directory = plan.nodes[0].certificates
+    if directory is None:
+        return
+    authority = Authority(directory)
+    for node in plan.nodes:
+        authority.issue(node.directory.name, local_names(node.host, node.name))
+    authority.issue("client", local_names(plan.nodes[0].host))
+
+
 def cluster_facts(plan: ClusterPlan, pids: Mapping[str, int]) -> dict[str, object]:
     """Return the content of ``cluster.json``."""
     nodes = [{"name": node.name, "pid": pids[node.name], "ports": node.ports} for node in plan.nodes]
     shared = {} if plan.shared_port is None else {"shared_port": plan.shared_port}
-    return {"nodes": nodes, **shared}
+    ca_file = plan.nodes[0].ca_file
+    tls = {} if ca_file is None else {"ca_file": str(ca_file)}
+    return {"nodes": nodes, **shared, **tls}

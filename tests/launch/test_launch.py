@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from gossamer.config import config_from, load_config
+from gossamer.distribution import LinkCertificates
 from gossamer.errors import UnavailableError, UsageError
 from gossamer.launch import (
     PortSpec,
@@ -20,8 +21,15 @@ from gossamer.launch import (
 from gossamer.launch.child import describe_end, missing_of
 from gossamer.launch.plan import BadPortsError, node_tree
 from gossamer.launch.workspace import cluster_facts
+from gossamer.node.configured_files import file_problems
 
-OPTIONS = {"mqtt": "--mqtt-port", "api": "--api-port", "gossip": "--gossip-port", "distribution": "--d-port"}
+OPTIONS = {
+    "mqtt": "--mqtt-port",
+    "api": "--api-port",
+    "gossip": "--gossip-port",
+    "distribution": "--d-port",
+    "mqtt_tls": "--tls-port",
+}
 DEFAULTS = {"mqtt": "1883", "api": "8091", "gossip": "7946", "distribution": "4370"}
 
 
@@ -217,3 +225,29 @@ def test_an_end_is_told_in_words():
     assert describe_end(("signal", "SIGKILL")) == "killed by SIGKILL"
     assert describe_end(("exit_status", 3)) == "exit code 3"
     assert describe_end("normal") == "exit code 0"
+
+
+def test_with_tls_every_node_gets_a_certificate_of_its_own_from_an_authority_that_stays(tmp_path):
+    cluster = plan(tmp_path, nodes=2, mqtt_tls="8883")
+    with Workspace(tmp_path) as workspace:
+        workspace.prepare(cluster)
+        ca = (tmp_path / "tls" / "ca.pem").read_bytes()
+        workspace.prepare(cluster)
+    assert (tmp_path / "tls" / "ca.pem").read_bytes() == ca
+    for node in cluster.nodes:
+        config = load_config(node.config_file, environ={})
+        assert file_problems(config) == []
+        assert node.api.startswith("https://")
+        assert LinkCertificates(config.distribution.tls, node.name).identity.names.nodes == (node.name,)
+        for key in (tmp_path / "tls").glob("*.key"):
+            assert key.stat().st_mode & 0o077 == 0
+    assert cluster_facts(cluster, {node.name: 1 for node in cluster.nodes})["ca_file"].endswith("tls/ca.pem")
+
+
+def test_an_authority_that_cannot_be_used_says_what_to_do(tmp_path):
+    cluster = plan(tmp_path, nodes=1, mqtt_tls="8883")
+    with Workspace(tmp_path) as workspace:
+        workspace.prepare(cluster)
+        (tmp_path / "tls" / "ca.key").write_text("half a key")
+        with pytest.raises(UsageError, match=r"--tls: got .*remove both"):
+            workspace.prepare(cluster)

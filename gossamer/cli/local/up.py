@@ -12,7 +12,7 @@ import typer
 from gossamer.cli.command import Json, option
 from gossamer.cli.render.output import json_text, make_console, ports_text, print_line
 from gossamer.cli.root import example
-from gossamer.launch import MAX_NODES, WEBSOCKET
+from gossamer.launch import MAX_NODES, MQTT_TLS, WEBSOCKET
 
 if TYPE_CHECKING:
     from gossamer.launch import ClusterPlan, PortSpec
@@ -23,11 +23,12 @@ OPTIONS = {
     "gossip": "--gossip-port",
     "distribution": "--distribution-port",
     WEBSOCKET: "--ws-port",
+    MQTT_TLS: "--tls-port",
 }
 _PORTS = "A port to count up from, 0 for free ones, or one for each node (1883,2883,…)."
 
 
-@example("--nodes 3", "-n 5 --mqtt-port 0 --api-port 0 --data-dir data")
+@example("--nodes 3", "--tls", "-n 5 --mqtt-port 0 --api-port 0 --data-dir data")
 def up(
     nodes: int = typer.Option(3, "--nodes", "-n", min=1, max=MAX_NODES, help="How many."),
     data_dir: Path = option(Path("data"), "--data-dir", "Where all data goes.", file_okay=False),
@@ -44,6 +45,10 @@ def up(
     shared_port: int | None = option(
         None, "--shared-port", "One more MQTT port, shared by all nodes.", min=1, max=65535
     ),
+    tls: bool = option(
+        False, "--tls", "Make an authority in the data directory, and use TLS on links, API and MQTT."
+    ),
+    tls_port: str = option("8883", "--tls-port", "MQTT over TLS, with --tls: a port as above."),
     env: str = option("gossamer", "--env", "Name of the cluster."),
     timeout: float = option(60.0, "--timeout", "Seconds to wait until ready.", min=1),
     json: Json = False,
@@ -57,6 +62,7 @@ def up(
     from gossamer.launch import PortSpec, Workspace, check_ports, logging_to
 
     texts = {"mqtt": mqtt_port, "api": api_port, "gossip": gossip_port, "distribution": distribution_port}
+    texts |= {MQTT_TLS: tls_port} if tls else {}
     specs = {service: PortSpec(OPTIONS[service], text) for service, text in texts.items()}
     plan = _plan(specs, ws_port, nodes=nodes, directory=data_dir.resolve(), env=env, shared_port=shared_port)
     with Workspace(plan.directory) as workspace:
@@ -105,6 +111,15 @@ class Screen:
         """Print the ready line."""
         self._status.stop()
         print_line(json_text({"ready": True, **facts}) if self._as_json else _ready_line(facts))
+        if "ca_file" in facts and not self._as_json:
+            print_line(_try_line(facts))
+
+
+def _try_line(facts: Mapping[str, Any]) -> str:
+    """Return the command that shows TLS at work."""
+    port = facts["nodes"][0]["ports"][MQTT_TLS]
+    command = f"mosquitto_pub --cafile {facts['ca_file']} -h 127.0.0.1 -p {port} -q 1 -t hello -m tls -d"
+    return f"try {command}"
 
 
 def _ready_line(facts: Mapping[str, Any]) -> str:
