@@ -1,9 +1,9 @@
-"""Actions that ``wills`` decides on: rows on disc, questions to other nodes, and to the hosts of dead ones.
+"""Actions of ``wills``: rows on disc, requests to other nodes, and probes of the hosts of missing ones.
 
-Rules: 1. This node's rows go to the disc as they are written, with the next commit, also while the table
-cannot be asked for by others; they are read once, when a life begins.  2. A CONNECT with a will is answered
-when every node that is up has its row, and the disc; not later than :data:`KNOWN_TIMEOUT`.  3. One round of
-questions at a time; what became due meanwhile goes with the next.
+Rules: 1. This node's rows go to the disc as they are written, with the next commit, also before other nodes
+can read the table; they are read once, when the node starts.  2. A CONNECT with a will is answered once every
+node that is up has its row, and the disc; not later than :data:`KNOWN_TIMEOUT`.  3. One round of requests at
+a time; wills that become due meanwhile go with the next.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ ATTEMPTS = 10
 _ASK = "mqtt.wills_ask"
 _SPENT = "mqtt.wills_spent"
 _VIEW = ("", "")
-"""The key of the row that says since which life the disc is there, and which nodes were up."""
+"""Key of the row ``[creation in which the disc began, {node that was up: [creation, host, port]}]``."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
 
 class _Kept:
-    """The table, with this node's own rows on disc too. As a journal, since that takes writes at any time."""
+    """The table, with this node's rows on disc too: in a journal, since that takes writes at any time."""
 
     def __init__(self, table: OwnedTable, journal: Journal | None) -> None:
         self._table = table
@@ -61,10 +61,7 @@ class _Kept:
 
 
 class ClusterWills:
-    """Asks, writes and publishes what :class:`Wills` decides.
-
-    It belongs to the process ``mqtt_cluster``, and restarts with it.
-    """
+    """Carries out what :class:`Wills` decides. Belongs to the process ``mqtt_cluster``; restarts with it."""
 
     def __init__(
         self,
@@ -87,7 +84,7 @@ class ClusterWills:
         self._unknown: dict[int, list[Callable[[], object]]] = {}
 
     async def begin(self, store: Store, functions: dict[str, Callable[..., object]], *, disc: bool) -> None:
-        """Offer what other nodes call, and have what the disc has; that once in the life of a node."""
+        """Add the functions that other nodes call; the first time also restore the rows on disc."""
         functions[_ASK] = self._asked
         functions[_SPENT] = self._spent
         if self._wills.table is None:
@@ -109,10 +106,10 @@ class ClusterWills:
             self._addresses[name] = peer.address
         spent = self._wills.node_up(name, creation)
         if spent:
-            self._distribution.runtime.spawn(self._tell_spent, name, spent, label="mqtt_wills_spent")
+            self._distribution.runtime.spawn(self._send_spent, name, spent, label="mqtt_wills_spent")
 
     def remember(self) -> None:
-        """Have on disc which nodes there are: whoever begins alone asks them first, or waits for them."""
+        """Write the nodes that are up to disc: one that starts alone asks them first, or waits for them."""
         if self._wills.table is not None:
             seen = {
                 name: [creation, *self._addresses[name]]
@@ -122,12 +119,12 @@ class ClusterWills:
             self._wills.table.write(_VIEW, [self._wills.born, seen])
 
     def changed(self, owner: str, written: Mapping[object, object], deleted: Iterable[object]) -> None:
-        """Rows of the table changed."""
+        """Follow changed rows of another node."""
         if owner != self._node:
             self._wills.changed(owner, written, deleted)
 
     def tick(self) -> None:
-        """About a second passed."""
+        """Probe missing nodes and publish what is due. Call it about once a second."""
         for name in self._wills.nodes.doubted():
             if name in self._addresses and name not in self._knocking:
                 self._knocking.add(name)
@@ -135,7 +132,7 @@ class ClusterWills:
         self._ask()
 
     async def _knock(self, name: str) -> None:
-        """A host that refuses a connection lives, and its node does not."""
+        """Connect to the host of a missing node: one that refuses is up, and its node is dead."""
         refused = False
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
@@ -164,7 +161,7 @@ class ClusterWills:
             self._asking = False
 
     async def _publish_some(self) -> bool:
-        """Ask for what is due and publish what is granted; whether there may be more."""
+        """Request the wills that are due and publish those granted; return whether there may be more."""
         keys, ends = self._wills.due(self._now())
         if not keys:
             return False
@@ -178,7 +175,7 @@ class ClusterWills:
             message, _ = read_record(record, 0, len(record), self._now())
             published = partial(self._is_published, key)
             try:
-                # Nobody waits for one of QoS 0.
+                # QoS 0 is not acknowledged.
                 on_safe = published if message.qos else None
                 self._publishing.route(message, client_id=key[1], message_id=message_id, on_safe=on_safe)
             except GossamerError as error:
@@ -197,13 +194,13 @@ class ClusterWills:
     ) -> tuple[list[Key], list[Key]]:
         return self._wills.asked(claimant, keys, ends, former, self._now())
 
-    async def _tell_spent(self, name: str, keys: list[Key]) -> None:
+    async def _send_spent(self, name: str, keys: list[Key]) -> None:
         for start in range(0, len(keys), BATCH):
             some = keys[start : start + BATCH]
             for _ in range(ATTEMPTS):
                 result = await remote.call(name, _SPENT, some, timeout=ASK_TIMEOUT)
                 if isinstance(result, remote.Returned):
-                    self._wills.told(some)
+                    self._wills.forget_done(some)
                     break
                 await asyncio.sleep(1.0)
 
@@ -212,17 +209,18 @@ class ClusterWills:
             self._sessions.void_will(client_id)
         return True
 
-    # -- when a will is known
+    # -- visibility
 
     def when_known(self, number: int, callback: Callable[[], object]) -> bool:
-        """See ``Admission.when_known``."""
+        """Call ``callback`` once every node has the write ``number``, and the disc, or after
+        :data:`KNOWN_TIMEOUT`; True: that is so already, and it is not called."""
         if not number or (self._retained.safe_at == 0 and self._table.is_visible(number)):
             return True
         waiting = self._unknown.get(number)
         if waiting is not None:
             waiting.append(callback)
         else:
-            # Everything that was written in one turn has one number.
+            # All writes of one turn have one number.
             self._unknown[number] = [callback]
             self._distribution.runtime.spawn(self._await_known, number, label="mqtt_will_known")
         return False

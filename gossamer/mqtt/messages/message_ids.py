@@ -1,18 +1,18 @@
 """Message ids: one integer names a message from the node that took it to its last acknowledgement.
 
-A message that is recorded (see ``gossamer.audit``) has an identifier: the node that took it from its
-publisher, which life of that node, and a number. In memory that is one ``int``: the number, above it the
-place of the node's life in a table. So identifiers of messages that follow one another follow one another,
-and a session remembers thousands for the price of a dict. :data:`NO_ID` is the identifier of a message
-that is not recorded; one of QoS 2 has one all the same, with :data:`UNRECORDED` in its number.
+The id of a message that is recorded (see ``gossamer.audit``) is the node that took it from its publisher, its
+creation, and a number. In memory that is one ``int``: the low 48 bits are the number, those above the place
+of node and creation in a table. So consecutive messages have consecutive ids, and a session remembers
+thousands for the price of a dict. A message that is not recorded has :data:`NO_ID`; one of QoS 2 has an id
+all the same, with :data:`UNRECORDED` in its number.
 
-On the way to another node and to the disc an identifier is a *mark* before the record: its first byte begins
-no packet and no other mark. A mark says whose identifiers they are, the first of them, for how many messages,
-and how many of those that follow it come before (a run is sampled in part). It carries the sender's hybrid
-clock, so that what happens there comes after what happened here. A message that is not recorded has none.
+On the way to another node and to the disc an id is a *mark* before the record: its first byte begins no
+packet and no other mark. A mark has the node and creation, the first id, for how many messages, and how many
+of the messages behind it come before these (a run is sampled in part). It carries the sender's hybrid clock,
+so that what happens there comes after what happened here. A message without an id has no mark.
 
-The table is of the process, not of the node: it grows by one entry for each life of a node that was seen, to
-a bound, and shows two nodes in one process nothing of each other.
+The table belongs to the process, not to the node: it grows by one entry for each creation of a node that was
+seen, to a bound, and two nodes in one process learn nothing of each other by it.
 """
 
 from __future__ import annotations
@@ -24,40 +24,40 @@ from gossamer.mqtt.codec.errors import malformed
 
 NO_ID = -1
 ASIDE = 1 << 47
-"""In the number of a message that is not of the recorder's sample: its publisher wants it traced."""
+"""Bit in the number of a message outside the recorder's sample, whose publisher requests a trace."""
 UNRECORDED = 1 << 46
-"""In the number of a message of QoS 2 that is not recorded: only so that none is taken twice (``qos2``)."""
+"""Bit in the number of a message of QoS 2 that is not recorded, and has an id for ``qos2`` alone."""
 MARK = b"\x07"
 """The first byte of a mark."""
 
 _BITS = 48
 _NUMBER = (1 << _BITS) - 1
 _FIELDS = struct.Struct("<QQIIQ")
-_LIVES = 1 << 15
-"""Lives in the table at most: an identifier stays a signed integer of 64 bits."""
+_CREATIONS = 1 << 15
+"""Most creations in the table: an id stays a signed integer of 64 bits."""
 
-_lives: list[tuple[str, int, bytes]] = []
+_creations: list[tuple[str, int, bytes]] = []
 _places: dict[tuple[str, int], int] = {}
 
 
 class Mark(NamedTuple):
-    """Of the messages that follow, ``many`` from ``skip`` on are ``message_id`` and what comes after it."""
+    """Ids of the messages behind it: after ``skip`` without one, ``many`` from ``message_id`` on."""
 
     skip: int
     message_id: int
     many: int
     hlc: int
-    """The sender's hybrid clock; 0: not said."""
+    """The sender's hybrid clock; 0: none."""
 
 
 class Tracked(bytes):
-    """The tail of a queued PUBLISH that is recorded."""
+    """Tail of a queued PUBLISH that has an id."""
 
     message_id: int = NO_ID
     share: str | None = None
-    """The share group that it is for."""
+    """Share group that it is for; None: no group."""
     stored = False
-    """It answers a subscription with what was retained."""
+    """Whether it is a retained message that answers a subscription."""
 
     @classmethod
     def of(cls, tail: bytes, message_id: int, share: str | None = None, *, stored: bool = False) -> Tracked:
@@ -69,73 +69,73 @@ class Tracked(bytes):
 
     @property
     def tag(self) -> bytes:
-        """Bytes that go with it where it is stored or sent."""
+        """Mark and share group, for :meth:`tagged` after it was stored or sent."""
         return mark_of(self.message_id) + (self.share or "").encode()
 
     @classmethod
     def tagged(cls, tail: bytes, tag: bytes) -> Tracked:
-        """Return a tail with what ``tag`` says.
+        """Return ``tail`` with the id and share group of ``tag``.
 
         Raises:
-            MqttProtocolError: it is no tag.
+            MqttProtocolError: the tag is malformed.
         """
         mark, stop = read_mark(tag, 0)
         return cls.of(tail, mark.message_id, tag[stop:].decode(errors="replace") or None)
 
 
 def message_id_in(tail: bytes) -> int:
-    """The identifier of a queued message."""
+    """Return the id of a queued message; :data:`NO_ID`: it has none."""
     return tail.message_id if isinstance(tail, Tracked) else NO_ID
 
 
 def base_of(origin: str, creation: int) -> int:
-    """Return what makes a number an identifier of this life of this node, when added to it.
+    """Return the id with number 0 of a node and creation; add a number for that message's.
 
     Raises:
         MqttProtocolError: the table is full.
     """
     place = _places.get((origin, creation))
     if place is None:
-        if len(_lives) >= _LIVES:
-            raise malformed("MQTT 2.1.4", f"identifiers of more than {_LIVES} lives of nodes")
+        if len(_creations) >= _CREATIONS:
+            raise malformed("MQTT 2.1.4", f"identifiers of more than {_CREATIONS} creations of nodes")
         name = origin.encode()[:255]
-        place = _places[origin, creation] = len(_lives)
-        _lives.append((origin, creation, MARK + bytes((len(name),)) + name))
+        place = _places[origin, creation] = len(_creations)
+        _creations.append((origin, creation, MARK + bytes((len(name),)) + name))
     return place << _BITS
 
 
 def is_recorded(message_id: int) -> bool:
-    """Return whether the message is recorded; never true of :data:`NO_ID`, in which every bit is set."""
+    """Return whether the message is recorded; False for :data:`NO_ID`, in which every bit is set."""
     return not message_id & UNRECORDED
 
 
-def life_of(message_id: int) -> int:
-    """Return the :func:`base_of` the life of the node that took the message."""
+def base_in(message_id: int) -> int:
+    """Return :func:`base_of` of the node and creation in an id."""
     return message_id >> _BITS << _BITS
 
 
 def origin_of(message_id: int) -> tuple[str, int]:
-    """The node that took the message, and which life of it."""
-    origin, creation, _ = _lives[message_id >> _BITS]
+    """Return the node that took the message, and its creation."""
+    origin, creation, _ = _creations[message_id >> _BITS]
     return origin, creation
 
 
 def number_of(message_id: int) -> int:
-    """The message's number at its origin."""
+    """Return the message's number at its origin."""
     return message_id & _NUMBER
 
 
 def mark_of(message_id: int, many: int = 1, *, skip: int = 0, hlc: int = 0) -> bytes:
-    """The mark before a record, or several."""
-    _, creation, head = _lives[message_id >> _BITS]
+    """Return the mark to put before ``many`` records, after ``skip`` of them without an id."""
+    _, creation, head = _creations[message_id >> _BITS]
     return head + _FIELDS.pack(creation, message_id & _NUMBER, skip, many, hlc)
 
 
 def read_mark(data: bytes, pos: int) -> tuple[Mark, int]:
-    """The mark at ``pos``, and where it ends.
+    """Return the mark at ``pos``, and where it ends.
 
     Raises:
-        MqttProtocolError: it is cut off, or names no node.
+        MqttProtocolError: it is cut off, names no node, or its numbers are out of range.
     """
     at = pos + 2 + (data[pos + 1] if pos + 1 < len(data) else 0)
     stop = at + _FIELDS.size

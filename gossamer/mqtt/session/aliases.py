@@ -1,4 +1,4 @@
-"""Topic aliases towards a client: a topic is sent once, and then a number for it ([MQTT-3.3.2-11])."""
+"""Topic aliases towards a client: a topic is sent once, and from then on its number ([MQTT-3.3.2-11])."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TopicAliases:
         self._numbers: dict[bytes, int] = {}
 
     def shorten(self, head: bytes, identifier: bytes, tail: bytes) -> bytes:
-        """The packet with an alias, which may be new; as it is where that does not help."""
+        """Return a PUBLISH with an alias, perhaps a new one; unchanged if none is left, or it is too long."""
         plain = head + identifier + tail
         publish = read_publish(plain, V5)
         alias = self._numbers.get(publish.topic)

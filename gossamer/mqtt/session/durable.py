@@ -1,12 +1,12 @@
-"""A session that survives its node: each change of what must survive is written to the journal at once.
+"""A session that survives its node: each change of state that must survive is written to the journal at once.
 
-The changes are those that :class:`SessionState` lists as journalled; each is made there, and here the row is
-written that says so. The publish path is the same for both kinds of sessions, and a session that ends with
-its connection pays nothing.
+The changes are those that :class:`SessionState` lists as journalled; each is made there, and its row is
+written here. The publish path is the same for both kinds of sessions, and a session that ends with its
+connection pays nothing.
 
-Rules: 1. What tells somebody that something is safe, or makes him forget his own copy, waits for the commit:
-CONNACK, a PUBLISH of QoS 2 (its identifier must be known after a crash, or the next message that gets it is
-taken for a repetition), PUBREL, PUBCOMP, SUBACK, UNSUBACK, and what comes behind one of these. PUBACK and
+Rules: 1. A packet that confirms something as safe, or lets the client discard its copy, waits for the commit:
+CONNACK, a PUBLISH of QoS 2 (its packet identifier must be known after a crash, or the next message that gets
+it is taken for a duplicate), PUBREL, PUBCOMP, SUBACK, UNSUBACK, and what is behind one of these. PUBACK and
 PUBREC to publishers wait too (``store``).  2. A PUBLISH of QoS 1 goes at once: at worst it comes twice.
 3. A session that has ended writes nothing.
 """
@@ -38,7 +38,7 @@ from gossamer.mqtt.session.store import (
 )
 
 _WAITS = frozenset({0x20, 0x34, 0x62, 0x70, 0x90, 0xB0})
-"""First bytes, without DUP and RETAIN, of what waits for the commit."""
+"""First bytes, without DUP and RETAIN, of packets that wait for the commit."""
 
 
 class DurableSession(Session):
@@ -60,9 +60,9 @@ class DurableSession(Session):
         super().__init__(client_id, fanout=fanout, max_queued=max_queued, keep_oldest=keep_oldest)
         self.store = store
         self._first = 0
-        """The number of the oldest message in the queue."""
+        """Number of the oldest message in the queue."""
         self._numbers: dict[int, int] = {}
-        """By packet identifier, the place in the order of sending."""
+        """By packet identifier, its place in the order of sending."""
         self._number = 0
         self._held: list[tuple[int, bytes]] = []
         self._ticket = 0
@@ -233,7 +233,7 @@ class DurableSession(Session):
     # A restart.
 
     def restore(self, stored: Stored) -> None:
-        """Be what the disc had; nothing of it is written again."""
+        """Load the state on disc, without writing it again."""
         facts = stored.facts
         assert facts is not None  # noqa: S101 - the store yields no others
         self.version = facts.version

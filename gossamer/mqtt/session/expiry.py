@@ -1,7 +1,7 @@
-"""A PUBLISH in flight whose message expires: sent again, it says what is left ([MQTT-3.3.2-6]).
+"""Expiry of a PUBLISH in flight: sent again, it carries the interval that is left ([MQTT-3.3.2-6]).
 
-The moment of expiry rides on the stored packet itself, so it ends with the packet wherever that is removed,
-and packets without expiry, nearly all, are plain bytes that nobody looks at twice.
+The moment of expiry is part of the stored packet, so it ends with the packet wherever that is removed, and
+packets without expiry, nearly all, are plain bytes.
 
 Rule: a message that was sent does not expire ([MQTT-4.4.0-1], [MQTT-3.3.2-5]): once its time is over it is
 sent again with an interval of 0.
@@ -24,7 +24,7 @@ class Expiring(bytes):
 
     @classmethod
     def of(cls, packet: bytes, expires_at: float | None) -> bytes:
-        """``packet`` with its moment of expiry; itself where it has none."""
+        """Return ``packet`` with its moment of expiry; unchanged for None."""
         if expires_at is None:
             return packet
         made = cls(packet)
@@ -33,12 +33,12 @@ class Expiring(bytes):
 
 
 def expiry_of(packet: bytes) -> float | None:
-    """The moment at which the message of a stored packet expires."""
+    """Return the moment at which a stored packet expires; None: never."""
     return packet.expires_at if isinstance(packet, Expiring) else None
 
 
 def sent_again(packet: bytes, version: int, now: float) -> bytes:
-    """A packet in flight as it goes out after a reconnect: PUBREL as it is, PUBLISH with DUP set."""
+    """Return a packet in flight as it is sent after a reconnect: PUBREL unchanged, PUBLISH with DUP set."""
     if packet[0] == 0x62:
         return packet
     expires_at = expiry_of(packet)

@@ -1,6 +1,7 @@
-"""Messages for share groups that a session had not acknowledged when it ended: another member gets them.
+"""Orphans: messages for share groups that a session had not acknowledged when it ended.
 
-A message that an ordinary subscription of the session also matches is left out: it may be that one's.
+Another member gets them. A message that an ordinary subscription of the session also matches is left out: the
+copy may be for that one.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from gossamer.routes import body_of, matches
 log = structlog.get_logger(__name__)
 
 Orphan = tuple[str, Message]
-"""The name of a share group, and a message that is to go to another of its members."""
+"""Filter of a share group, ``$share/group/filter``, and a message for another of its members."""
 
 
 def orphans(session: Session) -> list[Orphan]:
-    """Return what ``session`` holds for share groups and has not acknowledged."""
+    """Return the unacknowledged messages of ``session`` for share groups, a group each."""
     shared = [(name, body_of(name)) for name in session.subscriptions if name.startswith("$share/")]
     if not shared:
         return []
@@ -57,7 +58,7 @@ def _unacknowledged(session: Session) -> Iterator[Message]:
         try:
             message = read()
         except GossamerError as error:
-            # The session is to end all the same, and others are to get the rest.
+            # The session ends all the same, and other members get the rest.
             log.warning("not_redispatched", client_id=session.client_id, error=str(error))
         else:
             yield message

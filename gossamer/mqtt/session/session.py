@@ -1,10 +1,10 @@
-"""A session: what a server keeps of one client, whether the client is there or not (MQTT 5.0, 4.1).
+"""A session: state that a server keeps of one client, connected or not (MQTT 5.0, 4.1).
 
 :class:`~gossamer.mqtt.session.state.SessionState` decides what goes to the client; here that is carried out.
 Packets are appended to ``out``, and the fan-out notes a session that has any, to write them at the end of the
-turn. What the client does not get is counted, and reported to the flow recorder. What is queued is bounded in
-bytes as well, for this session and in all queues of the node together, and whoever publishes is made to wait
-for a session that is behind (``pressure``).
+turn. Messages that are dropped are counted, and reported to the flow recorder. The queue is bounded in bytes
+too, for this session and for all of the node together, and publishers wait for a session that is behind
+(``backpressure``).
 
 ``plain`` says whether the fan-out may hand this session packets that were encoded for all; a session that
 limits the packet size or uses topic aliases is served message by message.
@@ -56,7 +56,7 @@ class Session(SessionState):
     __slots__ = ("behind", "deadline", "delivered", "fanout", "lost", "waiting", "will_at", "will_due")
 
     store: SessionStore | None = None
-    """Where a session is kept that survives its node; see ``durable``."""
+    """Store of a session that survives its node; see ``durable``."""
 
     def __init__(
         self, client_id: str, *, fanout: FanoutLike, max_queued: int = 10_000, keep_oldest: bool = False
@@ -67,16 +67,16 @@ class Session(SessionState):
         self.will_due: Any = None
         self.will_at: float | None = None
         self.delivered = 0
-        """Grows whenever the client has made progress."""
+        """Count of the client's progress."""
         self.lost = 0
-        """Messages for it that were dropped, since it is here."""
+        """Messages for it that were dropped while it was on this node."""
         self.behind = False
         self.waiting: list[object] | None = None
 
     def __repr__(self) -> str:
         return f"<session {self.client_id!r}>"
 
-    # What share groups choose their members by.
+    # Properties by which share groups choose a member.
 
     @property
     def online(self) -> bool:
@@ -97,32 +97,32 @@ class Session(SessionState):
         """Properties of this session that the fan-out's compiled plans depend on."""
         return self.version, self.plain
 
-    # What survives the node; see ``durable``.
+    # State that survives the node; see ``durable``.
 
     def save(self) -> None:
-        """One of the session's own values has changed."""
+        """Write the session's own row, where it has one; call it when one of its values has changed."""
 
     def revise(self, at: int) -> None:
-        """Its client changed its subscriptions at that time."""
+        """Note that the client changed its subscriptions at that time, in microseconds of the day."""
         self.revised = max(self.revised, at)
         self.save()
 
     def forget(self) -> None:
-        """The session is over."""
+        """Empty the queue of a session that has ended, and queue nothing more."""
         self.gate = _closed
         self.refill(())
 
-    # What goes to the client.
+    # Output.
 
     def push(self, packet: bytes) -> None:
-        """Have ``packet`` written at the end of this turn."""
+        """Write ``packet`` at the end of this turn."""
         out = self.out
         if not out:
             self.fanout.touch(self)
         out.append(packet)
 
     def push_all(self, packets: list[bytes]) -> None:
-        """Have these written at the end of this turn."""
+        """Write ``packets`` at the end of this turn."""
         out = self.out
         if packets and not out:
             self.fanout.touch(self)
@@ -226,7 +226,7 @@ class Session(SessionState):
         identifiers: tuple[int, ...] = (),
         stored: bool = False,
     ) -> None:
-        """Send ``message``, or queue it. Also the way retained messages come, which were ``stored``."""
+        """Send ``message``, or queue it; ``stored``: it is a retained message that answers a subscription."""
         parts = self.encoded(message, qos, retain=retain, identifiers=identifiers, now=self.fanout.now)
         if isinstance(parts, str):
             self.dropped(parts)
@@ -250,10 +250,10 @@ class Session(SessionState):
         if recorder is not None:
             recorder.sent(self, message.id, qos, retain, recorder.share, stored)
 
-    # What waits.
+    # The queue.
 
     def enqueue(self, head: bytes, tail: bytes, message: Message | None = None) -> None:
-        """Keep a message of QoS 1 or 2 for later; ``message`` where time will change its encoding."""
+        """Queue a message of QoS 1 or 2; ``message`` if it expires, and so is encoded again when sent."""
         item = head, tail, message
         gate = self.gate
         if gate is not None and not gate(item):
@@ -268,7 +268,7 @@ class Session(SessionState):
         before = self.queued_bytes
         after = before + size
         if self.channel is not None:
-            # It is being served: others are made to wait for it before anything is lost.
+            # Its client is connected: publishers wait for it before anything is dropped.
             if length * 2 == limit or before <= pressure.congested_at < after:
                 pressure.congest(self)
             elif length == limit * FAR_BEHIND or before <= pressure.flooded_at < after:
@@ -292,7 +292,7 @@ class Session(SessionState):
         self._weighed(before)
 
     def shed(self, items: Collection[Item]) -> None:
-        """These are another node's now; some may have left the queue already."""
+        """Remove items that another node has now; some may have left the queue already."""
         gone = set(map(id, items))
         if self.once is not None:
             self.once.release(message_id_in(tail) for _, tail, _ in items)
@@ -302,18 +302,18 @@ class Session(SessionState):
         self._weighed(before)
 
     def _weighed(self, before: int) -> None:
-        """The queue had so many bytes."""
+        """Account for a change of the queue, which had ``before`` bytes."""
         self.fanout.pressure.queued += self.queued_bytes - before
 
-    # What is lost.
+    # Losses.
 
     def dropped(self, reason: str, count: int = 1) -> None:
-        """Messages for it go; counted here and on the node."""
+        """Count messages for it that are dropped, here and on the node."""
         self.lost += count
         self.fanout.dropped(reason, count)
 
     def tell_lost(self, tail: bytes, reason: str) -> None:
-        """A queued message goes, and it may be one that is recorded."""
+        """Report a queued message that is dropped to the flow recorder, if it is recorded."""
         self._tell_lost(message_id_in(tail), reason)
 
     def _tell_lost(self, message_id: int, reason: str) -> None:
@@ -326,10 +326,10 @@ class Session(SessionState):
             self.dropped(reason)
             self.tell_lost(tail, "queue_full" if reason == "node_queue_full" else reason)
 
-    # What the client acknowledges.
+    # Acknowledgements of the client.
 
     def acked(self, packet_id: int) -> bool:
-        """PUBACK; False where no QoS 1 message with this identifier is in flight."""
+        """Take a PUBACK; False: no QoS 1 message with this identifier is in flight."""
         packet = self.inflight.get(packet_id)
         if packet is None or packet[0] & 0xF6 != 0x32:
             return False
@@ -337,7 +337,7 @@ class Session(SessionState):
         return True
 
     def received(self, packet_id: int, reason: int = 0) -> None:
-        """PUBREC: the client owns the message now; answer PUBREL ([MQTT-4.3.3-4])."""
+        """Take a PUBREC: the client owns the message now; answer PUBREL ([MQTT-4.3.3-4])."""
         packet = self.inflight.get(packet_id)
         if packet is None or packet[0] & 0xF6 == 0x32:
             self.push(encode(Pubrel(packet_id, 0x92 if self.version == V5 else 0), self.version))
@@ -347,7 +347,7 @@ class Session(SessionState):
             self.push(self._pubrel(packet_id))
 
     def completed(self, packet_id: int) -> bool:
-        """PUBCOMP; False where no such message waits for it."""
+        """Take a PUBCOMP; False: no message waits for it."""
         packet = self.inflight.get(packet_id)
         if packet is None or packet[0] != 0x62:
             return False
@@ -355,9 +355,9 @@ class Session(SessionState):
         return True
 
     def end_halves(self, packet_ids: Iterable[int]) -> None:
-        """Have the client end what it has begun to take from another copy of this session.
+        """Send PUBREL for QoS 2 exchanges that the client has begun with another copy of this session.
 
-        It would take the next message of QoS 2 that gets one of these identifiers for a repetition.
+        Otherwise it would take the next message with one of these packet identifiers for a duplicate.
         """
         for packet_id in packet_ids:
             if packet_id not in self.inflight:
@@ -366,17 +366,17 @@ class Session(SessionState):
                     self.push(release)
 
     def _pubrel(self, packet_id: int) -> bytes:
-        """The client has, or may have, taken a message of QoS 2: PUBREL is in flight now."""
+        """Put PUBREL in flight, as the client has, or may have, taken a message of QoS 2; return it."""
         release = b"\x62\x02" + PACKET_ID[packet_id]
         self.keep(packet_id, release)
         return release
 
     def _finished(self, packet_id: int) -> None:
-        """The last acknowledgement came: there is room for another message."""
+        """End the exchange of a message after its last acknowledgement, and send the next one."""
         self._tell_acknowledged(self.withdraw(packet_id), "subscriber")
         self.pump()
 
-    # What the client publishes with QoS 2.
+    # Publishes of the client with QoS 2.
 
     def release(self, packet_id: int) -> bool:
         message_id = self.message_id_of(packet_id)
@@ -385,7 +385,7 @@ class Session(SessionState):
         return known
 
     def passed(self, packet_id: int) -> None:
-        """A message of QoS 2 that the client published is safe everywhere."""
+        """Answer the publish of a QoS 2 message that is safe at all its receivers."""
         for waiting in self.passing.pop(packet_id, ()):
             waiting(True)
 

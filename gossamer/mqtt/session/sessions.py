@@ -1,10 +1,10 @@
-"""The sessions of a node: who resumes, who is taken over, when a session ends and when its will is sent.
+"""Sessions of a node: resumption, takeover on the same node, expiry, and when a will is sent.
 
 Rules: 1. One connection a session: a second one with the same client identifier takes the session over and
 ends the first ([MQTT-3.1.4-3]).  2. A session outlives its connection for its expiry interval; 0 ends it
 with the connection ([MQTT-3.1.2-23], [MQTT-4.1.0-2]).  3. A will is sent once: when its connection ended
-without a goodbye and its delay is over or the session ends, whichever is first, unless the client is back
-by then ([MQTT-3.1.2-8], [MQTT-3.1.3-9]). In a cluster the other nodes are asked first (``wills``).
+without DISCONNECT and its delay is over or the session ends, whichever is first, unless the client is back
+before that ([MQTT-3.1.2-8], [MQTT-3.1.3-9]). In a cluster the other nodes are asked first (``wills``).
 
 A session that outlives its connection is on disc too where ``store`` is there (see ``durable``), and comes
 back with its node; one that does not is in memory alone.
@@ -39,7 +39,7 @@ from gossamer.routes import ExclusiveTakenError, Router, SubscriptionOptions
 log = structlog.get_logger(__name__)
 
 NEVER = 0xFFFFFFFF
-"""Session expiry interval of MQTT 5.0 that means: not at all."""
+"""Session expiry interval of MQTT 5.0 with which a session never ends."""
 
 
 def options_of(session: Session, item: Subscription, identifier: int | None) -> SubscriptionOptions:
@@ -77,16 +77,16 @@ class SessionTable:
         self._router = router
         router.on_evicted(self._evicted)
         self.publish: Callable[..., object] = lambda _message, **_: None
-        """Routes a will."""
+        """Publishes a will."""
         self._wills = wills
         self._clock = clock
         self._max_queued = max_queued
         self._keep_oldest = keep_oldest
         self._owned = owned
         self.store: SessionStore | None = None
-        """Where sessions survive the node; set once, before the first client comes."""
+        """Store of sessions that survive the node; set once, before the first client comes."""
         self.redispatch: Callable[[list[Orphan]], object] = lambda _left: None
-        """Given what a session that ended had not acknowledged of share groups."""
+        """Called with the orphans of a session that ended."""
         self.on_end: Callable[[str], object] = lambda _client_id: None
 
     def belongs(self, session: Session | None, username: str | None) -> bool:
@@ -94,7 +94,7 @@ class SessionTable:
         return session is None or not self._owned or session.username == username
 
     def open(self, client_id: str, *, clean: bool, expiry: int) -> tuple[Session, bool]:
-        """The session for a new connection, and whether it was there before."""
+        """Return the session for a new connection, and whether it was there before."""
         session = self.sessions.get(client_id)
         if session is not None and session.channel is not None:
             self.take_over(session, clean=clean)
@@ -113,7 +113,7 @@ class SessionTable:
         return session, True
 
     async def end_clean(self, client_id: str) -> None:
-        """End the session of a client that restarts, and come back once the disc has forgotten it."""
+        """End the session of a client that makes a clean start; return once it is deleted from disc."""
         session = self.sessions.get(client_id)
         if session is None:
             return
@@ -125,7 +125,7 @@ class SessionTable:
             await session.store.settled()
 
     def create(self, client_id: str, expiry: int) -> Session:
-        """A new session, connected to nobody."""
+        """Create a session without a connection, on disc if it has an ``expiry`` and there is a disc."""
         session: Session
         if expiry and self.store is not None:
             session = DurableSession(
@@ -144,7 +144,7 @@ class SessionTable:
         return session
 
     def restore(self, stored: Stored) -> Session | None:
-        """A session that was on disc, as if its client had just gone; None where its time is over."""
+        """Restore a session from disc, as if its client had just disconnected; None: it has expired."""
         facts = stored.facts
         store = self.store
         assert store is not None  # noqa: S101 - the disc had it
@@ -161,10 +161,10 @@ class SessionTable:
             self.rest(session)
         return session
 
-    # What they are subscribed to.
+    # Subscriptions.
 
     def subscribe_again(self, session: Session) -> Any:
-        """Subscribe a session to what it knows it has subscribed; what to wait for."""
+        """Route the subscriptions of a session; return what :meth:`Router.visible` waits for."""
         seq: Any = None
         for item, identifier in list(session.subscriptions.values()):
             try:
@@ -179,7 +179,7 @@ class SessionTable:
         return seq
 
     def unsubscribe(self, session: Session, filters: Iterable[str]) -> list[int]:
-        """Unsubscribe; a reason code each."""
+        """Unsubscribe a session; return a reason code for each filter."""
         reasons: list[int] = []
         recorder = self._fanout.recorder
         for topic_filter in filters:
@@ -193,20 +193,20 @@ class SessionTable:
         return reasons
 
     def stamp(self, session: Session) -> int:
-        """The time of a change that a client makes now, later than that of its last."""
+        """Return the time of a change of subscriptions now, in µs of the day, later than the last one."""
         return max(int(self._clock.wall() * 1e6), session.revised + 1)
 
     def _evicted(self, session: object, topic_filter: str) -> None:
-        """An exclusive subscription was lost to a client that had it earlier, beyond a split."""
+        """Remove an exclusive subscription that was lost to an earlier one on the other side of a split."""
         if isinstance(session, Session):
             session.unsubscribe(topic_filter)
             if self._fanout.recorder is not None:
                 self._fanout.recorder.unsubscribed(session, (topic_filter,))
 
-    # Connections come and go.
+    # Connections.
 
     def take_over(self, session: Session, *, clean: bool) -> None:
-        """End the connection that has the session; a will that is delayed waits for the new one."""
+        """End the connection of a session for a new one; a delayed will waits for that, unless ``clean``."""
         channel = session.channel
         will = channel.will
         # One that ends with its connection has nothing to come back to.
@@ -214,7 +214,7 @@ class SessionTable:
         channel.disconnect(ReasonCode.SESSION_TAKEN_OVER, will=not delayed)
 
     def suspend(self, session: Session) -> Pending:
-        """End the connection of a session that is to move; nothing falls due until it is revived."""
+        """End the connection of a session that moves, and stop its timers; return them for :meth:`revive`."""
         now = self._fanout.now()
         channel = session.channel
         will, will_at = session.will_due, session.will_at
@@ -240,7 +240,7 @@ class SessionTable:
         return Pending(left, will, will_at - now, tuple(self._wills.offer(session.client_id)))
 
     def revive(self, session: Session, pending: Pending) -> None:
-        """Nobody is connected to it, and what was to fall due is to fall due again."""
+        """Start the timers of a session without a connection that moved here, or stayed."""
         now = self._fanout.now()
         if pending.left is not None:
             self._expire_at(session, now + pending.left)
@@ -254,12 +254,12 @@ class SessionTable:
         session.save()
 
     def forget_plans(self) -> None:
-        """A session changed version or limits: what was compiled with the old ones is void."""
+        """Drop compiled plans, as a session changed its version or limits."""
         for route in list(self._router.cache.values()):
             route.plan = None
 
     def released(self, session: Session, channel: object, will: Will | None) -> None:
-        """A channel ended that had ``session``, and leaves ``will``."""
+        """Detach a channel that ended from ``session``, and send or delay its ``will``."""
         if session.channel is not channel:
             return
         session.detach()
@@ -277,9 +277,9 @@ class SessionTable:
         self.rest(session)
 
     def rest(self, session: Session) -> None:
-        """Nobody is connected to ``session``: it ends now, or when its time has come."""
+        """End a session without a connection, now or after its expiry interval."""
         if not session.expiry:
-            self._end_for_good(session)
+            self._end_and_redispatch(session)
             return
         if session.expiry != NEVER:
             self._expire_at(session, self._fanout.now() + session.expiry)
@@ -297,8 +297,8 @@ class SessionTable:
             session.save()
 
     def leave_will(self, client_id: str, will: Will | None, expiry: int) -> int:
-        """A client is connected and left ``will``: other nodes are to know it. The number of the write; 0:
-        nobody has to be waited for."""
+        """Keep the ``will`` of a client that is connected in the cluster; return the number of the write, 0:
+        there is none to wait for."""
         if will is None:
             self._wills.release(client_id, self._fanout.now())
             return 0
@@ -307,7 +307,7 @@ class SessionTable:
         return self._wills.hold(client_id, record, delay, self._fanout.now())
 
     def void_will(self, client_id: str) -> None:
-        """Others have published the will of a client while they could not see this node."""
+        """Void the will of a client that other nodes have published while they could not see this one."""
         session = self.sessions.get(client_id)
         if session is None:
             return
@@ -341,17 +341,17 @@ class SessionTable:
 
     def _expire(self, session: Session, now: float) -> None:
         if session.expires_at is not None and session.expires_at <= now:
-            self._end_for_good(session)
+            self._end_and_redispatch(session)
 
-    def _end_for_good(self, session: Session) -> None:
-        """Its client is gone, and it is not somewhere else: what it had for share groups goes to others."""
+    def _end_and_redispatch(self, session: Session) -> None:
+        """End a session that is on no other node; its orphans go to other members of their groups."""
         left = orphans(session)
         self.end(session, "expired" if session.expiry else "disconnected")
         if left:
             self.redispatch(left)
 
     def kick(self, client_id: str) -> bool:
-        """End a client's connection and session; False where there is none."""
+        """End a client's connection and session; False: there is none."""
         session = self.sessions.get(client_id)
         if session is None:
             return False
@@ -361,9 +361,9 @@ class SessionTable:
         return True
 
     def end(self, session: Session, why: str | None = "ended") -> None:
-        """The session is over: its subscriptions go; a will still delayed is due now ([MQTT-3.1.2-8]).
+        """End a session and its subscriptions; a will still delayed is due now ([MQTT-3.1.2-8]).
 
-        ``why`` is for who records it; None: it is somewhere else.
+        ``why`` is for the flow recorder; None: it goes on elsewhere, and nothing is recorded.
         """
         if why is not None and self._fanout.recorder is not None:
             self._fanout.recorder.ended(session, why)

@@ -1,17 +1,17 @@
-"""The state of a session, and what follows for it from what happens (MQTT 5.0, 4.1).
+"""State machine of a session (MQTT 5.0, 4.1).
 
-Pure: no I/O, nobody is told, a clock is passed in where time matters. A method changes the state and returns
-what is to be sent, and what is lost; :class:`~gossamer.mqtt.session.session.Session` sends and counts.
+Pure: no I/O and no callbacks; a clock is passed in where time matters. A method changes the state and returns
+what to send and what is lost; :class:`~gossamer.mqtt.session.session.Session` sends and counts.
 
 Rules: 1. ``inflight`` holds, by packet identifier and in the order of sending, the very packet to send
 again after a reconnect: a PUBLISH until it is acknowledged, then, for QoS 2, its PUBREL.  2. ``window`` is
-how many may be in flight *now*: the client's receive maximum, or 0 while nobody is connected or its socket
+how many may be in flight *now*: the client's receive maximum, or 0 while it is not connected or its socket
 is full. So one comparison on the publish path covers flow control, back-pressure and absence.  3. While
 anything is queued the window is full or closed: order is kept.  4. The queue is bounded; at the bound the
-oldest message goes, or the new one where ``keep_oldest`` says so.  5. QoS 0 is never queued: it is for
-clients that are there.  6. Whatever is stored is free of topic aliases, which end with a connection
-([MQTT-3.3.2-7]).  7. What must survive the node changes in few methods only, those under "journalled":
-``durable`` adds to each of them the row that it writes.
+oldest message is dropped, or with ``keep_oldest`` the new one.  5. QoS 0 is never queued: it is for clients
+that are connected.  6. Stored packets have no topic aliases, which end with a connection ([MQTT-3.3.2-7]).
+7. State that must survive the node changes only in the methods under "journalled": ``durable`` adds to each
+of them the row that it writes.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from gossamer.mqtt.session.expiry import Expiring, expiry_of, sent_again
 from gossamer.mqtt.session.qos2 import Once
 
 Item = tuple[bytes, bytes, Message | None]
-"""A queued message: head and tail of its PUBLISH, and itself where time will change its encoding."""
+"""A queued message: head and tail of its PUBLISH, and if it expires itself, to be encoded again."""
 
 Lost = tuple[bytes, str]
-"""A queued message that goes, by its tail, and why."""
+"""Tail of a queued message that is dropped, and the reason."""
 
 Clock = Callable[[], float]
 
@@ -43,17 +43,17 @@ _EMPTY: deque[Item] = deque(maxlen=0)
 
 
 class Drained(NamedTuple):
-    """Result of taking messages from the queue."""
+    """Messages taken from the queue."""
 
     packets: list[bytes]
-    """To be sent, in order."""
+    """Packets to send, in order."""
     sent: list[tuple[int, Tracked]]
-    """Of these, the flags and tails of those that have an identifier."""
+    """First bytes and tails of those that have an id."""
     lost: list[Lost]
 
 
 class SessionState:
-    """The state of one client; see the module's rules."""
+    """State of one client's session; see the module's rules."""
 
     __slots__ = (
         "__weakref__",
@@ -99,54 +99,54 @@ class SessionState:
         self.keep_oldest = keep_oldest
         self.epoch = 0
         self.born = 0
-        """Its first epoch; it keeps that wherever it goes."""
+        """Its first epoch, which it keeps when it moves."""
         self.clean = True
-        """It began with nothing because its client wanted that."""
+        """It began with a clean start."""
         self.revised = 0
         """When its client changed its subscriptions last: microseconds of the day, as epochs are. Of two
-        copies of one session, the one where that was later says what it is subscribed to."""
+        copies of one session, the one revised later has the right subscriptions."""
         self.gate: Callable[[Item], bool] | None = None
-        """While it moves: whether a message is this node's to queue."""
+        """While it moves: returns whether to queue a message here."""
         self.given: int | None = None
-        """How many of the queued messages another node has been given that was to take the session."""
+        """Number of queued messages that were given to the target of a move; None: no move has begun."""
         self.move = ""
-        """The move in which they were given."""
+        """Token of that move."""
         self.moves: tuple[str, ...] = ()
-        """The latest moves that brought it where it is, each with all that its source had."""
+        """Tokens of the latest moves that brought it here with all that their sources had."""
         self.once: Once | None = None
-        """Of a session that outlives its connection: which messages of QoS 2 it has taken."""
+        """Messages of QoS 2 that it has taken, if it outlives its connection."""
         self.version = V4
         self.username: str | None = None
         self.checked: object = None
-        """The rules of the ACL by which it was checked last; None: by none, or it was another node's."""
+        """Rules of the ACL by which it was checked last; None: by none, or on another node."""
         self.channel: Any = None
         self.expiry = 0
         self.expires_at: float | None = None
         self.out: list[bytes] = []
-        """To be written at the end of this turn."""
+        """Packets to write at the end of this turn."""
         self.inflight: dict[int, bytes] = {}
         self.message_ids: dict[int, int] | None = None
-        """The identifiers of messages in flight that have one, by packet identifier; those of messages that
-        the client published, by its negative."""
+        """Ids of messages in flight that have one, by packet identifier; of messages that the client
+        published, by its negative."""
         self.window = 0
         self.receive_maximum = 0
         self.max_packet = 0
         self.alias_maximum = 0
         self._aliases: TopicAliases | None = None
         self.last_id = 0
-        """The packet identifier that was given last."""
+        """Packet identifier that was assigned last."""
         self.resend: list[bytes] | None = None
         self.queue = _EMPTY
         self.queued_bytes = 0
         self.incoming: dict[int, bool] = {}
-        """Identifiers of QoS 2 that the client has not released."""
+        """Packet identifiers of QoS 2 publishes that the client has not released."""
         self.passing: dict[int, list[Callable[[bool], object]]] = {}
-        """Of these, whose messages are not safe everywhere yet, and who waits until they are."""
+        """Those whose messages are not safe at all receivers yet, with the callbacks that wait for that."""
         self.doubtful: set[int] = set()
-        """Of these, where that is not known: the session has been elsewhere, or its node has died since."""
+        """Those of which that is not known, since the session has moved or its node has died."""
         self.subscriptions: dict[str, tuple[Subscription, int | None]] = {}
 
-    # The connection comes and goes.
+    # The connection.
 
     def attach(
         self,
@@ -157,7 +157,7 @@ class SessionState:
         max_packet: int = 0,
         alias_maximum: int = 0,
     ) -> None:
-        """A connection took the session: its unacknowledged packets go out again ([MQTT-4.4.0-1])."""
+        """Attach a connection; :meth:`send_again` then has its unacknowledged packets ([MQTT-4.4.0-1])."""
         if version != self.version and (self.inflight or self.queue):
             self._translate(version)
         self.version = version
@@ -174,7 +174,7 @@ class SessionState:
         self.out.clear()
 
     def detach(self) -> None:
-        """The connection is gone; what was not acknowledged stays in flight."""
+        """Detach the connection; packets that were not acknowledged stay in flight."""
         self.channel = None
         self.window = 0
         self.out.clear()
@@ -182,7 +182,7 @@ class SessionState:
         self.resend = None
 
     def pause(self) -> None:
-        """The socket is full."""
+        """Close the window, as the socket is full."""
         self.window = 0
 
     def send_again(self, now: Clock) -> tuple[list[bytes], int]:
@@ -201,7 +201,7 @@ class SessionState:
     # Journalled: what survives the node changes here.
 
     def assign(self, head: bytes, tail: bytes, message_id: int) -> bytes:
-        """Put a PUBLISH of QoS 1 or 2 in flight under the next packet identifier; the packet to send."""
+        """Put a PUBLISH of QoS 1 or 2 in flight under the next packet identifier; return it to be sent."""
         inflight = self.inflight
         packet_id = self.last_id + 1
         if packet_id > 65535:
@@ -217,7 +217,7 @@ class SessionState:
         return self._aliases.shorten(head, PACKET_ID[packet_id], tail)
 
     def keep(self, packet_id: int, packet: bytes, message_id: int = NO_ID) -> None:
-        """Have ``packet`` in flight under an identifier, in the place of what is."""
+        """Put ``packet`` in flight under an identifier, in place of any other."""
         self._identify(packet_id, message_id)
         self.inflight[packet_id] = packet
 
@@ -239,18 +239,18 @@ class SessionState:
         self.queued_bytes += size
 
     def popleft(self) -> Item:
-        """The oldest message leaves the queue."""
+        """Remove and return the oldest message of the queue."""
         item = self.queue.popleft()
         self.queued_bytes -= len(item[0]) + len(item[1]) + ITEM
         return item
 
     def refill(self, items: Iterable[Item]) -> None:
-        """Have just these messages queued."""
+        """Replace the queue."""
         self.queue = deque(items) or _EMPTY
         self.queued_bytes = sum(len(head) + len(tail) + ITEM for head, tail, _ in self.queue)
 
     def unreleased(self, packet_id: int, message_id: int, *, doubtful: bool = False) -> None:
-        """The client has published a message of QoS 2, which is known as ``message_id``."""
+        """Note that the client has published a message of QoS 2, with that id, and not released it."""
         # Identifiers of packets to the client and from it are told apart by their sign.
         self._identify(-packet_id, message_id)
         self.incoming[packet_id] = True
@@ -258,22 +258,22 @@ class SessionState:
             self.doubtful.add(packet_id)
 
     def release(self, packet_id: int) -> bool:
-        """PUBREL; False where no message of QoS 2 has this identifier."""
+        """Take a PUBREL; False: no message of QoS 2 has this identifier."""
         self.doubtful.discard(packet_id)
         if self.message_ids:
             self.message_ids.pop(-packet_id, None)
         return self.incoming.pop(packet_id, None) is not None
 
     def subscribe(self, wanted: Subscription, identifier: int | None) -> None:
-        """Its client is subscribed, as the router knows already or is told next."""
+        """Add a subscription; the router has it already, or gets it next."""
         self.subscriptions[wanted.filter] = wanted, identifier
 
     def unsubscribe(self, topic_filter: str) -> bool:
-        """Its client is not subscribed any more; False where it was not."""
+        """Remove a subscription; False: there is none."""
         return self.subscriptions.pop(topic_filter, None) is not None
 
     def remember(self) -> Once:
-        """Which messages of QoS 2 it has taken, from now on."""
+        """Return the memory of QoS 2 messages that it has taken; make it if there is none."""
         if self.once is None:
             self.once = Once()
         return self.once
@@ -283,7 +283,7 @@ class SessionState:
     def encoded(
         self, message: Message, qos: int, *, retain: bool, identifiers: tuple[int, ...], now: Clock
     ) -> tuple[bytes, bytes] | str:
-        """Head and tail of a message for this client, or why it does not get it."""
+        """Return head and tail of a message for this client, or the reason why it is dropped."""
         if self.channel is None and not qos:
             return "offline"
         parts = message.parts(self.version, qos << 1 | retain, identifiers, now())
@@ -324,21 +324,21 @@ class SessionState:
         return Drained(packets, sent, lost)
 
     def expires(self, message: Message) -> None:
-        """Keep the expiry of the message sent last: sent again, it is to say how much of its time is left."""
+        """Keep the expiry of the message sent last: when sent again it carries the interval that is left."""
         if message.expires_at is not None:
             self.keep(self.last_id, Expiring.of(self.inflight[self.last_id], message.expires_at))
 
     def _identifiers(self, head: bytes, tail: bytes) -> tuple[int, ...]:
-        """The subscription identifiers with which a message was queued."""
+        """Return the subscription identifiers with which a message was queued."""
         if self.version == V4:
             return ()
         properties: Properties = read_publish(head + b"\0\1" + tail, V5).properties
         return properties.subscription_identifiers
 
     def make_room(self, item: Item, *, limit: int, max_bytes: int, room: int) -> tuple[bool, list[Lost]]:
-        """Something must go before ``item`` is queued: whether it can be then, and what goes.
+        """Drop messages to make room for ``item``; return whether it fits now, and what was dropped.
 
-        ``limit`` in messages, ``max_bytes`` of this queue, ``room`` in bytes of all queues of the node.
+        ``limit`` in messages; ``max_bytes`` of this queue; ``room``: bytes left in all queues of the node.
         """
         lost: list[Lost] = []
         size = len(item[0]) + len(item[1]) + ITEM
@@ -356,12 +356,12 @@ class SessionState:
         return True, lost
 
     def withdraw(self, packet_id: int) -> int:
-        """Remove what is in flight under an identifier; return the message's id, where it is known."""
+        """Remove what is in flight under an identifier; return its message id, or :data:`NO_ID`."""
         self.settle(packet_id)
         return self.message_ids.pop(packet_id, NO_ID) if self.message_ids else NO_ID
 
     def _translate(self, version: int) -> None:
-        """The client came back with the other protocol version: store its messages in that."""
+        """Convert all stored packets to the other protocol version, with which the client came back."""
         old = self.version
         for packet_id, packet in self.inflight.items():
             if packet[0] != 0x62:
@@ -374,18 +374,18 @@ class SessionState:
     # Of QoS 2.
 
     def admit(self, message_id: int) -> bool:
-        """Return whether a message of QoS 2 is new to this session, as far as that matters: see ``qos2``."""
+        """Return whether a message of QoS 2 is new to this session, and remember it; see ``qos2``."""
         return message_id == NO_ID or not self.expiry or self.remember().admit(message_id)
 
     def admits_item(self, item: Item) -> bool:
-        """The same of a message that was queued elsewhere."""
+        """Do the same for a message that was queued elsewhere, of any QoS."""
         return item[0][0] >> 1 & 3 != 2 or self.admit(message_id_in(item[1]))
 
     def message_id_of(self, packet_id: int) -> int:
-        """Which message of QoS 2 it is that the client published under an identifier."""
+        """Return the id of the QoS 2 message that the client published under a packet identifier."""
         return self.message_ids.get(-packet_id, NO_ID) if self.message_ids else NO_ID
 
     def not_passed(self, packet_id: int) -> None:
-        """The message could not be passed on, or not everywhere: sent again, it is passed on again."""
+        """Note that a publish did not reach all its receivers: a repetition of it is routed again."""
         if self.passing.pop(packet_id, None) is not None and packet_id in self.incoming:
             self.doubtful.add(packet_id)

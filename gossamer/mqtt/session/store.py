@@ -1,12 +1,12 @@
-"""Sessions on disc: how they are written as rows, who waits for a commit, and how they are read again.
+"""Sessions on disc: their rows, the commits that wait for them, and how they are read again.
 
 A row is one fact of one session, under ``(client, kind, key)``: the session itself, a subscription, a queued
-message, a packet in flight, an identifier of QoS 2 that its publisher has not released. ``durable`` notes
-each change as it happens; what was written and deleted again within one commit never reaches the disc.
+message, a packet in flight, a packet identifier of QoS 2 that its publisher has not released. ``durable``
+notes each change at once; a row that is written and deleted within one commit never reaches the disc.
 
-Rule: times are kept as times of day, so that expiry goes on while the node is down. Of a session that was
-connected when the node died, the end is counted from the restart: when the connection ended is not known, and
-a session must not end early.
+Rule: times are kept as times of day, so that expiry goes on while the node is down. The expiry of a session
+that was connected when the node died counts from the restart: when the connection ended is not known, and a
+session must not end early.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ SESSION, SUBSCRIPTION, QUEUED, INFLIGHT, INCOMING = range(5)
 """The kinds of rows."""
 
 _NODES = ""
-"""The client under which nodes are remembered; real ones have a name."""
+"""Client identifier of rows about nodes; a client's own is never blank."""
 _TAKEN, _GENERATION, _OWED = 5, 6, 8
-"""The kinds of its further rows."""
+"""Kinds of these rows."""
 ONCE = 9
-"""The kind of a session's rows of messages of QoS 2 that it has taken."""
+"""Kind of a session's rows of QoS 2 messages that it has taken."""
 
 decode_will = msgspec.msgpack.Decoder(Will).decode
 
 
 class Facts(msgspec.Struct, array_like=True):
-    """The row of the session itself; times are of day."""
+    """Row of the session itself; times are of day."""
 
     version: int
     username: str | None
@@ -54,17 +54,17 @@ class Facts(msgspec.Struct, array_like=True):
     """It began with a clean start."""
     born: int
     given: int | None
-    """The number of the first queued message that no other node has been given; None: nothing was given."""
+    """Number of the first queued message that was not given in a move; None: no move has begun."""
     move: str = ""
-    """The move in which the others were given."""
+    """Token of that move."""
     moves: Sequence[str] = ()
-    """The latest moves that brought the session here."""
+    """Tokens of the latest moves that brought the session here."""
     revised: int = 0
     """When its client changed its subscriptions last, in microseconds of the day."""
 
 
 class Stored:
-    """One session as the disc had it."""
+    """One session as read from disc."""
 
     __slots__ = (
         "client_id",
@@ -86,7 +86,7 @@ class Stored:
         """Number in the order of sending, packet identifier, packet."""
         self.incoming: list[int] = []
         self.message_ids: dict[int, int] = {}
-        """Of those that are recorded, by packet identifier; what the client published: below zero."""
+        """Ids of messages in flight by packet identifier; of the client's publishes by its negative."""
         self.once: list[Block] = []
 
 
@@ -100,34 +100,34 @@ class SessionStore(JournalWriter):
         self._wall = wall
         self._monotonic = monotonic
         self.notes = 0
-        """Rows written so far: who compares sees whether something was noted."""
+        """Number of rows written so far; compare two readings to see whether there was one."""
 
     def put(self, client_id: str, kind: int, key: object, value: object) -> int:
-        """Note a fact, or (None) that it is no more; the ticket of the commit that will hold it."""
+        """Write a row, None to delete it; return the ticket of its commit."""
         self.notes += 1
         return self.write((client_id, kind, key), value)
 
     # Rows.
 
     def time_of_day(self, monotonic: float | None) -> float | None:
-        """The time of day of a moment on the node's own clock."""
+        """Return the time of day of a moment on the node's monotonic clock."""
         return None if monotonic is None else monotonic - self._monotonic() + self._wall()
 
     def moment(self, time_of_day: float) -> float:
-        """The moment on the node's own clock of a time of day."""
+        """Return the moment on the node's monotonic clock of a time of day."""
         return time_of_day - self._wall() + self._monotonic()
 
     def pack(self, item: Item) -> list[object]:
-        """A queued message as a row."""
+        """Return a queued message as a row."""
         head, tail, message = item
-        # What is written takes bytes, and no kind of them.
+        # The encoder takes plain bytes, not a subclass.
         plain = bytes(tail)
         if message is None:
             return [head, plain, tail.tag] if isinstance(tail, Tracked) else [head, plain]
         return [head, plain, record_of(message, self._monotonic()), self.time_of_day(message.expires_at)]
 
     def unpack(self, row: list[Any]) -> Item:
-        """Return the item that :meth:`pack` made a row of."""
+        """Return the queued message of a :meth:`pack` row."""
         head, tail, *rest = row
         if not rest:
             return head, tail, None
@@ -139,7 +139,7 @@ class SessionStore(JournalWriter):
         return head, tail if message.id == NO_ID else Tracked.of(tail, message.id), message
 
     def read(self, rows: Mapping[Any, Any]) -> Iterator[Stored]:
-        """The sessions that these rows are; rows that belong to none are deleted."""
+        """Yield the sessions in these rows; rows that belong to none are deleted."""
         found: dict[str, Stored] = {}
         for (client_id, kind, key), value in rows.items():
             if client_id == _NODES:
@@ -190,41 +190,41 @@ class SessionStore(JournalWriter):
         for origin, creation, place, _ in stored.once:
             self.put(client_id, ONCE, once_key(origin, creation, place), None)
 
-    # What other nodes have given; see ``arrivals``.
+    # Progress with other nodes; see ``replay``.
 
     def note_taken(self, peer: str, taken: tuple[str, int, list[tuple[int, int]]]) -> None:
-        """Note how far what a node forwards and keeps has been taken."""
+        """Note a node's keeper identity, the last hint taken from it, and by link session the last frame."""
         self.put(_NODES, _TAKEN, peer, taken)
 
     @staticmethod
     def taken_of(rows: Mapping[Any, Any]) -> dict[str, tuple[str, int, list[tuple[int, int]]]]:
-        """By node, what was noted last."""
+        """Return by node what :meth:`note_taken` noted last."""
         return {key[2]: value for key, value in rows.items() if key[:2] == (_NODES, _TAKEN)}
 
-    # What no member of a share group has taken over; see ``owed``.
+    # Messages that no member of a share group has taken; see ``owed``.
 
     def note_owed(self, number: int, owed: tuple[str, float, bytes] | None) -> None:
-        """Note a message for a group, or that it is nobody's business any more."""
+        """Note a message for a share group; None: it is settled."""
         self.put(_NODES, _OWED, number, owed)
 
     @staticmethod
     def owed_of(rows: Mapping[Any, Any]) -> dict[int, tuple[str, float, bytes]]:
-        """By number, what was noted."""
+        """Return by number what :meth:`note_owed` noted."""
         return {key[2]: tuple(value) for key, value in rows.items() if key[:2] == (_NODES, _OWED)}
 
     def remember_generation(self, generation: str, born: int) -> None:
-        """Note which sessions these are, and in which life of the node they began."""
+        """Note the generation of these sessions, and the creation of the node in which they began."""
         self.put(_NODES, _GENERATION, 0, (generation, born))
 
     @staticmethod
     def generation_of(rows: Mapping[object, Any]) -> tuple[str, int] | None:
-        """Which sessions these rows are; None where nobody said so."""
+        """Return what :meth:`remember_generation` noted; None: nothing yet."""
         found = rows.get((_NODES, _GENERATION, 0))
         return None if found is None else (found[0], found[1])
 
 
 def once_key(origin: str, creation: int, place: int) -> str:
-    """The key of a block of a session's memory of QoS 2."""
+    """Return the key of a block of a session's QoS 2 memory."""
     return f"{creation}/{place}/{origin}"
 
 

@@ -1,11 +1,11 @@
-"""A session as plain data that travels between nodes, in parts that fit a frame.
+"""A session as plain data that is sent between nodes, in parts that fit a frame.
 
 Everything moves: version, user, expiry and what is left of it, the will and when it is due, subscriptions
 with options and identifiers, packets in flight under their identifiers and in their order, identifiers of QoS
 2 that the publisher has not released, and the queue, whose messages keep the time they have left.
 
-Messages that are offered rather than moved (see ``takeover``) travel as records, for a session that may speak
-another version and have other subscriptions.
+Messages that are offered rather than moved (see ``superseded``) are sent as records, for a session that may
+have another protocol version and other subscriptions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from gossamer.mqtt.session.store import decode_will
 from gossamer.routes import body_of, matches
 
 PART = 512 * 1024
-"""A part is about so large, or one packet."""
+"""Bytes of a part, about; a larger packet is a part of its own."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -40,21 +40,21 @@ class Pending(NamedTuple):
     """Timers of a session without a connection, in seconds from now."""
 
     left: float | None
-    """Until it ends."""
+    """Until it expires; None: never."""
     will: Will | None
     will_left: float | None
-    """Until its will is sent."""
+    """Until its will is sent; None: it has none."""
     stamps: tuple[str, ...] = ()
-    """Under which the will is known."""
+    """Stamps of the will, the latest last; see :meth:`Wills.offer`."""
 
 
 def rightful(rows: Mapping[str, int]) -> str | None:
-    """Whose session of a client it is, by the epochs that nodes claim; names decide between equals."""
+    """Return the node with the highest claim, from epochs by node; names decide between equals."""
     return max(rows, key=lambda node: (rows[node], node)) if rows else None
 
 
 def describe(session: Session, pending: Pending) -> dict[str, object]:
-    """The session itself."""
+    """Return the session's own values, without subscriptions and messages, for :func:`resemble`."""
     return {
         "version": session.version,
         "username": session.username,
@@ -72,7 +72,7 @@ def describe(session: Session, pending: Pending) -> dict[str, object]:
 
 
 def resemble(session: Session, state: dict[str, Any]) -> None:
-    """Be the session that :func:`describe` has described."""
+    """Set a new session's values to those of :func:`describe`."""
     session.version = state["version"]
     session.username = state["username"]
     session.clean = state["clean"]
@@ -83,19 +83,19 @@ def resemble(session: Session, state: dict[str, Any]) -> None:
 
 
 def pending_of(state: dict[str, Any]) -> Pending:
-    """Return the timers in a described session."""
+    """Return the timers in the values of :func:`describe`."""
     will = state["will"]
     stamps = tuple(state["will_stamps"])
     return Pending(state["left"], None if will is None else decode_will(will), state["will_left"], stamps)
 
 
 def in_parts(session: Session, now: float) -> list[list[object]]:
-    """Everything in the session, in parts."""
+    """Return the session's subscriptions and messages in parts, each a list of entries."""
     return _parts(_entries(session, now))
 
 
 def items_of(items: Iterable[Item], now: float) -> list[list[object]]:
-    """Queued messages, in parts."""
+    """Return queued messages in parts."""
     return _parts(["q", *_packed(item, now)] for item in items)
 
 
@@ -144,7 +144,7 @@ def _parts(entries: Iterable[list[object]]) -> list[list[object]]:
 
 
 def install(session: Session, entries: Iterable[list[Any]], now: float) -> list[Item]:
-    """Put what moved into a new session, but for its queue, which is returned."""
+    """Put entries of :func:`in_parts` into a new session, but for its queue, which is returned."""
     queue: list[Item] = []
     # Other nodes may have other rules.
     session.checked = None
@@ -166,7 +166,7 @@ def install(session: Session, entries: Iterable[list[Any]], now: float) -> list[
 
 
 def item_of(fields: list[Any], now: float) -> Item:
-    """A queued message that travelled."""
+    """Return the queued message of an entry."""
     head, tail, *rest = fields
     if not rest:
         return head, tail, None
@@ -179,7 +179,7 @@ def item_of(fields: list[Any], now: float) -> Item:
 
 
 def message_of(packet: bytes, version: int, now: Callable[[], float], message_id: int = NO_ID) -> Message:
-    """The message of a PUBLISH that was on its way to a client."""
+    """Return the message of a PUBLISH that was in flight to a client."""
     publish = read_publish(packet, version)
     message = Message.of(publish, topic=publish.topic, publisher=None, now=now())
     message.id = message_id
@@ -189,8 +189,8 @@ def message_of(packet: bytes, version: int, now: Callable[[], float], message_id
 
 
 def left_of(session: Session, *, given: bool) -> list[Message]:
-    """The messages that a session has and its client may not: in flight, then queued. ``given``: but for
-    those that another node was given in a move."""
+    """Return the messages of a session that its client may not have: in flight, then queued. ``given``:
+    without those that another node was given in a move."""
     now = session.fanout.now
     flying = [] if given else flying_in(session)
     messages = [message_of(packet, session.version, now, message_id) for _, packet, message_id in flying]
@@ -199,11 +199,11 @@ def left_of(session: Session, *, given: bool) -> list[Message]:
 
 
 Flying = tuple[int, bytes, int]
-"""What is in flight: the identifier of the packet, the PUBLISH, which message it is."""
+"""A PUBLISH in flight: its packet identifier, the packet, and its message id."""
 
 
 def flying_in(session: Session) -> list[Flying]:
-    """The messages that are in flight, as :func:`left_of` has them first."""
+    """Return the messages in flight, in the order of :func:`left_of`, which has them first."""
     message_ids = session.message_ids or {}
     return [
         (packet_id, packet, message_ids.get(packet_id, NO_ID))
@@ -213,14 +213,14 @@ def flying_in(session: Session) -> list[Flying]:
 
 
 def ids_in_flight(session: Session) -> set[int]:
-    """Which messages are on their way to the client, as far as that is known."""
+    """Return the ids of messages in flight to the client that have one."""
     return {message_id for packet_id, message_id in (session.message_ids or {}).items() if packet_id > 0}
 
 
 def fly_on(session: Session, flying: list[Flying], left: list[Message]) -> list[Message]:
-    """Have in flight what was so in another copy, which its client may know by that identifier.
+    """Put in flight what was so in another copy, since the client may know it by that packet identifier.
 
-    ``left`` is what was left there, these first; what of it is to be queued.
+    ``left`` is :func:`left_of` that copy, these first; returns those of it that are still to be queued.
     """
     queued: list[Message] = []
     for (packet_id, packet, message_id), message in zip(flying, left, strict=False):
@@ -237,7 +237,7 @@ def is_given(session: Session, moves: Collection[str]) -> bool:
 
 
 def had_from(session: Session) -> list[Block]:
-    """Which messages of QoS 2 its client has had from it, as :meth:`Once.dump` has them."""
+    """Return the messages of QoS 2 that its client has had from it, as :meth:`Once.dump`."""
     if session.once is None:
         return []
     delivered = Once.of(session.once.dump())
@@ -246,7 +246,7 @@ def had_from(session: Session) -> list[Block]:
 
 
 def wanted_by(session: Session, *, shared: bool) -> Callable[[bytes], int]:
-    """With which QoS a session wants a topic, 0: not at all; ``shared``: share groups count as well."""
+    """Return a function from a topic to the session's QoS for it, 0: none; ``shared``: groups count too."""
     levels = [
         (body_of(wanted.filter), wanted.qos)
         for wanted, _ in session.subscriptions.values()
@@ -261,13 +261,13 @@ def wanted_by(session: Session, *, shared: bool) -> Callable[[bytes], int]:
 
 
 def halves_of(session: Session) -> list[int]:
-    """Under which identifiers the client may have begun to take a message of QoS 2, and not ended it."""
+    """Return packet identifiers of QoS 2 exchanges to the client that may have begun and not ended."""
     return [number for number, packet in session.inflight.items() if packet[0] & 0xF6 != 0x32]
 
 
 def unreleased_in(session: Session) -> list[tuple[int, bytes]]:
-    """Messages of QoS 2 that the client has published and may publish again: the identifier of the packet,
-    and the mark of the message."""
+    """Return packet identifier and mark of QoS 2 messages that the client has published, not released, and
+    so may publish again."""
     message_ids = {number: session.message_id_of(number) for number in session.incoming}
     return [
         (number, mark_of(message_id)) for number, message_id in message_ids.items() if message_id != NO_ID
@@ -275,14 +275,14 @@ def unreleased_in(session: Session) -> list[tuple[int, bytes]]:
 
 
 def know(session: Session, unreleased: Iterable[Sequence[Any]]) -> None:
-    """Take these for the same messages, should the client publish them again."""
+    """Recognise these messages of :func:`unreleased_in` should the client publish them again."""
     for number, mark in unreleased:
         if number not in session.incoming:
             session.unreleased(number, read_mark(mark, 0)[0].message_id, doubtful=True)
 
 
 def messages_in(session: Session, items: Iterable[Item]) -> Iterator[Message]:
-    """The messages that are queued, each with the QoS with which it is."""
+    """Yield queued messages, each with the QoS with which it is queued."""
     for head, tail, queued in items:
         if queued is None:
             message = message_of(
@@ -296,7 +296,7 @@ def messages_in(session: Session, items: Iterable[Item]) -> Iterator[Message]:
 
 
 def queue_left(session: Session, *, given: bool) -> None:
-    """Have all that :func:`left_of` says in the queue, and nothing else."""
+    """Move all messages of :func:`left_of` to the queue, and nothing else."""
     left = left_of(session, given=given)
     if given and session.once is not None:
         # Another node has them, and the client has had none of them from here.
@@ -311,7 +311,7 @@ def queue_left(session: Session, *, given: bool) -> None:
 
 
 def packed(messages: Iterable[Message], session: Session, now: float) -> Iterator[Item]:
-    """Queued messages for ``session`` of those that it has not taken yet."""
+    """Yield queued messages for ``session`` of those that it has not taken yet."""
     for message in messages:
         item = _item(message, session.version, now)
         if item is not None and session.admits(message):
@@ -329,7 +329,7 @@ def _item(message: Message, version: int, now: float) -> Item | None:
 
 
 def distinct(items: Iterable[Item], known: Once | Collection[int] = ()) -> Iterator[Item]:
-    """The items without those of QoS 2 that come a second time, or are ``known``."""
+    """Yield the items without those of QoS 2 that come a second time, or are ``known``."""
     seen: set[int] = set()
     for item in items:
         message_id = message_id_in(item[1])
@@ -343,12 +343,12 @@ def distinct(items: Iterable[Item], known: Once | Collection[int] = ()) -> Itera
 def in_order(
     rest: list[Item], queued: Collection[Item], aside: Iterable[tuple[Item, int, bool]]
 ) -> Iterator[Item]:
-    """Merge what the source of a session has queued since with what is ``queued`` by its target, in the order
-    in which it came to the target.
+    """Merge the ``rest``, which the source of a session has queued since the freeze, with what its target has
+    ``queued``, in the order in which messages came to the target.
 
-    The marks of two nodes may be far apart, and a publisher may go from the one to the other between them.
-    ``aside`` are messages that came as well, the source's: how many were queued by then, and whether it may
-    not have them. What never came is older.
+    The marks of two nodes may be far apart, and a publisher may move from one to the other between them.
+    ``aside`` are messages that came to the target for the source to queue: length of the queue then, and
+    whether the source may not have it. Messages that never came to the target are older.
     """
     given = Counter(map(_content, rest))
     here: deque[tuple[int, Item]] = deque()
@@ -369,14 +369,14 @@ def in_order(
 
 
 def _content(item: Item) -> tuple[bytes, bytes]:
-    """Return what is the same of a message at both."""
+    """Return the part of a queued message that is the same at source and target."""
     head, tail, _ = item
     return head, bytes(tail)
 
 
 def forget(session: Session, known: Once) -> None:
-    """Drop messages of QoS 2 that the client has had from another session, which left ``known``, and take
-    none of them from now on."""
+    """Drop messages of QoS 2 that the client has had from another session, those ``known``, and take none of
+    them from now on."""
     if any(message_id_in(tail) in known for _, tail, _ in session.queue):
         given = session.given
         if given is not None:

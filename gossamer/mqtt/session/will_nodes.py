@@ -1,18 +1,18 @@
-"""Lives of other nodes, as far as their wills ask for that: who is up, who may be dead, and who surely is."""
+"""Other nodes by creation, as far as wills depend on it: which are up, may be dead, or are proven dead."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 UNREACHABLE_TIMEOUT = 60.0
-"""Seconds without an answer, after which a node is taken for dead without proof."""
+"""Seconds without an answer after which a node is taken for dead without proof."""
 REFUSALS = 3
-"""Connections in a row that a host must refuse, so that no restart of a listener is taken for a death."""
+"""Connections in a row that a host must refuse, so that a restart of a listener is not taken for a death."""
 
 
 @dataclass(slots=True)
 class Missing:
-    """A node that was here and does not answer."""
+    """A node that was up and does not answer; ``settled``: it does not count for the majority any more."""
 
     creation: int
     since: float
@@ -26,36 +26,36 @@ class Missing:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """State of a life as it was seen when it was down."""
+    """Last state of a node's rows that was seen before it went down."""
 
     position: int
-    """How many of its changes."""
+    """Number of its changes that were seen."""
     number: int
-    """That of its last will."""
+    """Number of its last will."""
     keys: frozenset[tuple[str, str]]
     """Its wills."""
     since: float
 
 
-class NodeLives:
-    """Other nodes, each with the life that it is in or was in last."""
+class NodeCreations:
+    """Other nodes, each with its current or last creation. An *origin* is one creation: ``name/creation``."""
 
     def __init__(self) -> None:
         self.known: dict[str, int] = {}
-        """Those that are up, with their creation."""
+        """Creations of nodes that are up."""
         self.missing: dict[str, Missing] = {}
         self.ends: dict[str, End] = {}
-        """By life, what was seen of those that are over."""
+        """By origin that went down, the last state seen."""
         self.numbers: dict[str, int] = {}
-        """By life of a node that is up, the number of its last will."""
+        """By origin that is up, the number of its last will."""
 
     def up(self, name: str, creation: int) -> None:
-        """A node can be reached."""
+        """Note that a node is up."""
         self.known[name] = creation
         self.missing.pop(name, None)
 
     def down(self, name: str, creation: int, now: float, *, left: bool) -> None:
-        """A node is gone; ``left``: in order."""
+        """Note that a node is down; ``left``: it left the cluster."""
         self.known.pop(name, None)
         if left:
             self.missing.pop(name, None)
@@ -63,44 +63,44 @@ class NodeLives:
             self.missing[name] = Missing(creation, now)
 
     def seen(self) -> dict[str, int]:
-        """Nodes that are up, or may be."""
+        """Return the creations of nodes that are up, or may be."""
         missing = {name: self.missing[name].creation for name in self.doubted()}
         return missing | self.known
 
     def doubted(self) -> list[str]:
-        """Nodes of which it is not known whether they are dead."""
+        """Return the missing nodes that are neither proven dead nor settled."""
         return [name for name, one in self.missing.items() if not (one.dead or one.settled)]
 
     def refused(self, name: str, *, refused: bool) -> None:
-        """Count refusals in a row by the host of such a node."""
+        """Count the connections in a row that the host of a missing node has refused."""
         one = self.missing.get(name)
         if one is not None:
             one.refusals = one.refusals + 1 if refused else 0
 
     def majority(self) -> bool:
-        """Return whether this node sees half of those that may be alive."""
+        """Return whether this node sees at least half of those that may be alive, itself included."""
         absent = len(self.doubted())
         return len(self.known) + 1 >= absent
 
     def settle(self, now: float) -> None:
-        """Stop counting nodes that have been missing for long enough: this is the cluster now."""
+        """Stop counting nodes that have been missing for :data:`UNREACHABLE_TIMEOUT`."""
         for one in self.missing.values():
             one.settled = one.settled or now >= one.since + UNREACHABLE_TIMEOUT
 
-    def is_over(self, life: str, now: float) -> bool:
-        """Return whether a life of another node is taken for over: proven, or after a long silence."""
-        name, _, creation = life.rpartition("/")
+    def is_over(self, origin: str, now: float) -> bool:
+        """Return whether a creation of another node has ended: by proof, or :data:`UNREACHABLE_TIMEOUT`."""
+        name, _, creation = origin.rpartition("/")
         missing = self.missing.get(name)
         if missing is None or missing.creation != int(creation) or missing.dead:
-            # It is up in another life, or has left.
+            # It is up in another creation, or has left, or is proven dead.
             return True
         return now >= missing.since + UNREACHABLE_TIMEOUT
 
     def is_later(self, name: str, creation: str) -> bool:
-        """Return whether a node is up in a later life than that."""
+        """Return whether a node is up in a later creation than that."""
         return self.known.get(name, 0) > int(creation)
 
 
-def origin(name: str, creation: int) -> str:
-    """One life of a node."""
+def origin_name(name: str, creation: int) -> str:
+    """Return ``name/creation``: one creation of a node."""
     return f"{name}/{creation}"

@@ -1,9 +1,9 @@
-"""Wills as rows: what stands in a node's rows of the table ``wills``, and what this node knows of them.
+"""Wills as rows of the table ``wills``, and the wills that this node has or knows to be over.
 
-A row is ``[record, delay, stamp, time of day when due or None]``, and the stamps that the will had before if
-its session moved; or :data:`DONE`. That of a connected client stands under its client, a *held* one under
-stamp and client. A stamp is node, creation, number; the number is one of those that name the messages of that
-life, so it names the will's own message, too: :func:`will_message_id`.
+A row is ``[record, delay, stamp, time of day when due or None]``, then a list of former stamps if the session
+moved; or :data:`DONE`. The key is the client while its session has the will, ``(stamp, client)`` once it is
+*held*. A stamp is ``node/creation/number``; its number is one of the message numbers of that origin, and
+gives the will's message its id: :func:`will_message_id`.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from gossamer.mqtt.messages.message_ids import NO_ID, UNRECORDED, base_of
-from gossamer.mqtt.session.will_nodes import NodeLives, origin
+from gossamer.mqtt.session.will_nodes import NodeCreations, origin_name
 
 Key = tuple[str, str]
-"""Of a held will: its stamp, and the client."""
+"""Key of a held will: its stamp, and the client."""
 DONE = 0
-"""The row of a will that is published, or void."""
+"""Row of a will that is published, or void."""
 
 
 class WillsTable(Protocol):
-    """The owned table ``wills``."""
+    """The owned table ``wills``. Writes return their sequence numbers."""
 
     def write(self, key: object, value: object, /) -> int: ...
     def delete(self, key: object, /) -> int: ...
@@ -32,7 +32,7 @@ class WillsTable(Protocol):
 
 @dataclass(slots=True)
 class Held:
-    """A will whose connection has ended. Times are intervals."""
+    """A will whose connection has ended: when that was seen, and when it is due, on the monotonic clock."""
 
     row: list[Any]
     since: float
@@ -45,9 +45,9 @@ class Held:
 
 @dataclass(kw_only=True, eq=False)
 class WillRows:
-    """The wills that this node has, under whichever stamp, and those that it knows to be over.
+    """Wills that this node has, under current and former stamps, and those that it knows to be over.
 
-    ``connected`` says whether a client is connected here; ``wall`` is the time of day; ``grace`` in seconds.
+    ``connected(client)``: whether it is connected here; ``wall()`` is the time of day; ``grace`` in seconds.
     """
 
     node: str
@@ -56,23 +56,23 @@ class WillRows:
     connected: Callable[[str], bool]
     wall: Callable[[], float]
     table: WillsTable | None = None
-    nodes: NodeLives = field(default_factory=NodeLives)
+    nodes: NodeCreations = field(default_factory=NodeCreations)
     own: dict[str, str] = field(default_factory=dict)
-    """By connected client, the stamp of its will."""
+    """By client with a session here, the stamp of its will."""
     offered: set[Key] = field(default_factory=set)
-    """Of these, those whose session was on its way to another node, which may have it."""
+    """Those whose session began to move to another node, which may have the will too."""
     copies: dict[Key, Key] = field(default_factory=dict)
-    """By what they were at other nodes, those that came from there; also some that are over."""
+    """By former key at another node, the key of a will here; also of some that are over."""
     held: dict[Key, Held] = field(default_factory=dict)
     orphans: dict[Key, Held] = field(default_factory=dict)
-    """Of nodes that are down, and not held by anybody yet."""
+    """Wills of nodes that are down, not held by any node yet."""
     done: dict[Key, float] = field(default_factory=dict)
-    """This node's rows that say so."""
+    """Wills with a row :data:`DONE` of this node, and since when."""
 
     def __post_init__(self) -> None:
-        self.life = origin(self.node, self.creation)
+        self.origin = origin_name(self.node, self.creation)
         self.born = self.creation
-        """The life that the disc began in."""
+        """Creation in which the disc began."""
 
     def row(self, client_id: str) -> list[Any] | None:
         if client_id not in self.own or self.table is None:
@@ -88,15 +88,15 @@ class WillRows:
             self.copies[one] = key
 
     def finish(self, key: Key, now: float) -> None:
-        """It is published: let everybody know, also in a later life. One that began in this life needs that
-        only where others may hold it."""
+        """Note that a will is over, with a row :data:`DONE` for other nodes and later creations. One of this
+        creation needs no such row unless other nodes may hold it."""
         self.held.pop(key, None)
         self.orphans.pop(key, None)
         if self.table is None:
             return
         offered = key in self.offered
         self.offered.discard(key)
-        if life_of(key) == self.life and not (self.nodes.missing or offered):
+        if origin_of(key) == self.origin and not (self.nodes.missing or offered):
             self.table.delete(key)
         else:
             self.done[key] = now
@@ -114,7 +114,7 @@ class WillRows:
         return copy is not None and (copy in self.held or self.own.get(copy[1]) == copy[0])
 
     def is_mine(self, key: Key) -> bool:
-        """Return whether a will is this node's, perhaps under another stamp, or is done."""
+        """Return whether this node has a will, perhaps under another stamp, or it is done."""
         own = self.own.get(key[1]) == key[0] or key in self.held
         return own or self.copy_of(key) or self.is_done(key)
 
@@ -125,12 +125,12 @@ class WillRows:
         return table is not None and any(table.rows_of(name).get(key) == DONE for name in self.nodes.known)
 
     def left(self, row: list[Any]) -> float:
-        """Seconds of its delay that are left."""
+        """Return the seconds of its delay that are left."""
         return float(row[1]) if row[3] is None else float(row[3] - self.wall())
 
 
 def comes_first(one: str, other: str, key: Key) -> bool:
-    """Return whether ``one`` comes before ``other`` where both hold a will."""
+    """Return whether node ``one`` comes before ``other`` for a will: its own node first, then by name."""
     name = node_of(key)
     return (one != name, one) < (other != name, other)
 
@@ -141,35 +141,34 @@ def key_of(value: Any) -> Key:
 
 
 def former_of(row: list[Any], client_id: str) -> list[Key]:
-    """Return the keys of a will at other nodes, before its session moved."""
+    """Return the keys that a will had at other nodes before its session moved."""
     return [(stamp, client_id) for stamp in row[4]] if len(row) > 4 else []
 
 
 def node_of(key: Key) -> str:
-    return life_of(key).rpartition("/")[0]
+    return origin_of(key).rpartition("/")[0]
 
 
-def life_of(key: Key) -> str:
-    """The life that a will began in."""
+def origin_of(key: Key) -> str:
+    """Return the origin of a will: ``node/creation`` of its stamp."""
     return key[0].rpartition("/")[0]
 
 
 def number_of(key: Key) -> int:
-    """The higher, the later in its life it began."""
+    """Return the number of a will's stamp; it grows in one creation."""
     return int(key[0].rpartition("/")[2])
 
 
 def will_message_id(row: list[Any], client_id: str) -> int:
-    """The identifier of its message, the same whichever node publishes it, and in whichever life: a session
-    that has taken the will does not take it again (``qos2``).
+    """Return the id of its message, the same at every node, so that no session takes it twice (``qos2``).
 
     Raises:
-        MqttProtocolError: identifiers of too many lives are known.
+        MqttProtocolError: the table of creations is full; see :func:`~.message_ids.base_of`.
     """
     first, *_ = (*former_of(row, client_id), (row[2], client_id))
     number = number_of(first)
     if not number & UNRECORDED:
         # A release before this one counted its wills by themselves: it may name another message.
         return NO_ID
-    name, _, creation = life_of(first).rpartition("/")
+    name, _, creation = origin_of(first).rpartition("/")
     return base_of(name, int(creation)) + number

@@ -1,36 +1,35 @@
 """Wills of a cluster: published once, by the node of the client or, where that is dead, by another one.
 
 Every will of a connected client is a row of its node in the *owned* table ``wills``, on disc where there is
-one, under a *stamp* of its own: node, life, number. When a connection ends without a goodbye, and when a node
-goes down, the will is *held*: it stands in the rows of the node that is to publish it, under ``(stamp,
-client)``. A held will is published once all nodes that are up have *granted* it; then its row says that it is
-done, so that whoever comes later, in whatever life, knows.
+one, with a *stamp* of its own: node, creation, number. When a connection ends without DISCONNECT, and when a
+node goes down, the will is *held*: a row of the node that is to publish it, under ``(stamp, client)``. A held
+will is published once all nodes that are up have *granted* it; then its row becomes ``DONE``, for nodes that
+come up later and for later creations.
 
 Rules: 1. A node that does not answer is not a dead one. Its wills are adopted at once and published when its
-death is proven (its host refuses connections, or it is up in a new life), or when it has not answered for
-``UNREACHABLE_TIMEOUT``. A node that is back by then in the same life keeps its wills.  2. A side that holds
-less than half of the nodes it last saw together publishes nothing that others may have: not the wills of
-others, and of its own only those that began after the loss.  3. Of several that hold a will the node that it
-began on comes first, then the first by name. What that node's disc does not have was void or published. 4. Of
-survivors that saw different rows of the dead, those are right who saw most; and they are righter than the
-node's next life, whose disc may have been full.  5. A delayed will is dropped where its client is connected
-again, anywhere ([MQTT-3.1.3-9]): the node it comes to tells the others, when it comes or when it learns of
-the death; to the node of the will, should it be alive, it is as if it were published. One without delay is
-not: its connection did end ([MQTT-3.1.2-8]).  6. A node that stops in order publishes its own without
-asking.  7. A node that has itself left its cluster adopts nothing: those that it sees leave are up, and
-publish their own, and what it held for others.  8. A will that counts down goes with its session. Until the
-node that the session left is known to have let go of it, both may have the will: the copy carries the stamps
-that it had before, its holder asks for these too, and however it ends at either node, it has ended at both.
-That node comes first.  9. A will is over once its message is as safe as one that a client had acknowledged:
-at each node that is to have it, on disc where there is one, or kept for a node that is away. Should whoever
-publishes it die before, it is published again, under the same identifier (``will_message_id``).
+death is proven (its host refuses connections, or it is up in a new creation), or when it has not answered for
+``UNREACHABLE_TIMEOUT``. A node that is back before that in the same creation keeps its wills.  2. A side with
+less than half of the nodes that it last saw together publishes nothing that others may have: not the wills of
+others, and of its own only those that began after the loss.  3. Of several holders of a will the node that it
+began on comes first, then the first by name. What that node's disc does not have was void or published.  4.
+Of survivors that saw different rows of a dead node, those that saw the most changes are right, also against
+the node's next creation, whose disc may have been full.  5. A delayed will is dropped where its client is
+connected again, anywhere ([MQTT-3.1.3-9]): the node it connects to reports that to the others, then or when
+it sees the death; for the node of the will, should it be alive, the will counts as published. One without
+delay is not dropped: its connection did end ([MQTT-3.1.2-8]).  6. A node that shuts down publishes its own
+wills without asking.  7. A node that has itself left its cluster adopts nothing: those that it sees leave are
+up, and publish their own wills, and those it held for others.  8. A will that counts down moves with its
+session. Until the node that the session left is known to have let go of it, both may have the will: the copy
+carries its former stamps, its holder requests these too, and however it ends at either node, it has ended at
+both. The former node comes first.  9. A will is over once its message is as safe as one that a client had
+acknowledged: at each receiving node, on disc where there is one, or kept for a node that is away. If its
+publisher dies before, it is published again, under the same id (``will_message_id``).
 
 Rejected: taking silence for death. A node that is cut off or paused serves its clients, and publishes their
-wills as well. Leases, by which it would send them away: it would lose them at every pause.
+wills as well. Leases, by which it would disconnect them: it would lose them at every pause.
 
-Pure: events in, with the time; what is to be asked comes out of :meth:`Wills.due`, what is to be published of
-:meth:`Wills.settle` (``will_agreement``). ``will_rows`` has the wills that this node knows, ``will_nodes``
-the nodes that they may be of.
+Pure: events in, with the time; :meth:`Wills.due` returns the wills to request, :meth:`Wills.settle` those to
+publish (``will_agreement``). ``will_rows`` has the wills that this node knows, ``will_nodes`` their nodes.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from typing import Any
 
 from gossamer.mqtt.messages.message_ids import NO_ID
 from gossamer.mqtt.session.will_agreement import WillAgreement
-from gossamer.mqtt.session.will_nodes import End, origin
+from gossamer.mqtt.session.will_nodes import End, origin_name
 from gossamer.mqtt.session.will_rows import (
     DONE,
     Held,
@@ -50,38 +49,38 @@ from gossamer.mqtt.session.will_rows import (
     comes_first,
     former_of,
     key_of,
-    life_of,
     node_of,
     number_of,
+    origin_of,
     will_message_id,
 )
 
 FORMER_GRACE = 5.0
-"""Seconds that the will of a former life waits at least."""
+"""Seconds that a will of an earlier creation of this node waits at least."""
 MEET_TIMEOUT = 10.0
-"""Seconds after the start of a life in which others are met that may have published wills of the last one."""
+"""Seconds after the start to meet nodes that may have published wills of this node's last creation."""
 
 
 @dataclass(kw_only=True, eq=False)
 class Wills(WillAgreement):
-    """State machine that says of each will of the cluster whether this node is to publish it, and when."""
+    """State machine that decides which wills of the cluster this node publishes, and when."""
 
     closing: bool = False
-    """The node stops in order: nobody is asked any more."""
+    """The node shuts down: no other node is asked any more."""
     withdrawn: Callable[[], bool] = lambda: False
-    """Whether this node has left its cluster: it is not the others that leave."""
+    """Returns whether this node has left its cluster, rather than the others."""
     wake: Callable[[], object] = lambda: None
-    """Called when something is due at once."""
+    """Called when a will is due at once."""
     next_number: Callable[[], int] = field(default_factory=lambda: itertools.count(1).__next__)
-    """Gives each stamp its number, above those before."""
+    """Returns the number of the next stamp, above all before."""
     _number: int = 0
     _elsewhere: dict[str, set[tuple[str, Key]]] = field(default_factory=dict)
-    """Of each client, its wills that other nodes hold."""
+    """By client, its wills that other nodes hold, each with its holder."""
 
     # -- wills of this node's clients
 
     def hold(self, client_id: str, record: bytes, delay: float, now: float) -> int:
-        """A client is connected that left a will; the number of the write, 0 where there is no table."""
+        """Keep the will of a client that is connected; return the number of the write, 0 without a table."""
         self._settle_own(client_id, now)
         return self._write(client_id, record, delay, [])
 
@@ -89,30 +88,30 @@ class Wills(WillAgreement):
         if self.table is None:
             return 0
         self._number = self.next_number()
-        stamp = self.own[client_id] = f"{self.life}/{self._number}"
+        stamp = self.own[client_id] = f"{self.origin}/{self._number}"
         row = [record, delay, stamp, None]
         for one in former:
             self.copies[one, client_id] = (stamp, client_id)
         return self.table.write(client_id, [*row, former] if former else row)
 
     def message_id(self, client_id: str) -> int:
-        """The identifier of the will of a client that is connected, or whose delay has begun."""
+        """Return the message id of a client's will; :data:`NO_ID`: it has none here."""
         row = self.row(client_id)
         return NO_ID if row is None else will_message_id(row, client_id)
 
     def count_down(self, client_id: str, seconds: float) -> None:
-        """Its connection has ended, and its delay begins."""
+        """Begin the delay of a will whose connection has ended."""
         row = self.row(client_id)
         if row is not None and self.table is not None:
             self.table.write(client_id, [*row[:3], self.wall() + seconds, *row[4:]])
 
     def release(self, client_id: str, now: float) -> None:
-        """The will is void."""
+        """Void the will of a client."""
         self._settle_own(client_id, now)
         self.let_go(client_id)
 
     def _settle_own(self, client_id: str, now: float) -> None:
-        """The will has ended here, and so it has at other nodes that may have it."""
+        """Finish a will at other nodes that may have it, since it has ended here."""
         row = self.row(client_id)
         if row is not None:
             key = (row[2], client_id)
@@ -120,7 +119,7 @@ class Wills(WillAgreement):
                 self.finish(one, now)
 
     def end(self, client_id: str, now: float) -> bool:
-        """The will is due. False: nobody has to be asked, publish it; True: it is published later."""
+        """Hold a will that is due. False: publish it now, no node is asked; True: it is published later."""
         row = self.row(client_id)
         if row is None or self.table is None:
             return False
@@ -136,10 +135,10 @@ class Wills(WillAgreement):
         self.wake()
         return True
 
-    # -- those whose sessions move
+    # -- wills of sessions that move
 
     def offer(self, client_id: str) -> list[str]:
-        """Another node may have the will from now on; all stamps that it has had, the last is this node's."""
+        """Note that another node may have the will from now on; return its stamps, this node's last."""
         row = self.row(client_id)
         if row is None:
             return []
@@ -147,17 +146,17 @@ class Wills(WillAgreement):
         return [*(stamp for stamp, _ in former_of(row, client_id)), row[2]]
 
     def resume(self, client_id: str, record: bytes, seconds: float, stamps: list[str], now: float) -> bool:
-        """A session is here, or is here again, whose will counts down, and was :meth:`offered` under these
-        stamps. False: the will is over."""
+        """Resume the countdown of a will whose session has come, or come back, and which was offered
+        (:meth:`offer`) under these stamps. False: the will is over."""
         if self.table is None:
             return True
-        if stamps and life_of((stamps[-1], client_id)) == self.life:
-            # It was on its way elsewhere.
+        if stamps and origin_of((stamps[-1], client_id)) == self.origin:
+            # It was on its way to another node.
             there = self.own.get(client_id) == stamps[-1]
         else:
             there = not any(self.is_done((stamp, client_id)) for stamp in stamps)
             if there:
-                former = [stamp for stamp in stamps if life_of((stamp, client_id)) != self.life]
+                former = [stamp for stamp in stamps if origin_of((stamp, client_id)) != self.origin]
                 for stamp in former:
                     self.drop((stamp, client_id))
                 self._settle_own(client_id, now)
@@ -167,14 +166,14 @@ class Wills(WillAgreement):
         return there
 
     def let_go(self, client_id: str) -> None:
-        """The session is at another node, and so is the will."""
+        """Delete the row of a will that another node has with its session, or that is held or void."""
         stamp = self.own.pop(client_id, None)
         if stamp is not None and self.table is not None:
             self.offered.discard((stamp, client_id))
             self.table.delete(client_id)
 
     def moved(self, client_id: str, source: str) -> None:
-        """The node that a session came from has let go of it: what became of its will is known here."""
+        """Drop former stamps of a will at ``source``, which has let go of its session, but for held ones."""
         row = self.row(client_id)
         if row is None or self.table is None:
             return
@@ -185,15 +184,15 @@ class Wills(WillAgreement):
     @property
     def asking(self) -> bool:
         """Return whether wills of this node's clients wait for answers of other nodes."""
-        return any(life_of(key) == self.life for key in self.held)
+        return any(origin_of(key) == self.origin for key in self.held)
 
     def spent(self, keys: Iterable[Key], now: float) -> list[str]:
-        """Others have published these while they could not see this node; whose clients are here."""
+        """Void wills that others published while they could not see this node; return their clients here."""
         here = []
         for key in map(key_of, keys):
             stamp, client_id = key
             if self.own.get(client_id) == stamp:
-                # Nobody has to be told of it once more.
+                # No node has to learn it again.
                 self.offered.discard(key)
                 self.release(client_id, now)
                 here.append(client_id)
@@ -203,17 +202,18 @@ class Wills(WillAgreement):
     # -- other nodes
 
     def node_up(self, name: str, creation: int) -> list[Key]:
-        """A node can be reached. Back in the same life, it looks after its wills itself; returns those that
-        it must be told are published."""
+        """Note that a node is up. Back in the same creation, it looks after its wills itself; return those of
+        them that it must learn are over."""
         self.nodes.up(name, creation)
-        life = origin(name, creation)
-        for key in [key for key in (*self.orphans, *self.held) if life_of(key) == life]:
+        origin = origin_name(name, creation)
+        for key in [key for key in (*self.orphans, *self.held) if origin_of(key) == origin]:
             if key not in self.publishing:
                 self.drop(key)
-        return [key for key in (*self.done, *self.publishing) if life_of(key) == life]
+        return [key for key in (*self.done, *self.publishing) if origin_of(key) == origin]
 
     def node_down(self, name: str, creation: int, now: float, *, left: bool) -> list[str]:
-        """A node is gone. Returns who is connected here, so that a delayed will is void: tell the others."""
+        """Adopt the wills of a node that is down; return clients that are connected here, whose delayed wills
+        are void: report them to the others."""
         self.nodes.down(name, creation, now, left=left)
         self.exposed = self._number
         if self.table is None:
@@ -227,7 +227,7 @@ class Wills(WillAgreement):
                 # Those that stay have seen what it holds, and see no more of this node.
                 for key in [key for key in self.held if node_of(key) != self.node]:
                     self.drop(key)
-        # Now, because the rows of a node go when it comes back in a new life.
+        # Now, because the rows of a node go when it comes back in a new creation.
         for at, row in self.table.rows_of(name).items():
             key = (row[2], at) if isinstance(at, str) else key_of(at)
             if row == DONE:
@@ -235,8 +235,8 @@ class Wills(WillAgreement):
                 continue
             if not key[0]:
                 continue
-            if life_of(key) == self.life:
-                # Taken over while this node was not seen, and its own again.
+            if origin_of(key) == self.origin:
+                # Adopted while this node was not seen, and its own again.
                 continue
             keys.add(key)
             client_id = key[1]
@@ -254,19 +254,19 @@ class Wills(WillAgreement):
                 and not any(map(self.is_mine, (key, *former_of(row, client_id))))
             ):
                 self.orphans[key] = Held(row, now, now + max(self.grace, self.left(row)))
-        life = origin(name, creation)
-        self.nodes.ends[life] = End(
-            self.table.seen_of(name), self.nodes.numbers.pop(life, 0), frozenset(keys), now
+        origin = origin_name(name, creation)
+        self.nodes.ends[origin] = End(
+            self.table.seen_of(name), self.nodes.numbers.pop(origin, 0), frozenset(keys), now
         )
         return here
 
     def changed(self, owner: str, written: Mapping[Any, Any], deleted: Iterable[object]) -> None:
-        """Rows of another node changed: what it holds needs no other."""
+        """Follow changed rows of another node: drop the wills that it holds and comes first for."""
         for at, row in written.items():
             if isinstance(at, str):
                 key = (row[2], at)
-                self.nodes.numbers[life_of(key)] = max(
-                    self.nodes.numbers.get(life_of(key), 0), number_of(key)
+                self.nodes.numbers[origin_of(key)] = max(
+                    self.nodes.numbers.get(origin_of(key), 0), number_of(key)
                 )
                 continue
             key = key_of(at)
@@ -291,25 +291,26 @@ class Wills(WillAgreement):
     # -- clients that come back
 
     def returned(self, client_id: str) -> bool:
-        """A client has connected here; whether other nodes must be told, since one may wait with its will."""
+        """Return whether other nodes must learn that a client has connected here: one may hold its will."""
         waits = any(key[1] == client_id for found in (self.orphans, self.held) for key in found)
         return waits or client_id in self._elsewhere
 
     def back(self, client_id: str, now: float) -> None:
-        """A client is connected somewhere: its delayed wills are void."""
+        """Void the delayed wills of a client that is connected to any node."""
         self.returned_at[client_id] = now
         for found in (self.orphans, self.held):
             for key in [key for key, one in found.items() if key[1] == client_id and one.delayed]:
                 if node_of(key) == self.node:
                     self.drop(key)
                 else:
-                    # Its node, which slept or was cut off, does not know, and may ask long after.
+                    # Its node, which was paused or cut off, has not seen that, and may ask long after.
                     self.finish(key, now)
 
     # -- time
 
     def begin(self, born: int, seen: Mapping[str, int], now: float) -> None:
-        """A life begins with what the disc had: the life that began with that disc, and who was seen last."""
+        """Begin with the rows on disc: ``born`` is the creation in which it began, ``seen`` the creations of
+        nodes that were up last. Wills in this node's rows are held."""
         self.born = born
         self.decide_at = now + MEET_TIMEOUT
         for name, creation in seen.items():

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from gossamer.mqtt.messages.message_ids import NO_ID, UNRECORDED, base_of, is_recorded
 from gossamer.mqtt.session.qos2 import REMEMBERED, Block, Once
 
-LIVES = [base_of("a@h", 1), base_of("a@h", 2), base_of("b@h", 1)]
+CREATIONS = [base_of("a@h", 1), base_of("a@h", 2), base_of("b@h", 1)]
 message_ids = st.builds(
-    lambda life, number: life + UNRECORDED + number, st.sampled_from(LIVES), st.integers(1, 99)
+    lambda base, number: base + UNRECORDED + number, st.sampled_from(CREATIONS), st.integers(1, 99)
 )
 
 
@@ -30,20 +30,20 @@ def test_what_two_sessions_have_taken_is_joined(here, there):
     one.load(other.dump())
     both = {*here, *there}
     assert all(message_id in one for message_id in both)
-    others = range(LIVES[0] + UNRECORDED, LIVES[0] + UNRECORDED + 120)
+    others = range(CREATIONS[0] + UNRECORDED, CREATIONS[0] + UNRECORDED + 120)
     assert all((message_id in one) is (message_id in both) for message_id in others)
 
 
 def test_what_was_taken_and_not_delivered_can_be_given_back():
     once = Once()
-    assert once.admit(LIVES[0] + UNRECORDED + 7)
-    once.release([NO_ID, LIVES[0] + UNRECORDED + 7, LIVES[1] + UNRECORDED + 7])
-    assert once.admit(LIVES[0] + UNRECORDED + 7)
+    assert once.admit(CREATIONS[0] + UNRECORDED + 7)
+    once.release([NO_ID, CREATIONS[0] + UNRECORDED + 7, CREATIONS[1] + UNRECORDED + 7])
+    assert once.admit(CREATIONS[0] + UNRECORDED + 7)
 
 
 def test_memory_is_bounded_and_keeps_the_latest():
     once = Once()
-    first = LIVES[0] + UNRECORDED
+    first = CREATIONS[0] + UNRECORDED
     for number in range(REMEMBERED + 1):
         assert once.admit(first + number)
     assert first not in once
@@ -75,5 +75,5 @@ def test_what_changes_is_noted(sequence):
 
 def test_a_message_that_is_only_counted_once_is_not_recorded():
     assert not is_recorded(NO_ID)
-    assert not is_recorded(LIVES[2] + UNRECORDED + 1)
-    assert is_recorded(LIVES[2] + 1)
+    assert not is_recorded(CREATIONS[2] + UNRECORDED + 1)
+    assert is_recorded(CREATIONS[2] + 1)

@@ -167,7 +167,7 @@ class Cluster:
             self.nodes[here].changed(there, rows, [])
             if spent:
                 self.nodes[there].spent(spent, self.now)
-                self.nodes[here].told(spent)
+                self.nodes[here].forget_done(spent)
 
     # Discs.
 
