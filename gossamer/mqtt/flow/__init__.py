@@ -1,1 +1,1 @@
-"""Flow control: back-pressure, deadlines, rates, work that is spread over turns."""
+"""Flow control: back-pressure, deadlines, commits, rates, and fan-out spread over turns of the loop."""

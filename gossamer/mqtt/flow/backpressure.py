@@ -1,19 +1,19 @@
-"""Back-pressure: who waits for whom when a subscriber, or a link to another node, is behind.
+"""Back-pressure: publishers wait when a subscriber, or a link to another node, is behind.
 
-Three answers, from mild to harsh:
+Three measures, from mild to harsh:
 
 1. A *local publisher* whose messages go to a session that is behind is not read from until that session has
-caught up: its socket took more, or its queue is down to a quarter of its limit. 2. *Peers* are told that
-their batches took effect only once no session here is far behind (four times its limit in the queue). They
+caught up: its socket took more, or its queue is down to a quarter of its limit. 2. Batches of *peers* are
+reported as taken only once no session here is far behind (four times its limit in the queue). The peers
 acknowledge to their publishers later, and those slow down by themselves. 3. A session that makes no progress
-for :data:`STALL_TIMEOUT` seconds holds nobody up any longer; what it cannot take is dropped (QoS 0) or pushes
-out the oldest in its queue, and is counted.
+for :data:`STALL_TIMEOUT` seconds stops no publisher any longer; what it cannot take is dropped (QoS 0) or
+pushes out the oldest in its queue, and is counted.
 
-Publishers to a node whose link is congested wait likewise, until the router says that it has caught up.
+Publishers to a node whose link is congested wait likewise, until the link has caught up.
 
-What is queued is bounded in bytes too, for a session (``max_session``) and for all of the node together
+Queues are bounded in bytes too, for a session (``max_session``) and for all of the node together
 (``max_node``): a connected session is behind at an eighth of its bound, far behind at half. Every message
-counts as often as it is queued, and :data:`ITEM` bytes for itself.
+counts as often as it is queued, plus :data:`ITEM` bytes of overhead.
 
 Rejected: dropping at once (a burst would lose messages that a moment's wait saves); waiting without end (one
 dead client would stop all publishers of its topics).
@@ -32,7 +32,7 @@ from gossamer.mqtt.codec.reasons import ReasonCode
 log = structlog.get_logger(__name__)
 
 OWING = 1
-"""Why a channel does not read: peers have not acknowledged what its client published."""
+"""Why a channel does not read: peers have not acknowledged the publishes of its client."""
 BEHIND = 2
 """Why a channel does not read: a subscriber or a link that its publishes go to is behind."""
 DECIDING = 4
@@ -40,30 +40,29 @@ DECIDING = 4
 RATE = 8
 """Why a channel does not read: its client sends more than its listener allows."""
 TURN = 16
-"""It has used its turn of the loop, and goes on in the next."""
+"""Why a channel does not read: it has used its turn of the loop, and goes on in the next."""
 FENCED = 64
-"""Why a channel does not read: the node was stopped for a while, and asks its peers first (``fence``)."""
+"""Why a channel does not read: the node was paused, and asks its peers first (``fence``)."""
 UNCONFIRMED = 32
 """Why a channel does not read: it has many SUBSCRIBEs whose routes other nodes have not confirmed."""
 
 STALL_TIMEOUT = 1.0
 FAR_BEHIND = 4
-"""A connected session with this many times its limit queued is far behind; at twice that it loses some."""
-
+"""A connected session with this many times its limit queued is far behind; at twice that messages drop."""
 
 ITEM = 120
-"""What a queued message takes besides its bytes."""
+"""Bytes that a queued message takes besides its own."""
 
 
 class Publisher(Protocol):
-    """Publisher that can be made to wait: a channel, or a remote client's stand-in."""
+    """Publisher that can be paused: a channel, or a remote client; ``why`` is one of the reasons above."""
 
     def pause_reading(self, why: int, /) -> None: ...
     def resume_reading(self, why: int, /) -> None: ...
 
 
 class Recipient(Protocol):
-    """Receiver that can be behind: a session, or the subscription of a Python client."""
+    """Receiver that can be behind: a session, or the remote subscription of a Python client."""
 
     behind: bool
     waiting: list[Any] | None
@@ -79,7 +78,7 @@ class Peer(Protocol):
 
 
 class Hold:
-    """A batch of a peer has been taken, but the report to it is deferred: give ``then`` what to do."""
+    """Deferred report of a batch that was taken from a peer; callbacks of :meth:`then` run at its release."""
 
     __slots__ = ("_waiting",)
 
@@ -87,7 +86,7 @@ class Hold:
         self._waiting: list[Callable[[], object]] = []
 
     def then(self, callback: Callable[[], object]) -> None:
-        """Call ``callback`` when the hold ends, in the order of these calls."""
+        """Call ``callback`` at the release, in the order of these calls."""
         self._waiting.append(callback)
 
     def release(self) -> None:
@@ -117,7 +116,7 @@ class Pressure:
         self.bound(max_session=1 << 60, max_node=1 << 60)
 
     def bound(self, *, max_session: int, max_node: int, disconnects: bool = False) -> None:
-        """Bounds in bytes; ``disconnects``: who is connected and exceeds them is sent away."""
+        """Set the bounds in bytes; ``disconnects``: a client whose session exceeds it is disconnected."""
         self.max_session = max_session
         self.max_node = max_node
         self.congested_at = max_session // 8
@@ -125,7 +124,7 @@ class Pressure:
         self._disconnects = disconnects
 
     def has_room(self, size: int) -> bool:
-        """Return whether the node may queue so many bytes more."""
+        """Return whether the node may queue ``size`` bytes more."""
         return self.queued + size <= self.max_node
 
     def __bool__(self) -> bool:
@@ -134,19 +133,19 @@ class Pressure:
     # Recipients.
 
     def congest(self, session: Recipient) -> None:
-        """``session`` cannot take more now."""
+        """Mark ``session`` as behind: publishers to it are paused."""
         session.behind = True
         self.behind.add(session)
 
     def flood(self, session: Recipient) -> None:
-        """``session`` is far behind."""
+        """Mark ``session`` as far behind: reports to peers are held, while it makes progress."""
         if not self._far:
             self.hold = Hold()
         self._far.add(session)
         self._call_later(STALL_TIMEOUT, partial(self._drain, session, _progress(session)))
 
     def relieve(self, session: Recipient) -> None:
-        """``session`` can take more again, or is gone."""
+        """Resume publishers to ``session``, which can take more again, or has ended."""
         session.behind = False
         self.behind.discard(session)
         if session in self._far:
@@ -158,21 +157,22 @@ class Pressure:
                 channel.resume_reading(BEHIND)
 
     def overrun(self, session: Recipient) -> bool:
-        """``session`` exceeds its bound; whether it is sent away for that, in a moment."""
+        """Disconnect the client of a session that exceeds its bound, in the next turn, if that is set; return
+        whether it will be."""
         if not self._disconnects or session in self._overrun:
             return False
         self._overrun.add(session)
-        # Not now: whoever queues is in the middle of handing out.
-        self._call_later(0.0, partial(self._send_away, session, session.channel))
+        # Not now: the caller is in the middle of a fan-out.
+        self._call_later(0.0, partial(self._disconnect, session, session.channel))
         return True
 
-    def _send_away(self, session: Recipient, channel: object) -> None:
+    def _disconnect(self, session: Recipient, channel: object) -> None:
         self._overrun.discard(session)
         if session.channel is channel and channel is not None:
             channel.disconnect(ReasonCode.QUOTA_EXCEEDED)
 
     def hold_up(self, channel: Publisher, sessions: tuple[Recipient, ...], peers: tuple[Peer, ...]) -> None:
-        """Stop reading from ``channel``, which just published to these, if any of them is behind."""
+        """Pause ``channel``, which just published to these, if any of them is behind."""
         for session in sessions:
             # A client that is behind on its own messages must be read from: only its acknowledgements help.
             if session in self.behind and session.channel is not channel:
@@ -216,7 +216,7 @@ class Pressure:
     # Links.
 
     def link(self, peer: str, congested: bool) -> None:
-        """The router says that the link to ``peer`` is congested, or no longer."""
+        """Note that the link to ``peer`` is congested, or resume the publishers that wait for it."""
         if congested:
             self.peers.setdefault(peer, [])
         else:
@@ -230,7 +230,7 @@ def _progress(session: Recipient) -> tuple[int, int]:
 
 
 class Bucket:
-    """A token bucket: ``rate`` a second, one second's worth at once."""
+    """Token bucket: ``rate`` tokens a second, one second's worth at once."""
 
     __slots__ = ("_at", "_level", "rate")
 
@@ -240,7 +240,7 @@ class Bucket:
         self._at: float | None = None
 
     def take(self, count: float, now: float) -> float:
-        """Take ``count``, into debt if need be; the seconds until the debt is paid."""
+        """Take ``count`` tokens, into debt if need be; return the seconds until the debt is paid."""
         if self._at is not None:
             self._level = min(self.rate, self._level + (now - self._at) * self.rate)
         self._at = now
@@ -248,7 +248,7 @@ class Bucket:
         return max(0.0, -self._level / self.rate)
 
     def admit(self, now: float) -> bool:
-        """Take one if it is there."""
+        """Take a token; False: there is none."""
         if self.take(0, now) or self._level < 1:
             return False
         self._level -= 1

@@ -1,10 +1,10 @@
-"""Rows of a journal, and who waits until they are on disc.
+"""Commits: rows of a journal, and callbacks once they are on disc.
 
-A :class:`JournalWriter` stands among the *peers* of a message (see ``ForwarderLike``): PUBACK, PUBREC and the
+A :class:`JournalWriter` is one of the *peers* of a message (see ``ForwarderLike``): PUBACK, PUBREC and the
 report to the node that forwarded it wait for the commit, as they wait for other nodes.
 
 Rules: 1. Nothing waits on the loop; a commit calls back, in a later turn, in the order of the calls.
-2. While the disc fails, rows wait and so do those that wait for them: nobody is told that something is safe.
+2. While the disc fails, rows and their callbacks wait: nothing is acknowledged as safe.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ log = structlog.get_logger(__name__)
 Soon = Callable[[Callable[[], None]], object]
 """Runs a function in a later turn of the loop."""
 SETTLE_TIMEOUT = 2.0
-"""Seconds for which a node's disc is waited for before it takes what another will offer again."""
+"""Seconds that a node waits for its disc before it takes what another will offer again."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
 
 class JournalWriter:
-    """Writes to ``journal``, and completes what waits for its commits."""
+    """Writes to ``journal``, and calls back once the writes are committed."""
 
     peer = "disc"
 
@@ -39,34 +39,34 @@ class JournalWriter:
         self._waiting: deque[tuple[int, Callable[[], object]]] = deque()
 
         def committed() -> None:
-            # Reported in the disc process; what follows from it is none of its business.
+            # Reported in the disc process, which must not run the callbacks.
             soon(self._release)
 
         journal.on_commit(committed)
 
     @property
     def ticket(self) -> int:
-        """The ticket of the newest write."""
+        """Ticket of the latest write."""
         return self._journal.ticket
 
     @property
     def committed(self) -> int:
-        """Tickets up to this are on disc."""
+        """Ticket up to which all writes are on disc."""
         return self._journal.committed
 
     def write(self, key: object, value: object) -> int:
-        """Write a row, or (None) delete it; the ticket of the commit that will hold it."""
+        """Write a row, None to delete it; return the ticket of its commit."""
         return self._journal.put(_encode(key), None if value is None else _encode(value))
 
     def after(self, ticket: int, callback: Callable[[], object]) -> None:
-        """Call ``callback`` once ``ticket`` is committed; now, where it is."""
+        """Call ``callback`` once ``ticket`` is committed; now, if it is."""
         if ticket <= self._journal.committed:
             callback()
         else:
             self._waiting.append((ticket, callback))
 
     async def settled(self, within: float | None = None) -> bool:
-        """Come back once everything that was written so far is on disc; False: not in so many seconds."""
+        """Wait until all that was written so far is on disc; False: not ``within`` so many seconds."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.after(self._journal.ticket, lambda: None if done.done() else done.set_result(None))
         with suppress(TimeoutError):
@@ -76,10 +76,10 @@ class JournalWriter:
         return False
 
     def append(self, record: bytes) -> None:
-        """QoS 0 is not waited for."""
+        """Do nothing: QoS 0 does not wait for the disc."""
 
     def append_acked(self, record: bytes, on_safe: Callable[[bool], object]) -> None:
-        """``on_safe`` once everything that was written so far is on disc."""
+        """Call ``on_safe`` once all that was written so far is on disc."""
         self.after(self._journal.ticket, lambda: on_safe(True))
 
     def _release(self) -> None:
@@ -88,5 +88,5 @@ class JournalWriter:
             try:
                 waiting.popleft()[1]()
             except Exception:
-                # The others still have to be told, and in order.
+                # The others still have to be called, and in order.
                 log.exception("commit_callback_failed")

@@ -1,8 +1,8 @@
 """Deadlines by the second: keep alive of every connection and everything that expires, on one timer.
 
 Rules: 1. No clock: callers pass ``now``.  2. Precision is one tick, which keep alive and expiry allow.  3.
-A busy connection costs nothing between its deadlines: it notes when something came last, and is looked at
-when that could matter.  4. A cancelled deadline holds nothing, and is swept out when half of them are.
+A busy connection costs nothing between its deadlines: it notes the time of its last packet, which is checked
+at the deadline.  4. A cancelled deadline keeps nothing alive, and is removed when half of them are cancelled.
 
 Rejected: a loop timer per connection (a heap entry and a callback object each, cancelled at every packet).
 """
@@ -17,7 +17,7 @@ Callback = Callable[[float], float | None]
 
 
 class Deadline:
-    """One entry; ``cancel`` it when it no longer matters."""
+    """Entry of a :class:`Wheel`; ``cancel`` it when it no longer matters."""
 
     __slots__ = ("_wheel", "callback")
 
@@ -32,7 +32,7 @@ class Deadline:
 
 
 class Wheel:
-    """A heap of deadlines; a callback says when it wants to be called next, or None."""
+    """Heap of deadlines; a callback returns when to call it next, None for never."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Deadline]] = []
@@ -49,7 +49,7 @@ class Wheel:
         return deadline
 
     def cancelled(self) -> None:
-        """A deadline was cancelled."""
+        """Count a cancelled deadline; remove all of them once they are the majority."""
         self._cancelled += 1
         if self._cancelled > 64 and self._cancelled * 2 > len(self._heap):
             self._heap = [entry for entry in self._heap if entry[2].callback is not None]
@@ -57,7 +57,7 @@ class Wheel:
             self._cancelled = 0
 
     def turn(self, now: float) -> int:
-        """Call what is due; the number of callbacks called."""
+        """Call what is due; return the number of callbacks called."""
         called = 0
         # A callback may cancel others, and so replace the heap.
         while self._heap and self._heap[0][0] <= now:

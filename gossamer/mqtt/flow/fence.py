@@ -1,18 +1,17 @@
-"""The fence: a node that was stopped for a while does not serve before it knows what became of its peers.
+"""The fence: a node that was paused reads from its clients only once it is up to date with its peers.
 
-A process that was paused, or whose machine slept, goes on as if nothing had been: what its clients sent
-meanwhile is read at once, by routes that may be seconds old. The others have held it for down by then and
-told new subscribers that all is well, so what it takes now would be acknowledged and come to nobody.
+A process that was paused, or whose machine slept, resumes as if no time had passed: what its clients sent
+meanwhile is read at once, with routes that may be seconds old. The other nodes may have taken it for down and
+sent SUBACKs without it, so what it takes now would be acknowledged and reach no subscriber.
 
-So where the loop finds that more than :data:`STALL` seconds passed between two of its beats (or
-``suspicion_floor`` where that is less), what clients send is put aside until every peer that was up has
-answered and its routes and sessions are level here; at most :data:`LIMIT` seconds, for one of them may have
-died meanwhile.
+So where more than :data:`STALL` seconds passed between two beats of the loop (or ``suspicion_floor`` where
+that is less), input of clients is held back until every peer that was up has answered and its routes and
+sessions are level here; at most :data:`LIMIT` seconds, since one of them may have died meanwhile.
 
-Rules: 1. The first read after a pause is fenced too, though it comes before any timer.  2. Peers' frames are
-taken all the while: they are what is waited for.  3. A node without peers has nothing to wait for.
+Rules: 1. The first read after a pause is fenced too, though it comes before any timer.  2. Frames of peers
+are read all the while: the fence waits for them.  3. A node without peers has nothing to wait for.
 
-Rejected: refusing to serve until gossip says something (it takes a round, and says nothing of tables).
+Rejected: refusing to serve until gossip has an answer (it takes a round, and has none about tables).
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ from gossamer.mqtt.flow.backpressure import FENCED, Publisher
 log = structlog.get_logger(__name__)
 
 STALL = 1.5
-"""Less than it takes any node to declare another one down, by the default of ``suspicion_floor``."""
+"""Seconds; less than it takes any node to declare another one down, by default (``suspicion_floor``)."""
 LIMIT = 5.0
 RETRY_INTERVAL = 0.05
 
 
 class Reader(Publisher, Protocol):
-    """Whose input is held back; a channel."""
+    """Channel whose input is held back."""
 
     def data_received(self, data: bytes, /) -> None: ...
 
@@ -43,9 +42,9 @@ class Reader(Publisher, Protocol):
 class Fence:
     """Detector of pauses of this process, which holds back its clients' input after one.
 
-    ``peers()`` are those that are up; ``level(peer)`` says whether one has answered since, and everything it
-    had to say is here; ``spawn`` runs a function as a process. ``suspicion_floor``: seconds in which no peer
-    declares this node down.
+    ``peers()`` returns those that are up, ``level(peer)`` whether one answers and all its rows are here;
+    ``spawn`` runs a function as a process. ``suspicion_floor``: seconds in which no peer declares this node
+    down.
     """
 
     def __init__(
@@ -58,7 +57,7 @@ class Fence:
         suspicion_floor: float = STALL,
     ) -> None:
         self.count = 0
-        """How often it was closed."""
+        """Number of pauses after which it was closed."""
         self._now = now
         self._spawn = spawn
         self._peers = peers
@@ -67,10 +66,10 @@ class Fence:
         self._aside: dict[Reader, None] | None = None
         self._last = now()
         self.fine_until = self._last + self._stall
-        """Until then there is nothing to ask; see :meth:`stops`."""
+        """Time before which a read need not call :meth:`stops`."""
 
     def stops(self, channel: Reader) -> bool:
-        """Return whether what ``channel`` has read is to be put aside; if so, it is resumed later."""
+        """Return whether to hold back what ``channel`` has read; if so, pause it, and resume it later."""
         self.beat()
         if self._aside is None:
             return False
@@ -79,7 +78,7 @@ class Fence:
         return True
 
     def beat(self) -> None:
-        """Be called every quarter of a second, while all is well."""
+        """Note that the loop runs, and close the fence after a pause; called every quarter of a second."""
         now = self._now()
         late, self._last = now - self._last, now
         if late > self._stall and self._aside is None and (peers := self._peers()):

@@ -1,13 +1,12 @@
-"""A message for very many sessions of this node: so many a turn of the loop, the rest in the turns after.
+"""Wide fan-out: a message for very many sessions is delivered to some in each turn of the loop.
 
-To hand a message of QoS 1 to a session costs about 3 µs: ten thousand sessions are a turn of 30 ms in which
-nobody else is read from, no timer runs and no probe is answered.
+Delivery of a QoS 1 message to a session costs about 3 µs: ten thousand sessions are a turn of 30 ms in which
+no other client is read from, no timer runs and no probe is answered.
 
-Rules: 1. Order is kept for each session: whoever is about to deliver something else to one that has not had
-its turn yet (:meth:`Wide.mind`) finishes first what is under way.  2. A message is acknowledged once all have
-it: this stands among its *peers* (see ``ForwarderLike``), and then waits for the disc, where there is one.
-3. A publisher goes on when its message is out (:meth:`Wide.after`): one that publishes nothing but such
-messages shares the loop as well.
+Rules: 1. Order is kept for each session: before another message goes to one that has not had its turn yet,
+jobs are finished (:meth:`Wide.mind`).  2. A message is acknowledged once all sessions have it: this is one of
+its *peers* (see ``ForwarderLike``), and then waits for the disc, where there is one.  3. A publisher is read
+from again when its message is out (:meth:`Wide.after`), so one with only such messages shares the loop too.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ SLICE = 2000
 
 
 class FanoutLike(Protocol):
-    """The fan-out."""
+    """Fan-out, whose ``origin`` is set for each delivery."""
 
     origin: str | None
 
@@ -57,7 +56,7 @@ def _call_soon(callback: Callable[[], object]) -> None:
 class Wide:
     """Fan-out of one message to very many local sessions, spread over turns of the loop.
 
-    ``store`` returns the store of durable sessions, or None.
+    ``store()`` returns the store of durable sessions, or None.
     """
 
     peer = "here"
@@ -69,35 +68,35 @@ class Wide:
         self._then: list[Callable[[], object]] = []
 
     def spread(self, targets: Sequence[object], give: Callable[[object], None]) -> None:
-        """Give to the first of ``targets`` (sessions, or deliveries) now, to the others later."""
+        """Call ``give`` with the first of ``targets`` (sessions or deliveries) now, with the others later."""
         self.jobs.append(_Job(targets, give, self._fanout.origin))
         if len(self.jobs) == 1:
             _call_soon(self._step)
             self._take(SLICE)
 
     def mind(self, sessions: Iterable[object]) -> None:
-        """Finish first what one of ``sessions`` waits for, before something else is delivered to it."""
+        """Finish all jobs if one of ``sessions`` still waits, before another message is delivered to it."""
         if any(job.awaits(sessions) for job in self.jobs):
             self.finish()
 
     def finish(self) -> None:
-        """Deliver everything now."""
+        """Finish all jobs now."""
         self._take(1 << 60)
 
     def after(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` in a later turn, in which everything is out."""
+        """Call ``callback`` in a later turn, once all jobs are finished."""
         if self.jobs:
             self._then.append(lambda: _call_soon(callback))
         else:
             _call_soon(callback)
 
-    # Among the peers of a message.
+    # One of the peers of a message.
 
     def append(self, record: bytes) -> None:
-        """QoS 0 waits for nothing."""
+        """Do nothing: QoS 0 waits for nothing."""
 
     def append_acked(self, record: bytes, on_safe: Callable[[bool], None]) -> None:
-        """``on_safe`` once everything is out, and on disc."""
+        """Call ``on_safe`` once all jobs are finished, and on disc."""
         if self.jobs:
             self._then.append(lambda: self._safe(on_safe))
         else:
@@ -119,12 +118,12 @@ class Wide:
             _call_soon(self._step)
 
     def _take(self, count: int) -> None:
-        """Give to ``count`` more."""
+        """Deliver to ``count`` more targets."""
         jobs = self.jobs
         while jobs and count > 0:
             job = jobs[0]
             start = job.at
-            # Before anybody gets it: a program that gets it may publish, and finish this.
+            # Before the delivery: a program that gets the message may publish, and finish this job.
             job.at = stop = min(len(job.targets), start + count)
             count -= stop - start
             self._give(job, start, stop)
