@@ -1,8 +1,8 @@
-"""The broker of one node: sessions, who may have them, and the way in for Python publishers.
+"""The broker of one node: sessions, connections, and the interface for Python publishers.
 
-A facade over the parts: channels bring packets, the fan-out takes messages away, the router says to whom, the
-session table keeps what outlives a connection; ``admission`` decides on a CONNECT, ``subscribing`` on a
-SUBSCRIBE. They are made here, in the order in which they need one another; people and programs ask here, too.
+A facade over the parts, which are made here in the order in which they need one another: channels read
+packets, the router finds the receivers, the fan-out delivers, the session table keeps state that outlives a
+connection; ``admission`` decides on a CONNECT, ``subscribing`` on a SUBSCRIBE.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from gossamer.mqtt.publish.fanout import Fanout
 from gossamer.mqtt.publish.inbound import Ingest
 from gossamer.mqtt.publish.owed import Owed
 from gossamer.mqtt.publish.publishing import Publishing
-from gossamer.mqtt.publish.recording import tell_undelivered
+from gossamer.mqtt.publish.recording import report_undelivered
 from gossamer.mqtt.publish.redispatch import Redispatch
 from gossamer.mqtt.publish.retained import LocalRetained, Retained
 from gossamer.mqtt.session.session import Session
@@ -50,7 +50,7 @@ WILL_GRACE = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ClientInfo:
-    """Description of one client, for people and APIs."""
+    """Description of one client's session and connection; ``expiry`` and ``keep_alive`` in seconds."""
 
     client_id: str
     connected: bool
@@ -93,7 +93,7 @@ class Broker:
         self.clock = clock
         self.takeovers: Takeovers | None = None
         self.away: Away | None = None
-        """What is kept for sessions of nodes that are away."""
+        """Hinted handoff, in a cluster."""
         self.retained: Retained = retained if retained is not None else LocalRetained()
         self.wheel = Wheel()
         listeners = config.server.listeners
@@ -112,7 +112,7 @@ class Broker:
         router.on_group_forward(self.ingest.group)
         router.refresh_with(fresh, fresh_kept)
         router.on_congestion(self.fanout.pressure.link)
-        tell_undelivered(router, self.fanout)
+        report_undelivered(router, self.fanout)
 
     def _call_soon(self, callback: Callable[[], None]) -> object:
         return self.runtime.loop.call_soon(callback)
@@ -209,7 +209,7 @@ class Broker:
         self.room: Room | None = None
         """What the listeners share; None without any."""
 
-    # Looking in.
+    # Introspection.
 
     def _is_connected(self, client_id: str) -> bool:
         session = self.sessions.get(client_id)
@@ -220,7 +220,7 @@ class Broker:
         self.wheel.turn(self.fanout.now())
 
     def clients(self) -> list[ClientInfo]:
-        """Every session, connected or not."""
+        """Return a description of every session, connected or not."""
         return [self.client(session) for session in self.sessions.values()]
 
     def client(self, session: Session) -> ClientInfo:
@@ -242,7 +242,7 @@ class Broker:
         )
 
     def stats(self) -> dict[str, int]:
-        """Counts since the start, and how many there are now."""
+        """Return counts since the start, and current sizes, by metric."""
         fanout = self.fanout
         return {
             "connections": len(self.channels),

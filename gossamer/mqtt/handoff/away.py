@@ -23,7 +23,7 @@ from gossamer.mqtt.handoff.hint_transfer import HintTransfer
 from gossamer.mqtt.handoff.keeper import Keeping
 from gossamer.mqtt.handoff.replay import Arrivals
 from gossamer.mqtt.handoff.spools import Spools
-from gossamer.mqtt.publish.recording import tell_lost
+from gossamer.mqtt.publish.recording import report_lost
 from gossamer.mqtt.session.transfer import had_from, rightful
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Away:
             keep_oldest=config.overflow == "drop_newest",
             loaded=self._loaded,
             ask=self._ask,
-            lost=partial(tell_lost, fanout),
+            lost=partial(report_lost, fanout),
         )
         self.keeping = Keeping(
             self.spools,

@@ -1,9 +1,9 @@
 """An application message off the hot path: with properties, retained, delayed, or for a Python subscriber.
 
-Plain QoS 0 and 1 publishes never become one of these; their bytes are passed on (see ``fanout``). A message
+Plain QoS 0 and 1 publishes never become one of these; their bytes are copied (see ``fanout``). A message
 keeps its encodings, so that a hundred subscribers of one version and QoS cost one.
 
-Rule: ``expires_at`` is on the monotonic clock of the node. What a subscriber is sent is the time that is left
+Rule: ``expires_at`` is on the monotonic clock of the node. A subscriber gets the interval that is left
 ([MQTT-3.3.2-6]); a message without expiry encodes the same at any time, and only such encodings are kept.
 """
 
@@ -45,7 +45,7 @@ class Message:
         self.publisher = publisher
         self.expires_at = expires_at
         self.id = NO_ID
-        """Its identifier, where it is recorded (``message_ids``)."""
+        """Its id, if it has one (``message_ids``)."""
         self._parts: dict[tuple[int, int, tuple[int, ...]], tuple[bytes, bytes]] | None = None
 
     @classmethod
@@ -66,7 +66,7 @@ class Message:
     def parts(
         self, version: int, flags: int, identifiers: tuple[int, ...], now: float
     ) -> tuple[bytes, bytes] | None:
-        """Head and tail of the PUBLISH (see ``publish_parts``); None once the message has expired."""
+        """Return head and tail of the PUBLISH (see ``publish_parts``); None: the message has expired."""
         if version != V5:
             identifiers = ()
         if self.expires_at is not None:
@@ -96,7 +96,7 @@ class Message:
 
 
 def strip(properties: Properties) -> Properties:
-    """Without what belongs to one connection: topic alias and subscription identifiers."""
+    """Return ``properties`` without those of one connection: topic alias, subscription identifiers."""
     if properties is NONE or (properties.topic_alias is None and not properties.subscription_identifiers):
         return properties
     rest = msgspec.structs.replace(properties, topic_alias=None, subscription_identifiers=())

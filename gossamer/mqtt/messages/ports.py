@@ -1,4 +1,4 @@
-"""Receivers of messages: peers that must have one, and the recorder of what becomes of it."""
+"""Interfaces of the publish path: peers that must have a message, and the flow recorder."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class ForwarderLike(Protocol):
-    """Peer that must have a message: a remote node's batch (``gossamer.routes.Forwarder``), or the disc."""
+    """Peer that must have a message: a remote node (``gossamer.routes.Forwarder``), or the disc."""
 
     @property
     def peer(self) -> str: ...
@@ -19,39 +19,39 @@ class ForwarderLike(Protocol):
 
 
 class Until:
-    """Condition among the peers of a message that its acknowledgement waits for: ``peer`` names it,
-    ``append_acked`` sees to it."""
+    """Condition among the peers of a message, for which its acknowledgement waits: ``peer`` is its name,
+    ``append_acked(record, on_safe)`` calls ``on_safe`` once it is met."""
 
     def __init__(self, peer: str, append_acked: Callable[[bytes, Callable[[bool], None]], object]) -> None:
         self.peer = peer
         self.append_acked = append_acked
 
     def append(self, record: bytes) -> None:
-        """QoS 0 waits for nothing."""
+        """Do nothing: QoS 0 waits for nothing."""
 
 
 class FlowRecorderLike(Protocol):
     """Flow recorder as the publish path reports to it (``gossamer.audit``).
 
-    A message that is kept has an identifier of zero or more (``message_ids``); others are not reported. Of
-    what a client sends whole reads are kept; a run that a peer sends is kept in part, as its ``Span`` say.
+    Recorded messages have an id of zero or more (``message_ids``); others are not reported. Reads of a client
+    are recorded whole; a run of a peer is recorded in part, by its :data:`~.records.Span`.
     """
 
     arrivals: Iterator[bool]
-    """Reads, and messages that come otherwise: has a False for each that is passed over, and ends at one that
-    is kept. What an iterator counts by itself costs a read a third of what an attribute would."""
+    """Sampling of reads and single messages: yields False for each that is skipped, and ends at one that is
+    recorded. An iterator that counts by itself costs a read a third of what an attribute would."""
     live: bool
-    """What is being taken from a client right now is kept."""
+    """Whether the current read of a client is recorded."""
     busy: bool
-    """Something waits for the end of the turn."""
+    """Whether :meth:`settle` is due at the end of the turn."""
     marks: list[list[int]]
-    """What peers said of the messages that come next; false: nothing."""
+    """Marks of a peer for the messages that come next."""
     failed: dict[object, str]
     """Sessions whose QoS 0 of this turn did not reach their socket, and why."""
     share: str | None
-    """The share group for whose member something is delivered right now."""
+    """Share group of the current delivery."""
 
-    # Messages come.
+    # Messages that arrive.
 
     def begin(self) -> None: ...
 
@@ -81,7 +81,7 @@ class FlowRecorderLike(Protocol):
 
     def marked(self, mark: object, /) -> None: ...
 
-    # They go.
+    # Messages that are sent.
 
     def marks_for(self, spans: object, /) -> bytes: ...
 
@@ -109,7 +109,7 @@ class FlowRecorderLike(Protocol):
 
     def settle(self) -> None: ...
 
-    # Clients come and go.
+    # Clients.
 
     def connected(self, session: object, present: bool, /) -> None: ...
 

@@ -1,9 +1,8 @@
-"""Records: messages as nodes forward them and discs keep them; and runs of them, with less time left.
+"""Records: messages as they are forwarded to nodes and kept on disc; runs of them, and their expiry.
 
-A record is a PUBLISH packet: of MQTT 3.1.1 as it is, its identifier being meaningless; of 5.0, where it has
-properties, behind a mark byte that is no packet type. So a plain message is forwarded as the bytes it came
-in. Nodes forward several in a row as they came. What is kept of a run is kept as it is, so that reading and
-writing it costs nothing while all is well.
+A record is a PUBLISH packet: of MQTT 3.1.1 as it is, its packet identifier being meaningless; of 5.0, where
+it has properties, behind a mark byte that is no packet type. So a plain message is forwarded as the bytes it
+came in, and several in a row as they came. A run is kept on disc as it is, without decoding.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ _LIMIT = MAX_VARINT + 5
 V5_MARK = b"\x05"
 """Before a forwarded record that is a PUBLISH of MQTT 5.0; one of 3.1.1 begins with its own first byte."""
 MOVE_MARK = b"\x06"
-"""Before a record that is no message but a mark of ``takeover``: a length of one byte, and a token."""
+"""First byte of a mark of a moving session (``migration.marks``): a length of one byte and a token follow."""
 
 
 def record_of(message: Message, now: float, hlc: int = 0, qos: int | None = None) -> bytes:
-    """The record of ``message``: any QoS (its own, where ``qos`` names no other), with its properties and the
-    time it has left; behind a mark that says who it is, where it has an identifier."""
+    """Return the record of ``message``, with its own or another ``qos``, its properties and the expiry that
+    is left; behind a mark, if it has an id."""
     properties = message.properties
     if message.expires_at is not None:
         left = max(1, math.ceil(message.expires_at - now))
@@ -54,7 +53,7 @@ def record_of(message: Message, now: float, hlc: int = 0, qos: int | None = None
 
 
 def read_record(data: bytes, pos: int, end: int, now: float) -> tuple[Message, int]:
-    """The message of the record at ``pos``, and where the next one starts.
+    """Return the message of the record at ``pos``, and where the next one starts.
 
     Raises:
         MqttProtocolError: it is no record.
@@ -80,11 +79,11 @@ def read_record(data: bytes, pos: int, end: int, now: float) -> tuple[Message, i
 
 
 def walk(records: bytes, *, moves: bool = False) -> Iterator[tuple[int, bytes, bytes]]:
-    """QoS, topic and bytes of each message, with a mark of its own where it is recorded; marks of moves with
-    ``moves`` only, as messages without a topic.
+    """Yield QoS, topic and record of each message, with a mark of its own if it has an id; with ``moves``
+    also marks of moves, as messages without a topic.
 
     Raises:
-        MqttProtocolError: it is no run of records.
+        MqttProtocolError: a record or mark is malformed.
     """
     pos, end = 0, len(records)
     message_ids: dict[int, int] = {}
@@ -125,7 +124,7 @@ def acknowledged(records: bytes) -> int:
 
 
 def fresh(records: bytes, seconds: float) -> tuple[bytes, int]:
-    """The records with so much less time left, and how many had no time left."""
+    """Return the records with expiry intervals reduced by ``seconds``, and how many messages have expired."""
     if V5_MARK not in records:
         return records, 0
     out: list[bytes] = []
@@ -146,12 +145,12 @@ def fresh(records: bytes, seconds: float) -> tuple[bytes, int]:
 
 
 def encode_kept(number: int, records: bytes, *, live: bool) -> bytes:
-    """An entry as it travels; without records: all that was kept has been sent."""
+    """Return a hint as it is sent; without records: all that was kept has been sent."""
     return number.to_bytes(8) + (len(records) << 1 | live).to_bytes(4) + records
 
 
 def kept_in(data: bytes) -> Iterator[tuple[int, bool, bytes]]:
-    """The entries of a frame: number, whether it is a live one, records."""
+    """Yield the hints of a frame: number, whether it is live, records."""
     pos = 0
     while pos < len(data):
         number, size = int.from_bytes(data[pos : pos + 8]), int.from_bytes(data[pos + 8 : pos + 12])
@@ -161,7 +160,7 @@ def kept_in(data: bytes) -> Iterator[tuple[int, bool, bytes]]:
 
 
 def fresh_kept(entries: bytes, seconds: float) -> tuple[bytes, int]:
-    """The same as :func:`fresh` of entries: their records with so much less time left."""
+    """Do the same as :func:`fresh` for hints."""
     out: list[bytes] = []
     late = 0
     for number, live, records in kept_in(entries):
@@ -172,11 +171,11 @@ def fresh_kept(entries: bytes, seconds: float) -> tuple[bytes, int]:
 
 
 Span = tuple[int, int, int]
-"""How many messages of the run come before, identifier of the first that is kept, how many are."""
+"""Recorded part of a run: number of messages before it, id of its first message, number of messages."""
 
 
 class Piece(NamedTuple):
-    """Neighbours of one topic."""
+    """Consecutive messages of one topic."""
 
     topic: bytes
     size: int
@@ -184,16 +183,16 @@ class Piece(NamedTuple):
     message_id: int
     many: int
     payload: bytes | None
-    """Where it is one message."""
+    """Payload, if it is one message."""
 
 
 def pieces_of(
     chunk: bytes, count: int, version: int, spans: Iterable[Span], *, mixed: bool
 ) -> Iterator[Piece]:
-    """The kept part of a run of ``count`` publishes of QoS 0 without properties, as its ``spans`` name it.
+    """Yield the ``spans`` of a run of ``count`` publishes of QoS 0 without properties, for the recorder.
 
-    A run is handed on as one slice and nobody looks into it again; a recorder has to, at those places that it
-    keeps. ``mixed``: packets may differ in topic and size; else the first one tells all.
+    The fan-out does not decode a run; the recorder has to, in its spans. ``mixed``: packets may differ in
+    topic and size; otherwise all are as the first one.
     """
     skip_body = 1 if version == V5 else 0
     if mixed:

@@ -1,5 +1,5 @@
-"""From a PUBLISH to its subscribers: fan-out, forwards of other nodes, share groups, delays.
+"""From a PUBLISH to its subscribers: fan-out, inbound forwards, share groups, delayed messages.
 
-``publishing`` is what the rest of a node publishes with; ``fanout`` compiles a route into a plan, ``inbound``
-reads what other nodes forward; ``core`` is what rooms above share.
+``publishing`` is the interface to the rest of a node; ``fanout`` delivers by the plan of a route, ``inbound``
+takes the forwards of other nodes; ``core`` is the state that rooms above share.
 """

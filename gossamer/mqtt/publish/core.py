@@ -1,4 +1,4 @@
-"""State that the parts of a node that deal with sessions share; each takes what it needs when made."""
+"""State that the parts of a broker share."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from gossamer.routes import Router
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
-    """The publish path of a node, its sessions and what they are found by, as rooms above it take them."""
+    """Publish path, router and sessions of a node, from which each part takes what it needs when made."""
 
     router: Router
     fanout: Fanout

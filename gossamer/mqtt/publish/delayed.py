@@ -2,16 +2,15 @@
 
 The node that takes the message keeps it, on disc where it has one, and publishes it when it is due, in the
 publisher's name. A node that is down then publishes it when it is back and has had time to find its cluster.
-QoS 1 and 2 are acknowledged once the message is on disc (without a disc: once it is taken), not later.
+QoS 1 and 2 are acknowledged once the message is on disc (without a disc: once it is taken), not when due.
 
-Rules: 1. 0 to 4,294,967 seconds, whole ones. What is no such delay or has no topic behind it is refused as a
-topic name (0x90); one too many is dropped and counted, and acknowledged with 0x97 where there is a word for
-it.  2. The
-ACL asks about the topic behind the delay.  3. Expiry counts from the publish; RETAIN takes effect when it is
-due.  4. Messages that are due in one moment are published in the order in which they were taken.
+Rules: 1. Whole seconds from 0 to 4,294,967. A name with any other delay, or no valid topic behind it, is
+refused as a topic name (0x90); a message beyond the limit is dropped, counted, and in MQTT 5.0 acknowledged
+with 0x97.  2. The ACL is asked about the topic behind the delay.  3. Expiry counts from the publish; RETAIN
+takes effect when it is due.  4. Messages due in one moment are published in the order in which they came.
 
-Rejected: a table that all nodes have, so that another node might publish for one that is down: two nodes that
-do not see each other would publish both.
+Rejected: a replicated table, so that another node might publish for one that is down: two nodes that do not
+see each other would both publish.
 """
 
 from __future__ import annotations
@@ -37,16 +36,16 @@ log = structlog.get_logger(__name__)
 DELAYED = b"$delayed/"
 LONGEST = 4_294_967
 BAD_DELAY = f"expected $delayed/SECONDS/TOPIC with whole seconds up to {LONGEST:,}"
-"""Why a topic name that :func:`is_bad_delay` is refused."""
+"""Message of the error for a topic name that :func:`is_bad_delay`."""
 SETTLE = 10.0
-"""Seconds that messages of a former life wait at least: a node that was just started may know no routes."""
+"""Seconds that restored messages wait at least: a node that was just started may have no routes yet."""
 
-# What the loop sees of a delayed topic: a plan that sends it to the handlers.
+# Route of a delayed topic: a plan with which the read loop leaves it to the handlers.
 UNROUTED = Route((), (), 0, plan=SimpleNamespace(groups=(None,)))
 
 
 def delayed_topic(name: str) -> tuple[int, str] | None:
-    """Seconds and topic of ``$delayed/{seconds}/{topic}``; None where it is no such name."""
+    """Return seconds and topic of ``$delayed/{seconds}/{topic}``; None: it is no such name."""
     _, _, rest = name.partition("/")
     seconds, _, topic = rest.partition("/")
     # Digits of other scripts are digits to Python.
@@ -62,7 +61,7 @@ def delayed_topic(name: str) -> tuple[int, str] | None:
 
 
 def is_bad_delay(name: bytes) -> bool:
-    """Return whether a topic name begins as a delayed one does and is none."""
+    """Return whether a topic name begins with ``$delayed/`` and is not valid."""
     return name.startswith(DELAYED) and delayed_topic(name.decode(errors="replace")) is None
 
 
@@ -85,13 +84,13 @@ class Delayed:
         self._now = now
         self._wall = wall
         self.publish: Callable[..., object] = lambda _message, **_: None
-        """Routes one that is due, ``publish(message, publisher=…)``."""
+        """Routes a message that is due, ``publish(message, publisher=…)``."""
         self._dropped = dropped
         self._limit = limit
         self._journal: JournalWriter | None = None
         self._serial = 0
         self.count = 0
-        """Messages that wait."""
+        """Number of messages that wait."""
 
     @property
     def restored(self) -> bool:
@@ -100,11 +99,11 @@ class Delayed:
 
     @property
     def full(self) -> bool:
-        """Return whether one more would be one too many."""
+        """Return whether the limit is reached."""
         return self.count >= self._limit
 
     def take(self, message: Message, publisher: str) -> tuple[ForwarderLike, ...]:
-        """Keep a message to ``$delayed/…``; what must have it before it is acknowledged."""
+        """Keep a message to ``$delayed/…``; return the peers that must have it before it is acknowledged."""
         found = delayed_topic(message.topic.decode(errors="replace"))
         if found is None:
             self._dropped("bad_delay")
@@ -130,8 +129,8 @@ class Delayed:
         *,
         soon: Soon,
     ) -> int:
-        """Keep messages in ``journal`` from now on, and have those again that are in it; how many. ``soon``
-        runs a function in another turn."""
+        """Keep messages in ``journal`` from now on, and restore those in it; return how many wait. ``soon``
+        runs a function in a later turn of the loop."""
         self._journal = JournalWriter(journal, soon=soon)
         for key, (wall, publisher, record) in sorted(rows.items(), key=lambda item: (item[1][0], item[0])):
             try:

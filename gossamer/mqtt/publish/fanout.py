@@ -1,4 +1,4 @@
-"""The sink of the read loop: runs of publishes to the sockets of this node, by the plan of their route.
+"""Fan-out: runs of publishes from the read loop go to the sockets of this node, by the plan of their route.
 
 1. QoS 0, no properties: packets that follow one another in a read and have one plan are *one* slice of
 bytes, appended to each subscriber of the publisher's version. Others get the slice re-encoded once. 2. QoS
@@ -8,10 +8,9 @@ that limit packets) becomes a :class:`Message` and is delivered one by one.
 
 Rules: 1. Nothing is written here: a session that got its first bytes in this turn is noted, and all are
 flushed together at the end of the turn, one write a socket. Above :data:`FLUSHED` sessions the rest follows
-in the next turns: order per session is kept, and what comes meanwhile joins what waits.  2. Order per
-publisher and subscriber is the order of arrival.  3. A slice handed on is never looked into again: what makes
-it valid was checked when its topic was resolved.  4. What is recorded comes by the other sink
-(``recording``), which hands it on to this one.
+in the next turns: order per session is kept, and new output joins the waiting one.  2. Order per publisher
+and subscriber is the order of arrival.  3. A slice is never decoded again: it was checked when its topic was
+resolved.  4. Recorded reads come through the other sink (``recording``), which calls this one.
 
 Rejected: a task, a queue or an object per message; a write per message; copying a packet per subscriber.
 """
@@ -39,13 +38,13 @@ from gossamer.mqtt.session.session import Session
 from gossamer.routes import Delivery, Route
 
 FLUSHED = 1024
-"""Sockets written to in one turn: a write costs the loop about 10 µs, and others want to be read."""
+"""Sockets written to in one turn: a write costs the loop about 10 µs, and other sockets must be read."""
 DELIVERIES = 10_000
-"""Deliveries that one read of a publisher may cause in one turn; what else it brought waits for the next."""
+"""Deliveries that one read of a publisher may cause in one turn; the rest of it waits for the next."""
 
 
 class Fanout:
-    """Hands messages to sessions, and flushes those that got any once per turn of the loop."""
+    """Delivers messages to sessions, and flushes those that got any once per turn of the loop."""
 
     def __init__(
         self,
@@ -56,14 +55,14 @@ class Fanout:
         self.now = now
         self._scheduled = False
         self.origin: str | None = ""
-        """The node whose messages are being dispatched; blank: this one. None: a share group's."""
+        """Node whose messages are being delivered; blank: this one. None: a share group's."""
         self.fence: Fence | None = None
-        """Asked before what a client sent is taken."""
+        """Checked before input of a client is taken."""
         self.owe: Callable[[object, Message, int, str], None] | None = None
-        """Told of what members of share groups are given (``owed``)."""
+        """Called as ``owe(session, message, qos, group)`` with deliveries to members of groups (``owed``)."""
         self.touched: list[Session] = []
         self.recorder: FlowRecorderLike | None = None
-        """Told what happens to messages while that is recorded."""
+        """Flow recorder, while messages are recorded."""
         self.remote_clients: set[object] = set()
         """Python clients, which publish and subscribe here without a session; for the recorder."""
         self.pressure = Pressure(call_later)
@@ -71,11 +70,11 @@ class Fanout:
         self.drops: Counter[str] = Counter()
         self.received = 0
         self.received1 = 0
-        """Of what clients of this node sent, as ``received2``: that of QoS 1."""
+        """QoS 1 publishes of this node's clients; ``received2``: those of QoS 2."""
         self.received2 = 0
         self.sent = 0
         self.sent1 = 0
-        """Of all that were sent: those of QoS 1."""
+        """QoS 1 publishes among those sent."""
         self.sent2 = 0
         self.slowed = 0
         self.bytes_sent = 0
@@ -85,13 +84,13 @@ class Fanout:
         self.drops[reason] += count
 
     def lose(self, message: Message, reason: str) -> None:
-        """``message`` comes to nobody."""
+        """Count and report ``message`` as dropped."""
         self.drops[reason] += 1
         if self.recorder is not None and is_recorded(message.id):
             self.recorder.lost(message.id, None, reason)
 
     def chosen(self, message: Message, group: str, node: str | None) -> None:
-        """``message`` goes to a member of a share group at ``node``; None: here."""
+        """Report that ``message`` goes to a member of a share group at ``node``; None: here."""
         if self.recorder is not None and is_recorded(message.id):
             self.recorder.chosen(message, group, node)
 
@@ -107,14 +106,14 @@ class Fanout:
         return self.origin
 
     def touch(self, session: Session) -> None:
-        """``session`` has something to write; see that it is flushed this turn."""
+        """Flush ``session``, which has output, at the end of this turn."""
         self.touched.append(session)
         if not self._scheduled:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self.flush)
 
     def flush(self) -> None:
-        """One join and one write for every session that got something; so many in a turn."""
+        """Write the output of sessions, one join and one write each; at most :data:`FLUSHED` in a turn."""
         touched = self.touched
         if len(touched) > FLUSHED:
             self.touched = touched[FLUSHED:]
@@ -155,9 +154,9 @@ class Fanout:
         marks: bytes = b"",
         message_ids: Sequence[int] = (),
     ) -> None:
-        """``count`` whole QoS 0 publishes without flags or properties, back to back in ``chunk``.
+        """Deliver ``count`` whole QoS 0 publishes without flags or properties, back to back in ``chunk``.
 
-        ``marks`` go before them to other nodes, and ``message_ids`` are theirs, where they are recorded.
+        ``marks`` go before them to other nodes; ``message_ids`` are their ids, if they are recorded.
         """
         self.received += count
         if self.wide.jobs:
@@ -203,9 +202,9 @@ class Fanout:
     def run1(
         self, plan: Plan, head: bytes, tails: Sequence[bytes], version: int, publisher: object = None
     ) -> Sequence[int]:
-        """QoS 1 publishes without flags or properties that begin alike, to the sessions of this node.
+        """Deliver QoS 1 publishes without flags or properties, all with ``head``, to sessions of this node.
 
-        Returns their identifiers where they are recorded, as the other sink does.
+        Returns their ids if they are recorded, which here they are not; the other sink returns them.
         """
         self.received += len(tails)
         if self.wide.jobs:
@@ -238,7 +237,7 @@ class Fanout:
         return ()
 
     def count_sent(self, sessions: Sequence[Session], qos: int, count: int) -> None:
-        """``count`` messages go to each of ``sessions``."""
+        """Count ``count`` messages to each of ``sessions``."""
         sent = len(sessions) * count
         self.sent += sent
         if qos:
@@ -247,7 +246,7 @@ class Fanout:
     # Speed 3.
 
     def hand_out(self, plan: Plan, message: Message) -> None:
-        """To those that need a message of their own."""
+        """Deliver to receivers that need a message of their own."""
         self.sent += len(plan.special)
         self._deliver(plan.special, message)
 
@@ -259,7 +258,7 @@ class Fanout:
             self.give(message, delivery)
 
     def give(self, message: Message, delivery: Delivery) -> None:
-        """To one subscriber, counted by QoS."""
+        """Deliver to one subscriber, counted by QoS."""
         if message.qos and delivery.qos:
             if message.qos == 1 or delivery.qos == 1:
                 self.sent1 += 1
@@ -268,7 +267,7 @@ class Fanout:
         delivery.subscriber.deliver(message, delivery)
 
     def message(self, route: Route, message: Message) -> None:
-        """To every subscriber of this node, whatever the message is like."""
+        """Deliver any message to every subscriber of this node."""
         deliveries = route.deliveries
         self.sent += len(deliveries)
         if self.wide.jobs:
@@ -278,7 +277,7 @@ class Fanout:
             self.lose(message, "no_subscribers")
 
     def member(self, delivery: Delivery, message: Message, group: str) -> None:
-        """To the one member of a share group whose turn it is; nobody else will get it."""
+        """Deliver to the member of a share group that was chosen."""
         self.sent += 1
         if self.wide.jobs:
             self.wide.mind((delivery.subscriber,))
@@ -320,25 +319,25 @@ def forms(
 
 
 def message_of(head: bytes, tail: bytes, version: int, publisher: object) -> Message:
-    """A publish of QoS 1 without flags or properties as a message of its own."""
+    """Return the message of a QoS 1 publish without flags or properties."""
     return Message(topic_in(head), tail if version == V4 else tail[1:], qos=1, publisher=publisher)
 
 
 def _count_qos0(data: bytes) -> int:
-    """QoS 0 publishes in a piece of output; pieces of anything else hold none."""
+    """Count the QoS 0 publishes in a piece of output; other pieces hold none."""
     if data[0] & 0xF6 != 0x30:
         return 0
     return sum(1 for _ in _frames(data))
 
 
 def drop_qos0(out: list[bytes]) -> tuple[list[bytes], int]:
-    """Return what must be sent of ``out``, and how many QoS 0 publishes were left out."""
+    """Return ``out`` without its QoS 0 publishes, and how many these were."""
     kept = [piece for piece in out if piece[0] & 0xF6 != 0x30]
     return kept, sum(map(_count_qos0, out))
 
 
 def _frames(chunk: bytes) -> Iterator[tuple[int, int]]:
-    """(start of the topic length, stop) of each packet in a chunk of whole packets."""
+    """Yield (start of the topic length, stop) of each packet in a chunk of whole packets."""
     pos, end = 0, len(chunk)
     while pos < end:
         at, pos = frame(chunk, pos, end, MAX_VARINT + 5)
@@ -346,7 +345,7 @@ def _frames(chunk: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _each(chunk: bytes, version: int) -> Iterator[tuple[bytes, bytes]]:
-    """Topic and payload of each QoS 0 publish."""
+    """Yield topic and payload of each QoS 0 publish."""
     skip = 2 if version == V4 else 3
     for at, stop in _frames(chunk):
         topic_stop = at + 2 + (chunk[at] << 8 | chunk[at + 1])
@@ -354,7 +353,7 @@ def _each(chunk: bytes, version: int) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _converted(chunk: bytes, version: int) -> bytes:
-    """QoS 0 publishes of ``version`` in the other one."""
+    """Return QoS 0 publishes of ``version`` in the other one."""
     out: list[bytes] = []
     for topic, payload in _each(chunk, version):
         out += publish_parts(topic, payload, flags=0, version=V5 if version == V4 else V4)

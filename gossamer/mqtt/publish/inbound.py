@@ -1,11 +1,11 @@
-"""Inbound forwards: how a batch of records from another node is read and dispatched.
+"""Inbound forwards: reads a batch of records from another node, and delivers it.
 
-It is read as what clients send is (``runs``), but without acknowledgements and without forwarding: a batch
+It is read as input of clients is (``runs``), but without acknowledgements and without forwarding: a batch
 goes to the sessions of this node only.
 
 Rules: 1. A record that cannot be read ends its batch, is counted and logged: it comes from an authenticated
-node, so it is a bug, not an attack to answer.  2. What a peer sends
-is not retained here: it would be out of date as soon as no session here subscribes to the topic any more.
+node, so it is a bug, not an attack to answer.  2. Forwarded messages are not retained here: they would be out
+of date as soon as no session here subscribes to the topic any more.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ log = structlog.get_logger(__name__)
 
 
 class Ingest:
-    """Takes what peers forward. Call it with the peer's name and a batch of records."""
+    """Takes forwards of peers. Call it with the peer's name and a batch of records."""
 
     def __init__(
         self, router: Router, fanout: Fanout, publishing: Publishing, table: SessionTable, owed: Owed
@@ -50,16 +50,16 @@ class Ingest:
         self._owed = owed
         self.cache_get = publishing.cache_get
         self.on_mark: Callable[[str, str], object] | None = None
-        """Told of the marks of sessions that move: from which node, and of which move."""
+        """Called as ``on_mark(node, token)`` with marks of sessions that move."""
         self.on_noted: Callable[[str], object] | None = None
-        """Told of a node whose messages have changed sessions on disc, in that commit."""
+        """Called with a node whose messages have changed sessions on disc, before that commit."""
         self._named = NO_ID
-        """The identifier of the next message of QoS 2."""
+        """Id of the next message of QoS 2."""
         self.messages = 0
         """Messages of peers so far; the broker counts them as received, too."""
 
     def __call__(self, peer: str, data: bytes) -> Hold | None:
-        """Dispatch a batch. With a :class:`Hold`, its effect is to be reported when that ends, not now."""
+        """Deliver a batch. With a :class:`Hold`, report that it took effect at its release, not now."""
         fanout = self._fanout
         fanout.origin = peer
         store = self._table.store
@@ -97,7 +97,10 @@ class Ingest:
         return self.held(peer, before)
 
     def held(self, peer: str, before: int) -> Hold | None:
-        """Return what the report of a batch waits for: sessions that are far behind, and the disc."""
+        """Return the hold of a batch, for sessions that are far behind, wide fan-out or the disc; None: none.
+
+        ``before`` are the ``Publishing.notes`` before the batch.
+        """
         hold = self._fanout.pressure.hold
         store = self._table.store
         wide = self._fanout.wide
@@ -107,7 +110,7 @@ class Ingest:
             out = Hold()
             wide.append_acked(b"", lambda _: out.release() if hold is None else hold.then(out.release))
             return out
-        # What the batch did, and that it was taken, is for one commit.
+        # The effects of the batch, and the position that it was taken, go in one commit.
         wide.finish()
         if self.on_noted is not None:
             self.on_noted(peer)
@@ -120,7 +123,7 @@ class Ingest:
         return kept
 
     def group(self, peer: str, group: Group, data: bytes) -> Hold | None:
-        """Dispatch a batch that fell to this node: each record goes to one member of ``group``."""
+        """Deliver a batch for a share group: each record goes to one member of ``group``."""
         fanout = self._fanout
         before = self._publishing.notes
         pos = 0
@@ -148,15 +151,15 @@ class Ingest:
         return self.held(peer, before)
 
     def _pass_on(self, group: Group, peer: str, message: Message) -> bool:
-        """The members that a message was meant for have left this node, or gone offline, while it was on its
-        way: give it to a node that has one that is there; False where none does.
+        """Forward a message for a group whose members here have left or gone offline while it was in transit
+        to a node with an online member; False: there is none.
 
-        It is this node's from now on, on its disc. Did ``peer`` hear of it only once the other node has it,
-        three nodes whose members have all just left would each wait for the next, forever: what is
-        acknowledged are streams, and each would hold back the one that the others wait for.
+        It is this node's from now on, on its disc. If the acknowledgement to ``peer`` waited for the other
+        node, three nodes whose members have all just left would each wait for the next forever: streams are
+        acknowledged in order, and each would hold back the one that the others wait for.
         """
         fanout = self._fanout
-        # Not back to whoever sent it here: two nodes that each think the other has members would play on.
+        # Not back to its sender: two nodes that each believe the other has members would loop.
         chosen = self._router.pick(group, peer, message.topic.decode(), online=True, besides=peer)
         if chosen is None or isinstance(chosen, Delivery):
             return False
@@ -169,14 +172,14 @@ class Ingest:
         return True
 
     def _nobody(self, group: Group, message: Message) -> None:
-        """No member here, and none that is connected but where it came from: it waits for one, there too."""
+        """Keep a message until the group has a member, at any node; QoS 0 is dropped."""
         if message.qos:
             self._owed.wait(group.name, record_of(message, self._fanout.now()))
         else:
             self._fanout.lose(message, "no_group_member")
 
     def _other(self, data: bytes, pos: int, end: int) -> int:
-        """A record with properties, RETAIN or QoS 2; where the next one starts."""
+        """Take a mark, or a record with properties, RETAIN or QoS 2; return where the next one starts."""
         fanout = self._fanout
         if data[pos] == MOVE_MARK[0]:
             stop = pos + 2 + data[pos + 1]

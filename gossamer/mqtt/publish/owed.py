@@ -1,24 +1,22 @@
-"""Messages for share groups that no member has taken over yet: kept until one has, over the node's death too.
+"""Messages owed to share groups: kept until a member has acknowledged them, also over a death of the node.
 
 *Handed out*: a member whose session ends with its node was sent a message of QoS 1 and has not acknowledged
-it. *Handed on*: that session has ended, or the members here have gone while the message was on its way, and
-it goes to a member of another node, which has not said that it is safe there. *Waiting*: there is no member
-that could be given it, but some are expected: they outlive their node, which is away. All are on disc, where
-the node has one, so a message whose publisher has its acknowledgement reaches a member once the node is
-back at the latest.
+it. *Handed on*: that session has ended, or the members here have left while the message was in transit, and
+it goes to a member on another node, which has not reported it safe yet. *Waiting*: there is no member to send
+it to, but persistent ones are expected, on a node that is away. All are on disc, where the node has one, so a
+message that was acknowledged to its publisher reaches a member once the node is back at the latest.
 
-What a session holds is looked at four times a second, not at every acknowledgement: a *mark* notes what is in
-flight and which message is last in the queue; once all of that is gone, what was handed out before the mark
-is settled.
+Sessions are checked four times a second, not at every acknowledgement: a *mark* notes the messages in flight
+and the last one in the queue; once all of these are gone, messages handed out before the mark are settled.
 
-Rules: 1. Nothing is added to the path of an acknowledgement.  2. A durable session is not looked at: it is on
-disc itself.  3. QoS 2 that was handed out is its member's or nobody's ([MQTT-4.8.2-5]).  4. At most ``limit``
-messages and ``max_bytes`` wait; then the oldest goes, counted.  5. After a restart only members that are
-connected are given anything for :data:`SETTLE` seconds: others may not be known yet.
+Rules: 1. Nothing is added to the path of an acknowledgement.  2. A durable session is not checked: it is on
+disc itself.  3. QoS 2 that was handed out goes to no other member ([MQTT-4.8.2-5]).  4. At most ``limit``
+messages and ``max_bytes`` wait; beyond, the oldest is dropped and counted.  5. For :data:`SETTLE` seconds
+after a restart only connected members are given messages: others may not be known yet.
 
-Rejected: an entry for each acknowledgement that is awaited (a look-up more for every PUBACK of every client);
-having the node that forwarded the message keep it too until the member acknowledges (a report for each batch,
-and two members get it whenever a node dies).
+Rejected: an entry for each acknowledgement that is awaited (one more look-up for every PUBACK of every
+client); keeping the message also at the node that forwarded it until the member acknowledges (a report for
+each batch, and two members get it whenever a node dies).
 """
 
 from __future__ import annotations
@@ -38,17 +36,17 @@ from gossamer.mqtt.session.state import Item
 log = structlog.get_logger(__name__)
 
 INTERVAL = 0.25
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 SETTLE = 10.0
 STEP = 500
 """Messages given in a turn."""
 
 Give = Callable[[str, bytes, Callable[[bool], None], bool], bool]
-"""``give(group, record, on_safe, online)``: to a member, ``online`` ones only; False where there is none."""
+"""``give(group, record, on_safe, online)``: to a member, ``online`` ones only; False: there is none."""
 
 
 class _Debt:
-    """Messages that one session was given: before the mark, and since."""
+    """Numbers of messages that one session was given before the mark, and since."""
 
     __slots__ = ("inflight", "last", "marked", "since")
 
@@ -59,7 +57,7 @@ class _Debt:
         self.inflight: dict[int, bytes] = {}
 
     def settled(self, session: Session) -> list[int]:
-        """Return what the session holds no more; set the next mark."""
+        """Return the numbers that the session has settled; set the next mark."""
         done: list[int] = []
         if self.marked and self._passed(session):
             done, self.marked = self.marked, []
@@ -84,10 +82,10 @@ class _Debt:
 
 
 class Owed:
-    """Keeps messages for share groups until a member has taken each of them over.
+    """Keeps messages for share groups until a member has acknowledged each of them.
 
-    ``expected(group)`` says whether a group has members on a node that is away. Numbers begin at
-    ``first``, in each life of the node above those of the one before.
+    ``expected(group)`` returns whether a group has members on a node that is away. Numbers begin at
+    ``first``, in each creation of the node above those of the one before.
     """
 
     def __init__(
@@ -112,7 +110,7 @@ class Owed:
         self._next = first
         self._debts: dict[Session, _Debt] = {}
         self._waiting: dict[int, tuple[str, float, bytes]] = {}
-        """Group, time of day at which it came, record."""
+        """By number: group, time of day at which it came, record."""
         self._under_way: set[int] = set()
         self._bytes = 0
         self._begun: float | None = None
@@ -120,13 +118,13 @@ class Owed:
 
     @property
     def waiting(self) -> int:
-        """Messages that wait for a member."""
+        """Number of messages that wait for a member."""
         return len(self._waiting)
 
     # -- handed out
 
     def hand_out(self, session: object, message: Message, qos: int, group: str) -> None:
-        """A member here was given a message."""
+        """Keep a message of QoS 1 that a member here was given, unless its session is on disc."""
         if qos != 1 or not isinstance(session, Session) or session.store is not None:
             return
         debt = self._debts.get(session)
@@ -135,7 +133,7 @@ class Owed:
         debt.since.append(self._note(group, record_of(message, self._fanout.now())))
 
     def hand_on(self, group: str, record: bytes) -> Callable[[bool], None]:
-        """Hand a message to another node; return what to call once it is safe there, or not."""
+        """Keep a message that goes to another node; return its ``on_safe``: with False it waits here."""
         number = self._note(group, record)
 
         def there(safe: bool) -> None:
@@ -147,12 +145,12 @@ class Owed:
         return there
 
     def look(self) -> None:
-        """Forget what members have acknowledged."""
+        """Forget messages that members have acknowledged."""
         for session, debt in list(self._debts.items()):
             if self._table.sessions.get(session.client_id) is session:
                 done = debt.settled(session)
             else:
-                # What it had left was given to others when it ended.
+                # Its unacknowledged messages went to other members when it ended.
                 done = debt.marked + debt.since
                 debt.marked, debt.since = [], []
             for number in done:
@@ -163,7 +161,7 @@ class Owed:
     # -- waiting
 
     def wait(self, group: str, record: bytes, on_safe: Callable[[bool], None] | None = None) -> None:
-        """Keep a message until ``group`` has a member."""
+        """Keep a message until ``group`` has a member; call ``on_safe`` once it is on disc."""
         self._put(self._note(group, record), group, self._wall(), record)
         store = self._table.store
         if on_safe is None:
@@ -174,7 +172,7 @@ class Owed:
             store.append_acked(b"", on_safe)
 
     def give(self, give: Give) -> None:
-        """Give what waits to members that have come; about once a second."""
+        """Give waiting messages to members that have come. Call it about once a second."""
         if self._begun is None:
             self._begun = self._fanout.now()
         young = self._fanout.now() - self._begun < SETTLE
@@ -193,7 +191,7 @@ class Owed:
             if not give(group, left, partial(self._given, number), young):
                 self._under_way.discard(number)
                 if young or self._expected(group):
-                    # What waits behind it is for others, too.
+                    # Other groups may have members.
                     without.add(group)
                 else:
                     self._drop(number, "no_group_member")
@@ -218,7 +216,7 @@ class Owed:
     # -- the disc
 
     def restore(self, rows: Mapping[int, tuple[str, float, bytes]]) -> None:
-        """Have again what was owed when the node went down."""
+        """Restore the messages on disc; all of them wait."""
         for number, (group, at, record) in sorted(rows.items()):
             self._put(number, group, at, record)
         if rows:

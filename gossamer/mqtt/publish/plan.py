@@ -1,7 +1,7 @@
-"""A plan: one route in the terms of the wire, made once per route.
+"""A plan: one route compiled for the wire.
 
-Which sessions take MQTT 3.1.1 and which 5.0, with which QoS, and who needs a message of its own. A route is
-replaced when anything about it changes, and its plan with it.
+It has the sessions by protocol version and QoS, and the receivers that need a message of their own. A route
+is replaced when anything about it changes, and its plan with it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from gossamer.routes import Delivery, Route
 
 
 class Audience:
-    """The sessions of one protocol version that take packets which were encoded for all."""
+    """Sessions of one protocol version that take packets encoded for all of them."""
 
     __slots__ = ("everyone", "pure", "qos0", "qos1", "sole")
 
@@ -23,16 +23,16 @@ class Audience:
         self.qos1 = tuple(qos1)
         self.everyone = self.qos0 + self.qos1
         self.pure = False
-        """Nobody else gets the message, and all take QoS 1: the publisher's packet serves them."""
+        """There are no other receivers, and all take QoS 1: the publisher's packet serves them."""
         self.sole: Session | None = None
-        """The one session, where there is nobody else, as it is for most topics of most devices."""
+        """The session, if it is the only receiver, as for most topics of most devices."""
 
 
 class Plan:
-    """One route, by what the wire needs; see the module.
+    """One route compiled for the wire; see the module.
 
-    It does not know its route: without a cycle a route is gone in the moment in which the last topic that has
-    it leaves the cache, and nobody finds it, with a plan that is void by then.
+    It has no reference to its route: without a cycle a route is freed at once when its last topic leaves the
+    cache, so that a void plan is never found.
     """
 
     __slots__ = (
@@ -61,7 +61,7 @@ class Plan:
         self.v4 = Audience(lists[V4, False], lists[V4, True])
         self.v5 = Audience(lists[V5, False], lists[V5, True])
         self.special = tuple(special)
-        """Who needs a message of its own."""
+        """Deliveries that need a message of their own."""
         everyone = self.v4.everyone + self.v5.everyone
         # Not every subscriber can be behind: some are plain functions.
         others = tuple(d.subscriber for d in special if hasattr(d.subscriber, "behind"))
@@ -69,7 +69,7 @@ class Plan:
         self.breadth = len(everyone) + len(special)
         self.peers = peers
         self.waits: tuple[ForwarderLike, ...] = (*peers, *stores)
-        """Who must have a message of QoS 1 before it is acknowledged: other nodes, and the disc."""
+        """Peers that must have a message of QoS 1 before it is acknowledged: other nodes, and the disc."""
         # One that is out only after some turns is waited for as well.
         widest = max((self.v4.qos1, self.v5.qos1, everyone if len(special) > SLICE else ()), key=len)
         self.is_wide = len(widest) > SLICE
@@ -84,17 +84,17 @@ class Plan:
                 mine.sole = mine.everyone[0]
         self._local: Plan | None = None
         self.facts: object = None
-        """What a recorder knows of it."""
+        """The recorder's data for it."""
 
     def local(self) -> Plan:
-        """The same plan for this node alone, as for what a peer sent; worth it with peers or groups only."""
+        """Return the plan without peers and groups, for messages that a peer sent."""
         if self._local is None:
             self._local = Plan(self.deliveries, (), ())
         return self._local
 
 
 def compile_plan(route: Route) -> Plan:
-    """The route's plan, made now if nobody made it yet."""
+    """Return the plan of a route; make it if there is none."""
     plan = route.plan
     if plan is None:
         plan = route.plan = Plan(route.deliveries, tuple(route.peers), route.groups)

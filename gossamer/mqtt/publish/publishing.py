@@ -1,7 +1,7 @@
-"""Publishing: a message to everyone who is to have it, here and on other nodes, now or later.
+"""Publishing: a message goes to all its receivers, here and on other nodes, now or later.
 
-A topic has a route, which says who gets it. What a message of QoS 1 or 2 waits for before it is acknowledged
-stands among its *peers*: nodes, the disc, what is retained.
+The route of a topic has its receivers. Everything that the acknowledgement of a QoS 1 or 2 message waits for
+is one of its *peers*: nodes, the disc, the retained message.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from gossamer.routes import RESERVED_TOPIC, Delivery, Route, Router, is_reserved
 
 
 class Publishing:
-    """Publisher of what clients, programs and this node send; ``first`` begins the numbers of QoS 2 messages
-    that no recorder has given an identifier."""
+    """Publishes messages of clients, programs and this node. Ids of QoS 2 messages that no recorder gave one
+    begin after ``first``."""
 
     def __init__(
         self,
@@ -61,17 +61,17 @@ class Publishing:
 
     @property
     def notes(self) -> int:
-        """Number of notes for the disc by sessions; compare two readings to see whether there was one."""
+        """Number of rows that sessions wrote so far; compare two readings to see whether there was one."""
         store = self._table.store
         return 0 if store is None else store.notes
 
     @property
     def delays_full(self) -> bool:
-        """Return whether one delayed message more would be one too many."""
+        """Return whether the limit of delayed messages is reached."""
         return self._delayed.full
 
     def resolve(self, topic: bytes) -> Route:
-        """The route of a topic that is not in the cache.
+        """Return the route of a topic that is not in the cache.
 
         Raises:
             MqttProtocolError: it is not a topic name.
@@ -89,7 +89,7 @@ class Publishing:
             raise MqttProtocolError(ReasonCode.TOPIC_NAME_INVALID, "MQTT-4.7.3-1", str(error)) from None
 
     def plan_of(self, topic: bytes) -> Plan | None:
-        """The compiled route of a topic; None where it is not a topic name."""
+        """Return the compiled route of a topic; None: it is not a topic name."""
         try:
             return compile_plan(self.cache_get(topic) or self.resolve(topic))
         except MqttProtocolError:
@@ -105,10 +105,10 @@ class Publishing:
         properties: Properties = NONE,
         on_safe: Callable[[bool], None] | None = None,
     ) -> int:
-        """Publish from Python. Returns how many local subscribers and remote nodes get it.
+        """Publish from Python; return the number of local subscribers and peers that get it.
 
-        ``on_safe`` is called once every remote node that must deliver it has it (at once where there is
-        none); only for ``qos`` 1 and 2.
+        ``on_safe`` is called once it is safe at all peers (remote nodes, the disc), at once where there are
+        none; only for ``qos`` 1 and 2.
 
         Raises:
             MqttProtocolError: ``topic`` is not a topic name.
@@ -134,11 +134,11 @@ class Publishing:
         message_id: int = NO_ID,
         on_safe: Callable[[bool], None] | None = None,
     ) -> int:
-        """Hand a message to every subscriber, here and on other nodes; ``client_id``: whose will it is,
-        and ``message_id``, by which others that publish the same will know it.
+        """Route a message to every subscriber, here and on other nodes; return as :meth:`publish`.
+        ``client_id``: whose will it is; ``message_id``: its id, the same at all nodes that may publish it.
 
-        No Local counts by the client's identifier ([MQTT-3.8.3-3]), so for its will and for what it had
-        delayed as well, although no connection brings them now.
+        No Local counts by client identifier ([MQTT-3.8.3-3]), so for a client's will and its delayed messages
+        too, although no connection sends them now.
         """
         if message.publisher is None:
             message.publisher = self._sessions.get(publisher or client_id or "")
@@ -156,7 +156,7 @@ class Publishing:
         publisher: str,
         on_safe: Callable[[bool], None] | None = None,
     ) -> tuple[ForwarderLike, ...]:
-        """Pass a message on, to those that are returned too; ``on_safe`` once it is safe at all of them."""
+        """Deliver a message, and send it to its peers, which are returned; ``on_safe`` once all have it."""
         peers = self.pass_on(route, message, publisher)
         if not peers:
             if on_safe is not None:
@@ -180,12 +180,12 @@ class Publishing:
         return peers
 
     def identify(self, message: Message, message_id: int = NO_ID) -> None:
-        """Give a message of QoS 2 an identifier, where no recorder did: see ``once``."""
+        """Give a message of QoS 2 an id if no recorder did; see ``qos2``."""
         if message.qos == 2 and message.id == NO_ID:
             message.id = self._next_id() if message_id == NO_ID else message_id
 
     def next_number(self) -> int:
-        """The number of an identifier that no message has yet."""
+        """Return the number of a new id, for a will."""
         return number_of(self._next_id())
 
     def _next_id(self) -> int:
@@ -193,7 +193,7 @@ class Publishing:
         return self._identified
 
     def pass_on(self, route: Route, message: Message, publisher: str) -> tuple[ForwarderLike, ...]:
-        """Deliver or delay ``message``; where it must go besides, and who must have what comes of it here."""
+        """Deliver or delay ``message``, and retain it; return its peers."""
         before = self.notes
         if route is UNROUTED:
             peers = self._delayed.take(message, publisher)
@@ -209,9 +209,9 @@ class Publishing:
         return peers
 
     def distribute(self, route: Route, message: Message, publisher: str) -> tuple[ForwarderLike, ...]:
-        """Deliver ``message`` to who is here, and say where it must go besides.
+        """Deliver ``message`` to subscribers here; return its peers, without retained message and disc.
 
-        Of every share group one member gets it, here or there; the choice is the router's.
+        The router chooses one member of every share group, here or on another node.
         """
         fanout = self._fanout
         peers: tuple[ForwarderLike, ...] = route.peers

@@ -1,13 +1,12 @@
-"""Reports of the publish path to the flow recorder: what is handed out, and what will not arrive.
+"""Reports of the publish path to the flow recorder: messages delivered, forwarded, and lost on the way.
 
-:class:`Recording` is the second sink of the read loop: a read that is recorded goes by there to the fan-out.
-Which sink takes a read is decided once, before its first packet; the fan-out itself knows nothing of records.
+:class:`Recording` is the second sink of the read loop: a read that is recorded goes through it to the
+fan-out. The sink of a read is chosen once, before its first packet; the fan-out itself has no part in it.
 
-A forward does not arrive where a link does not take it because the peer is too far behind (``congested``),
-gave up frames of it (``gap``), or refused the frame (``refused``); or the peer is declared down
-(``peer_down``). And what was kept for a peer that was away: there was no room (``away_overflow``), the peer
-came back without its sessions (``away_sessions_lost``) or is permanently removed (``away_removed``), or the
-message was too old by then (``expired``).
+A forward is lost where the peer is too far behind (``congested``), its link gave up frames (``gap``), it
+refused the frame (``refused``), or it is declared down (``peer_down``). A hint is lost where there was no
+room (``away_overflow``), the peer came back without its sessions (``away_sessions_lost``) or is permanently
+removed (``away_removed``), or the message had expired (``expired``).
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from gossamer.routes import Router
 
 
 class Recording:
-    """The fan-out for what is recorded: of a client whole reads, of a peer what its marks name."""
+    """Fan-out that records: whole reads of a client, and the messages of a peer that have marks."""
 
     __slots__ = ("_fanout", "_recorder")
 
@@ -42,7 +41,7 @@ class Recording:
         version: int,
         publisher: Session | None = None,
     ) -> None:
-        """As :meth:`Fanout.run0`; a peer's run may be recorded in part."""
+        """Deliver as :meth:`Fanout.run0`; a peer's run may be recorded in part."""
         recorder = self._recorder
         spans = None
         if publisher is not None or recorder.marks:
@@ -57,14 +56,14 @@ class Recording:
     def run1(
         self, plan: Plan, head: bytes, tails: Sequence[bytes], version: int, publisher: Session | None = None
     ) -> Sequence[int]:
-        """As :meth:`Fanout.run1`."""
+        """Deliver as :meth:`Fanout.run1`; return the ids of the messages, :data:`NO_ID` if not recorded."""
         fanout, recorder = self._fanout, self._recorder
         if publisher is None and not recorder.marks:
             return fanout.run1(plan, head, tails, version)
         mine = plan.v4 if version == V4 else plan.v5
         if publisher is not None and mine.pure:
             if fanout.wide.jobs:
-                # What they are behind with takes room as well.
+                # Deliveries of unfinished jobs take room in their windows too.
                 fanout.wide.mind(plan.sessions)
             room = min([session.window - len(session.inflight) for session in mine.qos1])
             if room >= len(tails):
@@ -73,7 +72,7 @@ class Recording:
         return [self._one(plan, head, tail, version, publisher) for tail in tails]
 
     def _one(self, plan: Plan, head: bytes, tail: bytes, version: int, publisher: Session | None) -> int:
-        """One publish of QoS 1; its identifier."""
+        """Deliver one publish of QoS 1; return its id."""
         fanout, recorder = self._fanout, self._recorder
         message_id = recorder.one(plan, head, tail, version, publisher)
         if message_id == NO_ID:
@@ -100,8 +99,8 @@ class Recording:
         return message_id
 
 
-def tell_undelivered(router: Router, fanout: Fanout) -> None:
-    """Report to ``fanout.recorder`` from now on."""
+def report_undelivered(router: Router, fanout: Fanout) -> None:
+    """Report forwards that ``router`` drops from now on to ``fanout.recorder``."""
 
     def dropped(peer: str, records: bytes, reason: str, kept: bool) -> None:
         recorder = fanout.recorder
@@ -110,7 +109,7 @@ def tell_undelivered(router: Router, fanout: Fanout) -> None:
         message_ids = [
             message_id
             for qos, topic, record in walk(records)
-            # What persistent sessions there want is kept for them (``keeping``).
+            # Messages for persistent sessions there are kept as hints (``handoff``).
             if record[:1] == MARK
             and is_recorded(message_id := read_mark(record, 0)[0].message_id)
             and not (kept and qos and router.awaits(peer, topic))
@@ -121,8 +120,8 @@ def tell_undelivered(router: Router, fanout: Fanout) -> None:
     router.on_dropped(dropped)
 
 
-def tell_lost(fanout: Fanout, peer: str, records: Iterable[bytes], reason: str, left: bytes = b"") -> None:
-    """Report as lost what was kept for ``peer`` in ``records``, but for what is ``left``."""
+def report_lost(fanout: Fanout, peer: str, records: Iterable[bytes], reason: str, left: bytes = b"") -> None:
+    """Report hints for ``peer`` in ``records`` as lost, except those still ``left``."""
     recorder = fanout.recorder
     if recorder is None:
         return
@@ -133,7 +132,7 @@ def tell_lost(fanout: Fanout, peer: str, records: Iterable[bytes], reason: str, 
 
 
 def _ids_in(records: bytes) -> Iterator[int]:
-    """Of the messages that are recorded, and are kept."""
+    """Yield the ids of recorded messages of QoS 1 and 2, those that hints have."""
     if MARK in records:
         for qos, _, record in walk(records):
             if qos and record[:1] == MARK and is_recorded(message_id := read_mark(record, 0)[0].message_id):

@@ -1,13 +1,12 @@
-"""Share groups: what a member had not acknowledged when it ended goes to another member.
+"""Redispatch: messages that a member of a share group had not acknowledged when it ended go to another.
 
-A session that ends, because its client ended it or did not come back in time, leaves messages
-of QoS 1 and 2 behind: in flight or queued. For those that it had for a share group a member is chosen again,
-here or on another node; and so for what was on its way to a group of a node that is declared down. Where all
-members are on nodes that are away, it waits for them (``owed``).
+A session that ends, because its client ended it or it expired, leaves messages of QoS 1 and 2 behind: in
+flight or queued. For those of share groups a member is chosen again, here or on another node; and so for
+messages in transit to a group on a node that is declared down. If all members are on nodes that are away, the
+messages wait for them (``owed``).
 
-Rules: 1. What the client may have got is sent again, as QoS 1 allows; one of QoS 2 that was sent
-once is not: it was that client's or nobody's ([MQTT-4.8.2-5]).  2. Order is kept: in flight, then queued; so
-many a turn of the loop.
+Rules: 1. A QoS 1 message that the client may have is sent again; one of QoS 2 that was sent is not
+([MQTT-4.8.2-5]).  2. Order is kept: in flight, then queued; at most :data:`STEP` in a turn of the loop.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from gossamer.routes import Delivery, Forwarder, Router
 log = structlog.get_logger(__name__)
 
 STEP = 500
-"""Messages a turn of the loop."""
+"""Messages in a turn of the loop."""
 _LIMIT = 268_435_460
 
 
 class Redispatch:
-    """Chooses another member, of the router's, and gives to members here by ``fanout``."""
+    """Chooses another member by the router, and delivers to it by ``fanout`` or its node's forwarder."""
 
     def __init__(
         self,
@@ -47,18 +46,18 @@ class Redispatch:
         self._owed = owed
         self._call_soon = call_soon
         self.count = 0
-        """Messages that were given to another member."""
+        """Number of messages that were given to another member."""
         router.on_group_lost(self.lost)
 
     def __call__(self, left: list[Orphan]) -> None:
-        """Give these to others, so many in a turn."""
+        """Give these to other members."""
         for name, message in left[:STEP]:
             self._give(name, message, None)
         if len(left) > STEP:
             self._call_soon(lambda: self(left[STEP:]))
 
     def lost(self, name: str, record: bytes, on_safe: Callable[[bool], None]) -> None:
-        """A record on its way to a group of a node that is down, and who waits for it."""
+        """Redispatch a record that was in transit to a group on a node that is down."""
         try:
             message, _ = read_record(record, 0, len(record), self._fanout.now())
         except GossamerError as error:
@@ -68,7 +67,7 @@ class Redispatch:
         self._give(name, message, on_safe)
 
     def again(self, name: str, record: bytes, on_safe: Callable[[bool], None], online: bool) -> bool:
-        """Give what waited for a member; False where there is none still. See ``owed``."""
+        """Give a record that waited to a member; False: there is still none. See :data:`.owed.Give`."""
         group = self._router.group(name)
         if group is None:
             return False
@@ -102,7 +101,7 @@ class Redispatch:
         if not isinstance(chosen, Delivery):
             record = record_of(message, self._fanout.now())
             if on_safe is None:
-                # Nobody waits for it: its publisher has its acknowledgement.
+                # Its publisher has its acknowledgement already.
                 on_safe = self._owed.hand_on(name, record) if message.qos == 1 else _ignore
             chosen.append_acked(record, on_safe)
         else:

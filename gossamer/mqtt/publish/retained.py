@@ -1,4 +1,4 @@
-"""Retained messages: what a store of them is, the one of a single node, and topics found by filter."""
+"""Retained messages: interface of a store, the store of a single node, and look-up of topics by filter."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.ports import ForwarderLike
 
 Fetch = Callable[[], Awaitable[Message | None]]
-"""Brings a message that is on another node."""
+"""Fetches a message from another node; None: it is not to be had."""
 
 
 class Retained(Protocol):
@@ -18,14 +18,14 @@ class Retained(Protocol):
     def put(self, message: Message) -> ForwarderLike | None:
         """Replace the message of its topic; an empty payload removes it ([MQTT-3.3.1-6]).
 
-        Returns whoever must have it too before a message of QoS 1 or 2 is acknowledged.
+        Returns the peer that must have it before a message of QoS 1 or 2 is acknowledged; None: none.
         """
 
     def topics(self, topic_filter: str) -> Iterator[str]:
-        """The topics that match, in no order; the store may change meanwhile."""
+        """Yield the topics that match, in no order; the store may change meanwhile."""
 
     def get(self, topic: str) -> Message | Fetch | None:
-        """The message of a topic, or where it is elsewhere, what brings it."""
+        """Return the message of a topic, or a function that fetches it from another node."""
 
     def __len__(self) -> int: ...
 
@@ -71,11 +71,10 @@ class _Level:
 
 
 class TopicTree:
-    """A set of topic names, by levels: a filter is one path, ``+`` all children of a level, ``#`` a branch.
+    """Set of topic names, by levels: a filter is one path, ``+`` all children of a level, ``#`` a branch.
 
-    Topics whose first level starts with ``$`` are not met by a wildcard in the first place ([MQTT-4.7.2-1]).
-    A walk may be left and continued while the tree changes; it yields no topic twice, and every topic that
-    was there all the time.
+    Topics whose first level starts with ``$`` do not match a wildcard at that level ([MQTT-4.7.2-1]). The
+    tree may change during a :meth:`match`, which yields no topic twice, and each that was there throughout.
     """
 
     def __init__(self) -> None:
@@ -86,7 +85,7 @@ class TopicTree:
         return self._count
 
     def add(self, topic: str) -> bool:
-        """False where it was there."""
+        """Add a topic; False: it was there."""
         level = self._root
         for word in topic.split("/"):
             below = level.below.get(word)
@@ -100,7 +99,7 @@ class TopicTree:
         return True
 
     def discard(self, topic: str) -> bool:
-        """False where it was not there."""
+        """Remove a topic; False: it was not there."""
         path: list[tuple[_Level, str]] = []
         level = self._root
         for word in topic.split("/"):
@@ -121,7 +120,7 @@ class TopicTree:
         return True
 
     def match(self, topic_filter: str) -> Iterator[str]:
-        """The topics that match, in no order."""
+        """Yield the topics that match, in no order."""
         if not self._count:
             return iter(())
         return self._walk(self._root, topic_filter.split("/"), 0)

@@ -1,13 +1,12 @@
 """The read loop: bytes to runs of packets that begin alike, for clients and for peers.
 
-A publisher sends packet after packet to one topic, a subscriber PUBACK after PUBACK. Of those that begin
-alike and are of one size only the first is looked into; how many follow is found by comparing beginnings.
-Whoever takes the runs (``connection.publish_reader`` from clients, ``inbound`` from peers) does the rest once
-a run.
+A publisher sends packet after packet to one topic, a subscriber PUBACK after PUBACK. Of packets that begin
+alike and have one size only the first is decoded; how many follow is found by comparing prefixes. The caller
+(``connection.publish_reader`` for clients, ``inbound`` for peers) does its work once a run.
 
-Rules: 1. Served here are PUBLISH of QoS 0 and 1 without flags or properties, and PUBACK without a reason.  2.
-Publishes of QoS 0 to several topics with one plan are one run.  3. Nothing is raised: runs end before the
-first packet that is something else, is not whole, or is wrong, and the codec says what is wrong with it.
+Rules: 1. Only PUBLISH of QoS 0 and 1 without flags or properties, and PUBACK without a reason.  2. Publishes
+of QoS 0 to several topics with one plan are one run.  3. Nothing is raised: runs end before the first packet
+that is something else, is not whole, or is malformed, and the codec reports what is wrong with it.
 
 Rejected: a call for each packet; a generator, which is resumed once more than it has runs; two loops, one
 with acknowledgements and one without.
@@ -28,29 +27,29 @@ from gossamer.routes import Route
 QOS0, QOS1, PUBACK = 0x30, 0x32, 0x40
 
 Run = tuple[int, "Plan | None", bytes, int, int, int]
-"""Kind, plan (none of a PUBACK), how each packet begins (empty where they differ), start, stop, how many.
+"""Kind, plan (None for PUBACK), common prefix (empty where packets differ), start, stop, number of packets.
 
-A publish begins alike up to the end of its topic; of QoS 0 of MQTT 5.0 up to its empty properties.
+The prefix of a publish reaches to the end of its topic, or to the empty properties for QoS 0 of MQTT 5.0.
 """
 
 
 class Source(Protocol):
-    """Origin of a read: a client's channel, or what peers forward."""
+    """Origin of a read: a client's channel, or the forwards of peers."""
 
     version: int
     max_packet: int
     cache_get: Callable[[bytes], Route | None]
-    """The route of a topic, if it is known."""
+    """Returns the route of a topic that is in the cache."""
     plan_of: Callable[[bytes], Plan | None]
-    """The plan of one without."""
+    """Returns the plan of any topic; None: it is not a topic name."""
 
 
 def runs(data: bytes, pos: int, source: Source, *, local: bool = False, most: float = math.inf) -> list[Run]:
-    """The runs of ``data`` from ``pos`` on (``local``: for this node only), of about ``most`` deliveries."""
+    """Return the runs of ``data`` from ``pos`` on, of about ``most`` deliveries; ``local``: to this node."""
     found: list[Run] = []
     end = len(data)
     skip = 1 if source.version == V5 else 0
-    # Of QoS 0, which may go on behind another topic.
+    # Plan of a QoS 0 run that may continue with another topic.
     held: Plan | None = None
     alike, since, many = b"", pos, 0
     while pos + 1 < end and most > 0:
@@ -108,7 +107,7 @@ def runs(data: bytes, pos: int, source: Source, *, local: bool = False, most: fl
 
 
 def _long(data: bytes, pos: int, end: int, source: Source) -> tuple[int, int]:
-    """Return where the body of a packet over 127 bytes starts and stops; behind the end if it is wrong."""
+    """Return where the body of a packet over 127 bytes starts and stops; beyond ``end`` if malformed."""
     try:
         at, stop = frame(data, pos, end, source.max_packet)
     except MqttProtocolError:
@@ -117,7 +116,7 @@ def _long(data: bytes, pos: int, end: int, source: Source) -> tuple[int, int]:
 
 
 def _good(data: bytes, at: int, size: int, count: int, skip: int) -> int:
-    """Count the packets before the first with identifier 0, or with properties."""
+    """Count the packets before the first with packet identifier 0, or with properties."""
     for number in range(count):
         place = at + number * size
         if data[place : place + 2] == b"\0\0" or (skip and data[place + 2]):
