@@ -1,12 +1,12 @@
 """A small MQTT client for drills and simulations: one connection, on any Network, by the broker's own codec.
 
 ``publish`` returns when the broker has acknowledged, ``post`` at once; messages are acknowledged as the
-protocol says and kept in order in ``messages``. It never reconnects: what outlives a connection (messages,
-QoS 2 identifiers) is handed to the next one by :meth:`MqttClient.adopt`.
+protocol requires and kept in order in ``messages``. It never reconnects: state that outlives a connection
+(messages, QoS 2 identifiers) goes to the next one by :meth:`MqttClient.adopt`.
 
-Rules: 1. A posted message counts as acknowledged at PUBACK, or at PUBREC, from which on the broker answers
-for it.  2. Nothing is sent again here.  3. A QoS 2 message that is sent again is not handed on again; a QoS 1
-message is.  4. The packets of one loop turn are one write.
+Rules: 1. A posted message counts as acknowledged at PUBACK, or at PUBREC, from which on the broker is
+responsible for it.  2. Nothing is sent again here.  3. A QoS 2 message that comes again is not delivered
+again; a QoS 1 message is.  4. The packets of one loop turn are one write.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ P = TypeVar("P", bound=Packet)
 
 
 class ClientLostError(TransportError):
-    """The connection ended while something was awaited on it."""
+    """The connection ended while a call waited for it."""
 
     def __init__(self, client_id: str, cause: Exception | None) -> None:
         self.client_id = client_id
@@ -57,7 +57,8 @@ class Session(Protocol):
 
 
 class MqttClient(asyncio.Protocol):
-    """Use :meth:`connect`. ``messages`` grows by every delivery; ``lost`` is done when the connection is."""
+    """Client of one connection; see :meth:`connect`. ``messages`` has all deliveries; ``lost`` is a future
+    that is done when the connection ends."""
 
     def __init__(self, client_id: str, *, version: int) -> None:
         self.client_id = client_id
@@ -65,7 +66,7 @@ class MqttClient(asyncio.Protocol):
         self.messages: list[p.Publish] = []
         self.session_present = False
         self.left: int | None = None
-        """The reason of the broker's DISCONNECT, if it sent one."""
+        """Reason code of the broker's DISCONNECT, if it sent one."""
         self._framer = Framer()
         self._transport: asyncio.Transport | None = None
         self._waiting: dict[tuple[type[Packet], int], asyncio.Future[Packet]] = {}
@@ -133,9 +134,9 @@ class MqttClient(asyncio.Protocol):
         taken: Callable[[p.Publish], object],
         acknowledged: Callable[[object], object] = lambda token: None,
     ) -> None:
-        """Continue with the QoS 2 identifiers of an earlier connection, and give messages to ``taken``.
+        """Continue with the QoS 2 identifiers of an earlier connection, and call ``taken`` with messages.
 
-        ``acknowledged`` gets the token of each posted message that the broker has taken.
+        ``acknowledged`` is called with the token of each posted message that the broker has acknowledged.
         """
         self._half_received = half_received
         self._taken = taken

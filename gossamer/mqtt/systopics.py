@@ -1,8 +1,8 @@
-"""``$SYS/broker/…``: what this node counts, as messages, for the tools that look there.
+"""``$SYS/broker/…``: counts of this node as messages.
 
-Every interval, and only for topics that somebody of this node subscribes to: without a subscriber a topic
-costs one look-up. They tell of the node that the subscriber is connected to and are not forwarded: another
-node's counts under the same names would be lies.
+They are published every interval, and only to topics with a subscriber on this node: without one a topic
+costs one look-up. They are of the node that the subscriber is connected to and are not forwarded: another
+node's counts under the same names would be wrong.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ TICK = 1.0
 
 
 class Ticker(GenServer):
-    """Turns the broker's wheel, and sees how late it is."""
+    """Turns the broker's wheel once a second, and sheds load when the loop is late."""
 
     async def init(self, tick: Callable[[], object], shedding: Shedding) -> None:
         self._tick = tick
@@ -57,7 +57,7 @@ class Ticker(GenServer):
 
 
 def mqtt_spec(broker: Broker, watched: Callable[[], Iterable[Reloadable]] | None = None) -> ChildSpec:
-    """The subtree of the MQTT server, as a child of the node's supervisor.
+    """Return the subtree of the MQTT server, as a child of the node's supervisor.
 
     ``watched``: what is read again when its files change, unless given the broker's own.
     """

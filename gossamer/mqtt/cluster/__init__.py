@@ -1,4 +1,4 @@
-"""State that the brokers of a cluster share beside sessions: retained messages and wills.
+"""State that the brokers of a cluster share besides sessions: retained messages and wills.
 
 ``coordinator`` wires the parts of one broker to the other nodes.
 """

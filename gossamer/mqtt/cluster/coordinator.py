@@ -1,7 +1,7 @@
-"""State that the broker shares with the brokers of other nodes, and the process that looks after it.
+"""The process that connects a broker to those of other nodes.
 
-It makes the tables, gives them to the stores that work on them, follows nodes that come and go, and does what
-is due. The stores belong to the broker and outlive it: nothing is lost by a restart.
+It creates the tables, attaches the stores that work on them, follows nodes that come up and go down, and runs
+periodic work. The stores belong to the broker and outlive this process: a restart loses nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = structlog.get_logger(__name__)
 
 TICK = 1.0
 RESTORED = 500
-"""Sessions restored in a turn."""
+"""Sessions restored in a turn of the loop."""
 _TICK = "mqtt_cluster_tick"
 _LOOK = "mqtt_owed_look"
 _BACK = "mqtt.back"
@@ -41,8 +41,7 @@ _BACK = "mqtt.back"
 class MqttCluster(GenServer):
     """Process that shares the broker's sessions, wills and retained messages with other nodes.
 
-    ``network`` is that between the nodes; ``disc`` says whether tables survive on disc;
-    ``suspicion_floor`` is that of gossip.
+    ``network``: that between nodes; ``disc``: whether tables are on disc; ``suspicion_floor``: gossip's.
     """
 
     async def init(
@@ -140,7 +139,7 @@ class MqttCluster(GenServer):
         return index
 
     async def _restore(self, store: Store, away: Away) -> None:
-        """Have the sessions again that the disc has; once in the life of a node."""
+        """Restore sessions, owed messages and hints from disc; once in each creation of a node."""
         broker = self._broker
         if broker.table.store is not None:
             return
@@ -161,7 +160,7 @@ class MqttCluster(GenServer):
                 broker.table.subscribe_again(session)
                 count += 1
             if count % RESTORED == RESTORED - 1:
-                # Everyone else's turn.
+                # Let other tasks run.
                 await asyncio.sleep(0)
         if count:
             log.info("sessions_restored", count=count)
@@ -191,24 +190,24 @@ class MqttCluster(GenServer):
                 message.name, message.creation, self._broker.fanout.now(), left=message.reason == "left"
             )
             for client_id in here:
-                self._tell_back(client_id)
+                self._report_back(client_id)
             self._wills.remember()
         else:
             await super().handle_info(message)
 
     def _returned(self, client_id: str) -> None:
-        """A client has connected here."""
+        """Report a client that connected here to all nodes, if one may hold its will."""
         if self._broker.wills.returned(client_id):
-            self._tell_back(client_id)
+            self._report_back(client_id)
 
-    def _tell_back(self, client_id: str) -> None:
+    def _report_back(self, client_id: str) -> None:
         self._back(client_id)
         runtime = self._distribution.runtime
         nodes = self._distribution.nodes()
         runtime.spawn(remote.multicall, nodes, _BACK, client_id, label="mqtt_back")
 
     def _back(self, client_id: str) -> bool:
-        """Note for another node, which calls this, that a client is connected there."""
+        """Void the delayed wills of a client that is connected at this node, or at the one that calls."""
         self._broker.wills.back(client_id, self._broker.fanout.now())
         return True
 
@@ -225,7 +224,7 @@ class MqttCluster(GenServer):
         if self._ticks % 60 == 0:
             self._retained.sweep()
 
-    # What other nodes call.
+    # Calls of other nodes.
 
     def _keep(self, topic: str, tag: str, record: bytes) -> bool:
         self._bodies.keep(topic, tag, record)

@@ -1,21 +1,20 @@
-"""Retained messages of a cluster: what is retained on one node is there for subscribers of all.
+"""Retained messages of a cluster: a message retained on one node is sent to subscribers of all.
 
-One row a topic in a *shared* table (``retained``), whoever wrote last: the message itself where its payload
-is small, otherwise that there is one, with the tag under which ``retained_bodies`` finds it. Both are the
-same row, so crossing the threshold replaces one by the other, and of two writers the later one wins
-everywhere, by the table's versions.
+One row a topic in a *shared* table (``retained``), the last write wins: the message itself where its payload
+is small, otherwise the tag under which ``retained_bodies`` finds it. Both are the same row, so crossing the
+threshold replaces one by the other, and of two writers the later wins everywhere, by the table's versions.
 
 Rules: 1. A message of QoS 1 or 2 is acknowledged when every node that is up has its row and, where it is
 large, its copies are made; on disc too at each of them that has one, so that whichever node is back first
-after all have died shows it, or a later one. While this node's disc fails nothing is acknowledged; what it
-refused is tried again, unless another node has replaced it since: then it was written before that. 2. Expiry
-is kept as a time of day, so that it goes on while a node is down. An expired message is not sent, and its row
-goes :data:`EXPIRED_FOR` seconds later, removed by the node that wrote it, or by any other a little after
-that; only as it stands, so that a newer message, which that node does not know yet, stays. 3. ``$SYS/`` is of
-this node alone.
+after all have died has it, or a later one. While this node's disc fails nothing is acknowledged; a refused
+write is tried again, unless another node has replaced the row since: then it counts as written before that.
+2. Expiry is kept as a time of day, so that it goes on while a node is down. An expired message is not sent,
+and its row is deleted :data:`EXPIRED_FOR` seconds later by the node that wrote it, or by any other a little
+after that; only that version, so that a newer message, which that node has not seen yet, stays.  3. ``$SYS/``
+is of this node alone.
 
 Rejected: quorum writes (a retained message is a last value; both sides of a split go on, and the later
-value wins). Storing what peers forward: it is out of date as soon as nobody here subscribes to it.
+value wins). Storing forwards of peers: they are out of date once no session here subscribes to the topic.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ log = structlog.get_logger(__name__)
 
 EXPIRED_FOR = 60.0
 VISIBLE_TIMEOUT = 30.0
-"""Seconds an acknowledgement waits for a peer that does not answer; a dead one is down long before."""
+"""Seconds that an acknowledgement waits for a peer that does not answer; a dead one is down long before."""
 SAFE_TIMEOUT = 5.0
 """Seconds it waits for the disc of a peer that has answered."""
 RETRY_INTERVAL = 1.0
@@ -52,7 +51,7 @@ _RECORD, _EXPIRES, _TAG = range(3)
 
 
 class ClusterRetained:
-    """Implements ``Retained``; a node's own until :meth:`attach` gives it the tables."""
+    """Retained messages of the cluster; of this node alone until :meth:`attach`."""
 
     def __init__(
         self, *, node: str, creation: int, clock: Clock, runtime: Runtime, threshold: int, limit: int
@@ -70,16 +69,16 @@ class ClusterRetained:
         self._number = 0
         self._safe: dict[int, list[Callable[[bool], None]]] = {}
         self._deferred: dict[str, tuple[Message, tuple[int, str] | None]] = {}
-        """The last message of each topic that the disc refused, and the version that it was to replace."""
+        """Last message of each topic that the disc refused, and the version that it replaces."""
         self.refused = 0
         self.unavailable = 0
-        """Large messages that no reachable node had."""
+        """Number of large messages that no reachable node had."""
 
     def __len__(self) -> int:
         return len(self._tree) + len(self._own)
 
     def attach(self, table: SharedTable, bodies: Bodies) -> None:
-        """From now on share; call it in the process that is to hear of changes, whenever it starts."""
+        """Share from now on; call it in the process that gets the table's events, whenever that starts."""
         self._table = table
         self.bodies = bodies
         for topic in list(self._tree.match("#")):
@@ -95,7 +94,7 @@ class ClusterRetained:
         for topic in change.deleted:
             self._tree.discard(topic)
 
-    # -- what the broker asks
+    # -- calls of the broker
 
     def put(self, message: Message) -> Until | None:
         """See ``Retained``."""
@@ -123,7 +122,7 @@ class ClusterRetained:
             return None
         safe = self._until(number, topic, table.read(topic)[_TAG] if large else "")
         if large and not message.qos:
-            # Nobody waits, but the copies must be made.
+            # Nothing waits, but the copies must be made.
             safe.append_acked(b"", lambda _safe: None)
             return None
         return safe
@@ -152,14 +151,14 @@ class ClusterRetained:
         return self._message(record, row)
 
     def current(self, topic: str) -> str | None:
-        """The tag of a topic's large message."""
+        """Return the tag of a topic's large message; None: it has none."""
         row = None if self._table is None else self._table.read(topic)
         return row[_TAG] if row is not None and row[_RECORD] is None else None
 
     # -- upkeep
 
     def sweep(self) -> None:
-        """Remove what expired long ago; about once a minute. Where the disc fails, next time."""
+        """Delete rows that expired long ago; call it about once a minute. If the disc fails, next time."""
         table = self._table
         if table is None:
             return
@@ -226,7 +225,7 @@ class ClusterRetained:
         return None
 
     def when_safe(self, number: int, topic: str, tag: str, on_safe: Callable[[bool], None]) -> None:
-        """Call ``on_safe`` once the write ``number``, and the copies of ``tag``, are where they must be."""
+        """Call ``on_safe`` once the write ``number``, and the copies of ``tag``, are safe; see rule 1."""
         if not number:
             self._runtime.spawn(self._retry, topic, on_safe, label="mqtt_retained_retry")
             return
@@ -237,7 +236,7 @@ class ClusterRetained:
         if waiting is not None:
             waiting.append(on_safe)
             return
-        # Everything that was written in one turn has one number: one process waits for all of it.
+        # All writes of one turn have one number: one process waits for them.
         self._safe[number] = [on_safe]
         self._runtime.spawn(self._settle, number, label="mqtt_retained_safe")
 
@@ -259,7 +258,7 @@ class ClusterRetained:
             on_safe(safe)
 
     async def _retry(self, topic: str, on_safe: Callable[[bool], None]) -> None:
-        """Write what the disc has refused once it takes writes; a later message of the topic goes first."""
+        """Write a refused message once the disc takes writes, unless a later one of the topic came."""
         table, bodies = self._table, self.bodies
         assert table is not None  # noqa: S101 - it refused
         assert bodies is not None  # noqa: S101

@@ -1,14 +1,14 @@
-"""Large retained messages: bodies on a few nodes, fetched by the others when somebody asks.
+"""Bodies of large retained messages: on a few nodes, fetched by the others on demand.
 
-The index (``retained_cluster``) names the one body that is a topic's: its *tag*, new with every publish. A
-body is kept and asked for under topic and tag together, so a wrong one cannot be served: what the index does
-not name is never found, whoever still has it.
+The index (``retained``) has the *tag* of a topic's body, new with every publish. A body is kept and fetched
+under topic and tag together, so a wrong one cannot be served: without its tag in the index it is never found,
+whichever node still has it.
 
 Rules: 1. The nodes of a body are its publisher's and those that rank next for its topic (highest hash of
-topic and node).  2. Who holds a body says so in a row of its own (``retained_copies``, owned): no two nodes
-write the same thing.  3. Where holders are fewer than they should be, the first by name gives the body to
-one more.  4. A body that the index has not named for :data:`LINGER` seconds goes; not at once, for the
-index may be slower than the body.
+topic and node).  2. Each holder has a row of its own (``retained_copies``, owned): no two nodes write the
+same one.  3. Where there are too few holders, the first by name gives the body to one more.  4. A body that
+was not in the index for :data:`LINGER` seconds is dropped; not at once, since the index may be slower than
+the body.
 """
 
 from __future__ import annotations
@@ -28,37 +28,37 @@ LINGER = 30.0
 KEEP = "mqtt.retained_keep"
 FETCH = "mqtt.retained_fetch"
 _PART = 64 * 1024
-"""A row on disc holds no more than this of a body."""
+"""Most bytes of a body in a row on disc."""
 
 Name = tuple[str, str]
 """Topic and tag."""
 
 
 class Links:
-    """Other nodes, by remote calls."""
+    """Remote calls to other nodes."""
 
     def __init__(self, distribution: Distribution, timeout: float) -> None:
         self._distribution = distribution
         self._timeout = timeout
 
     def nodes(self) -> list[str]:
-        """Those that can be reached."""
+        """Return the nodes that can be reached."""
         return self._distribution.nodes()
 
     async def keep(self, node: str, topic: str, tag: str, record: bytes) -> bool:
-        """Have ``node`` hold a body; False where it does not answer in time."""
+        """Send a body to ``node`` to hold; False: it does not answer in time."""
         result = await remote.call(node, KEEP, topic, tag, record, timeout=self._timeout)
         return isinstance(result, remote.Returned) and result.value is True
 
     async def fetch(self, node: str, topic: str, tag: str) -> bytes | None:
-        """Ask ``node`` for a body; None where it has none, or does not answer in time."""
+        """Fetch a body from ``node``; None: it has none, or does not answer in time."""
         result = await remote.call(node, FETCH, topic, tag, timeout=self._timeout)
         value = result.value if isinstance(result, remote.Returned) else None
         return value if isinstance(value, bytes) else None
 
 
 class Body:
-    """One that is held here."""
+    """A body that is held here."""
 
     __slots__ = ("record", "since")
 
@@ -70,7 +70,7 @@ class Body:
 class Bodies:
     """Bodies of large retained messages: this node's own, and those it fetches from their holders.
 
-    ``copies`` nodes are to hold each; ``current`` returns the tag that the index names for a topic.
+    ``copies`` nodes hold each; ``current(topic)`` returns the tag in the index.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Bodies:
         self._fetching: dict[Name, asyncio.Future[bytes | None]] = {}
 
     def restore(self, rows: dict[tuple[str, str, int], bytes]) -> None:
-        """Hold again what the disc held; parts of a body that is not whole are no body."""
+        """Restore the bodies on disc; incomplete ones are dropped."""
         parts: dict[Name, list[bytes]] = {}
         for topic, tag, number in sorted(rows):
             found = parts.setdefault((topic, tag), [])
@@ -117,7 +117,7 @@ class Bodies:
         self._table.write((topic, tag), 1)
 
     def drop(self, name: Name) -> None:
-        """Hold a body no longer; where the disc fails it is held as before."""
+        """Drop a body; if the disc fails it is held as before."""
         if self._disc is not None:
             # The last part first: without it, what is left of them is no body.
             for number in reversed(range(len(self.held[name].record) // _PART + 1)):
@@ -126,12 +126,12 @@ class Bodies:
         self._table.delete(name)
 
     def holders(self, topic: str, tag: str) -> list[str]:
-        """Nodes that say they hold a body and can be reached, this one too; in the order of names."""
+        """Return the nodes within reach with a row for a body, this one too; in the order of names."""
         reachable = {self._node, *self._links.nodes()}
         return sorted(reachable & self._table.read((topic, tag)).keys())
 
     async def spread(self, topic: str, tag: str) -> int:
-        """Give copies of a body that is held here to others; how many hold it now."""
+        """Send a body that is held here to other nodes; return how many hold it now."""
         body = self.held.get((topic, tag))
         if body is None:
             return 0
@@ -142,7 +142,7 @@ class Bodies:
         return len(holders) + sum(await asyncio.gather(*asked))
 
     async def fetch(self, topic: str, tag: str) -> bytes | None:
-        """A body, from wherever it is; None where nobody who can be reached has it."""
+        """Return a body, from this node or another; None: no node within reach has it."""
         name = (topic, tag)
         body = self.held.get(name)
         if body is not None:
@@ -172,7 +172,7 @@ class Bodies:
         return None
 
     def upkeep(self) -> Iterator[Awaitable[int]]:
-        """Let go of what the index does not name; yields what is to be awaited to make copies."""
+        """Drop bodies that are not in the index; yield awaitables that make missing copies."""
         now = self._now()
         for name, body in list(self.held.items()):
             topic, tag = name

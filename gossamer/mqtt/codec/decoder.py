@@ -1,10 +1,10 @@
 """Bytes to packets, for both versions and both directions: one function a packet type, chosen by a table.
 
 Rules: 1. Whatever the bytes, the outcome is a packet or :class:`MqttProtocolError`, nothing else.  2. Every
-error names the statement it rests on, in the numbering of the version in use; where the standard numbers
+error has the statement that was broken, in the numbering of the version in use; where the standard numbers
 none, the section.  3. The syntax of topic names and filters is checked here, since it is part of a packet's
-validity: what breaks it is malformed (0x81). "Topic name invalid" and "topic filter invalid" are for what is
-correctly formed and not accepted all the same; that, and matching, is for others to say.
+validity: a wrong one is malformed (0x81). "Topic name invalid" and "topic filter invalid" are for names that
+are well-formed and yet not accepted; that, and matching, is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _SHARE = "$share/"
 
 
 def decode(first: int, body: bytes, version: int) -> Packet:
-    """The packet whose fixed header starts with ``first`` and whose remaining bytes are ``body``.
+    """Return the packet whose fixed header starts with ``first`` and whose remaining bytes are ``body``.
 
-    ``version`` is 4 or 5; CONNECT brings its own.
+    ``version`` is 4 or 5; CONNECT has its own.
     """
     kind = first >> 4
     flags = first & 0x0F
@@ -61,7 +61,7 @@ def decode(first: int, body: bytes, version: int) -> Packet:
 
 
 def connect_version(packet: bytes) -> int:
-    """The version of a CONNECT, of which only the start may be there and the rest may be unreadable."""
+    """Return the version of a CONNECT, of which only the start need be there and readable."""
     return V5 if b"\0\4MQTT\5" in packet[2:12] else V4
 
 
@@ -95,14 +95,14 @@ def decode_publish(flags: int, body: bytes, version: int) -> p.Publish:
 
 
 def check_topic_name(topic: bytes, what: str) -> None:
-    """Well-formed, without wildcards. May be empty: an alias may stand for it."""
+    """Check that a topic name is well-formed, without wildcards. It may be empty, for an alias."""
     text(topic, what, "MQTT-3.3.2-1")
     if b"+" in topic or b"#" in topic:
         raise malformed("MQTT-3.3.2-2", f"{what} contains a wildcard character")
 
 
 def check_filter(topic_filter: str, version: int) -> None:
-    """The syntax of a topic filter; whether this node accepts it is another question."""
+    """Check the syntax of a topic filter; whether this node accepts it is decided elsewhere."""
     if not topic_filter:
         raise malformed("MQTT-4.7.3-1", "topic filter is empty")
     if version == V5 and topic_filter.startswith(_SHARE):
@@ -140,7 +140,7 @@ def _packet_id(reader: Reader, version: int) -> int:
 
 
 def _outcome(reader: Reader, kind: int, name: str) -> tuple[int, Properties]:
-    """Reason code and properties, with which packets of 5.0 end; both may be left out."""
+    """Read the reason code and properties at the end of a packet of 5.0; both may be left out."""
     if not reader.left():
         return 0, NONE
     allowed, statement = _REASONS[kind]
@@ -246,7 +246,7 @@ def _ack(kind: int, build: type[p.Puback]) -> Callable[[Reader, int], Packet]:
 
 
 def _subscribe(body: bytes, version: int) -> p.Subscribe:
-    """SUBSCRIBE, without a call for each of its bytes: clients come back with thousands of filters."""
+    """Decode SUBSCRIBE, without a call for each field: clients come back with thousands of filters."""
     packet_id = body[0] << 8 | body[1] if len(body) > 2 else 0
     pos, properties = 2, NONE
     if not packet_id or (version == V5 and body[2]):

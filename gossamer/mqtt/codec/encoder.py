@@ -20,13 +20,13 @@ from gossamer.mqtt.codec.properties import NONE, Properties, encode_properties
 from gossamer.mqtt.codec.wire import MAX_VARINT, encode_binary, encode_string, encode_varint
 
 PACKET_ID: list[bytes] = [n.to_bytes(2, "big") for n in range(65536)]
-"""Every packet identifier as the two bytes of the wire, made once: cheaper than making one per message."""
+"""Every packet identifier as two bytes, made once: cheaper than making one per message."""
 
 
 def publish_parts(
     topic: bytes, payload: bytes, *, flags: int, version: int, properties: Properties = NONE
 ) -> tuple[bytes, bytes]:
-    """Head and tail of a PUBLISH; ``flags`` are the low four bits of its first byte.
+    """Return head and tail of a PUBLISH; ``flags`` are the low four bits of its first byte.
 
     QoS 0: the packet is ``head + tail``. Above: ``head + packet identifier + tail``.
     """
@@ -43,7 +43,7 @@ def publish_parts(
 
 
 def encode(packet: Packet, version: int) -> bytes:
-    """The bytes of ``packet`` in protocol ``version``; CONNECT uses its own."""
+    """Return the bytes of ``packet`` in protocol ``version``; CONNECT uses its own."""
     return _ENCODERS[type(packet)](packet, version)
 
 
@@ -92,7 +92,7 @@ def _publish(packet: p.Publish, version: int) -> bytes:
 
 
 def _outcome(packet: p.Puback | p.Disconnect | p.Auth) -> bytes:
-    """Reason code and properties, of which 5.0 leaves out what says nothing at the end of a packet."""
+    """Return reason code and properties; defaults at the end of a packet are left out."""
     if packet.properties is NONE:
         return bytes((packet.reason,)) if packet.reason else b""
     return bytes((packet.reason,)) + encode_properties(packet.properties)
@@ -173,19 +173,18 @@ _ENCODERS: dict[type, Callable[[Any, int], bytes]] = {
 
 
 LONGEST = 300
-"""Characters of a reason string; what clients sent may be in it."""
+"""Most characters of a reason string, which may quote input of clients."""
 
 Answer: TypeAlias = p.Connack | p.Disconnect | p.Auth | p.Puback | p.Suback | p.Unsuback
 
 
 def explained(packet: Answer, why: str, asked: Properties) -> bytes:
-    """``packet`` for a 5.0 client that asked for ``asked`` in CONNECT, with ``why`` as its reason string.
+    """Return ``packet`` with ``why`` as reason string, for a 5.0 client with properties ``asked`` in CONNECT.
 
-    In CONNACK and DISCONNECT one may always come, elsewhere only if the client did not ask for silence
-    ([MQTT-3.1.2-29]). One that would make the packet larger than the client takes is left out
-    ([MQTT-3.2.2-19], [MQTT-3.4.2-2] and their like), other properties with it where they do not fit either
-    ([MQTT-3.2.2-20]).
-    Empty if the client takes nothing so large ([MQTT-3.1.2-24]).
+    CONNACK and DISCONNECT may always have one, other packets only if the client requests problem information
+    ([MQTT-3.1.2-29]). It is left out if the packet would exceed the client's maximum ([MQTT-3.2.2-19],
+    [MQTT-3.4.2-2] and others); from a refusal or failure, so are all properties ([MQTT-3.2.2-20]). Empty: the
+    packet is too large all the same ([MQTT-3.1.2-24]).
     """
     always = isinstance(packet, p.Connack | p.Disconnect)
     if why and (always or asked.request_problem_information != 0):
@@ -214,7 +213,7 @@ def read_publish(packet: bytes, version: int) -> p.Publish:
 
 
 def convert(packet: bytes, old: int, new: int) -> tuple[bytes, bytes]:
-    """Head and tail of the same PUBLISH in version ``new``."""
+    """Return head and tail of the same PUBLISH in version ``new``."""
     publish = read_publish(packet, old)
     properties = publish.properties if new == V5 else NONE
     return publish_parts(

@@ -1,7 +1,7 @@
-"""Errors of a client on the wire, with the reason code and the statement of the standard it broke.
+"""Protocol errors of a client, with the reason code and the statement of the standard that it broke.
 
-Both are :class:`~gossamer.errors.PeerError`. A channel that meets one ends its connection as the standard
-says (MQTT 5.0: DISCONNECT or CONNACK with the reason code; 3.1.1: close) and touches nothing else.
+A channel ends its connection for one as the standard requires (MQTT 5.0: DISCONNECT or CONNACK with the
+reason code; 3.1.1: close), and affects no other.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gossamer.mqtt.codec.reasons import ReasonCode
 class MqttProtocolError(PeerError):
     """A packet that the standard forbids.
 
-    ``statement`` is the normative statement, as ``MQTT-3.1.0-1``, or the section where it has no number.
+    ``statement`` is the normative statement, as ``MQTT-3.1.0-1``; a section, if no numbered one applies.
     """
 
     def __init__(self, reason: ReasonCode, statement: str, detail: str) -> None:
@@ -26,10 +26,10 @@ class MqttProtocolError(PeerError):
 
 
 def malformed(statement: str, detail: str) -> MqttProtocolError:
-    """Bytes that cannot be read as a packet (reason code 0x81)."""
+    """Return the error for bytes that cannot be read as a packet (reason code 0x81)."""
     return MqttProtocolError(ReasonCode.MALFORMED_PACKET, statement, detail)
 
 
 def violation(statement: str, detail: str) -> MqttProtocolError:
-    """A readable packet that may not be sent, or not now (reason code 0x82)."""
+    """Return the error for a readable packet that may not be sent, or not now (reason code 0x82)."""
     return MqttProtocolError(ReasonCode.PROTOCOL_ERROR, statement, detail)

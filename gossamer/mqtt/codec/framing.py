@@ -17,7 +17,7 @@ from gossamer.mqtt.codec.wire import MAX_VARINT
 def frame(data: bytes, pos: int, end: int, limit: int) -> tuple[int, int]:
     """Return where the body of the packet at ``pos`` starts and stops.
 
-    ``stop`` may lie beyond ``end``: the packet is not whole yet. ``(0, 0)``: not even its header is.
+    ``stop`` beyond ``end``: the packet is not whole yet. ``(0, 0)``: nor is its fixed header.
 
     Raises:
         MqttProtocolError: the length is malformed, or the packet exceeds ``limit`` bytes in all.
@@ -47,13 +47,13 @@ def frame(data: bytes, pos: int, end: int, limit: int) -> tuple[int, int]:
 
 
 def topic_in(head: bytes) -> bytes:
-    """The topic of a PUBLISH that is whole up to there or further."""
+    """Return the topic of a PUBLISH, of which ``head`` is all up to the topic's end, or more."""
     at = 2 if head[1] < 0x80 else frame(head, 0, len(head), MAX_VARINT + 5)[0]
     return head[at + 2 : at + 2 + (head[at] << 8 | head[at + 1])]
 
 
 class Framer:
-    """Incremental: feed what came, take whole packets as (first byte, body)."""
+    """Incremental framing: feed bytes as they come, take whole packets as (first byte, body)."""
 
     __slots__ = ("_buffer", "_limit")
 

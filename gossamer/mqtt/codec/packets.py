@@ -1,8 +1,8 @@
 """The control packets of MQTT 3.1.1 and 5.0 as values.
 
-One class a packet, for both versions: what only 5.0 has (properties, reason codes) stands at its default in
-3.1.1. Topics are ``bytes`` in PUBLISH, since that is the key of the route cache, and ``str`` where a filter
-is kept. Field names are the standard's.
+One class a packet, for both versions: fields of 5.0 alone (properties, reason codes) have their defaults in
+3.1.1. Topics are ``bytes`` in PUBLISH, since that is the key of the route cache; filters are ``str``. Field
+names are the standard's.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ V5 = 5
 
 
 class Will(msgspec.Struct, frozen=True, kw_only=True):
-    """The message a server publishes when its client goes without saying goodbye."""
+    """Message that the server publishes when its client's connection ends without DISCONNECT."""
 
     topic: bytes
     payload: bytes

@@ -1,4 +1,4 @@
-"""Properties of MQTT 5.0 (section 2.2.2): one table says each property's identifier, type and packets.
+"""Properties of MQTT 5.0 (section 2.2.2): one table has each property's identifier, type and packets.
 
 Rules: 1. An unknown identifier, or one that the packet may not carry, is malformed.  2. A property that may
 come once and comes twice is a protocol error.  3. User properties keep their order; so do subscription

@@ -1,4 +1,4 @@
-"""Reason codes: the numbers with which MQTT says how something ended.
+"""Reason codes of MQTT: the outcome of a request, or why a connection ends.
 
 MQTT 5.0 has one table (section 2.4) for every packet. MQTT 3.1.1 has five return codes in CONNACK and one
 failure value in SUBACK; :func:`connack_return_code` maps the first onto the second where they allow it.
@@ -62,9 +62,9 @@ class ReasonCode(enum.IntEnum):
 # Which of them a packet may carry: the tables of sections 3.2.2.2 to 3.15.2.1.
 CONNACK_REASONS = frozenset({0x00, *range(0x80, 0x8B), 0x8C, 0x90, 0x95, 0x97, *range(0x99, 0x9E), 0x9F})
 PUBACK_REASONS = frozenset({0x00, 0x10, 0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99})
-"""Of PUBREC as well."""
+"""Those of PUBREC too."""
 PUBREL_REASONS = frozenset({0x00, 0x92})
-"""Of PUBCOMP as well."""
+"""Those of PUBCOMP too."""
 SUBACK_REASONS = {
     4: frozenset({0x00, 0x01, 0x02, 0x80}),
     5: frozenset({0x00, 0x01, 0x02, 0x80, 0x83, 0x87, 0x8F, 0x91, 0x97, 0x9E, 0xA1, 0xA2}),
@@ -97,6 +97,6 @@ _RETURN_CODES = {
 
 
 def connack_return_code(reason: int) -> int | None:
-    """The CONNACK return code of MQTT 3.1.1 (table 3.1) for ``reason``; None where none fits, and then the
-    connection ends without a word ([MQTT-3.2.2-6])."""
+    """Return the CONNACK return code of MQTT 3.1.1 (table 3.1) for ``reason``; None: none fits, and the
+    connection closes without CONNACK ([MQTT-3.2.2-6])."""
     return _RETURN_CODES.get(ReasonCode(reason))

@@ -1,7 +1,7 @@
-"""Summary of a stretch of a connection's bytes, in a line for people who trace it.
+"""Packet summary: a line about bytes of a connection, for traces.
 
 Rules: 1. Names of packets, topics and lengths: no payload, no user name, no password is ever shown, whatever
-the packet.  2. Any bytes at all make a line; nothing raises.  3. Bounded, however long the stretch.
+the packet.  2. Any bytes make a line; nothing raises.  3. The length of a line is bounded.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ NAMES = (
     *("SUBSCRIBE", "SUBACK", "UNSUBSCRIBE", "UNSUBACK", "PINGREQ", "PINGRESP", "DISCONNECT", "AUTH"),
 )
 PACKETS = 5
-"""Packets that are named; more are counted, as far as ``LOOK``."""
+"""Packets in a line; the others up to ``LOOK`` are counted."""
 LOOK = 1000
 TOPIC = 60
 
 
 def glance(data: bytes) -> SafeText:
-    """``PUBLISH a/b qos=1 27 bytes, PINGREQ, … 3 more``."""
+    """Return a summary such as ``PUBLISH a/b qos=1 27 bytes, PINGREQ, … 3 more``."""
     parts: list[str] = []
     more = pos = 0
     end = len(data)
