@@ -7,17 +7,28 @@ cost of both ends together. Run: ``python bench/distribution.py [--seconds 2] [-
 import argparse
 import asyncio
 import random
+import tempfile
 import time
+from pathlib import Path
 
 import grpc
 import grpc.aio
 import structlog
 import uvloop
 
-from gossamer.distribution import Distribution, GrpcTransport, RemoteProcesses, StreamTransport
+from gossamer.config import LinkTlsConfig
+from gossamer.distribution import (
+    Distribution,
+    GrpcTransport,
+    LinkCertificates,
+    RemoteProcesses,
+    StreamTransport,
+)
+from gossamer.launch.authority import Authority, local_names
 from gossamer.network import SystemNetwork
 from gossamer.supervisor import GenServer, Reply, Runtime, Supervisor, call, cast
 
+A, B = "a@127.0.0.1", "b@127.0.0.1"
 LOCAL = ("127.0.0.1", 0)
 PAYLOAD = b"x" * 64
 
@@ -82,7 +93,7 @@ async def repeat(operation, seconds):
 
 async def pair(transport):
     nodes = []
-    for name in ("a", "b"):
+    for name in (A, B):
         runtime = Runtime(name, 1)
         node = Distribution(runtime, transport(), cookie="bench", address=LOCAL, rng=random.Random(1))
         await runtime.start(Supervisor, [node.child_spec()])
@@ -91,8 +102,8 @@ async def pair(transport):
     up = asyncio.Event()
     for node in nodes:
         node.subscribe(lambda event: up.set() if a.nodes() and b.nodes() else None)
-    a.connect("b", 1, b.address)
-    b.connect("a", 1, a.address)
+    a.connect(B, 1, b.address)
+    b.connect(A, 1, a.address)
     await up.wait()
     return a, b
 
@@ -103,7 +114,7 @@ async def link_round_trip(transport, purpose, seconds):
     arrived = None
 
     def back(frame):
-        b.send("a", purpose, frame.payload)
+        b.send(A, purpose, frame.payload)
         b.done(frame)
 
     def here(frame):
@@ -116,7 +127,7 @@ async def link_round_trip(transport, purpose, seconds):
     async def once():
         nonlocal arrived
         arrived = asyncio.get_running_loop().create_future()
-        a.send("b", purpose, PAYLOAD)
+        a.send(B, purpose, PAYLOAD)
         await arrived
 
     await once()
@@ -144,7 +155,7 @@ async def link_flood(transport, seconds, *, reliable, window=20_000, burst=200):
     sent, start = 0, time.perf_counter()
     while time.perf_counter() - start < seconds:
         for _ in range(burst):
-            a.send("b", "data", PAYLOAD, reliable)
+            a.send(B, "data", PAYLOAD, reliable)
         sent += burst
         while sent - taken > window:
             room.clear()
@@ -216,9 +227,24 @@ async def remote_cast(transport, seconds, burst=1000):
     return rate
 
 
-async def main(seconds):
+def certificates(directory):
+    """Certificates of one node on this machine, which both ends use."""
+    Authority(directory).issue("node", local_names(LOCAL[0]))
+    files = {"cert_file": directory / "node.pem", "key_file": directory / "node.key"}
+    return LinkCertificates(LinkTlsConfig(**files, ca_file=directory / "ca.pem"))
+
+
+async def main(seconds, directory):
+    shown = certificates(directory)
+
     def stream():
         return StreamTransport(SystemNetwork())
+
+    def stream_tls():
+        return StreamTransport(SystemNetwork(), certificates=shown)
+
+    def grpc_tls():
+        return GrpcTransport(certificates=shown)
 
     rows = [
         ("bare grpc.aio unary", "round trips/s", await bare_unary(seconds)),
@@ -230,6 +256,16 @@ async def main(seconds):
             await link_round_trip(GrpcTransport, "data", seconds),
         ),
         ("link, framed TCP, control", "round trips/s", await link_round_trip(stream, "control", seconds)),
+        (
+            "link, gRPC, TLS, control",
+            "round trips/s",
+            await link_round_trip(grpc_tls, "control", seconds),
+        ),
+        (
+            "link, TCP, TLS, control",
+            "round trips/s",
+            await link_round_trip(stream_tls, "control", seconds),
+        ),
         ("remote call, gRPC", "round trips/s", await remote_call(GrpcTransport, seconds)),
         ("remote call, framed TCP", "round trips/s", await remote_call(stream, seconds)),
         ("remote cast, gRPC", "casts/s", await remote_cast(GrpcTransport, seconds)),
@@ -237,6 +273,8 @@ async def main(seconds):
         ("link, gRPC, reliable", "frames/s", await link_flood(GrpcTransport, seconds, reliable=True)),
         ("link, gRPC, unreliable", "frames/s", await link_flood(GrpcTransport, seconds, reliable=False)),
         ("link, framed TCP, reliable", "frames/s", await link_flood(stream, seconds, reliable=True)),
+        ("link, gRPC, TLS, reliable", "frames/s", await link_flood(grpc_tls, seconds, reliable=True)),
+        ("link, TCP, TLS, reliable", "frames/s", await link_flood(stream_tls, seconds, reliable=True)),
     ]
     for what, unit, rate in rows:
         print(f"{what:34} {rate:12,.0f} {unit:14} {1e6 / rate:8.1f} µs")
@@ -249,5 +287,5 @@ if __name__ == "__main__":
     parser.add_argument("--loop", choices=["uvloop", "asyncio"], default="uvloop")
     options = parser.parse_args()
     factory = uvloop.new_event_loop if options.loop == "uvloop" else None
-    with asyncio.Runner(loop_factory=factory) as runner:
-        runner.run(main(options.seconds))
+    with tempfile.TemporaryDirectory() as made, asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(main(options.seconds, Path(made)))
