@@ -1,11 +1,11 @@
 """Routes of topics: rules, index, cache, the replicated ``routes`` table, and forwarding to other nodes.
 
-``Router`` is what the rest of a node uses; ``RouteOwner`` is the process behind it. ``topics`` holds the
-rules of names and filters, ``filters`` the index, ``cache`` what makes a publish one look-up, ``forwarder``
-what goes to a peer.
+``Router`` is the interface to the rest of a node; ``RouteOwner`` is the process behind it. ``topics`` has the
+rules of names and filters, ``filters`` the index, ``cache`` the routes of topics, ``forwarder`` the batches
+for a peer.
 
-Names are imported when they are first used, so that the command can tell which kernel it has without
-loading what links nodes.
+Names are imported when they are first used, so that the command can report its kernel without loading the
+distribution.
 """
 
 from typing import TYPE_CHECKING

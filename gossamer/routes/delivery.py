@@ -1,9 +1,9 @@
 """Delivery of a message to one subscriber, and the merging of overlapping subscriptions.
 
 Rules (MQTT 5.0 section 3.3.4): a subscriber whose filters overlap gets one copy, at the highest quality of
-service of all that match and with the identifiers of all of them; RETAIN is kept as published where any says
-so. A subscription with no local ([MQTT-3.8.3-3]) does not match what its own client publishes: that comes by
-the other subscriptions alone, and with none the client does not get it.
+service of all that match and with the identifiers of all of them; RETAIN is kept as published if any
+subscription has that option. One with no local ([MQTT-3.8.3-3]) does not match messages of its own client:
+these come by the other subscriptions alone, and without any the client does not get them.
 
 Many filters of one subscriber share one :class:`Delivery`, which does not name its filter: 200,000
 subscriptions of 100 clients need 100 of them.
@@ -44,11 +44,11 @@ class SubscriptionOptions(msgspec.Struct, frozen=True, kw_only=True):
     retain_as_published: bool = False
     identifier: int | None = None
     persistent: bool = False
-    """The subscriber outlives its connection and its node: what comes while that is away is kept for it."""
+    """The subscriber outlives its connection and its node: messages are kept for it while that is away."""
 
     @property
     def identifiers(self) -> tuple[int, ...]:
-        """None or one, as a delivery has them."""
+        """Subscription identifier as a tuple of none or one, as in :class:`Delivery`."""
         return () if self.identifier is None else (self.identifier,)
 
 
@@ -63,10 +63,10 @@ class Delivery(msgspec.Struct, frozen=True, eq=False, gc=False):
     identifiers: tuple[int, ...] = ()
     persistent: bool = False
     own: Delivery | None = None
-    """How it takes messages of its own, where only some of the subscriptions say no local."""
+    """Delivery of its own messages, if some but not all of the subscriptions have no local."""
 
     def asks(self, options: SubscriptionOptions) -> bool:
-        """Return whether these options are what this delivery stands for."""
+        """Return whether this delivery has these options."""
         return (
             self.qos == options.qos
             and self.no_local == options.no_local
@@ -77,7 +77,7 @@ class Delivery(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 
 def delivery_of(subscriber: Subscriber, options: SubscriptionOptions) -> Delivery:
-    """The delivery of one subscription."""
+    """Return the delivery of one subscription."""
     return Delivery(
         subscriber,
         options.qos,
@@ -89,7 +89,7 @@ def delivery_of(subscriber: Subscriber, options: SubscriptionOptions) -> Deliver
 
 
 def merge(deliveries: list[Delivery]) -> tuple[Delivery, ...]:
-    """One delivery a subscriber, in the order in which subscribers first come."""
+    """Return one delivery for each subscriber, in the order in which subscribers first come."""
     merged: dict[object, Delivery] = {delivery.subscriber: delivery for delivery in deliveries}
     if len(merged) == len(deliveries):
         return tuple(deliveries)

@@ -1,15 +1,14 @@
-"""Exclusive subscriptions: ``$exclusive/a/b`` is a subscription to ``a/b`` that one client has.
+"""Exclusive subscriptions: ``$exclusive/a/b`` is a subscription to ``a/b`` of one client in the cluster.
 
-One in the whole cluster. Whoever has it stands in the ``routes`` table: key ``$exclusive/filter``, value
-when it was claimed and by which client. A claim that another node already shows is refused at once. Where
-two nodes claim in the same moment, or on both sides of a split, both show it as soon as they see each other,
-and one rule decides on both: *the earlier claim stays, of equal ones that of the lesser node name*; the other
-subscription ends, is counted, and its owner told.
+Its claim is a row of the ``routes`` table: key ``$exclusive/filter``, value the time of the claim and the
+client. A claim that another node has is refused at once. If two nodes claim concurrently, or on both sides of
+a split, one rule decides on both as soon as they see each other: *the earlier claim stays, of equal ones that
+of the lesser node name*; the other subscription ends, is counted, and reported to its subscriber.
 
-Rules: 1. Only exclusive subscriptions exclude each other; who subscribes to ``a/b`` as usual gets its
-messages too. For one client the two are one subscription.  2. A client that moves to another node keeps
-its claim: one client does not exclude itself.  3. A node that is down keeps its claims for as long as its
-rows are kept (the grace time of tables).  4. Filters are compared as text: ``+/b`` does not exclude ``a/b``.
+Rules: 1. Only exclusive subscriptions exclude each other; ordinary subscribers to ``a/b`` get its messages
+too. For one client the two are one subscription.  2. A client that moves to another node keeps its claim: one
+client does not exclude itself.  3. A node that is down keeps its claims for as long as its rows are kept (the
+grace time of tables).  4. Filters are compared as text: ``+/b`` does not exclude ``a/b``.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from gossamer.routes.delivery import Subscriber
 from gossamer.routes.topics import EXCLUSIVE, InvalidTopicFilter
 
 Claim = tuple[int, str]
-"""When a filter was claimed, in microseconds, and by which client; "" where that has no name."""
+"""Time of a claim, in microseconds of the day, and its client; "" for one without a name."""
 
 
 class ExclusiveTakenError(UnavailableError):
-    """Another client has this exclusive subscription, or there may be no more of them."""
+    """Another client has this exclusive subscription, or the node's limit is reached."""
 
     def __init__(self, topic_filter: str, *, holder: str, limit: int = 0) -> None:
         self.topic_filter = topic_filter
@@ -37,12 +36,12 @@ class ExclusiveTakenError(UnavailableError):
 
 
 def is_exclusive(topic_filter: str) -> bool:
-    """Return whether a filter asks for an exclusive subscription."""
+    """Return whether a filter is that of an exclusive subscription."""
     return topic_filter.startswith(EXCLUSIVE)
 
 
 class ExclusiveClaims:
-    """The claims of this node, and what other nodes show. ``wall`` tells the time of day, in seconds."""
+    """Claims of this node, at most ``limit``. ``wall()`` returns the time of day, in seconds."""
 
     def __init__(self, node: str, *, limit: int, wall: Callable[[], float]) -> None:
         self._node = node
@@ -54,11 +53,11 @@ class ExclusiveClaims:
         return len(self._mine)
 
     def claim(self, body: str, subscriber: Subscriber, table: OwnedTable | None) -> list[int | str]:
-        """Claim a filter; the value of its row.
+        """Claim a filter; return the value of its row.
 
         Raises:
-            InvalidTopicFilter: none are allowed here.
-            ExclusiveTakenError: somebody else has it, or the limit is met.
+            InvalidTopicFilter: the limit is 0.
+            ExclusiveTakenError: another client has it, or the limit is reached.
         """
         if not self._limit:
             raise InvalidTopicFilter(EXCLUSIVE + body, "no exclusive subscription: this node allows none")
@@ -80,7 +79,7 @@ class ExclusiveClaims:
         return [*claim]
 
     def release(self, body: str, subscriber: object) -> bool:
-        """Give a claim back; False if this subscriber has none."""
+        """Release a claim; False: this subscriber has none."""
         known = self._mine.get(body)
         if known is None or known[0] is not subscriber:
             return False
@@ -88,20 +87,20 @@ class ExclusiveClaims:
         return True
 
     def held_by(self, subscriber: object) -> list[str]:
-        """The filters that a subscriber has claimed."""
+        """Return the filters that a subscriber has claimed."""
         return [body for body, (holder, _) in self._mine.items() if holder is subscriber]
 
     def row(self, key: str) -> list[int | str] | None:
-        """Return what this node's row of ``$exclusive/filter`` should be."""
+        """Return the value that this node's row of ``$exclusive/filter`` should have; None: no row."""
         known = self._mine.get(key[len(EXCLUSIVE) :])
         return None if known is None else [*known[1]]
 
     def keys(self) -> Iterator[str]:
-        """The keys of the rows there should be."""
+        """Yield the keys of the rows that should exist."""
         return (EXCLUSIVE + body for body in tuple(self._mine))
 
     def beaten(self, owner: str, rows: Mapping[object, object]) -> list[tuple[str, Subscriber]]:
-        """Claims of this node that lose against rows of another: filter and subscriber each."""
+        """Return filter and subscriber of this node's claims that lose against rows of another."""
         found = []
         for key in rows if self._mine else ():
             body = key[len(EXCLUSIVE) :] if type(key) is str and is_exclusive(key) else ""

@@ -1,8 +1,8 @@
-"""Which filter index and topic book this process runs: the compiled kernel, or its twins in Python.
+"""Choice of the filter index and topic book of this process: the compiled kernel, or its twins in Python.
 
-The kernel (``csrc/``) is built when the package is installed and a C compiler is found; where there is none,
+The kernel (``csrc/``) is built when the package is installed and a C compiler is found; without one,
 everything works the same and matching is slower. ``GOSSAMER_KERNEL=python`` chooses the twin;
-``GOSSAMER_KERNEL=compiled`` fails where there is no kernel, instead of running without.
+``GOSSAMER_KERNEL=compiled`` fails without a kernel.
 
 mypyc over the twin was measured and rejected: 0.57 M matches a second among a million filters, where the twin
 has 0.48 M and the kernel several times that, since it cannot ask memory for all shapes at once and keeps
@@ -70,7 +70,7 @@ if not _missing:
 
 
 def compiled_index(*, shape_limit: int = SHAPE_LIMIT) -> FilterIndex[object]:
-    """An index of the compiled kernel, whatever was chosen.
+    """Return an index of the compiled kernel, whatever was chosen.
 
     Raises:
         KernelUnavailableError: there is none.
@@ -82,7 +82,7 @@ def compiled_index(*, shape_limit: int = SHAPE_LIMIT) -> FilterIndex[object]:
 
 
 def compiled_book(shape_limit: int, filed_limit: int) -> TopicBook:
-    """A topic book of the compiled kernel, whatever was chosen.
+    """Return a topic book of the compiled kernel, whatever was chosen.
 
     Raises:
         KernelUnavailableError: there is none.
@@ -93,7 +93,7 @@ def compiled_book(shape_limit: int, filed_limit: int) -> TopicBook:
 
 
 def _choose(choice: str) -> str:
-    """Why the twin runs; empty where the kernel does."""
+    """Return why the twin runs; empty: the kernel does."""
     if choice == "python":
         return f"{CHOICE}=python"
     if choice == "compiled" and _missing:
@@ -102,11 +102,11 @@ def _choose(choice: str) -> str:
 
 
 KERNEL_REASON = _choose(os.environ.get(CHOICE, ""))
-"""Why the twin in Python runs; empty where the compiled kernel does."""
+"""Reason why the twin in Python runs; empty: the compiled kernel does."""
 
 
 def filter_index() -> FilterIndex[Any]:
-    """An empty index, of the kind that this process runs."""
+    """Return an empty index of the chosen kind."""
     return FilterIndex() if KERNEL_REASON else compiled_index()
 
 
@@ -115,14 +115,14 @@ def _parse_it(text: str, max_bytes: int, max_levels: int, /) -> bool:
 
 
 is_filter: Callable[[str, int, int], bool] = _parse_it if KERNEL_REASON else _is_filter
-"""Whether a text is plainly a filter within limits, and of no share group; False: parse it to know."""
+"""Returns whether a text is an ordinary filter within limits; False: it may be one, and must be parsed."""
 
 
 def topic_book(shape_limit: int, filed_limit: int) -> TopicBook:
-    """An empty topic book, of the kind that this process runs."""
+    """Return an empty topic book of the chosen kind."""
     return (TopicBook if KERNEL_REASON else compiled_book)(shape_limit, filed_limit)
 
 
 def kernel_name() -> str:
-    """``compiled`` or ``python``."""
+    """Return ``compiled`` or ``python``."""
     return "python" if KERNEL_REASON else "compiled"

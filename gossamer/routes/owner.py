@@ -1,10 +1,10 @@
-"""The route owner: the process that feeds the router from the ``routes`` table and keeps both true.
+"""The route owner: the process that applies the ``routes`` table to the router, and verifies both.
 
-The router itself is passive, as an ETS table is, and outlives this process. Whatever goes wrong while rows
-are taken in ends this process and not the one that wrote them; its successor first holds everything against
-its sources and repairs it, since events may have been missed, and no client notices. The same verification
-then runs in the background forever, followed by a comparison with every peer (where ``functions``, which
-other nodes may call, are given).
+The router itself is passive, as an ETS table is, and outlives this process. An error while rows are applied
+ends this process and not the one that wrote them; when it restarts it first verifies and repairs everything,
+since events may have been missed, and no client notices. The same verification then runs in the background,
+followed by a comparison with every peer (where ``functions``, to which it adds what other nodes call, are
+given).
 
 Calls: ``"verify"`` (repair and report now) and ``"check"`` (report only) answer :class:`Findings`.
 """
@@ -41,14 +41,14 @@ log = structlog.get_logger(__name__)
 _AGAIN = "verify_again"
 _GROUPS = "refresh_groups"
 GROUPS_INTERVAL = 0.5
-"""Seconds after which other nodes know which members of share groups can take messages."""
+"""Seconds between reports to other nodes of which members of share groups can take messages."""
 ASK_WAIT = 10.0
-"""Seconds a peer may take to answer."""
+"""Seconds that a peer may take to answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Verified:
-    """A verification is done: for those who ``asked``, if any."""
+    """Result of a verification, for the callers that ``asked``, if any."""
 
     findings: Findings
     repair: bool
@@ -82,8 +82,8 @@ class RouteOwner(GenServer):
         return Continue()
 
     async def handle_continue(self, token: object) -> None:
-        # Before anything else is served: routes that are wrong now lose messages. In steps all the same, for
-        # a million routes take seconds and publishing goes on meanwhile.
+        # Before any call: routes that are wrong now lose messages. In steps all the same, since a million
+        # routes take seconds and publishing goes on meanwhile.
         self._report(_Verified(await self._verify(Findings(), repair=True), True, "start"))
         send_after(self._pause, self_pid(), _AGAIN)
         send_after(GROUPS_INTERVAL, self_pid(), _GROUPS)
@@ -115,7 +115,7 @@ class RouteOwner(GenServer):
             await super().handle_info(message)
 
     def _begin(self) -> None:
-        """Verify for all who ask for the same as the first; nobody asks: in the background. One at a time."""
+        """Start a verification, for all callers with the request of the first, unless one is running."""
         if self._running:
             return
         self._running = True

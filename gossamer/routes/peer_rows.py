@@ -1,7 +1,7 @@
 """Routes of other nodes: their rows of the ``routes`` table, and those expected of nodes that are away.
 
-Rules: 1. A row that no node of this version would write is counted and passed over.  2. What persistent
-sessions of a node that is away want outlives its rows, until it has been given what was kept for it.
+Rules: 1. A row that no node of this version would write is counted and ignored.  2. The filters of persistent
+sessions of a node that is away outlive its rows, until all its hints have been replayed to it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from gossamer.routes.subscriptions import PERSISTENT, SubscriptionTable
 from gossamer.routes.topics import EXCLUSIVE, MAX_BYTES, InvalidTopicFilter
 
 LONGEST_FILTER = MAX_BYTES + len(EXCLUSIVE)
-"""In bytes; a longer one matches nothing, and only a peer without limits could send it."""
+"""Bytes; a longer filter matches nothing, and only a peer without limits could send it."""
 
 
 class PeerRows:
-    """Takes the rows of other nodes in, and keeps what those that are away are expected to want."""
+    """Applies the rows of other nodes, and keeps the filters expected of those that are away."""
 
     def __init__(
         self,
@@ -44,13 +44,13 @@ class PeerRows:
         self._counts = counts
 
     def apply(self, change: Change) -> None:
-        """Rows of the ``routes`` table changed."""
+        """Apply a change of another node's rows of the ``routes`` table."""
         owner = change.owner
         if owner == self._node:
             return
         slot = self._nodes.slot(owner)
         if self._forwarding.links is None and not slot.up:
-            # A router without links takes the rows for all there is to know.
+            # A router without links has only the rows to tell which nodes are up.
             self._forwarding.node_up(owner)
         changed: list[str] = []
         claims = False
@@ -67,7 +67,7 @@ class PeerRows:
         if claims:
             self._local.losers(owner, change.written)
         routes = self._routes
-        # A change larger than the cache is cheaper to forget everything for.
+        # For a change larger than the cache it is cheaper to clear that.
         if len(changed) > len(routes.routes):
             routes.clear()
         else:
@@ -78,18 +78,18 @@ class PeerRows:
     # Nodes that are away.
 
     def awaits(self, peer: str, topic: bytes) -> bool:
-        """Return whether a persistent session of ``peer`` wants a topic."""
+        """Return whether a persistent session of ``peer`` has a filter for a topic."""
         slot = self._nodes.get(peer)
         if slot is None or not slot.persistent_bit:
             return False
         return any(mask_of(value) & slot.persistent_bit for value in self._index.match(topic.decode()))
 
     def expect(self, peer: str, filters: Iterable[str]) -> None:
-        """``peer``, which is away, had persistent sessions that want these; known from before a restart."""
+        """Expect these filters of persistent sessions of ``peer``, which is away: hints are kept for them."""
         slot = self._forwarding.away(peer)
         bit = self._nodes.persistent_bit(slot)
         for topic_filter in filters:
-            # Where its row says so there is nothing to expect, and nothing to forget once it is back.
+            # With a row of it there is nothing to expect, and nothing to forget once it is back.
             if is_shared(topic_filter):
                 group = self._shared.get(topic_filter)
                 if group is None or not Count.of(group.others.get(peer, 0)).persistent:
@@ -101,7 +101,7 @@ class PeerRows:
                     self._routes.changed(topic_filter)
 
     def persistent_filters(self, peer: str) -> Iterator[str]:
-        """Yield the filters, as far as known here, of persistent sessions of ``peer``, which is away."""
+        """Yield the filters of persistent sessions of ``peer``, which is away, as far as they are known."""
         slot = self._nodes.get(peer)
         if slot is None or self._local.table is None:
             return
@@ -113,25 +113,25 @@ class PeerRows:
                 yield key
 
     def live(self, peer: str) -> None:
-        """``peer`` has all that was kept for it, and its rows are here: what else was expected of it goes."""
+        """Forward to ``peer`` directly again, as it has all its hints; forget the filters expected of it."""
         slot = self._forwarding.live(peer)
         self._resolver.forget_node(slot.bit | slot.persistent_bit)
 
     def forgotten(self, slot: NodeSlot) -> None:
-        """Nothing more is expected of a node."""
+        """Remove the filters expected of a node."""
         expected, slot.expected = slot.expected, set()
         for topic_filter in expected:
             if is_shared(topic_filter):
                 self._shared.forget(topic_filter, slot.name)
-                self._tell_wanted(slot, topic_filter, persistent=False)
+                self._report_wanted(slot, topic_filter, persistent=False)
             elif self._index.set_bits(topic_filter, slot.persistent_bit, 0) is not None:
                 self._routes.changed(topic_filter)
-                self._tell_wanted(slot, topic_filter, persistent=False)
+                self._report_wanted(slot, topic_filter, persistent=False)
 
     # Inside.
 
     def _set(self, slot: NodeSlot, topic_filter: str, value: object) -> bool:
-        """A row of another node, 0 for none; whether routes change."""
+        """Set the row of another node, 0 for none; return whether routes change."""
         bit = wanted = slot.bit
         if value == PERSISTENT:
             bit = wanted = bit | self._nodes.persistent_bit(slot)
@@ -143,7 +143,7 @@ class PeerRows:
             if value:
                 slot.expected.discard(topic_filter)
             elif slot.persistent_bit and mask_of(self._index.get(topic_filter)) & slot.persistent_bit:
-                # Its rows go, for it is away for long or restarts; its sessions may still be there.
+                # Its rows are purged, as it is away for long or restarts; its sessions may still be there.
                 slot.expected.add(topic_filter)
                 wanted = slot.persistent_bit
         before = self._index.set_bits(topic_filter, bit, wanted)
@@ -151,10 +151,10 @@ class PeerRows:
             return False
         slot.routes += bool(wanted & slot.bit) - bool(before & slot.bit)
         if (before ^ wanted) & slot.persistent_bit:
-            self._tell_wanted(slot, topic_filter, persistent=bool(wanted & slot.persistent_bit))
+            self._report_wanted(slot, topic_filter, persistent=bool(wanted & slot.persistent_bit))
         return True
 
-    def _tell_wanted(self, slot: NodeSlot, topic_filter: str, *, persistent: bool) -> None:
+    def _report_wanted(self, slot: NodeSlot, topic_filter: str, *, persistent: bool) -> None:
         if self._forwarding.keeper is not None:
             self._forwarding.keeper.wanted(slot.name, topic_filter, persistent)
 
@@ -165,7 +165,7 @@ class PeerRows:
         persistent = bool(Count.of(before).persistent)
         try:
             if slot.away and persistent and not count:
-                # Its rows go, for it is away for long or restarts; its sessions may still be there.
+                # As in ``_set``.
                 slot.expected.add(name)
                 self._shared.expect(name, slot.name)
             before = self._shared.set_node(name, slot.name, count)
@@ -176,4 +176,4 @@ class PeerRows:
         if count:
             slot.expected.discard(name)
         if persistent is not bool(Count.of(count).persistent) and name not in slot.expected:
-            self._tell_wanted(slot, name, persistent=not persistent)
+            self._report_wanted(slot, name, persistent=not persistent)

@@ -1,12 +1,12 @@
-"""From a topic to its route: one match, merged into who gets it and by which way.
+"""From a topic to its route: one match, merged into the receivers.
 
-Here are the parts a route is made of (index, share groups, nodes) and the cache that keeps it. A match takes
-well under a microsecond, so what is around it is kept as short: names that are plainly names are not decoded,
-topics that one filter matches share the route of all who want the same, and nothing is merged that need not
-be. Two hundred thousand filters of a hundred subscribers are a hundred routes, and as many plans.
+It has the parts that a route is made of (index, share groups, nodes) and the cache that keeps it. A match
+takes well under a microsecond, so the code around it is as short: plain names are not decoded, topics with
+the same receivers share a route, and merging is skipped where it can be. Two hundred thousand filters of a
+hundred subscribers are a hundred routes, and as many plans.
 
-Rules: 1. A route in the cache is right; who changes a part tells the cache before it returns.  2. A node that
-is down is not forwarded to.
+Rules: 1. A route in the cache is right; a change of a part removes it before the change returns.  2. A node
+that is down is not forwarded to.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from gossamer.routes.topics import TopicLimits, parse_name
 class Route(msgspec.Struct, eq=False, weakref=True):
     """Receivers of one topic. Replaced, never changed; ``plan`` is for the fan-out.
 
-    Of each of ``groups``, one member gets it, chosen for each message: :meth:`Router.pick`. ``mask`` is every
-    node that wants it, also those that are down.
+    Of each of ``groups``, one member gets it, chosen for each message: :meth:`Router.pick`. ``mask`` has
+    every node with a subscriber, also those that are down.
     """
 
     deliveries: tuple[Delivery, ...]
@@ -43,7 +43,7 @@ class Route(msgspec.Struct, eq=False, weakref=True):
 
 
 class Resolver:
-    """Route cache of one node, and the matching that fills it: at most ``cache_limit`` topics."""
+    """Route cache of one node, of at most ``cache_limit`` topics, and the matching that fills it."""
 
     __slots__ = ("_limits", "_local", "_remote", "cache", "index", "nodes", "resolved", "shared")
 
@@ -71,7 +71,7 @@ class Resolver:
         self._local = WeakValueDictionary()
 
     def resolve(self, topic: bytes) -> Route:
-        """The route of a topic that is not in the cache, from now on it is.
+        """Return the route of a topic that is not in the cache, and put it there.
 
         Raises:
             InvalidTopicName: it is no topic name.
@@ -119,7 +119,7 @@ class Resolver:
         return route
 
     def forget_node(self, bit: int) -> None:
-        """A node came or went: forget the routes that lead to it."""
+        """Forget the routes that lead to a node that went up or down."""
         self._remote.clear()
         self._local.clear()
         self.cache.forget([topic for topic, route in self.cache.routes.items() if route.mask & bit])

@@ -1,8 +1,8 @@
-"""The router of a node: who gets a topic, in one look-up; and the changes that make it so.
+"""The router of a node: the receivers of a topic in one look-up, and the changes that keep it right.
 
 The publish path reads ``router.cache.get(topic)``; on a miss, ``router.resolve(topic)`` matches once and
-fills the cache. A :class:`Route` is a promise: it is what the brute-force reading of all subscriptions
-would give, for as long as it is in the cache; whatever changes takes it out before the change returns.
+fills the cache. While a :class:`Route` is in the cache it equals the brute-force result over all
+subscriptions; a change removes it before the change returns.
 
 ::
 
@@ -11,8 +11,8 @@ would give, for as long as it is in the cache; whatever changes takes it out bef
     node up, node down ───────────────┴→ concerned routes leave the cache
 
 Rules: 1. Methods are synchronous, run in the caller's turn and never block; the router is the table that
-:class:`gossamer.routes.owner.RouteOwner` owns, and lives on when that process is restarted.  2. A row
-exists exactly while this node has a subscriber of its filter.  3. A node that is down is not forwarded to.
+:class:`gossamer.routes.owner.RouteOwner` owns, and survives a restart of that process.  2. A row exists
+exactly while this node has a subscriber of its filter.  3. A node that is down is not forwarded to.
 """
 
 from __future__ import annotations
@@ -92,9 +92,9 @@ class Router:
         self._index = self._resolver.index
         self._routes = self._resolver.cache
         self.cache: dict[bytes, Route] = self._routes.routes
-        """Topic to route; the same dictionary for the life of the router."""
+        """Route by topic; always the same dictionary."""
         self.resolve = self._resolver.resolve
-        """The route of a topic that is not in the cache, from now on it is: :meth:`Resolver.resolve`."""
+        """:meth:`Resolver.resolve`."""
         exclusive = ExclusiveClaims(node, limit=config.limits.max_exclusive, wall=wall)
         self._local = local = SubscriptionTable(self._resolver, exclusive, limits=limits, counts=self.counts)
         self._rows = rows = PeerRows(
@@ -122,35 +122,32 @@ class Router:
         self.subscriptions = local.subscriptions
         self.on_evicted = local.on_evicted
         self.refresh_groups = local.refresh_groups
-        # What other nodes want, as :class:`PeerRows` explains it.
+        # Routes of other nodes, as :class:`PeerRows` explains it.
         self.apply, self.live = rows.apply, rows.live
         self.awaits, self.expect, self.persistent_filters = rows.awaits, rows.expect, rows.persistent_filters
 
     # The publish path.
 
     def filters_of(self, topic: str) -> list[str]:
-        """Which filters of this node's subscribers match a topic; for recorders, once a plan."""
+        """Return the filters of this node's subscribers that match a topic; for recorders, once a plan."""
         return [text for text in filters_matching(topic) if self._index.local_count(text)]
 
     def pick(
         self, group: Group, publisher: str, topic: str, *, online: bool = False, besides: str | None = None
     ) -> Delivery | Forwarder | None:
-        """Choose who gets a message for a share group: a member here, or the forwarder to another node.
-
-        ``online``: only members that are connected; ``besides``: not those of this node.
+        """Choose the receiver of a message for a share group: a member here, a forwarder to another node, or
+        None. ``online``: only members that are connected; ``besides``: not those of that node.
         """
         chosen = group.pick(publisher, topic, online=online, besides=besides)
         return self._forwarding.to_group(chosen, group.name) if isinstance(chosen, str) else chosen
 
     def is_visible(self, seq: int | None) -> bool:
-        """Return whether every live node has applied what ``seq`` stands for."""
+        """Return whether every live node has applied the write ``seq``; True for None."""
         return seq is None or self._table is None or self._table.is_visible(seq)
 
     def when_visible(self, seq: int | None, then: Callable[[bool], object], *, bounded: bool = True) -> None:
-        """Call ``then`` once :meth:`is_visible`, perhaps at once; with False, counted and logged, after too
-        long.
-
-        Not ``bounded``: however long it takes. A node that stays silent is declared down.
+        """Call ``then(True)`` once :meth:`is_visible`, perhaps at once; after ``subscribe_wait``, counted and
+        logged, ``then(False)``. Not ``bounded``: without limit, as a node that is silent is declared down.
         """
         if seq is None or self._table is None or self._table.is_visible(seq):
             then(True)
@@ -160,7 +157,7 @@ class Router:
         seen.add_done_callback(lambda seen: then(self._confirmed(number, seen.result())))
 
     async def visible(self, seq: int | None) -> bool:
-        """Wait for :meth:`is_visible`, a bounded time; False, counted and logged, where it took longer."""
+        """Wait for :meth:`is_visible`, at most ``subscribe_wait``; False, counted and logged: in vain."""
         if seq is None or self._table is None:
             return True
         return self._confirmed(seq, await self._table.visible(seq, self._visible_timeout))
@@ -178,23 +175,23 @@ class Router:
         return self._local.latest
 
     def unconfirmed(self, seq: int) -> list[str]:
-        """The live nodes that have not applied what ``seq`` stands for."""
+        """Return the live nodes that have not applied the write ``seq``."""
         return [] if self._table is None else self._table.behind(seq)
 
     # Other nodes.
 
     def attach(self, table: OwnedTable, links: Distribution | None = None) -> None:
-        """Write rows to ``table``, whose events are given to :meth:`apply`, and forward over ``links``;
-        called whenever the route owner starts."""
+        """Write rows to ``table``, whose events go to :meth:`apply`, and forward over ``links``; called
+        whenever the route owner starts."""
         self._table = self._local.table = table
         if links is not None:
             self._forwarding.attach(links)
 
     def on_group_forward(self, callback: Callable[[str, Group, bytes], Held | None]) -> None:
-        """Call ``callback(peer, group, records)`` with what other nodes forward to a share group here.
+        """Call ``callback(peer, group, records)`` with forwards of other nodes for a share group here.
 
-        Each record is for one member: ``group.pick_here(publisher, topic)``; none left: :meth:`pick`, with
-        ``besides`` the peer, who may not know yet.
+        Each record is for one member: ``group.pick_here(publisher, topic)``; if none is left, :meth:`pick`
+        with ``besides`` the peer, which may have an outdated row.
         """
 
         def take(peer: str, name: str, records: bytes) -> Held | None:
@@ -207,18 +204,18 @@ class Router:
         self._forwarding.on_group_forward(take)
 
     def group(self, name: str) -> Group | None:
-        """The share group of ``$share/group/filter``, if it has a member anywhere."""
+        """Return the share group of ``$share/group/filter``, if it has a member on any node."""
         return self._shared.get(name)
 
     def expects(self, name: str) -> bool:
-        """Return whether a share group has members that outlive their node, which is away."""
+        """Return whether a share group has persistent members on nodes that are away."""
         group = self._shared.get(name)
         return group is not None and group.expects()
 
-    # Looking in, and after.
+    # Introspection and verification.
 
     def verify(self, *, repair: bool = True) -> Findings:
-        """Hold index, cache, rows and subscriptions against each other; see
+        """Compare index, cache, rows and subscriptions with each other; see
         :mod:`gossamer.routes.audit.verify`."""
         findings = Findings()
         for _ in self.verify_steps(findings, repair=repair):
@@ -226,7 +223,7 @@ class Router:
         return findings
 
     def verify_steps(self, findings: Findings, *, repair: bool = True) -> Iterator[None]:
-        """The same in steps of about a millisecond; anything may change between them."""
+        """Do the same in steps of about a millisecond; anything may change between them."""
         for owner in () if self._table is None else self._table.owners():
             if self._table is not None and owner != self.node:
                 self._local.losers(owner, self._table.rows_of(owner))
@@ -240,9 +237,9 @@ class Router:
         return PeerAudit(self.node, resolver=self._resolver, row=self._local.row, table=table, ask=ask)
 
     def routes(self) -> Iterator[tuple[str, list[str], int]]:
-        """Every filter, the other nodes that want it, and the number of its subscribers here."""
+        """Yield every filter, the other nodes with a route for it, and the number of its subscribers here."""
         slots = list(self._nodes)
-        # What is only expected of a node that is away is no route.
+        # A filter that is only expected of a node that is away is no route.
         plain = sum(slot.bit for slot in slots)
         for topic_filter, mask, deliveries in self._index.items():
             if not (mask & plain or deliveries):
@@ -250,11 +247,11 @@ class Router:
             yield topic_filter, [slot.name for slot in slots if slot.bit & mask], len(deliveries)
 
     def forwarders(self) -> dict[str, Forwarder]:
-        """The forwarder of every node that is known."""
+        """Return the forwarder of every known node, by name."""
         return {slot.name: slot.forwarder for slot in self._nodes}
 
     def stats(self) -> dict[str, int]:
-        """Sizes and counts."""
+        """Return sizes and counts, by metric."""
         return {
             "filters": len(self._index),
             "groups": len(self._shared),

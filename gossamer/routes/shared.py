@@ -1,17 +1,16 @@
-"""Shared subscriptions: of each ``$share`` group that matches, one member in the whole cluster gets a
-message.
+"""Shared subscriptions: one member in the whole cluster of each matching ``$share`` group gets a message.
 
-The node where a message is published chooses. It knows its own members and, from the ``routes`` table (key
-``$share/group/filter``, value a :class:`Count`), how many every other node has. It chooses among all members;
-where the choice falls on another node, the record goes there marked with the group, and that node chooses
-among its own. Nobody else is asked, so nobody else can choose as well.
+The node where a message is published chooses. It has its own members and, from the ``routes`` table (key
+``$share/group/filter``, value a :class:`Count`), the numbers of other nodes. It chooses among all members; if
+that is one of another node, the record goes there marked with the group, and that node chooses among its own.
+No third node takes part, so exactly one member is chosen.
 
 Members that can take a message now come first, then those that are connected, then the others: a session
-whose client is away, or does not acknowledge, has no turn while another member has room. Of its own members a
-node knows that exactly, of those elsewhere as of the last half second. Strategies that ignore room
-(``sticky`` and the hashes) pass over members that are not connected, and keep to those that are, full or not.
+whose client is away, or does not acknowledge, gets none while another member has room. This is exact for
+members of this node, and up to half a second old for others. Strategies that ignore room (``sticky`` and the
+hashes) skip only members that are not connected.
 
-How it chooses among them is up to :mod:`gossamer.routes.strategies`.
+The choice among them is made by :mod:`gossamer.routes.strategies`.
 
 Rule: a node that is down is not chosen.
 """
@@ -32,14 +31,13 @@ from gossamer.routes.strategies import STRATEGIES, Candidates, Strategy
 from gossamer.routes.topics import split_shared
 
 _FREE, _ONLINE, _ANY = range(3)
-"""How well a member can take a message: the first three fields of :class:`Count`."""
+"""Levels of readiness of a member, the places of the first three fields of :class:`Count`."""
 _BITS = 15
 _MOST = (1 << _BITS) - 1
 
 
 class Count(NamedTuple):
-    """Members of a group on one node: ``free`` are connected with an empty queue, ``persistent`` outlive the
-    node."""
+    """Counts of members on one node: ``free`` are connected with empty queues, ``persistent`` outlive it."""
 
     free: int
     online: int
@@ -47,7 +45,7 @@ class Count(NamedTuple):
     persistent: int
 
     def row(self) -> int:
-        """As the value of a row, 0 for no members."""
+        """Return the value of its row; 0: no members."""
         if self.free == self.members and not self.persistent:
             return self.members
         parts = (min(part, _MOST) << _BITS * place for place, part in enumerate(self))
@@ -56,7 +54,7 @@ class Count(NamedTuple):
     @staticmethod
     @lru_cache(1024)
     def of(row: int) -> Count:
-        """The count that a row stands for."""
+        """Return the count in a row."""
         if not row >> 4 * _BITS:
             return Count(row, row, row, 0)
         return Count(*(row >> _BITS * place & _MOST for place in range(4)))
@@ -75,9 +73,9 @@ def is_shared(topic_filter: str) -> bool:
 
 
 class Group:
-    """The members of one group for one filter: those here one by one, those elsewhere by their number.
+    """Members of one group for one filter: those here one by one, those of other nodes by number.
 
-    ``up`` says whether a node can be sent to.
+    ``up(node)`` returns whether it can be forwarded to.
     """
 
     __slots__ = (
@@ -98,11 +96,11 @@ class Group:
         self.filter = topic_filter
         self.members: dict[Subscriber, Delivery] = {}
         self.others: dict[str, int] = {}
-        """The rows of other nodes."""
+        """Rows of other nodes; see :meth:`Count.of`."""
         self.expected: set[str] = set()
-        """Nodes that are away, with members that outlive them, and whose rows are gone."""
+        """Nodes that are away, with persistent members, whose rows are gone."""
         self.row = 0
-        """What this node's row is to be: :meth:`count` when it was last looked at."""
+        """Value of this node's row: :meth:`count` when it was last written."""
         self._strategy = strategy
         self._one_of = strategy.make(rng)
         self._up = up
@@ -110,27 +108,26 @@ class Group:
     def pick(
         self, publisher: str, topic: str, *, online: bool = False, besides: str | None = None
     ) -> Delivery | str | None:
-        """Choose who gets a message: a member here, the name of a node that is to choose, or nobody.
-
-        ``online``: only members that are connected; ``besides``: not those of this node.
+        """Choose the receiver of a message: a member here, the name of a node that will choose, or None.
+        ``online``: only members that are connected; ``besides``: not those of that node.
         """
         others = self.others
         up = [(node, Count.of(others[node])) for node in sorted(others) if node != besides and self._up(node)]
         return self._choose(publisher, topic, up, _ONLINE if online else _ANY)
 
     def pick_here(self, publisher: str, topic: str) -> Delivery | None:
-        """Which member here gets a message that another node has sent for this group."""
+        """Choose the member here for a message that another node has forwarded to this group."""
         found = self._choose(publisher, topic, [])
         return found if isinstance(found, Delivery) else None
 
     def expects(self) -> bool:
-        """Return whether it has members that outlive their node, which is away."""
+        """Return whether it has persistent members on nodes that are away."""
         if self.expected:
             return True
         return any(Count.of(row).persistent and not self._up(node) for node, row in self.others.items())
 
     def count(self) -> Count:
-        """The members here."""
+        """Count the members here."""
         free = online = persistent = 0
         for subscriber, delivery in self.members.items():
             if subscriber.online:
@@ -160,7 +157,7 @@ class Group:
 
 
 class SharedIndex:
-    """All groups, found by topic. ``changed`` is called with the filter of one that came or went."""
+    """All groups, found by topic. ``changed(filter)`` is called when a group is added or removed."""
 
     __slots__ = ("_changed", "_filters", "_rng", "_strategy", "_up", "groups")
 
@@ -176,7 +173,7 @@ class SharedIndex:
         self._up = up
         self._changed = changed
         self.groups: dict[str, Group] = {}
-        """By name; a look at it costs the publish path less than ``len``."""
+        """By name; the publish path tests this, which costs less than ``len`` of the index."""
         self._filters: FilterIndex[dict[str, Group]] = filter_index()
 
     def __len__(self) -> int:
@@ -186,11 +183,11 @@ class SharedIndex:
         return iter(tuple(self.groups.values()))
 
     def get(self, name: str) -> Group | None:
-        """The group of ``$share/group/filter``."""
+        """Return the group of ``$share/group/filter``, if there is one."""
         return self.groups.get(name)
 
     def match(self, topic: str) -> tuple[Group, ...]:
-        """The groups that want a topic."""
+        """Return the groups whose filters match a topic."""
         return tuple(group for groups in self._filters.match(topic) for group in groups.values())
 
     def join(self, name: str, delivery: Delivery) -> None:
@@ -198,14 +195,14 @@ class SharedIndex:
         self._make(name).members[delivery.subscriber] = delivery
 
     def leave(self, name: str, subscriber: Subscriber) -> None:
-        """Take a member out."""
+        """Remove a member here."""
         group = self.groups.get(name)
         if group is not None:
             group.members.pop(subscriber, None)
             self._drop_empty(group)
 
     def set_node(self, name: str, node: str, count: int) -> int:
-        """The row of a node; what it was."""
+        """Set the row of a node, 0 for none; return what it was."""
         group = self.groups.get(name)
         if group is None:
             if count <= 0:
@@ -220,11 +217,11 @@ class SharedIndex:
         return before
 
     def expect(self, name: str, node: str) -> None:
-        """``node`` is away, and members there will be back with it."""
+        """Expect persistent members of ``node``, which is away, to return with it."""
         self._make(name).expected.add(node)
 
     def forget(self, name: str, node: str) -> None:
-        """Nothing is expected of ``node``."""
+        """Expect no members of ``node`` any more."""
         group = self.groups.get(name)
         if group is not None:
             group.expected.discard(node)

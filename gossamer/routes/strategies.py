@@ -1,4 +1,4 @@
-"""Strategies by which a member of a ``$share`` group is chosen, one function each, and the table of them.
+"""Strategies that choose a member of a ``$share`` group, one function each, and the table of them.
 
 EMQX's: ``random``; ``round_robin`` (each publisher goes round the members); ``round_robin_per_group`` (all
 publishers together do); ``sticky`` (a publisher stays with its choice while that lasts); ``local`` (random
@@ -26,9 +26,9 @@ _REMEMBERED = 4096
 
 
 class Candidates:
-    """Members of a group that can take a message: those here that fit, and how many other nodes have.
+    """Members of a group that can take a message: those here that fit, and the numbers of other nodes.
 
-    Members here are in the order of joining and come first, nodes in the order of names.
+    Members here come first, in the order of joining; then nodes, in the order of names.
     """
 
     __slots__ = ("_fits", "_here", "_local", "_others", "total")
@@ -51,7 +51,7 @@ class Candidates:
     def at(self, number: int) -> Delivery | str | None:
         """Return the candidate at ``number`` modulo ``total``: a member here, or the name of its node.
 
-        The turns of a member here that does not fit go round those that do, here and elsewhere.
+        The turns of a member here that does not fit are spread over those that do, here and elsewhere.
         """
         here, local = self._here, self._local
         lap, place = divmod(number, self.total)
@@ -72,7 +72,7 @@ class Candidates:
         return None
 
     def find(self, chosen: object) -> Delivery | str | None:
-        """Return the candidate that an earlier choice stands for: a subscriber here, or a node's name."""
+        """Return the candidate of an earlier choice, a subscriber here or a node's name, if it still fits."""
         if isinstance(chosen, str):
             return chosen if any(node == chosen for node, _ in self._others) else None
         if chosen is None or chosen not in self._here or not self._fits(chosen):
@@ -81,18 +81,18 @@ class Candidates:
 
 
 Choose = Callable[[Candidates, str, str], Delivery | str | None]
-"""``choose(candidates, publisher, topic)``: one of the candidates, of which there is at least one."""
+"""``choose(candidates, publisher, topic)`` returns one of the candidates, of which there is at least one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """``make`` gives what one group chooses by."""
+    """A strategy; ``make(rng)`` returns the function by which one group chooses."""
 
     make: Callable[[random.Random], Choose]
     ignores_room: bool = False
-    """Whether members that have no room now are chosen like the others, as long as they are connected."""
+    """Whether connected members without room are chosen like the others."""
     prefers_local: bool = False
-    """Whether members elsewhere are chosen only where there is none here."""
+    """Whether members of other nodes are chosen only where there is none here."""
 
 
 def _random(rng: random.Random) -> Choose:
@@ -154,4 +154,4 @@ STRATEGIES: Mapping[SharedStrategy, Strategy] = {
     "hash_clientid": Strategy(_hash_clientid, ignores_room=True),
     "hash_topic": Strategy(_hash_topic, ignores_room=True),
 }
-"""Each choice of ``mqtt.shared_subscription_strategy``."""
+"""Strategy of each value of ``mqtt.shared_subscription_strategy``."""

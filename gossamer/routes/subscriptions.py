@@ -1,11 +1,11 @@
-"""The subscription table of a node: which subscriber here wants what, and how.
+"""The subscription table of a node: the filters and options of each subscriber.
 
-It is what the index, the share groups and this node's rows of the ``routes`` table are made from, and it
-makes them so: a row exists exactly while this node has a subscriber of its filter. Its value says whether one
-of them is *persistent* (:data:`PERSISTENT`), so that other nodes know what to keep while this one is away.
+The index, the share groups and this node's rows of the ``routes`` table are derived from it, and updated by
+it: a row exists exactly while this node has a subscriber of its filter. Its value is :data:`PERSISTENT` if
+one of them is, so that other nodes keep hints while this one is away.
 
-Rules: 1. Methods are synchronous, and where one raises nothing changed.  2. Whatever changes takes the routes
-it concerns out of the cache before it returns.
+Rules: 1. Methods are synchronous, and where one raises nothing changed.  2. A change removes the routes that
+it concerns from the cache before it returns.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ log = structlog.get_logger(__name__)
 
 _STEP = 200
 PRESENT, PERSISTENT = 1, 2
-"""Values of a row: somebody wants the filter; and one of them outlives its node."""
+"""Values of a row: the filter has a subscriber; and one of them outlives its node."""
 
 
 class Filters(dict[str, Delivery]):
-    """The filters of one subscriber. Most have the same options as the one before and share its delivery."""
+    """Filters of one subscriber. Most have the same options as the one before and share its delivery."""
 
     __slots__ = ("latest", "options")
 
     def __init__(self) -> None:
         self.options: SubscriptionOptions | None = None
         self.latest: Delivery
-        """The delivery that ``options`` made."""
+        """Delivery with these ``options``."""
 
 
 class Subscribed(msgspec.Struct, frozen=True):
-    """``existing``: the subscription was there and has these options now. ``seq``: what to wait for with
-    :meth:`Router.visible`; None where every node knows already. Later numbers are larger."""
+    """Result of a subscribe. ``existing``: the subscription was there, and has these options now. ``seq``:
+    write to wait for with :meth:`Router.visible`, larger than any before; None: every node has it."""
 
     existing: bool
     seq: int | None
@@ -70,9 +70,9 @@ class SubscriptionTable:
         self._limits = limits
         self._counts = counts
         self.latest = 0
-        """The number of the latest row that was written."""
+        """Sequence number of the latest write."""
         self._persistent: Counter[str] = Counter()
-        """How many persistent subscribers a filter has, of filters that have one."""
+        """Number of persistent subscribers, of filters that have one."""
         self._evicted: list[Callable[[Subscriber, str], object]] = []
 
     def subscribe(
@@ -82,7 +82,7 @@ class SubscriptionTable:
 
         Raises:
             InvalidTopicFilter: it is no topic filter; nothing changed.
-            ExclusiveTakenError: an exclusive subscription that is not to be had; nothing changed.
+            ExclusiveTakenError: another client has this exclusive subscription; nothing changed.
         """
         limits = self._limits
         text = topic_filter
@@ -122,12 +122,12 @@ class SubscriptionTable:
                 raise
         mine[text] = delivery
         self._routes.changed(text)
-        # A row that was just written has not been seen by anybody.
+        # No node has seen a row that was just written.
         written = first and self.table is not None
         return Subscribed(known is not None, self.latest if written else self._unseen())
 
     def unsubscribe(self, topic_filter: str, subscriber: Subscriber) -> bool:
-        """End a subscription; False if there was none."""
+        """End a subscription; False: there was none."""
         if self.exclusive:
             body = topic_filter[len(EXCLUSIVE) :] if is_exclusive(topic_filter) else topic_filter
             self._release(body, subscriber)
@@ -142,7 +142,7 @@ class SubscriptionTable:
         return True
 
     def unsubscribe_all(self, subscriber: Subscriber) -> int:
-        """End all subscriptions of a subscriber; how many there were."""
+        """End all subscriptions of a subscriber; return how many there were."""
         mine = self.subscribers.pop(subscriber, None)
         if mine is None:
             return 0
@@ -153,11 +153,11 @@ class SubscriptionTable:
         return len(mine)
 
     def row(self, topic_filter: str) -> int:
-        """Return what the row of a filter with a subscriber here, of no share group, should be."""
+        """Return the value for the row of an ordinary filter with a subscriber here."""
         return PERSISTENT if topic_filter in self._persistent else PRESENT
 
     def subscriptions(self, subscriber: Subscriber) -> dict[str, Delivery]:
-        """The filters of a subscriber and how it wants them."""
+        """Return the filters of a subscriber, each with its delivery."""
         return dict(self.subscribers.get(subscriber, {}))
 
     def on_evicted(self, callback: Callable[[object, str], object]) -> None:
@@ -200,7 +200,7 @@ class SubscriptionTable:
             callback(subscriber, EXCLUSIVE + body)
 
     def _count_persistent(self, topic_filter: str, before: Delivery | None, after: Delivery | None) -> bool:
-        """A subscriber's delivery was replaced; whether the row's value is another now."""
+        """Count a subscriber's delivery that was replaced; return whether the row's value changes."""
         was = before is not None and before.persistent
         lasts = after is not None and after.persistent
         if was == lasts:
@@ -229,7 +229,7 @@ class SubscriptionTable:
             self.latest = self.table.write(topic_filter, PRESENT)
 
     def _write_shared(self, name: str) -> None:
-        """The row of a share group says how many members are here, and how they are."""
+        """Write the row of a share group: the :class:`~.shared.Count` of its members here."""
         if self.table is None:
             return
         group = self._shared.get(name)
@@ -240,7 +240,7 @@ class SubscriptionTable:
             self.latest = self.table.delete(name)
 
     def refresh_groups(self) -> Iterator[None]:
-        """Say again of each share group how many of its members here can take messages; in steps."""
+        """Write the rows of share groups whose counts have changed; in steps."""
         for number, group in enumerate(self._shared, 1):
             if group.members and group.count().row() != group.row:
                 self._write_shared(group.name)

@@ -7,7 +7,7 @@ in the last one; ``a/#`` also matches its parent ``a``.  4. A leading wildcard d
 starts with ``$``.  5. Names carry no wildcard.  6. Nothing is normalised: ``A`` is not ``a``, ``a/`` is not
 ``a``.
 
-:func:`matches` is the plain reading of these rules, level by level; the indexes are tested against it.
+:func:`matches` is the reference implementation, level by level; the indexes are tested against it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EXCLUSIVE = "$exclusive/"
 _SHARE = "$share/"
 _RESERVED = (_SHARE.encode(), EXCLUSIVE.encode())
 RESERVED_TOPIC = "$share/ and $exclusive/ begin filters, not topics: nobody can subscribe to this one"
-"""Why a topic name that :func:`is_reserved` is refused."""
+"""Message of the error for a topic name that :func:`is_reserved`."""
 _SHOWN = 48
 _ENUMERATED = 8
 
@@ -83,7 +83,7 @@ def parse_name(raw: bytes | str, limits: TopicLimits = DEFAULT_LIMITS) -> str:
 
 
 def is_reserved(name: bytes) -> bool:
-    """Return whether a topic name begins as only filters may: nobody could subscribe to it."""
+    """Return whether a topic name begins as only filters may, so that no client could subscribe to it."""
     return name[:1] == b"$" and name.startswith(_RESERVED)
 
 
@@ -91,7 +91,7 @@ def parse_filter(raw: bytes | str, limits: TopicLimits = DEFAULT_LIMITS) -> str:
     """Check a topic filter, shared or not, and return it as text.
 
     Raises:
-        InvalidTopicFilter: it is not a topic topic_filter.
+        InvalidTopicFilter: it is not a topic filter.
     """
     text = _decode(raw, limits, InvalidTopicFilter)
     body = text
@@ -110,10 +110,10 @@ def parse_filter(raw: bytes | str, limits: TopicLimits = DEFAULT_LIMITS) -> str:
 
 
 def split_shared(text: str) -> SharedFilter:
-    """Take ``$share/group/filter`` apart.
+    """Split ``$share/group/filter``.
 
     Raises:
-        InvalidTopicFilter: it starts with ``$share/`` but has no valid group, or no topic_filter.
+        InvalidTopicFilter: it starts with ``$share/`` but has no valid group, or no filter.
     """
     if not text.startswith(_SHARE):
         return SharedFilter(None, text)
@@ -155,7 +155,7 @@ def matches(topic_filter: str, name: str) -> bool:
 
 
 def filters_matching(name: str) -> Iterator[str]:
-    """Every filter that could match a topic name, most of which nobody has: twice as many with each level.
+    """Yield every filter that could match a topic name: twice as many with each level.
 
     Of names with more than :data:`_ENUMERATED` levels only those without ``+``.
     """
@@ -173,7 +173,7 @@ def filters_matching(name: str) -> Iterator[str]:
 
 
 def _readable(topic: bytes | str) -> bytes | str:
-    """As text, unless it is none."""
+    """Return a topic as text, or if it is not UTF-8 unchanged."""
     try:
         return topic.decode() if isinstance(topic, bytes) else topic
     except UnicodeDecodeError:

@@ -1,15 +1,16 @@
-"""The part of the audit that no node can do alone: does this node know what its peers want?
+"""Comparison of this node's routes with the subscriptions of its peers: anti-entropy of routes.
 
 Tables compare their rows with their owners' (:mod:`gossamer.mnesia_like`), and each node compares its index
-with its tables. This closes the chain at its ends: what has subscribers there against what leads there here.
+with its tables. This closes the chain: filters with subscribers at a peer against filters that lead there in
+the index here.
 
-A digest is the sum of the CRC-32 of all filters in each of 256 buckets, so that a few differences name a few
-buckets; of those all rows are looked at, and what differs is looked at again after a moment, for rows are on
-their way all the time. What differs the same way twice is wrong. The peer, as the owner of its rows, then
-announces them again, which sets every copy right by the way that rows always take.
+A digest is the sum of the CRC-32 of all filters in each of 256 buckets, so that a few differences show in a
+few buckets; all rows of these are compared, and those that differ once more after a moment, since rows are in
+transit all the time. A row that differs the same way twice is wrong. The peer, as the owner of its rows, then
+announces them again, which corrects every copy by the usual way of rows.
 
-Rules: 1. A peer that does not answer is counted and passed over.  2. Nothing holds up the loop: filters are
-walked in steps.  3. What a peer is asked is bounded, and so is what it answers.
+Rules: 1. A peer that does not answer is counted and skipped.  2. Filters are walked in steps, so as not to
+block the loop.  3. Requests and answers are bounded.
 """
 
 from __future__ import annotations
@@ -34,17 +35,17 @@ from gossamer.routes.subscriptions import PERSISTENT, PRESENT
 log = structlog.get_logger(__name__)
 
 Ask = Callable[..., Awaitable[Any]]
-"""``await ask(peer, function, *args)``: what the peer's function returned, None where it did not."""
+"""``await ask(peer, function, *args)`` returns the result of the peer's function; None: no answer."""
 
 DIGEST, ROWS, VALUES, ANNOUNCE = "routes.digest", "routes.rows", "routes.values", "routes.announce"
 
 BUCKETS = 256
 MOST_ROWS = 20_000
-"""Rows told at once, and filters asked for at once."""
+"""Most rows in an answer, and filters in a request."""
 SETTLE = 1.0
-"""Seconds that a row may be on its way: after them a difference is looked at again."""
+"""Seconds that a row may be in transit: after them a difference is checked again."""
 FRESH = 5.0
-"""Seconds for which a digest is given again."""
+"""Seconds for which a digest is reused."""
 _STEP = 500
 
 
@@ -70,11 +71,11 @@ class PeerAudit:
         self._digest: tuple[float, list[int]] | None = None
 
     def functions(self) -> dict[str, Callable[..., Any]]:
-        """Functions that audits of other nodes call."""
+        """Functions that the audits of other nodes call, by name."""
         return {
-            DIGEST: self._tell_digest,
-            ROWS: self._tell_rows,
-            VALUES: self._tell_values,
+            DIGEST: self._answer_digest,
+            ROWS: self._answer_rows,
+            VALUES: self._answer_values,
             ANNOUNCE: self._announce,
         }
 
@@ -121,11 +122,11 @@ class PeerAudit:
             await asyncio.sleep(SETTLE)
 
     async def _differences(self, peer: str, buckets: list[int]) -> dict[str, tuple[int, int]]:
-        """Filters of these buckets of which the peer says something else than is known here: both values."""
-        told = await self._ask(peer, ROWS, buckets)
-        if not isinstance(told, list) or len(told) != 2 or not isinstance(told[1], dict):
+        """Return filters of these buckets whose values differ at the peer and here, with both values."""
+        answer = await self._ask(peer, ROWS, buckets)
+        if not isinstance(answer, list) or len(answer) != 2 or not isinstance(answer[1], dict):
             return {}
-        done, rows = set(told[0]), told[1]
+        done, rows = set(answer[0]), answer[1]
         found = {
             topic_filter: (value, self._at(peer, topic_filter))
             for topic_filter, value in rows.items()
@@ -139,7 +140,7 @@ class PeerAudit:
         return found
 
     def _at(self, peer: str, topic_filter: str) -> int:
-        """Return a peer's row as known here: 0 for none, its value, the members of a share group."""
+        """Return a peer's row in the index here: its value, or the row of a share group; 0: none."""
         if is_shared(topic_filter):
             group = self._shared.get(topic_filter)
             return 0 if group is None else group.others.get(peer, 0)
@@ -148,33 +149,33 @@ class PeerAudit:
 
     # Answering.
 
-    async def _tell_digest(self) -> list[int]:
+    async def _answer_digest(self) -> list[int]:
         now = asyncio.get_running_loop().time()
         if self._digest is None or now - self._digest[0] > FRESH:
             self._digest = (now, await self._tally(self._node))
         return self._digest[1]
 
-    async def _tell_rows(self, buckets: list[int]) -> list[object]:
-        """As many of the buckets as may be told at once, whole, and their rows."""
+    async def _answer_rows(self, buckets: list[int]) -> list[object]:
+        """Return ``[buckets, values of their rows]``, as many whole buckets as fit an answer."""
         by_bucket: dict[int, dict[str, int]] = {bucket: {} for bucket in buckets}
         async for topic_filter, value in self._walk(self._node):
             rows = by_bucket.get(_bucket(_sum(topic_filter, 1)))
             if rows is not None:
                 rows[topic_filter] = value
-        told: dict[str, int] = {}
+        answer: dict[str, int] = {}
         done: list[int] = []
         for bucket, rows in by_bucket.items():
-            if told and len(told) + len(rows) > MOST_ROWS:
+            if answer and len(answer) + len(rows) > MOST_ROWS:
                 break
-            told.update(rows)
+            answer.update(rows)
             done.append(bucket)
-        return [done, told]
+        return [done, answer]
 
-    def _tell_values(self, filters: list[str]) -> list[int]:
+    def _answer_values(self, filters: list[str]) -> list[int]:
         return [self._here(topic_filter) for topic_filter in filters[:MOST_ROWS]]
 
     def _announce(self, filters: list[str]) -> int:
-        """Rewrite these rows, those that are not there too, so that every copy hears of them."""
+        """Write or delete these rows again, so that every copy gets a delta for them."""
         for topic_filter in filters[:MOST_ROWS]:
             value = self._here(topic_filter)
             if value:
@@ -183,11 +184,11 @@ class PeerAudit:
             else:
                 self._table.write(topic_filter, 1)
                 self._table.delete(topic_filter)
-        log.warning("routes_announced_anew", count=len(filters))
+        log.warning("routes_announced_again", count=len(filters))
         return len(filters)
 
     def _here(self, topic_filter: str) -> int:
-        """Return what this node's row should be: 0 for none."""
+        """Return the value that this node's row should have; 0: none."""
         if is_shared(topic_filter):
             group = self._shared.get(topic_filter)
             return 0 if group is None else group.row
@@ -198,12 +199,12 @@ class PeerAudit:
     async def _tally(self, node: str) -> list[int]:
         sums = [0] * BUCKETS
         async for topic_filter, value in self._walk(node):
-            # The bucket of a filter must not hang on its value.
+            # The bucket of a filter must not depend on its value.
             sums[_bucket(_sum(topic_filter, 1))] += _sum(topic_filter, value)
         return [total & 0xFFFFFFFF for total in sums]
 
     async def _walk(self, node: str) -> AsyncIterator[tuple[str, int]]:
-        """Every filter that leads to a node, this one or a peer, and the value of its row."""
+        """Yield every filter that leads to a node, this one or a peer, and the value of its row."""
         value_of = self._here if node == self._node else partial(self._at, node)
         names = chain(self._index.filters(), [group.name for group in self._shared])
         for number, topic_filter in enumerate(names, 1):
@@ -215,7 +216,7 @@ class PeerAudit:
 
 
 def _value(slot: NodeSlot, mask: int) -> int:
-    """Return the value of a node's row by a mask."""
+    """Return the value of a node's row from the mask of its filter; 0: none."""
     if not mask & slot.bit:
         return 0
     return PERSISTENT if mask & slot.persistent_bit else PRESENT
@@ -229,5 +230,5 @@ def _bucket(total: int) -> int:
     return total % BUCKETS
 
 
-def _is_digest(told: object) -> bool:
-    return isinstance(told, list) and len(told) == BUCKETS and all(type(total) is int for total in told)
+def _is_digest(answer: object) -> bool:
+    return isinstance(answer, list) and len(answer) == BUCKETS and all(type(total) is int for total in answer)

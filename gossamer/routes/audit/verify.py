@@ -1,11 +1,11 @@
-"""Verification: the router's parts held against each other, and put right.
+"""Verification: the router's parts are compared with each other, and repaired.
 
-Three sources are true: what subscribers here asked for, the rows that other nodes own, and nothing else.
-Derived from them are the index, this node's own rows, and the cache. Every difference is counted, and
-unless only a report was asked for it is repaired from the true side.
+Two sources are authoritative: the subscriptions here, and the rows that other nodes own. The index, this
+node's own rows, and the cache are derived from them. Every difference is counted, and repaired from its
+source unless only a report was requested.
 
-It runs in steps, because a million routes take seconds and the node has other things to do. What is looked
-at is looked at as it is in that moment, in all sources, so changes between steps are no differences.
+It runs in steps, because a million routes take seconds and the loop must run meanwhile. Each step reads the
+current state of all parts, so changes between steps are no differences.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _STEP = 500
 
 @dataclass(slots=True)
 class Findings:
-    """Numbers of what a verification looked at, and of what was wrong."""
+    """Result of a verification: the number of items checked, and of differences by kind."""
 
     checked: int = 0
     unindexed: int = 0
     """Subscriptions here that the index lacked."""
     orphans: int = 0
-    """Deliveries in the index whose subscriber does not want the filter."""
+    """Deliveries in the index whose subscriber is not subscribed to the filter."""
     missing_rows: int = 0
     """Filters subscribed here without a row of this node."""
     stale_rows: int = 0
@@ -44,25 +44,25 @@ class Findings:
     stale_routes: int = 0
     """Nodes in the index that own no such row."""
     stale_cache: int = 0
-    """Cached routes that were not what the index says."""
+    """Cached routes that differed from the index."""
     peers: int = 0
-    """Peers that were compared with."""
+    """Peers that this node was compared with."""
     silent: int = 0
     """Peers that did not answer."""
     unheard: int = 0
-    """Filters that a peer has subscribers for and that did not lead there."""
+    """Filters with subscribers at a peer that did not lead there."""
     unwanted: int = 0
-    """Filters that led to a peer that has no subscribers for them."""
+    """Filters without subscribers at a peer that led there."""
 
     @property
     def differences(self) -> dict[str, int]:
-        """Numbers of defects by kind."""
+        """Return the numbers of differences, by kind."""
         looked_at = ("checked", "peers", "silent")
         return {what: count for what, count in asdict(self).items() if count and what not in looked_at}
 
     @property
     def wrong(self) -> int:
-        """All differences."""
+        """Return the number of all differences."""
         return sum(self.differences.values())
 
 
@@ -91,7 +91,7 @@ class Verifier:
         self._repair = repair
 
     def steps(self) -> Iterator[None]:
-        """Run; gives way after every few hundred checks."""
+        """Run; yield after every few hundred checks."""
         for check, items in self._checks():
             for item in items:
                 self._findings.checked += 1
@@ -162,7 +162,7 @@ class Verifier:
                     self._set_group(node, group.name, self._rows(node).get(group.name, 0))
 
     def _own(self, topic_filter: object) -> None:
-        """This node's row of a filter is there exactly if it has a subscriber."""
+        """Check that this node has a row of a filter exactly if it has a subscriber."""
         table = self._table
         if table is None:
             return

@@ -1,27 +1,24 @@
-"""Forwarding: what one remote node gets of the messages published here.
+"""Forwarder: batches of messages published here, for one remote node.
 
-Records of one turn of the loop become one frame, or several of about ``frame_bytes``. A frame that carries
-any acknowledged record (QoS 1 and 2) is reliable: the link keeps it until the peer has dispatched it, then
-calls ``on_safe`` of its records, in their order. A frame of QoS 0 records alone is not kept.
+Records of one turn of the loop become one frame, or several of about ``frame_bytes``. A frame with any
+acknowledged record (QoS 1 and 2) is reliable: the link keeps it until the peer has delivered it; then the
+``on_safe`` of its records are called, in their order. A frame of QoS 0 records alone is not kept.
 
-What becomes of ``on_safe``: True, the peer dispatched the record. When the peer is declared down, its
+``on_safe`` is called with True once the peer has delivered the record. When the peer is declared down, its
 subscribers are gone with it, so nothing more can be done for the record and it counts as safe, unless
 ``lost_is_safe`` is False. Every record that does not arrive is counted with its reason.
 
-A forwarder with ``lost`` keeps its acknowledged records, and gives those that a peer that went down has not
-acknowledged to ``lost(record, on_safe)`` instead, which finds another way. One with ``left`` keeps its frames
-(the link has them anyway) and gives those instead, with their numbers and whoever waits for them: the peer
-may have dispatched them, and can be asked once it is back. While ``away`` is set, acknowledged records go
-there and nowhere else.
+A forwarder with ``lost`` keeps its acknowledged records, and passes those that a peer that went down has not
+acknowledged to ``lost(record, on_safe)`` instead, which redispatches them. One with ``left`` passes whole
+frames (the link has them anyway) instead, with their numbers and callbacks: the peer may have delivered them,
+and can be asked once it is back. While ``away`` is set, acknowledged records go there instead of the peer.
 
-That is ``sync`` forwarding. ``async`` answers True once the record is on its way, at the end of the turn: the
-link still keeps it until the peer has it, so only a peer or a node that fails loses it, counted but too late
-to tell the publisher. It saves publishers a round trip between nodes.
+That is ``sync`` forwarding. ``async`` calls ``on_safe(True)`` once the record is sent, at the end of the
+turn: the link still keeps it until the peer has it, so it is lost only if a peer or a node fails; that is
+counted, but too late for the publisher. It saves publishers a round trip between nodes.
 
 A peer that falls behind by ``high_water`` unacknowledged bytes is ``congested`` until it is down to half of
 that: QoS 0 records are dropped, acknowledged ones still go, and their publishers are slowed down.
-
-``dropped`` is told what was dropped, by its reason: see :data:`Dropped`.
 
 Rules: 1. No clock; ``schedule`` runs a function at the end of the turn, ``send`` is the link.  2.
 ``append`` and ``append_acked`` never call back before they return.
@@ -44,11 +41,11 @@ log = structlog.get_logger(__name__)
 
 OnSafe = Callable[[bool], None]
 Left = Callable[[int, bytes, list[OnSafe]], int]
-"""Called with a frame's number (0: never sent), records and waiters; returns how many messages it does not
+"""Called with a frame's number (0: never sent), records and callbacks; returns how many messages it does not
 keep."""
 Dropped = Callable[[str, bytes, str, bool], object]
-"""Called as ``(peer, records, reason, kept)`` with records that do not arrive; ``left`` keeps those in
-``kept``."""
+"""Called as ``(peer, records, reason, kept)`` with records that do not arrive; ``kept``: ``left`` keeps those
+that persistent sessions wait for."""
 
 
 class _Batch(Struct):
@@ -56,11 +53,11 @@ class _Batch(Struct):
 
     records: list[bytes] = field(default_factory=list)
     waiting: list[OnSafe] = field(default_factory=list)
-    """Of the acknowledged ones, who waits."""
+    """Callbacks of the acknowledged ones."""
     kept: list[bytes] = field(default_factory=list)
-    """The acknowledged ones, where ``lost`` may want them."""
+    """The acknowledged ones, for ``lost``."""
     acked: int = 0
-    """How many those are."""
+    """Number of acknowledged ones."""
     size: int = 0
     number: int = 0
     frame: bytes = b""
@@ -68,7 +65,7 @@ class _Batch(Struct):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Forwarder:
-    """The batch that goes to one remote node. ``prefix`` opens every frame."""
+    """Batches for one remote node. ``prefix`` opens every frame."""
 
     peer: str = dataclasses.field(kw_only=False)
     send: Callable[[bytes, bool], int] | None = None
@@ -82,11 +79,11 @@ class Forwarder:
     sync: bool = True
     lost: Callable[[bytes, OnSafe], object] | None = None
     away: Callable[[bytes, OnSafe], None] | None = None
-    """Who takes acknowledged records instead of the peer."""
+    """Called with acknowledged records instead of the peer."""
     left: Left | None = None
     dropped: Dropped | None = None
     up: bool = True
-    """Whether the link takes frames for this peer; what is flushed otherwise is dropped."""
+    """Whether the link takes frames for this peer; records flushed otherwise are dropped."""
     congested: bool = False
     unacked_bytes: int = 0
     counts: Counter[str] = dataclasses.field(default_factory=Counter)
@@ -98,7 +95,7 @@ class Forwarder:
         """Forward a record, or several in a row, of QoS 0."""
         if self.congested:
             self.counts["dropped_congested"] += 1
-            self._tell(record, "congested", kept=False)
+            self._report(record, "congested", kept=False)
             return
         batches = self._batches
         if not batches:
@@ -111,7 +108,7 @@ class Forwarder:
             batches.append(_Batch())
 
     def append_acked(self, record: bytes, on_safe: OnSafe) -> None:
-        """Forward a record and learn what became of it; always later, never within this call."""
+        """Forward a record; ``on_safe`` is called later, never within this call."""
         if self.away is not None:
             self.away(record, on_safe)
             return
@@ -130,7 +127,7 @@ class Forwarder:
             batches.append(_Batch())
 
     def flush(self) -> None:
-        """Send what was appended in this turn."""
+        """Send the records appended in this turn."""
         batches, self._batches = self._batches, []
         for batch in batches:
             records = batch.records
@@ -149,7 +146,7 @@ class Forwarder:
                 continue
             except GossamerError as error:
                 self.counts["dropped_refused"] += len(records)
-                self._tell(b"".join(records), "refused")
+                self._report(b"".join(records), "refused")
                 log.warning("forward_refused", peer=self.peer, bytes=len(frame), error=str(error))
                 self._resolve(batch.waiting, False)
                 continue
@@ -166,7 +163,7 @@ class Forwarder:
                     self._resolve(waiting, True)
 
     def acked(self, number: int) -> None:
-        """The peer has dispatched all frames up to this number."""
+        """Call back for all frames up to this number, which the peer has delivered."""
         unacked = self._unacked
         while unacked and unacked[0].number <= number:
             batch = unacked.popleft()
@@ -177,38 +174,38 @@ class Forwarder:
             self._weigh()
 
     def down(self) -> None:
-        """The peer is declared down: nothing sent to it so far will be acknowledged any more."""
+        """Give up all that the peer, which is declared down, has not acknowledged."""
         self.up = False
         while self._unacked:
             batch = self._unacked.popleft()
             self.unacked_bytes -= len(batch.frame)
             self._give_up(batch)
         if self.left is not None:
-            # In their order: what comes next goes elsewhere at once.
+            # To keep the order: records appended next go to the keeper at once.
             self.flush()
         self._weigh()
 
     @property
     def pending(self) -> int:
-        """Records that wait for the peer's acknowledgement, sent or not."""
+        """Number of records that wait for the peer's acknowledgement, sent or not."""
         return sum(batch.acked for batch in (*self._unacked, *self._batches))
 
     @property
     def idle(self) -> bool:
-        """Return whether nothing is on its way."""
+        """Return whether nothing is queued or unacknowledged."""
         return not (self._batches or self._unacked)
 
     def _give_up(self, batch: _Batch) -> None:
-        """Nothing of it will be acknowledged any more."""
+        """Redispatch, keep or drop the records of a batch that will not be acknowledged any more."""
         others = batch.records
         if self.lost is not None:
-            # Acknowledged ones find another way.
+            # Acknowledged ones are redispatched.
             found = set(map(id, batch.kept))
             others = [record for record in others if id(record) not in found]
         self.counts["dropped_peer_down"] += len(batch.records) - batch.acked if batch.records else 0
         lost = batch.frame[len(self.prefix) :] if batch.frame and self.lost is None else b"".join(others)
         if lost:
-            self._tell(lost, "peer_down")
+            self._report(lost, "peer_down")
         if self.lost is not None:
             self._redispatch(batch, self.lost)
         elif self.left is not None and batch.acked:
@@ -221,12 +218,12 @@ class Forwarder:
         self.counts["redispatched"] += batch.acked
         for number, record in enumerate(batch.kept):
             try:
-                # Whose publishers have been answered already wait no more.
-                lost(record, batch.waiting[number] if number < len(batch.waiting) else _nobody)
+                # With async forwarding the callbacks have been called already.
+                lost(record, batch.waiting[number] if number < len(batch.waiting) else _ignore)
             except Exception:
                 log.exception("redispatch_failed", peer=self.peer)
 
-    def _tell(self, records: bytes, reason: str, *, kept: bool = True) -> None:
+    def _report(self, records: bytes, reason: str, *, kept: bool = True) -> None:
         if self.dropped is not None:
             try:
                 self.dropped(self.peer, records, reason, kept and self.left is not None)
@@ -245,9 +242,9 @@ class Forwarder:
             try:
                 on_safe(safe)
             except Exception:
-                # The others still have to be told, and in order.
+                # The others still have to be called, and in order.
                 log.exception("on_safe_failed", peer=self.peer)
 
 
-def _nobody(_safe: bool) -> None:
+def _ignore(_safe: bool) -> None:
     pass

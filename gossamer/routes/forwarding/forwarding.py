@@ -1,18 +1,17 @@
-"""Forwarding to all nodes, and taking in what they forward: the router's side of the links.
+"""Forwarding: forwarders to all nodes, and the receiver of their frames; the router's side of the links.
 
-One forwarder a node carries what is for everybody there who wants the topic. Records for one share group go
-by a forwarder of the node and the group, whose frames open with :data:`GROUP_MARK` and the group's name, so
-that the other side delivers them to one member of that group alone. Both kinds travel on one stream, in
-order.
+One forwarder a node carries records for all its subscribers. Records for one share group go by a forwarder of
+the node and the group, whose frames open with :data:`GROUP_MARK` and the group's name, so that the other side
+delivers them to one member of that group alone. Both kinds are sent on one stream, in order.
 
-A node that is away has a *keeper*: what its persistent sessions want goes there, and comes to the node, once
-it is back, in frames of its own, which open with :data:`KEPT_MARK` and are for those sessions alone.
+Messages for persistent sessions of a node that is away go to the *keeper*, and once the node is back to it as
+hints, in frames that open with :data:`KEPT_MARK` and are for those sessions alone.
 
-Whoever takes records may return something with ``then``: their effect is not complete yet, and the peer hears
-of it when that calls back, so that its publishers slow down while somebody here is far behind.
+The receiver of records may return a :class:`Held`: the frame is acknowledged to the peer when that calls
+back, so that its publishers slow down while a session here is far behind.
 
-Records are their users' own and opaque, but none may begin with :data:`GROUP_MARK` or :data:`KEPT_MARK`; no
-MQTT packet that is forwarded does.
+Records are opaque here, but none may begin with :data:`GROUP_MARK` or :data:`KEPT_MARK`; no MQTT packet that
+is forwarded does.
 """
 
 from __future__ import annotations
@@ -34,31 +33,31 @@ log = structlog.get_logger(__name__)
 
 DATA: Final = "data"
 Fresh = Callable[[bytes, float], tuple[bytes, int]]
-"""``fresh(records, seconds)``: the records with so much less time left, and how many have expired."""
+"""``fresh(records, seconds)``: the records, so many seconds closer to expiry, and how many have expired."""
 GROUP_MARK = 0xFF
 KEPT_MARK = 0xFE
 _IDLE_LIMIT = 1024
 _SESSIONS = 5
-"""Sessions with a node that are remembered."""
+"""Link sessions with a node that are remembered."""
 
 
-def _nobody(_peer: str, _congested: bool) -> None:
+def _ignore(_peer: str, _congested: bool) -> None:
     pass
 
 
 class Held(Protocol):
-    """Records that were taken but whose effect is not complete yet."""
+    """Records that were taken but have not taken full effect yet."""
 
     def then(self, callback: Callable[[], object], /) -> None:
-        """Call ``callback`` when it is, in the order of these calls."""
+        """Call ``callback`` when they have, in the order of these calls."""
 
 
 @dataclass(eq=False, kw_only=True)
 class Forwarding:
-    """Forwarders to all peers, and the receiver of what they forward.
+    """Forwarders to all peers, and the receiver of their frames.
 
-    ``changed(bit)`` is called when the node of that bit goes up or down, ``forgotten(slot)`` when nothing is
-    expected of a node any more.
+    ``changed(bit)`` is called when the node of that bit goes up or down, ``forgotten(slot)`` when no filters
+    are expected of a node any more.
     """
 
     schedule: Callable[[Callable[[], None]], object] | None
@@ -71,12 +70,12 @@ class Forwarding:
     links: Distribution | None = None
     keeper: Keeper | None = None
     arrived: dict[str, dict[int, int]] = field(default_factory=dict)
-    """The number of the last frame of each node, by session: the current one and the latest few."""
+    """By node and link session, the number of its last frame: of the current session and the latest few."""
     _everybody: Callable[[str, bytes], Held | None] | None = None
     _group: Callable[[str, str, bytes], Held | None] | None = None
     _group_lost: Callable[[str, bytes, OnSafe], object] | None = None
     _kept: Callable[[str, bytes], Held | None] | None = None
-    _congestion: Callable[[str, bool], object] = _nobody
+    _congestion: Callable[[str, bool], object] = _ignore
     _dropped: Dropped | None = None
     _fresh: tuple[Fresh, Fresh] | None = None
 
@@ -84,7 +83,7 @@ class Forwarding:
         self.nodes = NodeTable(self._make)
 
     def attach(self, links: Distribution) -> None:
-        """Forward over ``links`` from now on; once for each."""
+        """Forward over ``links`` from now on; a second call with the same has no effect."""
         if self.links is links:
             return
         self.links = links
@@ -98,9 +97,9 @@ class Forwarding:
             links.on_frame(DATA, self._receive)
 
     def on_forward(self, callback: Callable[[str, bytes], Held | None]) -> None:
-        """Call ``callback(peer, records)`` with what other nodes forward: their records, joined, in order.
+        """Call ``callback(peer, records)`` with the records that other nodes forward, joined, in order.
 
-        Nothing is taken off the links before there is one. What it returns, unless None, has ``then``.
+        No frames are taken off the links before there is one.
         """
         first = self._everybody is None
         self._everybody = callback
@@ -112,12 +111,12 @@ class Forwarding:
         self._group = callback
 
     def on_kept(self, callback: Callable[[str, bytes], Held | None]) -> None:
-        """Call ``callback(peer, records)`` with what ``peer`` has kept for persistent sessions here."""
+        """Call ``callback(peer, hints)`` with hints of ``peer`` for persistent sessions here."""
         self._kept = callback
 
     def refresh_with(self, fresh: Fresh, fresh_kept: Fresh) -> None:
-        """Records that a link could not carry for so many seconds go on as ``fresh`` makes them, what goes to
-        :meth:`to_kept` as ``fresh_kept`` does."""
+        """Reduce the expiry in frames that a link could not send for a while: of records by ``fresh``, of
+        hints (:meth:`to_kept`) by ``fresh_kept``."""
         self._fresh = fresh, fresh_kept
 
     def _refreshed(self, frame: bytes, seconds: float) -> bytes:
@@ -131,19 +130,18 @@ class Forwarding:
         try:
             return frame[:start] + fresh(frame[start:], seconds)[0]
         except GossamerError as error:
-            # It would be tried again with every link that is opened, and nothing behind it would ever pass.
+            # It would be tried again with every new link, and block all frames behind it.
             log.error("not_refreshed", bytes=len(frame), error=str(error))
             return frame
 
     def keep_with(self, keeper: Keeper) -> None:
-        """Give ``keeper`` what persistent sessions of nodes that are away want; once, before any is known."""
+        """Give ``keeper`` the messages for persistent sessions of nodes that are away; call it once, first."""
         self.keeper = keeper
         for slot in self.nodes:
             self._kept_for(slot, keeper)
 
     def to_kept(self, peer: str) -> Forwarder:
-        """Return the forwarder to a node's persistent sessions alone, for what was kept; a loss is answered
-        False."""
+        """Return the forwarder of hints to a node; it calls ``on_safe(False)`` for a loss."""
         slot = self.nodes.slot(peer)
         if slot.kept is None:
             slot.kept = self._make(peer, bytes([KEPT_MARK]))
@@ -152,11 +150,11 @@ class Forwarding:
         return slot.kept
 
     def last_frames(self, peer: str) -> dict[int, int]:
-        """By session the number of the last frame that ``peer`` sent, this and the latest few."""
+        """Return the number of the last frame that ``peer`` sent, by link session, of the latest few."""
         return dict(self.arrived.get(peer, ()))
 
     def live(self, peer: str) -> NodeSlot:
-        """A node that was away has all that was kept for it: it gets what comes itself again."""
+        """Forward directly to a node again that was away and has all its hints."""
         slot = self.nodes.slot(peer)
         slot.away = False
         slot.forwarder.away = None
@@ -165,7 +163,7 @@ class Forwarding:
         return slot
 
     def away(self, peer: str) -> NodeSlot:
-        """Send what comes for a node's persistent sessions to the keeper."""
+        """Send messages for a node's persistent sessions to the keeper."""
         slot = self.nodes.slot(peer)
         if self.keeper is not None:
             slot.away = True
@@ -178,7 +176,7 @@ class Forwarding:
         self._congestion = callback
 
     def on_dropped(self, callback: Dropped) -> None:
-        """Call ``callback(peer, records, reason, kept)`` with what does not arrive at a node."""
+        """Call ``callback`` with records that do not arrive at a node; see :data:`Dropped`."""
         self._dropped = callback
         for slot in self.nodes:
             for forwarder in slot.forwarders:
@@ -186,7 +184,7 @@ class Forwarding:
                     forwarder.dropped = callback
 
     def to_group(self, peer: str, group: str) -> Forwarder:
-        """The forwarder to the members of a group at a node."""
+        """Return the forwarder to the members of a group at a node."""
         slot = self.nodes.slot(peer)
         forwarder = slot.groups.get(group)
         if forwarder is None:
@@ -214,11 +212,11 @@ class Forwarding:
             self.changed(slot.bit | slot.persistent_bit)
 
     def node_down(self, name: str, *, left: bool = False, creation: int = 0) -> None:
-        """``name`` is declared down: forward nothing to it, and answer for what was."""
+        """Stop forwarding to ``name``, which is declared down, and give up records in transit."""
         keeper = self.keeper
         slot = self.nodes.get(name)
         if keeper is not None and slot is not None:
-            # Before what was on its way is answered for: part of it is to be kept.
+            # Before records in transit are given up: some of them are kept.
             if left:
                 slot.forwarder.left = None
             else:
@@ -232,7 +230,7 @@ class Forwarding:
             self.changed(slot.bit | slot.persistent_bit)
 
     def gone(self, name: str) -> None:
-        """A node that is down is a member no more: nothing is kept for it."""
+        """Keep nothing for a node that is down and not a member any more."""
         if self.keeper is not None:
             self.keeper.gone(name)
         slot = self.nodes.get(name)
@@ -251,8 +249,8 @@ class Forwarding:
         return slot is not None and slot.up
 
     def on_group_lost(self, callback: Callable[[str, bytes, OnSafe], object]) -> None:
-        """Call ``callback(group, record, on_safe)`` with what a node that went down has not acknowledged of a
-        share group's: it is to choose another member, and to answer. Without it, such records are dropped."""
+        """Call ``callback(group, record, on_safe)`` with records of share groups that a node that went down
+        has not acknowledged, to choose another member. Without it, they are dropped."""
         self._group_lost = callback
 
     def _make(
@@ -272,7 +270,7 @@ class Forwarding:
             lost_is_safe=not kept,
             sync=self.sync or kept,
             lost=lost,
-            # What is kept for a node stays kept.
+            # Hints that do not arrive stay in the spool.
             dropped=None if kept else self._dropped,
             # Rows may come before the link is up.
             up=False,

@@ -1,9 +1,9 @@
-"""The nodes that routes lead to: their bits in the masks of the index, and their forwarders.
+"""Remote nodes that routes lead to: their bits in the masks of the index, and their forwarders.
 
-A node gets a bit when it is first seen and gives it back when it is down and owns no route any more. A node
-that is down keeps its routes, for its table rows outlive it by the grace time, but is not forwarded to,
-unless there is a keeper: then its forwarder takes what its *persistent* sessions want, and hands it to the
-keeper. A second bit marks those filters; a node gets it with the first of them.
+A node gets a bit when it is first seen; the bit is free again when the node is down and owns no route. A node
+that is down keeps its routes, since its rows outlive it by the grace time, but is not forwarded to, unless
+there is a keeper: then its forwarder passes messages for its *persistent* sessions to it. A second bit marks
+the filters of these; a node gets it with the first of them.
 """
 
 from __future__ import annotations
@@ -17,50 +17,50 @@ from gossamer.routes.forwarding.forwarder import Forwarder
 
 
 class Keeper(Protocol):
-    """Store of messages for persistent sessions of nodes that are away; see ``Router.keep_with``."""
+    """Keeper of hints for persistent sessions of nodes that are away; see ``Router.keep_with``."""
 
     def up(self, peer: str, /) -> bool:
-        """``peer`` is back, or new; True: nothing is kept for it, and nothing that comes now need be."""
+        """Note that ``peer`` is back, or new; True: it has no hints, and is forwarded to directly."""
 
     def down(self, peer: str, creation: int, /) -> None:
-        """``peer`` went down in that creation: from now on :meth:`take` is told what comes for it."""
+        """Note that ``peer`` went down in that creation: :meth:`take` gets its records from now on."""
 
     def gone(self, peer: str, /) -> None:
-        """``peer`` is permanently removed: nothing is kept for it any more."""
+        """Drop the hints of ``peer``, which is permanently removed."""
 
     def take(self, peer: str, record: bytes, on_safe: Callable[[bool], None], /) -> None:
-        """Keep acknowledged records, and say when they are safe; never within this call."""
+        """Keep acknowledged records, and call ``on_safe`` once they are safe; never within this call."""
 
     def left(self, peer: str, number: int, records: bytes, waiting: list[Callable[[bool], None]], /) -> int:
-        """Take what ``peer`` had not acknowledged of a frame (0: it was never sent); return how many messages
-        are not kept, since no persistent session there wants them."""
+        """Take the records of frame ``number`` (0: never sent) that ``peer`` had not acknowledged; return how
+        many messages are not kept, since no persistent session there has a filter for them."""
 
     def wanted(self, peer: str, topic_filter: str, persistent: bool, /) -> None:
-        """A persistent session of ``peer`` has come to want a filter, or none does so any more."""
+        """Note whether any persistent session of ``peer`` has a filter."""
 
 
 @dataclass(slots=True, eq=False)
 class NodeSlot:
-    """One remote node. ``routes`` counts the filters it wants, ``groups`` are forwarders to share groups."""
+    """One remote node. ``routes`` counts its filters, ``groups`` are forwarders to share groups by name."""
 
     name: str
     bit: int
     forwarder: Forwarder
     forwarders: tuple[Forwarder, ...]
-    """All that lead to this node."""
+    """All forwarders to this node."""
     groups: dict[str, Forwarder] = field(default_factory=dict)
     kept: Forwarder | None = None
-    """To its persistent sessions alone: what was kept for them while it was away."""
+    """Forwarder of hints, to its persistent sessions alone."""
     routes: int = 0
     persistent_bit: int = 0
-    """The bit of the filters that its persistent sessions want; 0 until there is one."""
+    """Bit of the filters of its persistent sessions; 0 until there is one."""
     away: bool = False
-    """It is down, or back and not yet given all that was kept for it."""
+    """It is down, or back and has not received all its hints."""
     expected: set[str] = field(default_factory=set)
-    """Filters that its persistent sessions wanted when it went, without a row here since."""
+    """Filters that its persistent sessions had when it went down, without a row here since."""
 
     def renew(self) -> None:
-        """Other forwarders lead to this node."""
+        """Rebuild ``forwarders``."""
         kept = () if self.kept is None else (self.kept,)
         self.forwarders = (self.forwarder, *kept, *self.groups.values())
 
@@ -71,7 +71,7 @@ class NodeSlot:
 
 
 class NodeTable:
-    """Remote nodes by name and by bit. ``make`` makes the forwarder of a node."""
+    """Remote nodes by name and by bit. ``make(name)`` returns a new forwarder."""
 
     __slots__ = ("_by_mask", "_make", "_slots", "_used", "get", "retired")
 
@@ -79,14 +79,14 @@ class NodeTable:
         self._make = make
         self._slots: dict[str, NodeSlot] = {}
         self.get = self._slots.get
-        """The slot of a node that has one."""
+        """Returns the slot of a node, if it has one."""
         self._used = 0
         self._by_mask: dict[int, tuple[Forwarder, ...]] = {0: ()}
         self.retired: Counter[str] = Counter()
-        """What the forwarders that are no more had counted."""
+        """Counts of forwarders that were removed."""
 
     def slot(self, name: str) -> NodeSlot:
-        """The slot of a node, down until it is said to be up."""
+        """Return the slot of a node; a new one is down until :meth:`set_up`."""
         slot = self._slots.get(name)
         if slot is None:
             forwarder = self._make(name)
@@ -94,7 +94,7 @@ class NodeTable:
         return slot
 
     def persistent_bit(self, slot: NodeSlot) -> int:
-        """The bit of a node's persistent sessions, given to it now if it has none."""
+        """Return the bit of a node's persistent sessions; assign one if it has none."""
         if not slot.persistent_bit:
             slot.persistent_bit = self._free_bit()
         return slot.persistent_bit
@@ -106,7 +106,7 @@ class NodeTable:
         return bit
 
     def set_up(self, name: str, up: bool) -> NodeSlot | None:
-        """A node came up or went down; its slot where that changes something."""
+        """Set whether a node is up; return its slot, None if nothing changes."""
         slot = self._slots.get(name)
         if slot is None:
             if not up:
@@ -117,14 +117,14 @@ class NodeTable:
             if up:
                 forwarder.up = True
             else:
-                # Even where it was down: what was appended since then must be answered.
+                # Even if it was down: records appended since then need their callbacks.
                 forwarder.down()
         self._by_mask = {0: ()}
         self.release(slot)
         return slot if changed else None
 
     def release(self, slot: NodeSlot) -> None:
-        """Give the bit of a node back if nothing needs it any more."""
+        """Remove a node, and free its bits, if nothing needs it any more."""
         idle = not (slot.routes or slot.up or slot.away or slot.expected)
         if idle and self._slots.get(slot.name) is slot:
             del self._slots[slot.name]
@@ -134,7 +134,7 @@ class NodeTable:
             self._by_mask = {0: ()}
 
     def forwarders(self, mask: int) -> tuple[Forwarder, ...]:
-        """The forwarders of the nodes of a mask that are up, or whose persistent sessions are kept for."""
+        """Return the forwarders of nodes in a mask that are up, or away with persistent sessions in it."""
         found = self._by_mask.get(mask)
         if found is None:
             found = tuple(
@@ -148,11 +148,11 @@ class NodeTable:
         return found
 
     def renew(self) -> None:
-        """Whom a mask leads to has changed."""
+        """Clear the cache of forwarders by mask, after a node went away or came back."""
         self._by_mask = {0: ()}
 
     def counts(self) -> Counter[str]:
-        """Sum of the counts of all forwarders, past ones too."""
+        """Return the sum of the counts of all forwarders, removed ones too."""
         total = Counter(self.retired)
         for slot in self._slots.values():
             for forwarder in slot.forwarders:

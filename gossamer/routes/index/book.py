@@ -1,8 +1,8 @@
-"""The topic book: which cached topics a change of a wildcard filter concerns.
+"""The topic book: finds the cached topics that a change of a wildcard filter concerns.
 
-They are the topics that have the filter's constant levels where it has them. So for every shape of filter
-that ever changed, topics are filed by their levels at the shape's constant places: a change takes one bucket.
-Filing is lazy: the first change of a shape after new topics came files those, once each.
+They are the topics with the filter's constant levels in their places. So for every shape of filter that ever
+changed, topics are filed by their levels at the shape's constant places: a change looks up one bucket. Filing
+is lazy: the first change of a shape after new topics came files those, once each.
 
 ``seen`` is the caller's list of topics, which only grows; a new list begins with :meth:`TopicBook.reset`. The
 compiled kernel has a twin of this that does the same, except that it may, once in four thousand million
@@ -17,7 +17,7 @@ from gossamer.routes.index.filters import Shape, parse_shape
 
 
 class _Buckets:
-    """Topics by their levels at the constant places of one shape."""
+    """Topics of one shape, by their levels at its constant places."""
 
     __slots__ = ("filed", "shape", "topics")
 
@@ -27,7 +27,7 @@ class _Buckets:
         self.topics: dict[object, bytes | list[bytes]] = {}
 
     def file(self, seen: list[bytes]) -> int:
-        """File the topics that came since the last time; how many fit the shape."""
+        """File the topics that came since the last call; return how many fit the shape."""
         shape, topics = self.shape, self.topics
         count = 0
         for topic in islice(seen, self.filed, None):
@@ -48,7 +48,7 @@ class _Buckets:
 
 
 class TopicBook:
-    """At most ``shape_limit`` shapes and ``filed_limit`` filings are kept."""
+    """Book of at most ``shape_limit`` shapes and ``filed_limit`` filed topics."""
 
     __slots__ = ("_buckets", "_filed", "_filed_limit", "_shape_limit")
 
@@ -59,8 +59,8 @@ class TopicBook:
         self._buckets: dict[tuple[int, tuple[int, ...], bool], _Buckets] = {}
 
     def take(self, topic_filter: str, seen: list[bytes], /) -> list[bytes] | None:
-        """The topics of ``seen`` that a wildcard filter concerns, each only once; None where a limit is met:
-        then nothing is known, and :meth:`clear` is next."""
+        """Return the topics of ``seen`` that a wildcard filter concerns, each only once; None: a limit is
+        reached, call :meth:`clear`."""
         identity, words = parse_shape(topic_filter)
         buckets = self._buckets.get(identity)
         if buckets is None:
@@ -80,17 +80,17 @@ class TopicBook:
         return found
 
     def reset(self) -> None:
-        """A new list begins: forget what is filed, but not the shapes."""
+        """Forget the filed topics, but not the shapes, for a new list."""
         self._filed = 0
         for buckets in self._buckets.values():
             buckets.filed = 0
             buckets.topics = {}
 
     def clear(self) -> None:
-        """Forget the shapes too: those of filters long gone must not count forever."""
+        """Forget the shapes too, so that those of filters long gone do not count."""
         self._filed = 0
         self._buckets = {}
 
     def stats(self) -> dict[str, int]:
-        """Return how many shapes and filters are kept."""
+        """Return how many shapes are kept, and how many topics are filed."""
         return {"shapes": len(self._buckets), "filed": self._filed}

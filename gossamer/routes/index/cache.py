@@ -1,14 +1,14 @@
 """The route cache: topic to route, exact at every moment.
 
 The hot path reads the ``routes`` dictionary and nothing else; so a route that is no longer right must be
-out of it before the change returns. A literal filter concerns one topic; which topics a wildcard filter
-concerns, :mod:`gossamer.routes.index.book` knows. Both sides stay cheap: a miss only appends to a list, and a
-change looks up one bucket. The book may name topics that left the cache, which does no harm; it is rebuilt
+out of it before the change returns. A literal filter concerns one topic; :mod:`gossamer.routes.index.book`
+finds the topics that a wildcard filter concerns. Both sides stay cheap: a miss only appends to a list, and a
+change looks up one bucket. The book may return topics that left the cache, which does no harm; it is rebuilt
 when the list has grown to twice the cache.
 
-Rules: 1. ``routes`` is the same dictionary forever.  2. At most ``limit`` topics; the oldest eighth goes
+Rules: 1. ``routes`` is always the same dictionary.  2. At most ``limit`` topics; the oldest eighth is evicted
 when it is full. No order of use is kept, since that would cost the hit.  3. The book is bounded: a shape
-beyond :data:`SHAPE_LIMIT`, or more than :data:`FILED_LIMIT` places for each topic, empties the whole cache.
+beyond :data:`SHAPE_LIMIT`, or more than :data:`FILED_LIMIT` places for each topic, clears the whole cache.
 
 Rejected: testing every cached topic on every change (100,000 subscriptions would each scan the cache);
 version stamps checked on every hit (cost the hit); a trie of topics (a ``+`` above a selective level visits
@@ -35,7 +35,7 @@ class RouteCache:
     def __init__(self, *, limit: int = 131_072) -> None:
         self.routes: dict[bytes, Any] = {}
         self.counts: Counter[str] = Counter(invalidated=0)
-        """``invalidated`` and ``evicted`` topics, and how often everything was ``cleared``."""
+        """``invalidated`` and ``evicted`` topics, and times that everything was ``cleared``."""
         self._limit = max(8, limit)
         self._seen: list[bytes] = []
         self._book = topic_book(SHAPE_LIMIT, FILED_LIMIT * self._limit)

@@ -1,10 +1,10 @@
-"""The filter index: which values belong to the filters that match a topic.
+"""The filter index: finds the values of the filters that match a topic.
 
-Three parts, asked in turn. Filters without wildcards live in one dictionary. Wildcard filters live in one
-dictionary a :class:`Shape`, of which a topic probes only those that can fit its number of levels. Filters of
-a shape met after :data:`SHAPE_LIMIT` others of its kind live in a trie, so that nobody can make a match slow
-by inventing shapes: a match costs one lookup, one more for each of at most twice the limit of shapes, and a
-walk through a trie that is almost always empty.
+It has three parts. Filters without wildcards are in one dictionary. Wildcard filters are in one dictionary a
+:class:`Shape`, of which a topic probes only those that can fit its number of levels. Filters of a shape that
+came after :data:`SHAPE_LIMIT` others of its kind are in a trie, so that no client can make a match slow by
+inventing shapes: a match costs one lookup, one more for each of at most twice the limit of shapes, and a walk
+through a trie that is almost always empty.
 
 Filters of one shape differ only in their constant levels, so all that a topic can match among them is found
 by one dictionary lookup: take the topic's levels at the constant places, as a tuple, and look that up.
@@ -12,11 +12,11 @@ Subscribers use few shapes however many filters they have, which is what makes t
 from packet classifiers: Srinivasan, Suri, Varghese, 1999) cheaper than walking a trie of dictionaries, whose
 every level costs a lookup in cold memory.
 
-Rules: 1. Filters are valid and not shared (``$share/…`` is taken apart before).  2. Values are not None.
+Rules: 1. Filters are valid and not shared (``$share/…`` is split before).  2. Values are not None.
 3. Matches come in a fixed order: the literal, then shapes by age, then the trie.
 
 Rejected: one trie for all (a third of the matches a second at a million filters, and thrice the memory);
-EMQX's ordered set with seeks (needs a sorted structure that Python has not); joined text instead of a tuple
+EMQX's ordered set with seeks (needs a sorted structure that Python lacks); joined text instead of a tuple
 as the key of a shape (saves 60 bytes a wildcard filter, costs a third of the matches a second).
 """
 
@@ -33,22 +33,22 @@ SHAPE_LIMIT = 16
 """Shapes of one length, and shapes ending in ``#``, that get a dictionary of their own."""
 
 Key = Any
-"""The constant levels of a shape: a tuple of text, the text itself where there is one, "" where none."""
+"""Constant levels of a filter: a tuple of text, the text itself if there is one, "" if none."""
 _Identity = tuple[int, tuple[int, ...], bool]
 _Node = dict[str | None, Any]
 _Probes = list[tuple[Any, Any]]
 
 
 class Shape:
-    """One shape; ``key`` takes the constant levels out of a split topic."""
+    """One shape; ``key`` returns the constant levels of a split topic."""
 
     __slots__ = ("constants", "key", "leading", "levels", "open", "plus")
 
     def __init__(self, levels: int, plus: tuple[int, ...], is_open: bool) -> None:
         self.levels = levels
-        """Levels in front of ``#``, or all of them."""
+        """Number of levels, without ``#``."""
         self.plus = plus
-        """Where ``+`` stands."""
+        """Places of ``+``."""
         self.open = is_open
         """Whether it ends in ``#``."""
         self.constants = tuple(place for place in range(levels) if place not in plus)
@@ -59,13 +59,13 @@ class Shape:
             self.key = itemgetter(*self.constants)
 
     def fits(self, levels: int, dollar: bool) -> bool:
-        """Return whether a name of so many levels, starting with ``$`` or not, can match this shape."""
+        """Return whether a name of so many levels can match this shape; ``dollar``: it starts with ``$``."""
         if dollar and self.leading:
             return False
         return levels >= self.levels if self.open else levels == self.levels
 
     def render(self, key: Key) -> str:
-        """The filter of this shape that has these constant levels."""
+        """Return the filter of this shape with these constant levels."""
         constants = iter((key,) if len(self.constants) == 1 else key)
         words = ["+" if place in self.plus else next(constants) for place in range(self.levels)]
         if self.open:
@@ -74,7 +74,7 @@ class Shape:
 
 
 def parse_shape(topic_filter: str) -> tuple[_Identity, list[str]]:
-    """The identity of a valid filter's shape, and its levels without the ``#``, ready for ``key``."""
+    """Return the identity of a valid filter's shape, and its levels without ``#``, for ``key``."""
     # Levels recur over millions of filters and are kept once.
     words = [intern(word) for word in topic_filter.split("/")]
     is_open = words[-1] == "#"
@@ -86,11 +86,11 @@ def parse_shape(topic_filter: str) -> tuple[_Identity, list[str]]:
 
 
 class FilterTrie(Generic[V]):
-    """Maps split filters to values, for shapes that are too many to probe: its cost grows with the levels of
-    a topic and the wildcards met on the way.
+    """Map of split filters to values, for shapes that are too many to probe: its cost grows with the levels
+    of a topic and the wildcards on its way.
 
-    Nodes are plain dictionaries from level to node; the value sits under the key None, which no level is. A
-    class for nodes was rejected: it doubles their size and adds an attribute lookup to every step.
+    Nodes are plain dictionaries from level to node; the value has the key None, which no level is. A class
+    for nodes was rejected: it doubles their size and adds an attribute lookup to every step.
     """
 
     __slots__ = ("_root", "_size")
@@ -125,7 +125,7 @@ class FilterTrie(Generic[V]):
         node[None] = value
 
     def remove(self, words: list[str]) -> bool:
-        """Take this filter out, and every node that only it needed."""
+        """Remove this filter, and every node that only it needed."""
         path = [self._root]
         for word in words:
             child = path[-1].get(word)
@@ -178,7 +178,7 @@ class FilterTrie(Generic[V]):
 
 
 class FilterIndex(Generic[V]):
-    """Maps filters to values and finds all values whose filter matches a name."""
+    """Map of filters to values that finds all values whose filter matches a name."""
 
     __slots__ = ("_dollar_probes", "_literals", "_probes", "_shape_limit", "_tables", "_trie")
 
@@ -230,7 +230,7 @@ class FilterIndex(Generic[V]):
         table[shape.key(words)] = value
 
     def remove(self, topic_filter: str) -> bool:
-        """Take this filter out; False if it was not in."""
+        """Remove this filter; False: it was not there."""
         if "+" not in topic_filter and "#" not in topic_filter:
             return self._literals.pop(topic_filter, None) is not None
         identity, words = parse_shape(topic_filter)
@@ -245,7 +245,7 @@ class FilterIndex(Generic[V]):
         return bool(self._trie) and self._trie.remove(_whole(identity, words))
 
     def match(self, name: str) -> list[V]:
-        """The values of all filters that match a valid topic name."""
+        """Return the values of all filters that match a valid topic name."""
         found: list[V] = []
         literals = self._literals
         if name in literals:
@@ -264,9 +264,9 @@ class FilterIndex(Generic[V]):
         return found
 
     def match_raw(self, topic: bytes, max_bytes: int, max_levels: int, /) -> list[V] | None:
-        """The same for a name as it came in, within limits, if it is plainly one; None: parse it, then match.
+        """Do the same for a name in bytes, if it is a plain one within limits; None: parse it, then match.
 
-        Of use in the compiled kernel, which can look at bytes at less cost than a call.
+        Only the compiled kernel does it, which reads bytes at less cost than a call.
         """
         return None
 
@@ -279,7 +279,7 @@ class FilterIndex(Generic[V]):
         yield from self._trie.items()
 
     def filters(self) -> Iterator[str]:
-        """Every filter; the index may change meanwhile, then some changes are seen and some are not."""
+        """Yield every filter; the index may change meanwhile, and some changes are seen and some are not."""
         yield from list(self._literals)
         for shape, table in list(self._tables.values()):
             for key in list(table):

@@ -1,12 +1,12 @@
-"""The route index: for each filter, who wants it here and which nodes want it, found by one walk.
+"""The route index: for each filter, its subscribers here and the nodes with subscribers, found by one match.
 
-A filter's value takes the smallest form that holds it, because there may be millions: an ``int``, the mask
-of the nodes that want it, where nobody here does; a :class:`Delivery`, where one subscriber here and nobody
-else wants it; an :class:`Entry` for everything more. Ints and text are not tracked by the garbage
-collector, so the routes of other nodes cost it nothing.
+A filter's value takes the smallest form that holds it, because there may be millions: an ``int``, the mask of
+nodes, if there is no subscriber here; a :class:`Delivery`, if there is one subscriber here and no node; an
+:class:`Entry` for everything more. Ints and text are not tracked by the garbage collector, so the routes of
+other nodes cost it nothing.
 
-Rules: 1. Nodes are bits; :mod:`gossamer.routes.forwarding.nodes` says who is which bit.  2. A filter nobody
-wants is not in the index.
+Rules: 1. Nodes are bits; :mod:`gossamer.routes.forwarding.nodes` assigns them.  2. A filter without
+subscribers and nodes is not in the index.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Value = int | Delivery | Entry
 
 
 class RouteIndex:
-    """Filters, the subscribers of this node and the masks of the others."""
+    """Index of filters: deliveries of this node's subscribers, and masks of other nodes."""
 
     __slots__ = ("_filters", "_masks", "match", "match_raw")
 
@@ -41,9 +41,9 @@ class RouteIndex:
         # Large masks repeat over many filters and are kept once.
         self._masks: dict[int, int] = {}
         self.match = self._filters.match
-        """The values of all filters that match a name."""
+        """Returns the values of all filters that match a name."""
         self.match_raw = self._filters.match_raw
-        """The same for plain names that are still bytes."""
+        """Does the same for plain names in bytes."""
 
     def __len__(self) -> int:
         return len(self._filters)
@@ -52,7 +52,7 @@ class RouteIndex:
         return self._filters.get(topic_filter) is not None
 
     def add(self, topic_filter: str, delivery: Delivery) -> bool:
-        """Add or replace a subscriber's delivery; True where it is the first subscriber here."""
+        """Add or replace a subscriber's delivery; return whether it is the first subscriber here."""
         value = self._filters.get(topic_filter)
         if value is None:
             self._filters.put(topic_filter, delivery)
@@ -73,7 +73,7 @@ class RouteIndex:
         return False
 
     def discard(self, topic_filter: str, subscriber: object) -> bool:
-        """Take a subscriber out; True where it was the last one here."""
+        """Remove a subscriber; return whether it was the last one here."""
         value = self._filters.get(topic_filter)
         if type(value) is Delivery:
             if value.subscriber is not subscriber:
@@ -90,8 +90,8 @@ class RouteIndex:
         return True
 
     def set_bits(self, topic_filter: str, bits: int, wanted: int) -> int | None:
-        """Of ``bits`` just those of ``wanted`` stand in a filter's mask from now on; the mask before, None
-        where nothing changes."""
+        """Set those of ``bits`` in a filter's mask that are ``wanted``, and clear the others; return the mask
+        before, None if nothing changes."""
         value = self._filters.get(topic_filter)
         old = mask_of(value)
         mask = (old & ~bits) | wanted
@@ -112,7 +112,7 @@ class RouteIndex:
         return old
 
     def local_count(self, topic_filter: str) -> int:
-        """Return how many subscribers here have exactly this filter."""
+        """Return the number of subscribers here with exactly this filter."""
         return len(tuple(local_of(self._filters.get(topic_filter))))
 
     def get(self, topic_filter: str) -> Value | None:
@@ -120,28 +120,28 @@ class RouteIndex:
         return self._filters.get(topic_filter)
 
     def filters(self) -> Iterator[str]:
-        """Every filter; the index may change meanwhile, then some changes are seen and some are not."""
+        """Yield every filter; the index may change meanwhile, and some changes are seen and some are not."""
         return self._filters.filters()
 
     def items(self) -> Iterator[tuple[str, int, tuple[Delivery, ...]]]:
-        """Every filter with its mask of nodes and its deliveries here."""
+        """Yield every filter with its mask of nodes and its deliveries here."""
         for topic_filter, value in self._filters.items():
             yield topic_filter, mask_of(value), tuple(local_of(value))
 
     def stats(self) -> dict[str, int]:
-        """Sizes of the parts of the index."""
+        """Return the sizes of the parts of the index."""
         return self._filters.stats()
 
 
 def mask_of(value: Value | None) -> int:
-    """The nodes of a value."""
+    """Return the mask of nodes in a value."""
     if value is None or type(value) is Delivery:
         return 0
     return value if type(value) is int else value.mask  # type: ignore[union-attr]
 
 
 def local_of(value: Value | None) -> Iterable[Delivery]:
-    """The deliveries here of a value."""
+    """Return the deliveries here in a value."""
     if value is None or type(value) is int:
         return ()
     return (value,) if type(value) is Delivery else value.local.values()  # type: ignore[union-attr]
