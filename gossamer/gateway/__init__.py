@@ -1,4 +1,4 @@
-"""The way in for Python: what a node offers to its actors and to hidden nodes."""
+"""Gateway for Python: MQTT for the actors of a node, and for clients that are hidden nodes."""
 
 from gossamer.gateway.actors import BrokerPort, Mqtt, PublishUnsafeError
 from gossamer.gateway.messages import (

@@ -1,10 +1,10 @@
 """MQTT for the actors that run on a node: publish and subscribe from a ``GenServer``, without a connection.
 
-``node.applications`` names a function that is given the node; it hands ``Mqtt(node)`` to the actors that need
-it. What an actor subscribes to arrives in its mailbox as :class:`Delivered`, in ``handle_info``.
+``node.applications`` names a function that is called with the node; it passes ``Mqtt(node)`` to the actors
+that need it. Messages that an actor subscribes to arrive in its mailbox as :class:`Delivered`, in
+``handle_info``.
 
-A Thespian system that runs on the node takes the same as its ``MessagePort``:
-``ThespianSystem.start_link(broker=BrokerPort(node.broker))``.
+For a Thespian system on the node: ``ThespianSystem.start_link(broker=BrokerPort(node.broker))``.
 
 Rules: 1. A subscription belongs to the process that made it and ends with it, so an actor subscribes in its
 ``init`` and a restarted one subscribes again.  2. ``publish`` with QoS 1 or 2 returns once every node that
@@ -29,17 +29,17 @@ from gossamer.supervisor import NotInProcess, Runtime, self_pid
 from gossamer.supervisor.thespian.messages import Delivered, Publish, Subscribe
 
 ENDLESS = 1 << 62
-"""The window of who takes what it is given."""
+"""Window of a subscriber without flow control."""
 TURNS = 10
-"""Turns of the loop in which a lone node logs a row."""
+"""Turns of the loop in which a node without peers logs a row."""
 
 
 class HasBroker(Protocol):
-    """A node."""
+    """Node with a broker."""
 
     @property
     def broker(self) -> Broker:
-        """Its broker."""
+        """The node's broker."""
 
 
 class PublishUnsafeError(UnavailableError):
@@ -54,7 +54,7 @@ class PublishUnsafeError(UnavailableError):
 
 
 class BrokerPort:
-    """``ThespianSystem.start_link(broker=BrokerPort(node.broker))``."""
+    """``MessagePort`` of a Thespian system; ``name`` is its client identifier on the node."""
 
     def __init__(self, broker: Broker, *, name: str = "thespian") -> None:
         self._broker = broker
@@ -63,19 +63,19 @@ class BrokerPort:
         self._remote: RemoteClient | None = None
 
     def publish(self, message: Publish, *, on_safe: Callable[[bool], None] | None = None) -> None:
-        """Publish to all nodes. Raises UsageError where the topic is none."""
+        """Publish to all nodes. Raises UsageError: the topic name is invalid."""
         if self._remote is None:
             self._remote = RemoteClient(self._broker.fanout, self._name)
         publish(self._broker, self._remote, message, on_safe)
 
     def subscribe(self, request: Subscribe, deliver: Callable[[Delivered], None]) -> Callable[[], None]:
-        """Call ``deliver`` for what arrives, from all nodes. Raises UsageError where the filter is none."""
+        """Call ``deliver`` with messages of all nodes. Raises UsageError: the topic filter is invalid."""
         return self.begin(request, deliver)[0]
 
     def begin(
         self, request: Subscribe, deliver: Callable[[Delivered], object]
     ) -> tuple[Callable[[], None], int | None]:
-        """As ``subscribe``; returns the function that ends it, and what ``Router.confirmed`` takes."""
+        """Subscribe; return the function that ends it, and the number that ``Router.visible`` takes."""
 
         def emit(messages: list[list[object]], dropped: int, lost: int) -> None:
             for topic, payload, qos, retain in messages:
@@ -94,10 +94,7 @@ class BrokerPort:
 
 
 class Mqtt:
-    """The broker of a node, for the actors that run on it; it takes no connection.
-
-    One object serves any number of actors.
-    """
+    """Broker of a node, for the actors that run on it, without a connection; one object serves all."""
 
     def __init__(self, node: HasBroker) -> None:
         self._broker = node.broker
@@ -123,11 +120,11 @@ class Mqtt:
             raise PublishUnsafeError(topic=topic)
 
     async def subscribe(self, topic_filter: str, qos: int = 0) -> Callable[[], None]:
-        """Send what matches to the running process as ``Delivered``; return a function that ends that.
+        """Send matching messages to the running process as ``Delivered``; return a function that ends that.
 
-        Returns once every live node knows, at the latest after ``mqtt.limits.subscribe_wait``. Retained
-        messages come first. Of ``$share/…`` each message goes to one member of the group, MQTT clients among
-        them.
+        Returns once every live node has the route, at the latest after ``mqtt.limits.subscribe_wait``.
+        Retained messages come first. Of ``$share/…`` each message goes to one member of the group, MQTT
+        clients among them.
 
         Raises:
             InvalidTopicFilter: it is no topic filter.
@@ -141,7 +138,7 @@ class Mqtt:
             Subscribe(topic_filter, qos), lambda message: runtime.send(pid, message)
         )
         entry.on_release(lambda _entry: cancel())
-        # The row is logged in one of the next turns; on a node alone nothing tells when.
+        # The row is logged in one of the next turns; a node without peers has no event for that.
         for _ in range(TURNS):
             if self._broker.router.is_visible(number):
                 return cancel

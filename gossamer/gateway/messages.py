@@ -1,7 +1,7 @@
 """Messages between a client and the node that it is attached to.
 
-A client calls :data:`GATEWAY` with :class:`Attach` and gets the pid of its attachment, to which everything
-else goes. Deliveries come as messages, at most :data:`WINDOW` beyond what the client said it has
+A client calls :data:`GATEWAY` with :class:`Attach` and gets the pid of its attachment, to which it sends all
+other requests. Deliveries come as messages, at most :data:`WINDOW` beyond the last that it has
 :class:`Taken`.
 """
 
@@ -13,19 +13,19 @@ from gossamer.distribution import register_message
 from gossamer.supervisor import Pid
 
 GATEWAY = "gateway"
-"""The registered name of the service on every node."""
+"""Registered name of the service on every node."""
 WINDOW = 256
-"""Messages of one subscription that may be on their way to the client, or wait there."""
+"""Messages of one subscription that may be in flight to the client, or wait there."""
 
 
 class Attach(Struct, frozen=True):
-    """Call: serve the process ``client``; answered with the pid of its attachment."""
+    """Call: serve the process ``client``. Answered with the pid of its attachment."""
 
     client: Pid
 
 
 class Publish(Struct, frozen=True):
-    """Cast, or call that is answered with True once every node that must deliver the message has it."""
+    """Cast, or call that is answered True once every node that must deliver the message has it."""
 
     topic: str
     payload: bytes
@@ -34,9 +34,8 @@ class Publish(Struct, frozen=True):
 
 
 class Subscribe(Struct, frozen=True):
-    """Call: deliver what ``filter`` matches under ``number``; answered once every live node knows.
-
-    ``retain`` is the retain handling of MQTT 5.0; ``again`` says that the subscription was at another node.
+    """Call: deliver messages that match ``filter`` under ``number``. Answered True once every live node has
+    the route. ``retain`` is the retain handling of MQTT 5.0; ``again``: the client had it at another node.
     """
 
     number: int
@@ -47,13 +46,13 @@ class Subscribe(Struct, frozen=True):
 
 
 class Unsubscribe(Struct, frozen=True):
-    """Call: no more of ``number``."""
+    """Call: end the subscription ``number``. Answered True."""
 
     number: int
 
 
 class Taken(Struct, frozen=True):
-    """Cast: the client is done with ``count`` messages of ``number`` since it subscribed."""
+    """Cast: the client has processed ``count`` messages of ``number`` in all."""
 
     number: int
     count: int
@@ -62,7 +61,7 @@ class Taken(Struct, frozen=True):
 class Deliveries(Struct, frozen=True):
     """To the client: ``[topic, payload, qos, retain]`` each.
 
-    ``dropped`` in all so far for want of room; ``lost`` of QoS 1 and 2 just before the first of these.
+    ``dropped``: number without room, in all; ``lost``: of these, of QoS 1 and 2 just before the first here.
     """
 
     source: Pid
@@ -73,7 +72,7 @@ class Deliveries(Struct, frozen=True):
 
 
 class Find(Struct, frozen=True):
-    """Call: where does ``node`` listen? Answered with :class:`Whereabouts`, None where it is not up."""
+    """Call: return the address of ``node``. Answered with :class:`Whereabouts`; None: it is not up."""
 
     node: str
 
@@ -93,11 +92,11 @@ class Gone(Struct, frozen=True):
 
 
 class Ping(Struct, frozen=True):
-    """Call: are you there? Answered with True. An attachment that hears none for a while ends."""
+    """Call: keep alive. Answered True. An attachment without requests for a while ends."""
 
 
 class Refused(Struct, frozen=True):
-    """Answer: it cannot be done, and why."""
+    """Answer: the request is refused, and why."""
 
     reason: str
 

@@ -1,14 +1,14 @@
-"""A Python client as the recorder and back-pressure see it: who publishes, and each of its subscriptions.
+"""A Python client for the flow recorder and for back-pressure: as publisher, and for each subscription.
 
-A client is called by the identifier of its process, which is the same at whatever node it is attached. Each
-of its subscriptions gets its own copy of a message, so each is a client of its own there, called by a number
-behind that; what it was sent counts as delivered when it leaves for the client, and as acknowledged once the
-client has said that it is done with it.
+The client identifier is the pid of its process, the same at whatever node it is attached. Each of its
+subscriptions gets its own copy of a message, so each is a client of its own for the recorder, with a number
+behind the pid; a message counts as delivered when it is sent, and as acknowledged once the client has taken
+it.
 
-Rules: 1. Nothing is done for messages that are not recorded.  2. Who is here when recording begins is told
-then: the fan-out knows its remote clients.  3. The session of one is its connection, and ends with it.  4.
-The broker slows MQTT clients down by not reading from them; a Python client waits for its answer instead,
-until nobody that gets its message is behind.
+Rules: 1. Nothing is done for messages that are not recorded.  2. When recording begins, the clients that are
+attached are reported: the fan-out has their list.  3. Its session is its connection, and ends with it.  4.
+The broker slows MQTT clients down by not reading from them; a Python client gets its answer late instead,
+when no receiver of its message is behind.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from gossamer.mqtt import Broker, Message, Subscription, compile_plan, is_record
 
 
 class RemoteClient:
-    """Remote client in the form of a session, which is what the flow recorder takes."""
+    """Remote client with the attributes of a session that the flow recorder reads."""
 
     expiry = 0
-    """Of its session, seconds."""
+    """Session expiry in seconds."""
     version = 0
-    """Of MQTT: it speaks none."""
+    """MQTT version: none."""
     keep_alive = 0
     message_ids = None
     queue = ()
@@ -38,31 +38,31 @@ class RemoteClient:
         self.subscriptions: dict[str, tuple[Subscription, int | None]] = {}
         self._fanout = fanout
         self._flying: deque[tuple[int, int]] = deque()
-        """Place and identifier of messages that the client is not done with."""
+        """Place and id of messages that the client has not taken."""
         fanout.remote_clients.add(self)
         if fanout.recorder is not None:
             fanout.recorder.connected(self, False)
 
     @property
     def channel(self) -> RemoteClient:
-        """Its connection."""
+        """The client itself, as its connection."""
         return self
 
     def subscribed(self, topic_filter: str, qos: int) -> None:
-        """Every node knows that it wants this."""
+        """Note and report a subscription of which every node has the route."""
         self.subscriptions[topic_filter] = (Subscription(topic_filter, qos), None)
         if self._fanout.recorder is not None:
             self._fanout.recorder.subscribed(self, (topic_filter,), None)
 
     def share(self, message_id: int) -> str | None:
-        """The share group for which it gets a message right now."""
+        """Return the share group of the current delivery."""
         recorder = self._fanout.recorder
         return None if recorder is None or not is_recorded(message_id) else recorder.share
 
     def sent(
         self, message_id: int, qos: int, retain: bool, share: str | None, stored: bool, place: int
     ) -> None:
-        """A message leaves for the client, its ``place``-th; 0: nobody will say when it is done with it."""
+        """Report a message that is sent to the client, its ``place``-th; 0: it is not acknowledged."""
         recorder = self._fanout.recorder
         if recorder is not None:
             recorder.sent(self, message_id, qos, retain, share, stored)
@@ -70,7 +70,7 @@ class RemoteClient:
                 self._flying.append((place, message_id))
 
     def taken(self, count: int) -> None:
-        """The client is done with so many in all."""
+        """Report messages as acknowledged, as the client has taken ``count`` in all."""
         done: list[int] = []
         while self._flying and self._flying[0][0] <= count:
             done.append(self._flying.popleft()[1])
@@ -78,12 +78,12 @@ class RemoteClient:
             self._fanout.recorder.acknowledged(self, done, "subscriber")
 
     def lost(self, message_id: int, reason: str) -> None:
-        """The client will not get a message."""
+        """Report a message that the client will not get."""
         if is_recorded(message_id) and self._fanout.recorder is not None:
             self._fanout.recorder.lost(message_id, self, reason)
 
     def close(self, reason: str) -> None:
-        """It is gone."""
+        """Report the end of its session; a second call has no effect."""
         if self not in self._fanout.remote_clients:
             return
         self._fanout.remote_clients.discard(self)
@@ -96,7 +96,7 @@ class RemoteClient:
 
 
 def bounded(qos: int) -> int:
-    """Return what a client asks for, as QoS."""
+    """Return a requested QoS, limited to 0 to 2."""
     return min(max(qos, 0), 2)
 
 
@@ -106,11 +106,11 @@ def publish(
     wanted: Publish | actors.Publish,
     on_safe: Callable[[bool], None] | None = None,
 ) -> None:
-    """Publish for ``client``, as :meth:`Broker.publish` does; without ``on_safe`` nobody waits for it.
+    """Publish for ``client``, as :meth:`Broker.publish` does; ``on_safe`` is called for QoS 1 and 2.
 
     Raises:
-        MqttProtocolError: the topic is none.
-        UnicodeError: it cannot even be encoded.
+        MqttProtocolError: the topic name is invalid.
+        UnicodeError: it cannot be encoded.
     """
     qos = bounded(wanted.qos)
     message = Message(wanted.topic.encode(), wanted.payload, qos=qos, retain=wanted.retain)
@@ -128,10 +128,10 @@ def publish(
 
 
 class Publisher:
-    """One client to the broker's back-pressure, as publisher and as owner of its subscriptions."""
+    """One client for the broker's back-pressure, as publisher and as owner of its subscriptions."""
 
     unwritten = 0
-    """Nothing waits in a socket."""
+    """Bytes that wait in its socket: it has none."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -139,11 +139,11 @@ class Publisher:
         self._waiting: list[Callable[[], object]] = []
 
     def pause_reading(self, why: int) -> None:
-        """The broker says: wait."""
+        """Defer answers from now on; ``why`` as in ``backpressure``."""
         self._why |= why
 
     def resume_reading(self, why: int) -> None:
-        """The broker says: go on."""
+        """Give the deferred answers, unless there is another reason to wait."""
         self._why &= ~why
         if not self._why:
             waiting, self._waiting = self._waiting, []
@@ -151,13 +151,13 @@ class Publisher:
                 then()
 
     def published(self, topic: str, then: Callable[[], object]) -> None:
-        """Something went out on ``topic``: call ``then``, now or once the client may go on."""
+        """Call ``then`` after a publish to ``topic``, once no receiver of it is behind."""
         pressure = self._broker.fanout.pressure
         if pressure and not self._why:
             name = topic.encode()
             route: Any = self._broker.publishing.cache_get(name) or self._broker.publishing.resolve(name)
             plan = compile_plan(route)
-            # One that is behind on its own messages is not made to wait: only it can help itself.
+            # One that is behind on its own messages does not wait: only its own progress helps.
             pressure.hold_up(self, plan.sessions, plan.peers)
         if self._why:
             self._waiting.append(then)

@@ -6,12 +6,11 @@
     ├── attachments     dynamic; one process for each client, temporary
     └── gateway         the registered name that clients call
 
-An attachment lives as long as its client: it watches the client's process, and ends by itself when it hears
-no :class:`~gossamer.gateway.messages.Ping` for :data:`SILENCE` seconds. However it ends, its subscriptions
-end with it.
+An attachment ends with its client: it monitors the client's process, and stops when it gets no request, not
+even a :class:`~gossamer.gateway.messages.Ping`, for :data:`SILENCE` seconds. Its subscriptions end with it.
 
-A publish that wants an answer gets it once every node that must deliver the message has it, and once nobody
-here who gets it is behind (:mod:`~gossamer.gateway.remote_client`).
+A publish by call is answered once every node that must deliver the message has it, and once no receiver here
+is behind (:mod:`~gossamer.gateway.remote_client`).
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ log = structlog.get_logger(__name__)
 
 ATTACHMENTS = "gateway_attachments"
 SILENCE = 15.0
-"""Seconds without a sign of life after which a client is given up."""
+"""Seconds without a request after which a client is disconnected."""
 MAX_CLIENTS = 1000
 MAX_SUBSCRIPTIONS = 1000
 _CHECK = "check"
@@ -121,7 +120,7 @@ class Attachment(GenServer):
         if isinstance(message, Down):
             return Stop("normal")
         if isinstance(message, Exit) and message.reason != "normal":
-            # What sent retained messages has failed: the client shall begin anew, and not lack them.
+            # The process that sends retained messages failed: the client attaches again, and gets them.
             return Stop(message.reason)
         if message == _CHECK:
             if self._runtime.loop.time() - self._seen > SILENCE:
@@ -192,7 +191,7 @@ class Attachment(GenServer):
 
 
 class Gateway(GenServer):
-    """Takes clients in."""
+    """Starts an attachment for each client."""
 
     async def init(self, broker: Broker, distribution: Distribution) -> None:
         self._parts = (broker, distribution)
@@ -211,7 +210,7 @@ class Gateway(GenServer):
 
 
 def gateway_spec(broker: Broker, distribution: Distribution) -> ChildSpec:
-    """The gateway as one child of a node."""
+    """Return the gateway as one child of a node."""
     attachments = partial(DynamicSupervisor.start_link, max_children=MAX_CLIENTS, name=ATTACHMENTS)
     children = [
         ChildSpec("attachments", attachments, type="supervisor"),

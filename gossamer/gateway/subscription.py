@@ -1,13 +1,13 @@
-"""One subscription of a client: a subscriber of the router that hands on over the link, within a window.
+"""One subscription of a client: a subscriber of the router that sends over the link, within a window.
 
-Rules: 1. At most ``window`` messages are with the client and not taken; the rest waits here.  2. What waits
-is bounded, in messages and bytes. QoS 0 that finds no room is dropped and counted.  3. For QoS 1 and 2 others
-are made to wait before anything is lost, as for a session that is behind: publishers of this node from half
-of the bound on, other nodes once it is reached. Only a client that takes nothing at all lets the queue grow
-to :data:`FAR` bounds; what is lost then is told to it, in its place, as a number.  4. Everything of one turn
-of the loop leaves together.  5. Retained messages are sent in steps, and no faster than the client takes: a
-topic is looked up when its turn has come, and what is on another node is fetched after the rest, several at a
-time. Share groups get none (MQTT 5.0, 4.8.2).
+Rules: 1. At most ``window`` messages are with the client and not taken; the rest waits in a queue here.  2.
+The queue is bounded, in messages and bytes. QoS 0 without room is dropped and counted.  3. For QoS 1 and 2
+publishers wait before anything is lost, as for a session that is behind: those of this node from half of the
+bound on, those of other nodes once it is reached. Only with a client that takes nothing at all the queue
+grows to :data:`FAR` times its bound; the number of messages lost then is sent to it, in their place.  4. All
+messages of one turn of the loop are sent together.  5. Retained messages are sent in steps, and no faster
+than the client takes: a topic is looked up in its turn, and bodies on other nodes are fetched last, several
+at a time. Share groups get none (MQTT 5.0, 4.8.2).
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from gossamer.supervisor import Pid
 BATCH_BYTES = 1024 * 1024
 MAX_QUEUED_BYTES = 16 * 1024 * 1024
 STEP = 200
-"""Retained topics a turn of the loop."""
+"""Retained topics in a turn of the loop."""
 FETCHES = 16
 FAR = 4
-"""Times its bound that the queue of a client may hold before QoS 1 and 2 are lost."""
+"""Times its bound that the queue of a client holds before QoS 1 and 2 are lost."""
 
 Emit = Callable[[list[list[object]], int, int], None]
 """Sends ``(messages, dropped, lost)``; ``lost`` messages of QoS 1 and 2 are missing before the first."""
@@ -48,13 +48,13 @@ class _Waiting(NamedTuple):
 
 
 class RemoteSubscription:
-    """Implements the router's ``Subscriber``, and what :class:`Pressure` asks of a session.
+    """Implements the router's ``Subscriber``, and the ``Recipient`` of back-pressure.
 
-    ``client_id`` is who it is for the recorder, ``owner`` whose it is, as a publisher: it is not made to wait
-    for itself. ``acknowledges``: the client says what it is done with.
+    ``client_id`` is its name for the recorder, ``owner`` the client as a publisher, which does not wait for
+    its own subscription. ``acknowledges``: the client reports what it has taken.
     """
 
-    # In a share group it has its turn as long as it is here, whatever waits for it.
+    # In a share group it has its turn whatever the length of its queue.
     online = ready = True
     queue = ()
 
@@ -94,12 +94,12 @@ class RemoteSubscription:
         self.behind = False
         self.waiting: list[object] | None = None
         self.delivered = 0
-        """Moves with every sign that the client takes."""
+        """Count of the client's progress."""
         self.dropped = 0
         self.closed = False
 
     def open(self) -> int | None:
-        """Subscribe; what ``Router.visible`` takes.
+        """Subscribe; return the number that ``Router.visible`` takes.
 
         Raises:
             InvalidTopicFilter: it is no topic filter.
@@ -112,7 +112,7 @@ class RemoteSubscription:
             raise
 
     def begin(self, handling: int = 0, *, again: bool = False, link_to: Pid | None = None) -> None:
-        """Every live node routes it, or had its time to: tell the recorder, and send what is retained.
+        """Report the subscription to the recorder, and send retained messages; call it after ``visible``.
 
         ``handling`` as in MQTT 5.0, 3.8.3.1; ``again``: the client had the subscription at another node.
         """
@@ -126,7 +126,7 @@ class RemoteSubscription:
         self.put(message, min(message.qos, delivery.qos), retain)
 
     def put(self, message: Message, qos: int, retain: bool, *, stored: bool = False) -> None:
-        """Queue a message for the client, or drop it; ``stored``: it is what was retained."""
+        """Queue a message for the client, or drop it; ``stored``: it is a retained message."""
         if self.closed:
             return
         size = len(message.payload)
@@ -153,15 +153,15 @@ class RemoteSubscription:
                 self._weigh()
 
     def taken(self, count: int) -> None:
-        """The client is done with ``count`` in all."""
-        # A count that is not true would let it in for more than the window, or for nothing ever again.
+        """Note that the client has taken ``count`` messages in all, and send more."""
+        # A wrong count would widen the window, or close it forever.
         self._taken = max(self._taken, min(count, self._sent))
         self.delivered += 1
         self.client.taken(self._taken)
         self.flush()
 
     def flush(self) -> None:
-        """Send what the window allows."""
+        """Send messages as far as the window goes."""
         self._scheduled = False
         if self.closed:
             return
@@ -172,13 +172,13 @@ class RemoteSubscription:
             if batch or lost:
                 self._emit(batch, self.dropped, lost)
         if self._lost and not queue:
-            # Nothing follows in which the client would be told.
+            # No message follows that would carry the number.
             lost, self._lost = self._lost, 0
             self._emit([], self.dropped, lost)
         self._relieve()
 
     def close(self, why: str) -> None:
-        """Unsubscribe, take nothing more, and hold nobody up; once more does nothing."""
+        """Unsubscribe, drop the queue, and release waiting publishers; a second call has no effect."""
         if self.closed:
             return
         self.closed = True
@@ -191,7 +191,7 @@ class RemoteSubscription:
         self.client.close(why)
 
     def _batch(self) -> list[list[object]]:
-        """The messages that leave together: none beyond the next gap."""
+        """Take the messages to send together from the queue, up to the next gap of lost ones."""
         queue, left = self._queue, self._window - (self._sent - self._taken)
         batch: list[list[object]] = []
         size = 0
@@ -215,7 +215,7 @@ class RemoteSubscription:
         return len(self._queue) < self._max_queued * times and self._bytes + size <= self._max_bytes * times
 
     def _weigh(self) -> None:
-        """Make others wait if the queue has become too long."""
+        """Pause publishers if the queue has become too long."""
         fill = max(len(self._queue) / self._max_queued, self._bytes / self._max_bytes)
         if fill * 2 >= 1 and not self.behind:
             self._pressure.congest(self)
@@ -239,7 +239,7 @@ class RemoteSubscription:
             self._broker.runtime.loop.call_soon(self.flush)
 
     async def _send_retained(self) -> None:
-        """The body of a process: put what is retained under the filter."""
+        """Run as a process: queue the retained messages that match the filter."""
         store = self._broker.retained
         far: list[str] = []
         for number, topic in enumerate(store.topics(body_of(self.filter)), 1):

@@ -135,7 +135,7 @@ class Forwarding:
             return frame
 
     def keep_with(self, keeper: Keeper) -> None:
-        """Give ``keeper`` the messages for persistent sessions of nodes that are away; call it once, first."""
+        """Give ``keeper`` messages for persistent sessions of nodes that are away; call it once, first."""
         self.keeper = keeper
         for slot in self.nodes:
             self._kept_for(slot, keeper)
