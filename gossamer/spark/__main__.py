@@ -176,7 +176,7 @@ def _say_batch(batch: Batch) -> None:
     typer.echo(batch.in_words)
     for problem in batch.problems:
         typer.echo(f"{problem.kind}: {problem.path}: {problem.message}", err=True)
-    for line in (*batch.holes, *batch.untold):
+    for line in (*batch.holes, *batch.unsent):
         typer.echo(line, err=True)
 
 
@@ -247,9 +247,9 @@ def _say(outcome: Outcome, broken: dict[str, int | float]) -> None:
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10_000
     for sentence in (*missing_in_words(outcome), verdict_in_words(outcome, broken)):
         typer.echo(textwrap.fill(sentence, width))
-    for name, told in outcome.told.items():
+    for name, findings in outcome.findings.items():
         typer.echo(f"\n{name}")
-        for sentence in told.sentences:
+        for sentence in findings.sentences:
             typer.echo(textwrap.fill(sentence, width, initial_indent="  ", subsequent_indent="    "))
     for problem in outcome.recording.problems:
         typer.echo(f"{problem.kind}: {problem.path}: {problem.message}", err=True)
@@ -265,12 +265,12 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     except GossamerError as error:
         _end(error)
     except Exception as error:
-        told = _of_spark(error)
-        if told is None:
+        complaint = _of_spark(error)
+        if complaint is None:
             raise
         if "--trace" in given:
             traceback.print_exc()
-        _end(told)
+        _end(complaint)
     sys.exit(0)
 
 

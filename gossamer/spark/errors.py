@@ -25,7 +25,7 @@ class SparkFailedError(UnavailableError):
     def __init__(self, *, why: str) -> None:
         self.why = why
         advice = (
-            "Look at --master, at the paths of --dir and --out and at what Spark is told of them; "
+            "Check --master, the paths of --dir and --out, and the settings of Spark for them; "
             "--trace prints where it happened"
         )
         if "Class org.apache.hadoop.fs." in why and "not found" in why:

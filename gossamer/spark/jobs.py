@@ -1,7 +1,7 @@
-"""The jobs by name: which tables each makes, and what it says about them in words and numbers.
+"""The jobs by name: the tables that each makes, and its findings in words and numbers.
 
-Rules: 1. A job's tables are written before anything is said about them, and what is said is computed from
-what was written: the summary and the tables cannot disagree.  2. A promise is a number that should be zero;
+Rules: 1. A job's tables are written first, and its findings are computed from the written ones: the summary
+and the tables cannot disagree.  2. A promise is a number that should be zero;
 ``--fail-on`` names those that must be.
 """
 
@@ -28,14 +28,14 @@ WORST = 20
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """The most telling rows of something, for people; units are those of ``units``."""
+    """The most important rows of a table, for people; units are those of ``units``."""
 
     title: str
     rows: tuple[Row, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Findings:
     """Findings of a job."""
 
     numbers: Mapping[str, int | float]
@@ -50,7 +50,7 @@ class Job:
     question: str
     make: Callable[[Recording, Terms, Tables], Mapping[str, str]]
     """Recording, terms and the tables of ``needs`` to questions for this job's tables."""
-    tell: Callable[[Engine, Tables], Told]
+    summarize: Callable[[Engine, Tables], Findings]
     needs: tuple[str, ...] = field(default=())
     """Jobs whose tables it reads, as ``job/table``."""
 
@@ -79,7 +79,7 @@ def _many(number: int, what: str) -> str:
     return f"{number:,} {what[:-1] + 'ies' if what.endswith('y') else what + 's'}"
 
 
-def _tell_completeness(engine: Engine, tables: Tables) -> Told:
+def _summarize_completeness(engine: Engine, tables: Tables) -> Findings:
     table = tables["verdicts"]
     counted = _counted(engine, table, "verdict")
     numbers = {verdict: counted.get(verdict, 0) for verdict in VERDICTS}
@@ -106,7 +106,7 @@ def _tell_completeness(engine: Engine, tables: Tables) -> Told:
         ("doubled", "{:,} came more than once."),
         ("late", f"{{:,}} came late{late}, counted from when they could be delivered."),
         ("queued", "{:,} wait for clients that have not been back."),
-        ("misrouted", "{:,} went to somebody who had not subscribed."),
+        ("misrouted", "{:,} went to a client that had not subscribed."),
         ("undecidable", "{:,} cannot be judged: a recorder was not looking at the time."),
     ):
         if numbers[verdict]:
@@ -119,11 +119,11 @@ def _tell_completeness(engine: Engine, tables: Tables) -> Told:
             said.append(f"Worst {subject}{'s' if len(rows) > 1 else ''}: {names}.")
     wrong = [verdict for verdict in VERDICTS if verdict != "delivered"]
     kinds = _bars("Deliveries that were not simply made", "deliveries", {v: numbers[v] for v in wrong})
-    return Told({"owed": owed, **numbers}, tuple(said), (kinds, *_over_time(engine, table)), sheets)
+    return Findings({"owed": owed, **numbers}, tuple(said), (kinds, *_over_time(engine, table)), sheets)
 
 
 def _worst(engine: Engine, table: str, subject: str) -> tuple[Row, ...]:
-    """Return who was hit, the most lost first; lateness is the longest since it could be delivered."""
+    """Return the worst-hit subjects, the most lost first; lateness counts from when delivery was possible."""
     kinds = ", ".join(
         f"count(CASE WHEN verdict = '{kind}' THEN 1 END) AS {kind}" for kind in ("lost", "doubled", "late")
     )
@@ -177,7 +177,7 @@ def _in_words(seconds: int) -> str:
     return f"{seconds} s"
 
 
-def _tell_latency(engine: Engine, tables: Tables) -> Told:
+def _summarize_latency(engine: Engine, tables: Tables) -> Findings:
     table = tables["percentiles"]
     # A mean of percentiles is no percentile: over hours the worst hour speaks.
     hops = _rows(
@@ -211,10 +211,10 @@ def _tell_latency(engine: Engine, tables: Tables) -> Told:
         engine, f"SELECT * FROM {table} ORDER BY p99_us DESC, hop, prefix, from_node, to_node, hour"
     )
     sheets = _sheets("The slowest hops, by p99", worst)
-    return Told({"negative": negative}, tuple(said or ["No message was timed."]), (chart,), sheets)
+    return Findings({"negative": negative}, tuple(said or ["No message was timed."]), (chart,), sheets)
 
 
-def _tell_routes(engine: Engine, tables: Tables) -> Told:
+def _summarize_routes(engine: Engine, tables: Tables) -> Findings:
     table = tables["faults"]
     counted = _counted(engine, table, "fault", "sum(messages)")
     numbers = {fault: counted.get(fault, 0) for fault in ("missing", "unneeded", "stale")}
@@ -227,20 +227,20 @@ def _tell_routes(engine: Engine, tables: Tables) -> Told:
     if counted.get("undecidable"):
         said.append(f"{counted['undecidable']:,} seem wrong, but a recorder was not looking at the time.")
     rows = _rows(engine, f"SELECT * FROM {table} ORDER BY messages DESC, topic, fault, node, peer")
-    return Told(numbers, tuple(said), sheets=_sheets("Wrong forwards", rows))
+    return Findings(numbers, tuple(said), sheets=_sheets("Wrong forwards", rows))
 
 
-def _tell_partitions(engine: Engine, tables: Tables) -> Told:
+def _summarize_partitions(engine: Engine, tables: Tables) -> Findings:
     rows = _rows(engine, f"SELECT * FROM {tables['costs']} ORDER BY split, side", limit=100)
     if not rows:
-        return Told({"splits": 0}, ("No split.",))
+        return Findings({"splits": 0}, ("No split.",))
     # Each side of a split has a row about it.
     splits = {row["split"]: row for row in rows}
     lost = sum(row["lost"] for row in rows)
     said = []
     for number, row in list(splits.items())[:10]:
         end = "" if row["met"] else ", and have not met again"
-        end = end or ("" if row["healed"] else "; nobody healed it")
+        end = end or ("" if row["healed"] else "; it was not healed")
         sides = [side for side in rows if side["split"] == number]
         said.append(
             f"{row['sides'].replace(' | ', ' and ')} lost each other for {row['minutes']:.1f} minutes from "
@@ -257,10 +257,10 @@ def _tell_partitions(engine: Engine, tables: Tables) -> Told:
         f"Of what was published meanwhile, {_many(lost, 'delivery')} {'was' if lost == 1 else 'were'} lost."
     )
     sheets = _sheets("Each side of each split", rows[:WORST])
-    return Told({"splits": len(splits), "lost_in_splits": lost}, tuple(said), sheets=sheets)
+    return Findings({"splits": len(splits), "lost_in_splits": lost}, tuple(said), sheets=sheets)
 
 
-def _tell_hotspots(engine: Engine, tables: Tables) -> Told:
+def _summarize_hotspots(engine: Engine, tables: Tables) -> Findings:
     said, charts = [], []
     for name in ("topics", "publishers", "subscribers", "filters", "pairs"):
         top = _rows(engine, f"SELECT * FROM {tables[name]} ORDER BY messages DESC, subject", limit=10)
@@ -273,10 +273,10 @@ def _tell_hotspots(engine: Engine, tables: Tables) -> Told:
             charts.append(_bars(f"Most messages: {name}", "messages", bars))
     wide = _rows(engine, f"SELECT * FROM {tables['fanout']} ORDER BY deliveries DESC, topic")
     sheets = _sheets("How many deliveries a message became, by topic", wide)
-    return Told({}, tuple(said or ["Nothing was published."]), tuple(charts), sheets)
+    return Findings({}, tuple(said or ["Nothing was published."]), tuple(charts), sheets)
 
 
-def _tell_sessions(engine: Engine, tables: Tables) -> Told:
+def _summarize_sessions(engine: Engine, tables: Tables) -> Findings:
     table = tables["clients"]
     (sums,) = engine.rows(
         "SELECT count(CASE WHEN flapping THEN 1 END) AS flapping, sum(takeovers) AS takeovers, "
@@ -293,10 +293,10 @@ def _tell_sessions(engine: Engine, tables: Tables) -> Told:
         ),
     )
     rows = _rows(engine, f"SELECT * FROM {table} ORDER BY worst_hour DESC, dropped DESC, client")
-    return Told(numbers, said, sheets=_sheets("Clients that flap, move or lose", rows))
+    return Findings(numbers, said, sheets=_sheets("Clients that flap, move or lose", rows))
 
 
-def _tell_anomalies(engine: Engine, tables: Tables) -> Told:
+def _summarize_anomalies(engine: Engine, tables: Tables) -> Findings:
     table = tables["windows"]
     rows = _rows(engine, f"SELECT * FROM {table} ORDER BY abs(deviations) DESC, subject, kind, window_start")
     count = engine.rows(f"SELECT count(*) AS n FROM {table}")[0]["n"]
@@ -307,7 +307,7 @@ def _tell_anomalies(engine: Engine, tables: Tables) -> Told:
         for row in rows[:5]
     ]
     sheets = _sheets("Windows of a minute that left the usual rate", rows)
-    return Told({"anomalies": count}, tuple(said or ["Nothing left its usual rate."]), sheets=sheets)
+    return Findings({"anomalies": count}, tuple(said or ["Nothing left its usual rate."]), sheets=sheets)
 
 
 JOBS = {
@@ -317,19 +317,19 @@ JOBS = {
             "completeness",
             "Was every message delivered to everyone it was for, once and in time?",
             lambda recording, terms, _: {"verdicts": verdicts(recording, terms)},
-            _tell_completeness,
+            _summarize_completeness,
         ),
         Job(
             "latency",
             "How long do messages take, and on which hop?",
             lambda recording, _terms, _: {"percentiles": traffic.latency(recording)},
-            _tell_latency,
+            _summarize_latency,
         ),
         Job(
             "routes",
             "Were messages forwarded to the nodes that had subscribers, and to no others?",
             lambda recording, terms, _: {"faults": cluster.routes(recording, terms)},
-            _tell_routes,
+            _summarize_routes,
         ),
         Job(
             "partitions",
@@ -337,26 +337,26 @@ JOBS = {
             lambda recording, _terms, tables: {
                 "costs": cluster.partitions(recording, tables["completeness/verdicts"])
             },
-            _tell_partitions,
+            _summarize_partitions,
             needs=("completeness",),
         ),
         Job(
             "hotspots",
             "Who and what makes the most traffic?",
             lambda recording, _terms, _: traffic.hotspots(recording),
-            _tell_hotspots,
+            _summarize_hotspots,
         ),
         Job(
             "sessions",
             "Which clients move, flap or lose what was queued for them?",
             lambda recording, _terms, _: {"clients": cluster.sessions(recording)},
-            _tell_sessions,
+            _summarize_sessions,
         ),
         Job(
             "anomalies",
             "Which topics and publishers left their usual rate, and when?",
             lambda recording, _terms, _: {"windows": traffic.anomalies(recording)},
-            _tell_anomalies,
+            _summarize_anomalies,
         ),
     )
 }

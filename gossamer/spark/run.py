@@ -6,8 +6,8 @@
     OUT/completeness/summary.json
     OUT/report.html
 
-Rules: 1. What a job writes replaces what it wrote before.  2. Paths are the engine's, for input and output.
-3. A summary says what could not be judged and why, beside what was found.  4. Progress goes to standard
+Rules: 1. A job's output replaces that of its last run.  2. Paths are the engine's, for input and output.
+3. A summary has what could not be judged, and why, beside the findings.  4. Progress goes to standard
 error, so that standard output is the answer alone.
 """
 
@@ -25,7 +25,7 @@ from typing import Any
 import msgspec
 
 from gossamer.spark.analyses import Terms
-from gossamer.spark.jobs import JOBS, Told
+from gossamer.spark.jobs import JOBS, Findings
 from gossamer.spark.source.source import Recording
 
 
@@ -34,7 +34,7 @@ class Outcome:
     """Findings of all jobs of a run."""
 
     recording: Recording
-    told: Mapping[str, Told]
+    findings: Mapping[str, Findings]
 
     @property
     def begin(self) -> datetime:
@@ -69,18 +69,18 @@ class Outcome:
             "problems": msgspec.to_builtins(recording.problems),
             "jobs": {
                 name: {
-                    "numbers": dict(told.numbers),
-                    "says": list(told.sentences),
-                    "tables": {sheet.title: list(sheet.rows) for sheet in told.sheets},
+                    "numbers": dict(findings.numbers),
+                    "says": list(findings.sentences),
+                    "tables": {sheet.title: list(sheet.rows) for sheet in findings.sheets},
                 }
-                for name, told in self.told.items()
+                for name, findings in self.findings.items()
             },
         }
 
 
 @contextmanager
 def step(name: str, *, quiet: bool) -> Iterator[None]:
-    """Say that something begins, and how long it took."""
+    """Print that a step begins, and how long it took."""
     began = time.monotonic()
     if not quiet:
         print(f"{name}: started", file=sys.stderr, flush=True)  # noqa: T201
@@ -104,7 +104,7 @@ def run_jobs(
     for name in names:
         order += [job for job in (*JOBS[name].needs, name) if job not in order]
     written: dict[str, str] = {}
-    told: dict[str, Told] = {}
+    findings: dict[str, Findings] = {}
     for name in order:
         job = JOBS[name]
         with step(name, quiet=quiet):
@@ -112,9 +112,9 @@ def run_jobs(
             for table, question in job.make(recording, terms, written).items():
                 path = f"{out.rstrip('/')}/{name}/{table}"
                 tables[table] = written[f"{name}/{table}"] = engine.save(question, path)
-            told[name] = job.tell(engine, tables)
+            findings[name] = job.summarize(engine, tables)
         engine.clear()
-    outcome = Outcome(recording, told)
+    outcome = Outcome(recording, findings)
     summary = outcome.as_json()
     for name in order:
         own = {**summary, "jobs": {name: summary["jobs"][name]}}
@@ -125,10 +125,10 @@ def run_jobs(
 def broken_promises(outcome: Outcome, fail_on: Sequence[str]) -> dict[str, int | float]:
     """Return the promises of ``fail_on`` that were not kept, with their numbers."""
     found: dict[str, int | float] = {}
-    for told in outcome.told.values():
+    for findings in outcome.findings.values():
         for name in fail_on:
-            if told.numbers.get(name):
-                found[name] = told.numbers[name]
+            if findings.numbers.get(name):
+                found[name] = findings.numbers[name]
     return found
 
 

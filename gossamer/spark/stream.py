@@ -13,9 +13,9 @@ far was judged (``watch``), and the subscriptions and connections that stood (``
 
 Rules: 1. A batch reads only what the one before left, and replaces what it wrote before itself: one that is
 done again after a crash writes the same once more, and nothing twice.  2. A message is judged once, when the
-watermark has passed the time until which it may arrive.  3. Alarms follow what a batch found, and are cleared
-by the next one that finds nothing. A cluster that cannot be told is no reason to stop judging it: what could
-not be said is said to the caller, and again after the next batch.
+watermark has passed the time until which it may arrive.  3. Alarms are raised by the findings of a batch, and
+cleared by the next one without any. Judging goes on while the cluster takes no alarms: those that could not
+be sent are reported to the caller, and sent again after the next batch.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Batch:
     """Events that came after their time had been judged."""
     problems: tuple[FileProblem, ...] = ()
     holes: tuple[str, ...] = ()
-    untold: tuple[str, ...] = ()
+    unsent: tuple[str, ...] = ()
     """Alarms that could not be sent to the cluster, and why."""
 
     @property
@@ -82,7 +82,7 @@ class Auditor:
     checkpoint: str
     terms: Terms = field(default_factory=Terms)
     patience: int = 600_000_000
-    """Microseconds that a silent node is waited for."""
+    """Microseconds to wait for a node without new files."""
     api: str | None = None
     alarm_on: Sequence[str] = ("lost", "doubled", "misrouted")
     on_batch: Callable[[Batch], None] | None = None
@@ -101,17 +101,17 @@ class Auditor:
         if fresh:
             named = spoken_of(engine, read(engine, fresh))
             known = replace(known, named=tuple(sorted({*known.named, *named})))
-        told_until, silent = known.watermark(patience=self.patience)
-        end = told_until - self.terms.late_after - self.terms.settle
+        reported_until, silent = known.watermark(patience=self.patience)
+        end = reported_until - self.terms.late_after - self.terms.settle
         begin = known.judged_until or min((footer.begin for footer in known.footers), default=0)
         if end <= begin or not any(footer.path for footer in known.footers):
             batch = Batch(number, begin, begin, {}, late, problems)
         else:
-            batch, known = self._judge(engine, number, known, begin, end, told_until, silent)
+            batch, known = self._judge(engine, number, known, begin, end, reported_until, silent)
             batch = replace(batch, late=late, problems=(*problems, *batch.problems))
-        known, untold = self._alarms(known, batch)
+        known, unsent = self._alarms(known, batch)
         self._keep(engine, number, known)
-        batch = replace(batch, untold=untold)
+        batch = replace(batch, unsent=unsent)
         engine.write_text(f"{self.out}/batches/{number}.json", _as_json(batch))
         engine.forget()
         if self.on_batch is not None:
@@ -124,7 +124,7 @@ class Auditor:
         known: Known,
         begin: int,
         end: int,
-        told_until: int,
+        reported_until: int,
         silent: Sequence[Hole],
     ) -> tuple[Batch, Known]:
         sessions = None
@@ -145,8 +145,8 @@ class Auditor:
             return Batch(number, begin, end, {}), replace(known, judged_until=end)
         engine.fit(recording.size)
         holes = (*recording.holes, *(hole for hole in silent if hole.end > begin))
-        # What is known ends where the slowest node has told to, whatever the others said since.
-        recording = replace(recording, holes=holes, last=told_until)
+        # The recording ends where the slowest node has reported to, however far the others have.
+        recording = replace(recording, holes=holes, last=reported_until)
         table = engine.save(verdicts(recording, self.terms), f"{self.out}/verdicts/batch={number}")
         rows = engine.rows(f"SELECT verdict, count(*) AS n FROM {table} GROUP BY verdict")
         counted = {row["verdict"]: row["n"] for row in rows}
@@ -173,10 +173,11 @@ class Auditor:
         return int(engine.rows(f"SELECT count(*) AS n FROM {events} WHERE t < {judged_until}")[0]["n"])
 
     def _alarms(self, known: Known, batch: Batch) -> tuple[Known, tuple[str, ...]]:
-        """Raise alarms that the batch found, clear others; those that could not be sent stay as they were."""
+        """Raise alarms for the batch's findings and clear others; those not sent stay as they were. Return
+        the new state, and why alarms were not sent."""
         if self.api is None or batch.begin == batch.end:
             return known, ()
-        raised, untold = set(known.alarms), []
+        raised, unsent = set(known.alarms), []
         wanted = {verdict: batch.numbers.get(verdict, 0) for verdict in self.alarm_on}
         for verdict, count in wanted.items():
             name = f"audit_{verdict}"
@@ -191,8 +192,8 @@ class Auditor:
             else:
                 continue
             if why is not None:
-                untold.append(why)
-        return replace(known, alarms=tuple(sorted(raised))), tuple(untold)
+                unsent.append(why)
+        return replace(known, alarms=tuple(sorted(raised))), tuple(unsent)
 
     def _known(self, engine: SparkEngine, number: int) -> Known:
         text = engine.read_text(f"{self.checkpoint}/known/{number}.json") if number >= 0 else None
@@ -214,7 +215,7 @@ class Auditor:
 def start(
     session: SparkSession, where: str, auditor: Auditor, *, every: float | None, at_once: int = 500
 ) -> StreamingQuery:
-    """A query that judges what is recorded in ``where``, every so many seconds; None: what is there, once."""
+    """Return a query that judges the recording in ``where``, every so many seconds; None: once."""
     files = (
         session.readStream.format("binaryFile")
         .schema(_FILES)
@@ -243,7 +244,7 @@ def _as_json(batch: Batch) -> str:
             "late_events": batch.late,
             "problems": msgspec.to_builtins(batch.problems),
             "holes": list(batch.holes),
-            "untold_alarms": list(batch.untold),
+            "unsent_alarms": list(batch.unsent),
         },
         indent=2,
     )
@@ -264,7 +265,7 @@ def post_alarm(api: str, name: str, *, active: bool, text: str = "") -> str | No
             f"{api.rstrip('/')}/api/v1/alarms", json=body, headers=_token(), timeout=_ALARM_TIMEOUT
         )
     except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError) as error:
-        return f"{api} could not be told of the alarm {name}: {error}"
+        return f"the alarm {name} could not be sent to {api}: {error}"
     if answer.is_success:
         return None
     return f"{api} refused the alarm {name}: {answer.status_code} {answer.text[:300]}"

@@ -4,7 +4,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from gossamer.spark.jobs import Told
+from gossamer.spark.jobs import Findings
 from gossamer.spark.report.charts import Chart
 from gossamer.spark.report.report import render
 from gossamer.spark.run import Outcome
@@ -14,7 +14,7 @@ from gossamer.spark.source.source import Recording
 def parsed(chart):
     """The chart as the page has it."""
     recording = Recording(engine=None, events="", begin=0, end=1, last=1)
-    page = render(Outcome(recording, {"hotspots": Told({}, (), (chart,))}), {})
+    page = render(Outcome(recording, {"hotspots": Findings({}, (), (chart,))}), {})
     return ET.fromstring(page[page.index("<svg") : page.index("</svg>") + len("</svg>")])
 
 

@@ -90,7 +90,7 @@ def forward(world, topic, peer):
 
 
 def numbers(outcome, job):
-    return outcome[0].told[job].numbers
+    return outcome[0].findings[job].numbers
 
 
 def test_what_was_lost_is_counted_once_for_each_receiver(outcome):
@@ -109,9 +109,9 @@ def test_wrong_forwards_are_told_apart(outcome):
 
 def test_a_split_is_found_with_its_length_and_its_loss(outcome):
     assert numbers(outcome, "partitions") == {"splits": 1, "lost_in_splits": 1}
-    sentence, _ = outcome[0].told["partitions"].sentences
+    sentence, _ = outcome[0].findings["partitions"].sentences
     assert "n1@host and n2@host lost each other for 2.1 minutes" in sentence
-    one, other = outcome[0].told["partitions"].sheets[0].rows
+    one, other = outcome[0].findings["partitions"].sheets[0].rows
     assert (one["side"], one["clients"], one["messages"], one["lost"], one["missed"]) == (A, 1, 1, 1, 0)
     assert (other["side"], other["clients"], other["messages"], other["lost"], other["missed"]) == (
         B,
@@ -124,7 +124,7 @@ def test_a_split_is_found_with_its_length_and_its_loss(outcome):
 
 
 def test_the_burst_and_only_the_burst_left_the_usual_rate(outcome):
-    rows = [row for row in outcome[0].told["anomalies"].sheets[0].rows if row["messages"] > row["usual"]]
+    rows = [row for row in outcome[0].findings["anomalies"].sheets[0].rows if row["messages"] > row["usual"]]
     assert {(row["kind"], row["subject"], row["messages"]) for row in rows} == {
         ("topic", "site/1/dev", 9000),
         ("publisher", "c0", 9000),
@@ -132,7 +132,7 @@ def test_the_burst_and_only_the_burst_left_the_usual_rate(outcome):
 
 
 def test_clients_that_flap_or_move_are_named(outcome):
-    rows = {row["client"]: row for row in outcome[0].told["sessions"].sheets[0].rows}
+    rows = {row["client"]: row for row in outcome[0].findings["sessions"].sheets[0].rows}
     assert rows["c1"]["flapping"]
     assert rows["c2"]["takeovers"] == 1
     assert numbers(outcome, "sessions") == {"flapping": 1, "takeovers": 1, "dropped": 5, "overflows": 5}
@@ -140,14 +140,14 @@ def test_clients_that_flap_or_move_are_named(outcome):
 
 
 def test_delays_are_those_that_were_recorded(outcome):
-    rows = {row["hop"]: row for row in outcome[0].told["latency"].sheets[0].rows}
+    rows = {row["hop"]: row for row in outcome[0].findings["latency"].sheets[0].rows}
     assert rows["deliver"]["p50_us"] == 1500
     assert rows["link"]["p50_us"] in (400, 800)
     assert numbers(outcome, "latency")["negative"] == 0
 
 
 def test_the_busiest_topic_leads_with_its_share(outcome):
-    rows = outcome[0].told["hotspots"].sheets[0].rows
+    rows = outcome[0].findings["hotspots"].sheets[0].rows
     assert rows[0]["topic"] == "site/1/dev"
     assert rows[0]["messages"] == 30 * 200 - 200 + 9000 + 1
     # Those that were delivered, and one that went to a stranger.
@@ -199,11 +199,11 @@ def test_the_page_stands_alone_and_says_what_broke(outcome):
 
 def test_a_topic_cannot_inject_anything_into_the_page(outcome):
     found = outcome[0]
-    told = found.told["hotspots"]
+    findings = found.findings["hotspots"]
     evil = "<script>alert(1)</script>$\\frac{"
-    chart = type(told.charts[0])("bars", "t", "messages", (evil,), {"messages": (1.0,)})
-    hotspots = type(told)({}, (evil,), (chart,), (Sheet(evil, ({"topic": evil},)),))
-    page = render(type(found)(**{**fields_of(found), "told": {"hotspots": hotspots}}), {})
+    chart = type(findings.charts[0])("bars", "t", "messages", (evil,), {"messages": (1.0,)})
+    hotspots = type(findings)({}, (evil,), (chart,), (Sheet(evil, ({"topic": evil},)),))
+    page = render(type(found)(**{**fields_of(found), "findings": {"hotspots": hotspots}}), {})
     assert "<script" not in page
 
 

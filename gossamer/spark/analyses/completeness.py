@@ -1,6 +1,6 @@
-"""Completeness: was every published message delivered to everyone who was to get it, once and in time?
+"""Completeness: was every published message delivered to all its receivers, once and in time?
 
-What *should* have happened is computed anew from the subscriptions that were valid at the moment, and not
+What *should* have happened is computed from the subscriptions that were valid at the moment, and not
 from what the router says it did, so that a wrong route is found like a broken link. What did happen is what
 nodes recorded when they wrote to their subscribers.
 
@@ -12,7 +12,7 @@ late           once, but later than that
 doubled        more than once
 lost           never, though the subscription and the connection (or the session) stood; ``hop`` says where
 queued         never yet: the client has not been back
-misrouted      delivered to somebody who had no subscription that matches
+misrouted      delivered to a client without a matching subscription
 undecidable    a recorder was not looking at the time: nothing can be said
 =============  ==========================================================================================
 
@@ -20,8 +20,8 @@ undecidable    a recorder was not looking at the time: nothing can be said
 away, when it came back. ``late_by_us`` counts from there, so that the hours for which a client was away are
 no delay of the cluster's.
 
-Rules: 1. Whoever subscribes, unsubscribes, connects or leaves within ``settle`` of the publish may get the
-message or not: if it came it is judged, if not it was not owed.  2. QoS 0 is owed to those who are
+Rules: 1. A client that subscribes, unsubscribes, connects or leaves within ``settle`` of the publish may get
+the message or not: if it came it is judged, if not it was not owed.  2. QoS 0 is owed to clients that are
 connected; higher ones also to persistent sessions.  3. A message acknowledged by a share group's member was
 delivered to the group.  4. The verdict of a message that was lost, or that nobody seems to have published,
 is undecidable where a hole of the recording may hide what became of it, or that somebody subscribed or
@@ -69,8 +69,8 @@ def verdicts(recording: Recording, terms: Terms = Terms(), *, salted_from: int =
     count = engine.rows(f"SELECT count(*) AS n FROM ({doubtful})")[0]["n"]
     if not count:
         return sound
-    trail = f"SELECT * FROM {recording.events} WHERE t < {until}"
-    explained = explain(doubtful, trail, few, recording, terms, few_doubts=count <= BROADCAST_UP_TO)
+    flow = f"SELECT * FROM {recording.events} WHERE t < {until}"
+    explained = explain(doubtful, flow, few, recording, terms, few_doubts=count <= BROADCAST_UP_TO)
     return f"{sound} UNION ALL SELECT {COLUMNS} FROM ({explained})"
 
 

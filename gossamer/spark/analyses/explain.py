@@ -18,7 +18,7 @@ def explain(
     doubtful: str, events: str, few: str, recording: Recording, terms: Terms, *, few_doubts: bool
 ) -> str:
     """Say where a message was lost, and take back what a hole in the recording may hide."""
-    trail = each_message(
+    flow = each_message(
         "event, recorder, peer, client, topic, reason, t",
         f"({events})",
         one_of(schema.FORWARDED, schema.RECEIVED, schema.DROPPED, schema.PUBLISHED),
@@ -27,17 +27,17 @@ def explain(
     fresh = f"verdict = '{LOST}' AND deliverable_at + {terms.late_after} > {recording.last}"
     # A message whose publish lies outside the span, though known, is not this span's to judge.
     return f"""
-        WITH doubts AS ({doubtful}), wanted AS (SELECT DISTINCT {MESSAGE_KEY} FROM doubts), trail AS (
-            SELECT {"/*+ BROADCAST(w) */" if few_doubts else ""} d.* FROM ({trail}) d
+        WITH doubts AS ({doubtful}), wanted AS (SELECT DISTINCT {MESSAGE_KEY} FROM doubts), flow AS (
+            SELECT {"/*+ BROADCAST(w) */" if few_doubts else ""} d.* FROM ({flow}) d
             SEMI JOIN wanted w ON {_SAME}
-        ), told AS ({_told()}), dated AS (
+        ), evidence AS ({_evidence()}), dated AS (
             SELECT d.message, d.origin, d.origin_creation, d.receiver, d.publisher, d.node,
                 coalesce(d.topic, w.true_topic) AS topic,
                 coalesce(d.published_at, w.true_time) AS published_at, d.delivered_at,
                 d.deliverable_at, d.late_by_us, d.held_since, d.copies, d.verdict,
                 w.known, w.sent, w.got, w.why,
                 coalesce(d.published_at, w.true_time, d.delivered_at) AS moment
-            FROM doubts d JOIN told w ON {_SAME} AND d.receiver = w.receiver
+            FROM doubts d JOIN evidence w ON {_SAME} AND d.receiver = w.receiver
             WHERE d.verdict <> '{MISROUTED}' OR NOT w.known
                 OR (w.true_time >= {recording.begin} AND w.true_time < {recording.end})
         ), placed AS (
@@ -69,8 +69,8 @@ def explain(
         FROM hidden"""
 
 
-def _told() -> str:
-    """(message, receiver, known, true_topic, true_time, sent, got, why): a trail's evidence on each doubt."""
+def _evidence() -> str:
+    """(message, receiver, known, true_topic, true_time, sent, got, why): evidence on each doubt."""
     published = f"w.event = '{schema.PUBLISHED}'"
     dropped_for = "(w.client = d.receiver OR (w.client IS NULL AND (w.peer = d.node OR w.peer IS NULL)))"
     return f"""
@@ -82,7 +82,7 @@ def _told() -> str:
             coalesce(max(w.event = '{schema.RECEIVED}' AND w.recorder = d.node), false) AS got,
             min(CASE WHEN w.event = '{schema.DROPPED}' AND {dropped_for}
                 THEN w.recorder || ': dropped, ' || w.reason END) AS why
-        FROM doubts d LEFT JOIN trail w ON {_SAME}
+        FROM doubts d LEFT JOIN flow w ON {_SAME}
         GROUP BY d.message, d.origin, d.origin_creation, d.receiver"""
 
 

@@ -1,12 +1,12 @@
 """Receivers of each message: certain ones, and possible ones.
 
-Every subscription is cut by what its client lived through (``histories.stretches``) and by the clock into
-slots, so that a message meets its takers by equality of topic and slot and keeps those whose span holds it.
+Every subscription is cut by its client's connections (``histories.stretches``) and by the clock into slots,
+so that a message joins its receivers on topic and slot and keeps those whose span contains it.
 
-Rules: 1. Slots bound what a message is compared with: a client that comes and goes a hundred times a day is
-met in the stretches of the quarter of an hour, and twice the time is twice the work.  2. A topic with most
-of the messages would be one task's: its messages are spread over as many salts as they fill, and its takers
-stand under each.  3. Nothing is multiplied with everything: all joins are on equality.
+Rules: 1. Slots bound the rows that a message is compared with: a client that reconnects a hundred times a day
+has the stretches of the quarter of an hour, and twice the time is twice the work.  2. A topic with most of
+the messages would be one task's: its messages are spread over as many salts as they fill, and its receivers
+are repeated for each.  3. No cross joins: all joins are on equality.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gossamer.spark.source.source import Recording
 SLOT = 15 * 60 * 1_000_000
 """Microseconds."""
 SALTED_FROM = 100_000
-"""Messages of one topic in one slot that one task may do by itself."""
+"""Messages of one topic in one slot that are one task's work."""
 _MOST_SALTS = 1024
 
 
@@ -51,21 +51,21 @@ def owed(
 
     ``messages`` is what ``published`` asks for.
     """
-    pairs = match("SELECT DISTINCT topic FROM busy", "SELECT DISTINCT filter FROM takers")
-    # QoS 0 is for those who are there; the rest waits in a session that is kept.
+    pairs = match("SELECT DISTINCT topic FROM busy", "SELECT DISTINCT filter FROM receivers")
+    # QoS 0 is for connected clients; the rest waits in a session that is kept.
     certain = """((published_at >= sure_from AND published_at < sure_to)
         OR (published_at >= kept_from AND published_at < kept_to AND least(sent_qos, qos) > 0))"""
     return f"""
         WITH messages AS ({messages}), busy AS (
             SELECT topic, slot, count(*) AS n FROM messages GROUP BY topic, slot
-        ), hot AS ({hot_topics("busy", salted_from)}), takers AS ({_takers(few, recording, terms)}),
+        ), hot AS ({hot_topics("busy", salted_from)}), receivers AS ({_receivers(few, recording, terms)}),
         pairs AS ({pairs}), salts AS (
             SELECT /*+ BROADCAST(h) */ b.topic, b.slot,
                 explode(sequence(CAST(0 AS BIGINT), coalesce(h.salts, 1) - 1)) AS salt
             FROM busy b LEFT JOIN hot h ON b.topic = h.topic AND b.slot = h.slot
         ), met AS (
             SELECT s.topic, s.salt, k.* FROM salts s JOIN pairs p ON s.topic = p.topic
-            JOIN takers k ON k.filter = p.filter AND k.slot = s.slot
+            JOIN receivers k ON k.filter = p.filter AND k.slot = s.slot
         )
         SELECT message, origin, origin_creation, receiver, m.topic, publisher, published_at,
             {certain} AS certain, published_at < stays_until OR later IS NOT NULL AS chance, held,
@@ -82,7 +82,7 @@ def _slot(moment: str) -> str:
     return f"CAST(floor(({moment}) / {SLOT}) AS BIGINT)"
 
 
-def _takers(few: str, recording: Recording, terms: Terms) -> str:
+def _receivers(few: str, recording: Recording, terms: Terms) -> str:
     """Subscriptions, cut by their clients' stretches and by slots.
 
     (filter, slot, client, receiver, qos, no_local, held, online, node, later, from, to, sure_from, sure_to,

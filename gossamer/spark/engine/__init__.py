@@ -1,4 +1,4 @@
-"""Choice of an engine where nobody makes it: DuckDB for what one machine holds easily, else Spark."""
+"""Choice of an engine, if the user makes none: DuckDB for what one machine holds easily, else Spark."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gossamer.spark.engine.session import (
 AUTO = "auto"
 ENGINES = (AUTO, "duckdb", "spark")
 _FOR_DUCKDB = 256 * 2**20
-"""Bytes of files, ten million events and more, up to which DuckDB is asked where nobody says whom to ask."""
+"""Bytes of files, ten million events and more, up to which DuckDB is the default engine."""
 
 
 def engine_for(

@@ -1,6 +1,6 @@
 """A Spark session that suits the machine: tuned when it is local, the cluster's own settings otherwise.
 
-Rules: 1. A local master gets memory it is told and no more, listens on loopback only, and has no web page.
+Rules: 1. A local master gets a fixed amount of memory, listens on loopback only, and has no web page.
 2. For any other master, or below ``spark-submit``, nothing is set that an operator may have set: only the
 time zone, which the jobs' results depend on.  3. What is missing (Java, memory) is found before the JVM is
 started, since its own way to say so is a page of trace.
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 JAVA = 17
 _LEAST, _MOST = 2**30, 8 * 2**30
-"""Bytes of heap that a machine is asked for when nobody says how much."""
+"""Bytes of heap by default, at least and at most."""
 JAVA_OPTIONS = f"-Xss4m -Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
 _LITTLE = 24 * 2**20
 """Bytes of files, one or two million events, up to which a JVM should not try to become fast."""

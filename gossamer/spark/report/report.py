@@ -54,15 +54,15 @@ def missing_in_words(outcome: Outcome) -> list[str]:
 
 def verdict_in_words(outcome: Outcome, broken: Mapping[str, int | float]) -> str:
     """Return the verdict as one sentence."""
-    blind = sum(told.numbers.get("undecidable", 0) for told in outcome.told.values())
+    blind = sum(findings.numbers.get("undecidable", 0) for findings in outcome.findings.values())
     doubt = f"; {blind:,} deliveries could not be judged" if blind else ""
     if not doubt and outcome.recording.holes:
         doubt = f"; what {_names(outcome)} did not record could not be judged"
     if broken:
         what = ", ".join(f"{number:,} {name}" for name, number in broken.items())
         return f"Promises were broken: {what}{doubt}."
-    if "completeness" in outcome.told:
-        numbers = outcome.told["completeness"].numbers
+    if "completeness" in outcome.findings:
+        numbers = outcome.findings["completeness"].numbers
         owed, lost = numbers["owed"], numbers["lost"]
         if not owed:
             return f"Nothing was owed to anybody{doubt}."
@@ -95,8 +95,8 @@ def render(outcome: Outcome, broken: Mapping[str, int | float]) -> str:
         most=_SHOWN,
         questions={name: job.question for name, job in JOBS.items()},
         jobs=[
-            (name, told, [chart for chart in told.charts if _worth_it(chart)])
-            for name, told in outcome.told.items()
+            (name, findings, [chart for chart in findings.charts if _worth_it(chart)])
+            for name, findings in outcome.findings.items()
         ],
         width=WIDTH,
         names=NAMES,
@@ -119,9 +119,9 @@ def _worth_it(chart: Chart) -> bool:
 
 
 def _cards(outcome: Outcome) -> list[tuple[str, int | float, str]]:
-    if "completeness" not in outcome.told:
+    if "completeness" not in outcome.findings:
         return []
-    numbers = outcome.told["completeness"].numbers
+    numbers = outcome.findings["completeness"].numbers
     moods = {"lost": "bad", "doubled": "bad", "misrouted": "bad", "late": "doubt", "undecidable": "doubt"}
     return [(name, number, moods.get(name, "") if number else "") for name, number in numbers.items()]
 

@@ -1,4 +1,4 @@
-"""The files of a recording: which are whole, ours, and not doubled, told by their footers alone.
+"""Files of a recording: finds by their footers alone those that are whole, ours, and not duplicates.
 
 Each file's footer says its schema version, who wrote it, and which events it holds, so what is broken,
 foreign, doubled or missing is known before a row is read, and Spark never meets a file that would stop a job.
@@ -79,7 +79,7 @@ def judge_file(engine: Engine, path: str) -> Footer | FileProblem:
 
 
 def kind_of(size: int, first: bytes, last: bytes) -> tuple[str, str]:
-    """Name what is wrong with a file that is not whole, by its ends: a kind, and why if they tell."""
+    """Return what is wrong with a file that is not whole, by its first and last bytes: kind and message."""
     if not size:
         return "empty", "there is nothing in it"
     if first != _MAGIC[: len(first)]:
@@ -109,9 +109,9 @@ def footer_of_metadata(path: str, metadata: dict[str, str]) -> Footer | FileProb
                 "version",
                 f"schema version {version}, these jobs read {schema.MAJOR}.x; use the gossamer that wrote it",
             )
-        told = {name: metadata[f"{_PREFIX}{name}"] for name in _FIELDS}
+        fields = {name: metadata[f"{_PREFIX}{name}"] for name in _FIELDS}
         gaps = json.loads(metadata[f"{_PREFIX}gaps"])
-        return msgspec.convert({**told, "path": path, "gaps": gaps}, Footer, strict=False)
+        return msgspec.convert({**fields, "path": path, "gaps": gaps}, Footer, strict=False)
     except (KeyError, ValueError, msgspec.ValidationError) as error:
         return FileProblem(path, "foreign", f"its footer lacks or garbles {error}; left alone")
 

@@ -21,7 +21,7 @@ TAIL = 5_000_000
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """A span at one node of which the recording knows nothing; microseconds since 1970."""
+    """A span at one node that the recording lacks; microseconds since 1970."""
 
     node: str
     begin: int
@@ -67,7 +67,7 @@ def holes_between(footers: Iterable[Footer], low: int, high: int) -> list[Hole]:
 
 
 def holes_of_problems(problems: Iterable[FileProblem], footers: Sequence[Footer]) -> list[Hole]:
-    """Return the holes of last files that cannot be read, of which no later numbers tell."""
+    """Return the holes of last files that cannot be read, which no later numbers reveal."""
     holes = []
     for problem in problems:
         place = partition_of(problem.path)
