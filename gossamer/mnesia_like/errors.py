@@ -133,7 +133,7 @@ class HistoryLostError(UnavailableError):
         self.newest = newest
         super().__init__(
             f"table {table!r} cannot go on after change {asked}, expected {oldest} to {newest}; subscribe "
-            "with snapshot=True to be told all rows, or make the table with a longer history"
+            "with snapshot=True to get all rows, or create the table with a longer history"
         )
 
 

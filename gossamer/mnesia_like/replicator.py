@@ -91,7 +91,7 @@ class Replicator(GenServer):
         try:
             await self._handle(message)
         except Exception:
-            # Half of it may have taken effect. A frame counts as done, or it would come again for ever.
+            # Half of it may have taken effect. The frame counts as done, or it would come again forever.
             self._core.renew()
             raise
 

@@ -11,7 +11,7 @@ the function undoes everything and reaches the caller.  3. ``tx.transaction`` ne
 are undone if it aborts, and the outer may continue; its locks stay until the end.
 
 Rejected: running until it succeeds, Mnesia's default; a dead peer or a mistake in the function would hold
-locks for ever.
+locks forever.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ Rules: 1. Pure.  2. The link loses nothing within a session, and keeps the order
 number of messages applied since it followed, and nothing is sent again; a peer that follows again sends its
 position.  3. At most ``window`` bytes (and one message) are in flight: a stuck peer costs that, a cursor, and
 nothing else.  4. A turn builds one part of a snapshot; while there is ``more`` the owner continues in later
-turns, so that a joiner of a large table delays nobody.
+turns, so that a joiner of a large table delays no other peer.
 """
 
 from __future__ import annotations

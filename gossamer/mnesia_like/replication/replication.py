@@ -346,8 +346,8 @@ class Replication(Exchange):
         if progress is None:
             progress = state.followers[name] = FollowerProgress(state.log, window=self._window)
         # The log from its beginning would show rows of a shared table that others have deleted since.
-        anew = message.snapshot or (not message.position and state.definition.replication == "shared")
-        progress.follow(message.position, snapshot=anew and bool(state.log.last))
+        snapshot = message.snapshot or (not message.position and state.definition.replication == "shared")
+        progress.follow(message.position, snapshot=snapshot and bool(state.log.last))
         self._epochs.followed(name, peer, table)
         peer.outbox.append(encode(Head(table, state.log.last)))
         self._catch_up.followed(name, state)

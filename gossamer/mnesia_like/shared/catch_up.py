@@ -48,7 +48,7 @@ class CatchUp:
                 self._x.actions.append(change)
                 self._x.counts["relayed"] += 1
         elif replica.creation == message.creation and replica.position < message.number:
-            # We are behind: tell it so.
+            # This node is behind: report its position.
             self._send_position(name, state, message.origin)
         elif replica.creation == message.creation and name in state.followers:
             deltas = replica.tail.after(message.number)

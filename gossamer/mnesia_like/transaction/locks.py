@@ -7,7 +7,7 @@ be detected, and the oldest always gets through.
 
 Rules: 1. Pure.  2. Read locks are shared, all others exclusive.  3. A lock of the whole table excludes like
 locks of all its rows.  4. A request behind an older waiting one dies too: else readers could starve a writer
-for ever.
+forever.
 
 Rejected: cycle detection (needs all waits in one place); locks in a fixed order (needs to know in advance
 which rows a transaction will touch).
