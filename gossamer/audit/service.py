@@ -104,7 +104,7 @@ class Auditor:
         return self.runtime.whereis(RECORDER) is not None
 
     def check(self) -> None:
-        """Check that this node can record.
+        """Check that pyarrow is installed and the directory can be written to.
 
         Raises:
             UnavailableError: it cannot, and why.
@@ -143,7 +143,7 @@ class Auditor:
         await self.runtime.run(Supervisor.terminate_child, "node", AUDIT)
 
     async def change(self, config: AuditConfig) -> None:
-        """Be set like this from now on, until the node is restarted.
+        """Apply ``config`` from now on, until the node is restarted.
 
         Raises:
             UnavailableError: it cannot begin.

@@ -3,7 +3,7 @@
 Rules: 1. Only the store's subtree is restarted. Tables, routes and sessions belong to the node and stay, so
 that readers read on and no client is dropped; replication follows every peer again and moves what differs.
 2. With ``cluster.heal_restarts: node`` it is as with EMQX: clients are dropped, and may return once the
-tables are reloaded.  3. Those who subscribed to the store hear of splits in Mnesia's words.
+tables are reloaded.  3. Subscribers to the store get splits as Mnesia's events.
 """
 
 from __future__ import annotations

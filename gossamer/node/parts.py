@@ -270,7 +270,7 @@ class NodeParts:
         self.runtime.cast("gossip", msgspec.convert({"name": name, "kind": kind}, LinkEvidence))
 
     def loop_late(self, seconds: float) -> None:
-        """The event loop was held so long; others must not be suspected for it."""
+        """Report to gossip that the event loop was blocked: other nodes must not be suspected for it."""
         self.runtime.cast("gossip", LoopLag(seconds))
 
     def forced_out(self, by: str) -> None:
@@ -279,7 +279,7 @@ class NodeParts:
         self.state = "left"
 
     def gone(self, name: str, creation: int) -> None:
-        """A member left permanently: nothing of it is kept."""
+        """Drop links, routes and hints of a member that left permanently, and settle its wills."""
         self.links.left(name)
         self.router.gone(name)
         self.broker.wills.node_down(name, creation, self.broker.fanout.now(), left=True)

@@ -25,11 +25,11 @@ class TableLinks:
         }
 
     def renewing(self) -> set[str]:
-        """Peers that are members, whose link restarts."""
+        """Return the members whose link begins a new session."""
         return {name for name, peer in self._distribution.peers.items() if peer.renewing and not peer.hidden}
 
     def send(self, peer: str, session: int, frame: bytes) -> None:
-        """Queue a frame for a peer; one that is gone gets nothing, and nothing of a session before."""
+        """Queue a frame for a peer; it is dropped if the peer is gone, or has another session."""
         if self._distribution.session_of(peer) != session:
             return
         try:
@@ -42,12 +42,12 @@ class TableLinks:
         self._distribution.give_up(peer, "tables lost a frame of it")
 
     def left(self, peer: str) -> None:
-        """A peer that was down already has left permanently: its rows may go."""
+        """Let the rows of a peer go that has left permanently, if it was down already."""
         if self._sink is not None and peer not in self._distribution.nodes():
             self._sink.peer_down(peer, left=True)
 
     def attach(self, sink: ReplicationSink) -> None:
-        """From now on tell ``sink``; until there is one, frames wait at their senders."""
+        """Pass frames and events to ``sink`` from now on; until then frames wait at their senders."""
         self._sink = sink
         self._distribution.on_frame("replication", self._frame)
 

@@ -42,7 +42,7 @@ class Tracing:
         """Spans by what became of them: exported, failed, overflow."""
 
     def check(self) -> None:
-        """Check that this node can trace.
+        """Check that the OpenTelemetry SDK is installed.
 
         Raises:
             UnavailableError: it cannot.

@@ -159,7 +159,7 @@ class MembersView:
         self._node.state = "left"
 
     async def force_leave(self, name: str) -> None:
-        """Remove a member that is permanently removed."""
+        """Remove a member that will not come back."""
         await self._commands.force_leave(name)
 
     async def drain(self) -> str:

@@ -44,7 +44,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Readiness of the node; for each peer that is apart, since when, and what it lacks."""
+    """Readiness of the node; ``apart``: by peer that is apart, since when, and the reasons."""
 
     ready: bool
     apart: dict[str, tuple[float, tuple[str, ...]]]

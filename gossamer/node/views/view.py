@@ -97,7 +97,7 @@ class View(MembersView, ClientsView, InsideView):
         return self._node.history.history(self.name, now=now, seconds=seconds, step=step)
 
     async def count(self) -> None:
-        """Recount what is counted for ``metrics`` alone, a little in each turn of the loop."""
+        """Recount the values that only ``metrics`` reads, a little in each turn of the loop."""
         self._census = await take_census(self._node)
 
     def metrics(self) -> Iterable[Metric]:
