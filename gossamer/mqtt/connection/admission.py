@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
+from gossamer.mqtt.auth.acl import Gate
 from gossamer.mqtt.auth.sources import Login, Verdict
 from gossamer.mqtt.codec.encoder import explained
 from gossamer.mqtt.codec.packets import V4, V5, Connack, Connect, Will
@@ -24,15 +25,14 @@ from gossamer.mqtt.codec.properties import NONE, Properties
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.connection.channel import Channel
 from gossamer.mqtt.connection.enhanced import Enhanced
-from gossamer.mqtt.connection.handlers import SYSTEM
 from gossamer.mqtt.connection.limits import Shedding
 from gossamer.mqtt.connection.rechecking import check_again
-from gossamer.mqtt.connection.shared import Shared, is_text, missing_properties, refusal_of
+from gossamer.mqtt.connection.shared import Shared, is_text, missing_properties, refusal_of, topic_refusal_of
 from gossamer.mqtt.migration.claims import Fetched
 from gossamer.mqtt.migration.takeover import Takeovers
-from gossamer.mqtt.publish.delayed import UNROUTED, is_bad_delay
+from gossamer.mqtt.publish.delayed import UNROUTED
 from gossamer.mqtt.session.session import Session
-from gossamer.routes import InvalidTopicName, Route, TopicLimits, is_reserved, parse_name
+from gossamer.routes import InvalidTopicName, Route, TopicLimits, parse_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,18 +176,13 @@ class Admission:
     def _admit(self, channel: Channel, packet: Connect, verdict: Verdict, told: Properties) -> None:
         client_id = packet.client_id or f"gm-{self._rng.getrandbits(96):024x}"
         username = channel.username = verdict.username
-        if packet.will is not None and packet.will.topic.startswith(SYSTEM):
-            channel.rejected(ReasonCode.NOT_AUTHORIZED, "$SYS topics are the server's")
-            return
-        if packet.will is not None and (missing := self._against_will(packet.will)) is not None:
-            channel.rejected(missing, "there is no such will here")
-            return
         gate = self._access.gate(client_id, username, self._cache_get)
-        if gate is not None:
-            if packet.will is not None and not gate.may_publish(packet.will.topic):
-                self._access.denied("will", client_id, username, packet.will.topic.decode(errors="replace"))
-                channel.rejected(ReasonCode.NOT_AUTHORIZED, "its will is not allowed")
+        if packet.will is not None:
+            refused = self._refusal_of(packet.will, gate, client_id, username)
+            if refused is not None:
+                channel.rejected(*refused)
                 return
+        if gate is not None:
             channel.gate = gate
             channel.cache_get = gate.get
         if not self._limits.capabilities.maximum_qos:
@@ -202,17 +197,22 @@ class Admission:
             return
         self._enter(entrant)
 
-    def _against_will(self, will: Will) -> ReasonCode | None:
+    def _refusal_of(
+        self, will: Will, gate: Gate | None, client_id: str, username: str | None
+    ) -> tuple[ReasonCode, str] | None:
+        """The reason code and the reason why a client may not leave a will, None where it may."""
+        refused = topic_refusal_of(self._access, "will", gate, client_id, username, will.topic)
+        if refused is not None:
+            return refused
         try:
             parse_name(will.topic, self._topics)
-        except InvalidTopicName:
+        except InvalidTopicName as error:
             # Well formed, or CONNECT would have been malformed.
-            return ReasonCode.TOPIC_NAME_INVALID
-        if is_reserved(will.topic) or is_bad_delay(will.topic):
-            return ReasonCode.TOPIC_NAME_INVALID
+            return ReasonCode.TOPIC_NAME_INVALID, str(error)
         if self._limits.validate_payloads and will.properties.payload_format and not is_text(will.payload):
-            return ReasonCode.PAYLOAD_FORMAT_INVALID
-        return refusal_of(self._limits.capabilities, will)
+            return ReasonCode.PAYLOAD_FORMAT_INVALID, "the payload is not UTF-8"
+        missing = refusal_of(self._limits.capabilities, will)
+        return None if missing is None else (missing, "this node does not offer such wills")
 
     async def _bring(self, takeovers: Takeovers, entrant: _Entrant) -> None:
         """The client's session is on another node: bring it here, or have it ended there."""

@@ -30,18 +30,15 @@ from gossamer.mqtt.codec.packets import (
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.connection.channel import Channel
 from gossamer.mqtt.connection.enhanced import Enhanced
-from gossamer.mqtt.connection.shared import Shared, is_text, refusal_of
+from gossamer.mqtt.connection.shared import Shared, is_text, refusal_of, topic_refusal_of
 from gossamer.mqtt.connection.subscribing import Subscribing, encoded
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.message_ids import NO_ID, is_recorded
 from gossamer.mqtt.messages.ports import ForwarderLike, Until
 from gossamer.mqtt.messages.records import record_of
-from gossamer.mqtt.publish.delayed import BAD_DELAY, UNROUTED, is_bad_delay
+from gossamer.mqtt.publish.delayed import UNROUTED
 from gossamer.mqtt.publish.plan import compile_plan
-from gossamer.routes import RESERVED_TOPIC, Route, is_reserved
-
-SYSTEM = b"$SYS/"
-"""Topics of the server: clients read them."""
+from gossamer.routes import Route
 
 
 class Handlers:
@@ -127,14 +124,12 @@ class Handlers:
 
     def _refusal_of(self, channel: Channel, packet: Publish, topic: bytes) -> tuple[ReasonCode, str] | None:
         """The reason code and the reason why a message is not passed on, None where it is."""
-        gate, session = channel.gate, channel.session
-        named = "publish", session.client_id, session.username, topic.decode(errors="replace")
-        if topic.startswith(SYSTEM) or (gate is not None and not gate.may_publish(topic)):
-            self._access.denied(*named)
-            return ReasonCode.NOT_AUTHORIZED, "not allowed to publish to this topic"
-        if is_reserved(topic) or is_bad_delay(topic):
-            self._access.denied(*named, event="topic_refused", by="broker")
-            return ReasonCode.TOPIC_NAME_INVALID, RESERVED_TOPIC if is_reserved(topic) else BAD_DELAY
+        session = channel.session
+        refused = topic_refusal_of(
+            self._access, "publish", channel.gate, session.client_id, session.username, topic
+        )
+        if refused is not None:
+            return refused
         if (
             packet.properties.payload_format
             and self._limits.validate_payloads

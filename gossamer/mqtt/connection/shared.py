@@ -15,11 +15,17 @@ from typing import Any
 from gossamer.config import MqttCapabilitiesConfig, MqttConfig
 from gossamer.log_limit import LogLimit
 from gossamer.mqtt.auth.access import Access
+from gossamer.mqtt.auth.acl import Gate
 from gossamer.mqtt.codec.packets import Publish, Will
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.flow.deadlines import Wheel
 from gossamer.mqtt.publish.core import Core
+from gossamer.mqtt.publish.delayed import BAD_DELAY, is_bad_delay
+from gossamer.routes import RESERVED_TOPIC, is_reserved
 from gossamer.supervisor import Runtime
+
+SYSTEM = b"$SYS/"
+"""Topics of the server: clients read them."""
 
 
 class ConnectionLimits:
@@ -81,6 +87,21 @@ def refusal_of(offered: MqttCapabilitiesConfig, message: Publish | Will) -> Reas
         return ReasonCode.QOS_NOT_SUPPORTED
     if message.retain and not offered.retain:
         return ReasonCode.RETAIN_NOT_SUPPORTED
+    return None
+
+
+def topic_refusal_of(
+    access: Access, action: str, gate: Gate | None, client_id: str, username: str | None, topic: bytes
+) -> tuple[ReasonCode, str] | None:
+    """Return the reason code and the reason why a client may not ``publish`` to a topic, or leave a ``will``
+    there; None where it may. What is refused is recorded."""
+    named = action, client_id, username, topic.decode(errors="replace")
+    if topic.startswith(SYSTEM) or (gate is not None and not gate.may_publish(topic)):
+        access.denied(*named)
+        return ReasonCode.NOT_AUTHORIZED, "not allowed to publish to this topic"
+    if is_reserved(topic) or is_bad_delay(topic):
+        access.denied(*named, event="topic_refused", by="broker")
+        return ReasonCode.TOPIC_NAME_INVALID, RESERVED_TOPIC if is_reserved(topic) else BAD_DELAY
     return None
 
 

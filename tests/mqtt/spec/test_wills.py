@@ -1,6 +1,7 @@
 """Wills (3.1.2.5 to 3.1.2.7, 3.1.3.2): published once, when and as their client asked."""
 
 import pytest
+from structlog.testing import capture_logs
 
 from gossamer.mqtt import ReasonCode
 from gossamer.mqtt.codec import packets as p
@@ -169,7 +170,20 @@ async def test_a_will_that_could_not_be_published_is_refused(world, version):
 
 
 @keeps(v5="3.1.4-2")
-async def test_a_will_below_sys_is_refused(world):
+@pytest.mark.parametrize(
+    ("topic", "reason", "by", "why"),
+    [
+        (b"$SYS/x", ReasonCode.NOT_AUTHORIZED, "acl", "not allowed"),
+        (b"$share/g/t", ReasonCode.TOPIC_NAME_INVALID, "broker", "filters, not topics"),
+        (b"$delayed/soon/t", ReasonCode.TOPIC_NAME_INVALID, "broker", "SECONDS/TOPIC"),
+    ],
+)
+async def test_a_will_that_no_client_may_leave_is_refused_counted_and_logged(world, topic, reason, by, why):
+    """As a PUBLISH to that topic is."""
     client = world.dial()
-    connack = await client.connect("c", version=V5, will=p.Will(topic=b"$SYS/x", payload=b""))
-    assert connack.reason == ReasonCode.NOT_AUTHORIZED
+    with capture_logs() as lines:
+        connack = await client.connect("c", version=V5, will=p.Will(topic=topic, payload=b""))
+    assert connack.reason == reason
+    assert why in connack.properties.reason_string
+    assert world.broker.access.decisions["will", by, "deny"] == 1
+    assert [line["topic"] for line in lines if line.get("action") == "will"] == [topic.decode()]
