@@ -49,7 +49,7 @@ class NodeConfig(Section):
 
 
 # memberlist's LAN defaults find a killed member of thirty in about nine seconds. These are tuned to four,
-# and restore the safety by trying harder inside each probe: a ping is repeated six times, two rounds of
+# and restore the safety by trying harder inside each probe: a ping is repeated four times, two rounds of
 # helpers are asked, and a stream is opened, before a member is suspected. At 5 % packet loss one probe
 # fails wrongly with a probability below 1e-9, so the suspicion timeout does not have to absorb lost
 # packets, only stalls. A suspicion never ends before ``suspicion_floor``, however small the cluster, so
