@@ -217,7 +217,8 @@ def clients_router(view: NodeView) -> APIRouter:
             view, own=lambda: view.clients(wanted), fields=("client", "node"), scope=scope, key=wanted.key
         )
 
-    # Client identifiers may hold any character, a slash too.
+    # Client identifiers may hold any character, a slash too: no path can go on behind one, and what a client
+    # has is asked as /subscriptions is, by ``client`` in the query.
     @router.delete("/clients/{client:path}", response_model=Done, responses={404: {"model": Problem}})
     async def kick(client: Named) -> Done | Response:
         """End the connection and the session of a client, on whichever node they are."""
