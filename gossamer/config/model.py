@@ -115,6 +115,9 @@ class ClusterConfig(Section):
     system's resolver at every try; with strategy dns, what ``discovery.dns.name`` is unless given."""
     discovery: Discovery = StaticDiscovery()
     """Strategy to find the cluster."""
+    join_timeout: OptionalDuration = 60.0
+    """How long a node that starts, and whose seeds are there and do not let it in, tries on before it serves
+    alone; off: until one lets it in. Seeds that are not there are waited for 5 s, and tried for ever."""
     autoheal: Autoheal = AUTOHEAL_DELAY
     """on, off, or how long the leader waits before it heals a partition."""
     autoclean: OptionalDuration = 300.0

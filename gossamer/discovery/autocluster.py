@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import structlog
 
 from gossamer.discovery.commands import Standalone
-from gossamer.discovery.plan import Notice, Plan, advice
+from gossamer.discovery.plan import JoinProgress, Notice, Plan, advice
 from gossamer.discovery.strategy import Discovered, DiscoveryFailedError, Strategy
 from gossamer.gossip import Join, JoinResult, Leave, Member, MembershipView, Status
 from gossamer.supervisor import (
@@ -60,11 +60,13 @@ class Autocluster(GenServer):
         rng: random.Random | None = None,
         retry_interval: float = 5.0,
         standalone: Standalone | None = None,
+        progress: JoinProgress | None = None,
     ) -> None:
         self._strategy = strategy
         self._view = view
         self._plan = Plan(rng=rng or random.Random(), longest=retry_interval)
         self._standalone = standalone or Standalone()
+        self._progress = progress or JoinProgress()
         self._waiting: list[Caller] = []
         send(self_pid(), _TRY)
 
@@ -87,6 +89,7 @@ class Autocluster(GenServer):
             case "try":
                 spawn_link(self._run, self_pid(), label="autocluster round")
             case _Done(pause):
+                self._progress.rejections = {} if self._settled else self._plan.rejections
                 if self._settled:
                     for caller in self._waiting:
                         reply(caller, None)

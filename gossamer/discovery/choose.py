@@ -31,6 +31,7 @@ from gossamer.discovery.commands import Standalone
 from gossamer.discovery.dns import Dns
 from gossamer.discovery.etcd_embedded import dialled, embedded_spec
 from gossamer.discovery.k8s import K8s
+from gossamer.discovery.plan import JoinProgress
 from gossamer.discovery.strategy import Manual, Singleton, Static, Strategy, missing_extra
 from gossamer.gossip import MembershipView
 from gossamer.supervisor import ChildSpec, Supervisor
@@ -43,6 +44,7 @@ def discovery_spec(
     rng: random.Random,
     retry_interval: float,
     standalone: Standalone | None = None,
+    progress: JoinProgress | None = None,
 ) -> ChildSpec:
     """The subtree; gossip must be registered as ``gossip``."""
     needed = strategy.children()
@@ -53,6 +55,7 @@ def discovery_spec(
         rng=rng,
         retry_interval=retry_interval,
         standalone=standalone,
+        progress=progress,
         name="discovery",
         label="autocluster" if needed else "discovery",
     )

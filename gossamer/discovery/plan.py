@@ -11,8 +11,8 @@ not looked for any more is forgotten.
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from gossamer.config import Endpoint
 from gossamer.discovery.strategy import Discovered
@@ -23,11 +23,15 @@ _ADVICE = {
     "refused": "nothing listens there; is the node started, is the port cluster.port?",
     "timeout": "no answer; is a firewall in between?",
     "unreachable": "no route to that address",
+    "silent": "something takes connections there and does not answer; is it a node, and is it overloaded?",
     "closed": "it hung up; are cluster.env and node.cookie the same, and is it that node itself?",
     "name-taken": "a living member has this node's name; give each node a node.name of its own",
     "left": "that node left its cluster and stays alone until it is told to join",
     "unanswered": "this node's gossip did not answer; it is restarting or overloaded",
 }
+
+_NOT_THERE = frozenset(("joined", "refused", "timeout", "unreachable", "unanswered", "left"))
+"""News of targets that do not keep this node out of a cluster, because none is seen there."""
 
 
 def advice(reason: str) -> str:
@@ -41,6 +45,14 @@ class Notice:
 
     target: str
     news: str
+
+
+@dataclass(slots=True)
+class JoinProgress:
+    """State of the loop that the rest of the node reads without a call."""
+
+    rejections: Mapping[str, str] = field(default_factory=dict)
+    """Seeds that are there and do not let this node in, and why; none once it is in a cluster."""
 
 
 class Plan:
@@ -59,6 +71,15 @@ class Plan:
     def problems(self) -> dict[str, str]:
         """Targets that were looked for and not joined, and why, as of the latest try."""
         return {target: news for target, news in self._told.items() if news != "joined"}
+
+    @property
+    def rejections(self) -> dict[str, str]:
+        """Seeds that are there and keep this node from its first cluster, and why."""
+        return {
+            target: news
+            for target, news in self._told.items()
+            if not self.settled and news not in _NOT_THERE and target not in self._failing
+        }
 
     def targets(self, found: Discovered, *, local: Address, live: Collection[Address]) -> tuple[Address, ...]:
         """Return the addresses to join now."""

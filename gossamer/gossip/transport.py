@@ -246,12 +246,17 @@ class GossipTransport(Port):
             token.send(self._seal(self._identity.next_number(), body, token.asker))
 
     async def ask(self, action: steps.OpenStream) -> steps.Input:
-        """Send one request to a peer; return the answer or the failure as an input."""
+        """Send one request to a peer; return the answer or the failure as an input.
+
+        ``timeout`` says that nobody took the connection, ``silent`` that nobody answered on it.
+        """
+        late = "timeout"
         try:
             async with asyncio.timeout(action.timeout):
                 transport, stream = await self._network.connect(
                     lambda: AskingStream(max_frame=MAX_FRAME), action.address
                 )
+                late = "silent"
                 try:
                     number = self._identity.next_number()
                     # The address that was reached, if the action has a name.
@@ -266,7 +271,7 @@ class GossipTransport(Port):
         except ConnectionRefusedError:
             return steps.StreamFailed(action.token, "refused")
         except TimeoutError:
-            return steps.StreamFailed(action.token, "timeout")
+            return steps.StreamFailed(action.token, late)
         except (OSError, ValueError):
             return steps.StreamFailed(action.token, "unreachable")
         except PacketRejected as error:

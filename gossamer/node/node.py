@@ -30,9 +30,9 @@ from gossamer.supervisor import Crash, Pid, Reason, StartFailed, Supervisor, des
 log = structlog.get_logger(__name__)
 
 JOIN_WAIT = 5.0
-"""Seconds a starting node waits for its seeds before it serves alone."""
-NAME_WAIT = 10.0
-"""Seconds more that it waits where its name is taken: the holder may be its own dead former self."""
+"""Seconds a starting node waits for seeds that are not there before it serves alone."""
+NAME_WAIT = 15.0
+"""Seconds that it waits where its name is taken: the holder may be its own dead former self."""
 LOAD_WAIT = 15.0
 """Seconds a starting node waits for tables before it serves with what it has."""
 LEAVE_WAIT = 3.0
@@ -224,13 +224,13 @@ async def _wait_for_cluster(node: NodeParts) -> None:
     Raises:
         UnavailableError: a living member has this node's name.
     """
-    if not await _settled(node, JOIN_WAIT):
-        holder = await _namesake(node)
-        if holder is not None and not await _settled(node, NAME_WAIT):
-            holder = await _namesake(node)
-            if holder is not None:
-                raise name_taken(node.name, holder)
-        log.warning("started_alone", node=node.name, waited=JOIN_WAIT, advice="seeds are tried forever")
+    begun = node.clock.monotonic()
+    if not await _joined(node):
+        for seed, why in node.join_progress.rejections.items():
+            if why == "name-taken":
+                raise name_taken(node.name, seed)
+        waited = round(node.clock.monotonic() - begun, 1)
+        log.warning("started_alone", node=node.name, waited=waited, advice="seeds are tried forever")
     peers = [m.name for m in node.members.members()[1:] if m.status is Status.ONLINE]
     try:
         await node.store.wait_for_tables(timeout=LOAD_WAIT, peers=peers)
@@ -244,6 +244,29 @@ async def _wait_for_cluster(node: NodeParts) -> None:
             log.warning("absent_nodes_not_asked_for", node=node.name, waited=LOAD_WAIT)
 
 
+async def _joined(node: NodeParts) -> bool:
+    """Wait to be in a cluster, or to need none; longer while a seed is there that does not let this node in.
+
+    Alone it would be a second cluster beside that of the seed.
+    """
+    begun, told = node.clock.monotonic(), False
+    while not await _settled(node, JOIN_WAIT):
+        seeds = node.join_progress.rejections
+        limit = NAME_WAIT if "name-taken" in seeds.values() else node.config.cluster.join_timeout
+        if not seeds or (limit is not None and node.clock.monotonic() - begun >= limit):
+            return False
+        if not told:
+            told = True
+            log.warning(
+                "join_rejected",
+                node=node.name,
+                seeds=dict(seeds),
+                serves_alone_after="never" if limit is None else limit,
+                advice="tried again, and no client is let in meanwhile; cluster.join_timeout is the limit",
+            )
+    return True
+
+
 async def _settled(node: NodeParts, within: float) -> bool:
     """Wait until ``node`` is in a cluster, or needs none."""
     try:
@@ -252,9 +275,3 @@ async def _settled(node: NodeParts, within: float) -> bool:
     except TimeoutError:
         return False
     return True
-
-
-async def _namesake(node: NodeParts) -> str | None:
-    """The seed that refuses ``node`` for its name, if one does."""
-    problems: dict[str, str] = await node.runtime.call("discovery", "problems")
-    return next((seed for seed, why in problems.items() if why == "name-taken"), None)

@@ -26,7 +26,7 @@ from gossamer.autoheal import HealStatus
 from gossamer.certificates import Certificates
 from gossamer.clock import Clock, SystemClock
 from gossamer.config import Config
-from gossamer.discovery import Standalone, Strategy, strategy_of
+from gossamer.discovery import JoinProgress, Standalone, Strategy, strategy_of
 from gossamer.distribution import (
     Distribution,
     GrpcTransport,
@@ -126,6 +126,7 @@ class NodeParts:
         self.event_log = EventLog(self.clock, creation=self.creation)
         self.history = Ring()
         self.standalone = Standalone(data_dir)
+        self.join_progress = JoinProgress()
         self.strategy = strategy or strategy_of(
             config.cluster, node=self.name, data_dir=data_dir or config.node.data_dir
         )

@@ -84,6 +84,7 @@ def children_of(node: NodeParts, *, view: View, fatal: Callable[[UnavailableErro
             rng=node.rng,
             retry_interval=config.cluster.discovery.retry_interval,
             standalone=node.standalone,
+            progress=node.join_progress,
         ),
         gateway_spec(node.broker, node.distribution),
         _applications_spec(node),

@@ -10,19 +10,21 @@ first. So a release that does not fit makes the node that runs it unready, and n
 there with everybody else in service.  4. Who is apart for :data:`ALARM_AFTER` seconds is an alarm.  5. A
 member that is suspected or down is not apart: a side of a split serves its clients. One that is down is an
 alarm of its own, until it is back or removed.  6. While the disc takes no writes nothing that should last is
-acknowledged, so the node is not ready, and that is an alarm.
+acknowledged, so the node is not ready, and that is an alarm.  7. A node that has been in no cluster yet,
+because seeds are there that do not let it in, is an alarm, also when it serves alone after all.
 
 Rejected: not ready as long as anybody is apart. One stranger takes every node out of service.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
 
 from gossamer.api.model.cluster import AlarmInfo, Readiness
+from gossamer.discovery import advice
 from gossamer.gossip import Member, Status
 from gossamer.mnesia_like import OwnedTable
 from gossamer.node.parts import NodeParts
@@ -110,6 +112,9 @@ class ReadinessCheck:
             since = wall - (node.runtime.loop.time() - queue.failed_at)
             text = f"the disc of {node.name} takes no writes: {queue.failed}"
             alarms.append(("disc_failing", since, text))
+        if seeds := node.join_progress.rejections:
+            text = f"{node.name} has joined no cluster: {'; '.join(_rejections(seeds))}"
+            alarms.append(("not_joined", node.started_at, text))
         for name, (since, lacks) in verdict.apart.items():
             if now - since >= ALARM_AFTER:
                 text = (
@@ -142,7 +147,7 @@ class ReadinessCheck:
     def _refuses(self) -> list[str]:
         node = self._node
         if node.state != "running":
-            return [f"the node is {node.state}"]
+            return [f"the node is {node.state}", *_rejections(node.join_progress.rejections)]
         failed = node.store.queue.failed
         return [
             *(["the node is drained"] if node.broker.admission.references is not None else []),
@@ -169,6 +174,10 @@ class ReadinessCheck:
                 for name, words in store.replication.unloaded(table).items():
                     found.setdefault(name, []).append(words)
         return found
+
+
+def _rejections(seeds: Mapping[str, str]) -> list[str]:
+    return [f"{seed} does not let this node in ({why}: {advice(why)})" for seed, why in seeds.items()]
 
 
 def _down_text(member: Member) -> str:
