@@ -1,7 +1,6 @@
 """Datagrams and streams of one gossip server: sockets, envelopes, requests and answers.
 
-A stream is one request, one answer, one connection. A frame is four bytes of length and a sealed packet.
-Both sides bound what they buffer by the largest frame, the answering side also how long and how many.
+A stream is one request, one answer, one connection, in frames: see ``frames``.
 
 Rules: 1. A packet that does not open, was seen before, or is this node's own is dropped: it is counted by
 reason, and logged once a minute for each.  2. Packets are handled in the turn they arrive, so nothing queues
@@ -25,7 +24,8 @@ import structlog
 import gossamer.gossip.steps as steps
 from gossamer.clock import Clock
 from gossamer.errors import UsageError
-from gossamer.gossip.keyring import Keyring, Opened, ReplayGuard, answer_to, at_address, instance
+from gossamer.gossip.frames import MAX_FRAME, MAX_QUESTION, MAX_STRANGER, AskingStream, FrameBuffer, frame
+from gossamer.gossip.keyring import OVERHEAD, Keyring, Opened, ReplayGuard, answer_to, at_address, instance
 from gossamer.gossip.view import Identity
 from gossamer.gossip.wire import PacketRejected
 from gossamer.log_limit import LogLimit
@@ -35,11 +35,6 @@ from gossamer.supervisor import Port, guarded, self_pid
 
 log = structlog.get_logger(__name__)
 
-_HEAD = 4
-MAX_FRAME = 8 * 1024 * 1024
-"""Bytes of the largest answer on a stream."""
-MAX_QUESTION = 1024 * 1024
-"""Bytes of the largest question: it is held before it can be opened, so anybody may send one."""
 _BIND_TRIES = 10
 _BIND_PAUSE = 0.05
 _WILDCARDS = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound
@@ -64,61 +59,6 @@ def local_host() -> str:
         host: str = probe.getsockname()[0]
         return host
     return "127.0.0.1"
-
-
-def frame(packet: bytes) -> bytes:
-    """Frame a packet for a stream."""
-    return len(packet).to_bytes(_HEAD, "big") + packet
-
-
-class FrameBuffer:
-    """Collects bytes until one frame is whole."""
-
-    def __init__(self, *, max_frame: int) -> None:
-        self._max_frame = max_frame
-        self._buffer = bytearray()
-
-    def feed(self, data: bytes) -> bytes | None:
-        """Add bytes; return the packet once it is whole.
-
-        Raises:
-            PacketRejected: ``oversized``, by the length alone; the rest is not waited for.
-        """
-        self._buffer += data
-        if len(self._buffer) < _HEAD:
-            return None
-        length = int.from_bytes(self._buffer[:_HEAD], "big")
-        if length > self._max_frame:
-            raise PacketRejected(
-                "oversized", f"a frame of {length} bytes, expected at most {self._max_frame}"
-            )
-        if len(self._buffer) < _HEAD + length:
-            return None
-        return bytes(self._buffer[_HEAD : _HEAD + length])
-
-
-class AskingStream(asyncio.Protocol):
-    """Connecting side: sends one frame and waits for one."""
-
-    def __init__(self, *, max_frame: int) -> None:
-        self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._frames = FrameBuffer(max_frame=max_frame)
-
-    def data_received(self, data: bytes) -> None:
-        if self.answer.done():
-            return
-        try:
-            packet = self._frames.feed(data)
-        except PacketRejected as error:
-            self.answer.set_exception(error)
-            return
-        if packet is not None:
-            self.answer.set_result(packet)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if not self.answer.done():
-            # There may be no waiter any more; an exception would be logged as never retrieved.
-            self.answer.set_result(b"")
 
 
 class _Datagrams(asyncio.DatagramProtocol):
@@ -258,10 +198,13 @@ class GossipTransport(Port):
                 )
                 late = "silent"
                 try:
-                    number = self._identity.next_number()
                     # The address that was reached, if the action has a name.
                     host, port, *_ = transport.get_extra_info("peername") or action.address
-                    transport.write(frame(self._seal(number, action.body, at_address((host, port)))))
+                    there = at_address((host, port))
+                    if len(action.body) + OVERHEAD > MAX_STRANGER:
+                        transport.write(frame(self._seal(self._identity.next_number(), b"", there)))
+                    number = self._identity.next_number()
+                    transport.write(frame(self._seal(number, action.body, there)))
                     packet = await stream.answer
                 finally:
                     transport.abort()
@@ -317,6 +260,12 @@ class GossipTransport(Port):
             if packet is None:
                 return
             opened = self._open(packet, self._own | stream.reached)
+            if not opened.body:
+                stream.frames.max_frame = MAX_QUESTION
+                packet = stream.frames.feed(b"")
+                if packet is None:
+                    return
+                opened = self._open(packet, self._own | stream.reached)
         except PacketRejected as error:
             self.reject(error, stream.peer)
             stream.close()
@@ -347,7 +296,7 @@ class _AnsweringStream(asyncio.Protocol):
     """Accepting side: waits for one frame, passes it on, sends the answer."""
 
     def __init__(self, owner: GossipTransport) -> None:
-        self.frames = FrameBuffer(max_frame=MAX_QUESTION)
+        self.frames = FrameBuffer(max_frame=MAX_STRANGER)
         self.asked = False
         """True once a request, or an invalid one, arrived; the rest is not read."""
         self.peer: Address = ("", 0)
@@ -365,13 +314,19 @@ class _AnsweringStream(asyncio.Protocol):
         if name := transport.get_extra_info("sockname"):
             self.reached = frozenset((at_address((name[0], name[1])),))
         if self._owner.accept(self):
-            self._timer = asyncio.get_running_loop().call_later(steps.STREAM_TIMEOUT, self.close)
+            self._timer = asyncio.get_running_loop().call_later(steps.STREAM_TIMEOUT, self._too_late)
         else:
             self.close()
 
     def data_received(self, data: bytes) -> None:
         if not self.asked:
             self._owner.read(self, data)
+
+    def _too_late(self) -> None:
+        if not self.asked:
+            problem = PacketRejected("unfinished", f"no whole question within {steps.STREAM_TIMEOUT:g} s")
+            self._owner.reject(problem, self.peer)
+        self.close()
 
     def send(self, packet: bytes) -> None:
         """Send the answer, and close once it is written."""

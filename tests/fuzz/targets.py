@@ -17,8 +17,8 @@ from gossamer.distribution.remote.terms import decode_term, encode_term
 from gossamer.distribution.transport.stream import _StreamChannel
 from gossamer.distribution.wire import decode_ack, decode_batch, decode_handshake
 from gossamer.distribution.wire import encode as encode_link
+from gossamer.gossip.frames import FrameBuffer
 from gossamer.gossip.keyring import Keyring, cluster_key, instance
-from gossamer.gossip.transport import FrameBuffer
 from gossamer.gossip.wire import PacketRejected
 from gossamer.gossip.wire import decode as decode_gossip
 from gossamer.gossip.wire import encode as encode_gossip

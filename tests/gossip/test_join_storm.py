@@ -6,8 +6,8 @@ import asyncio
 import time
 
 from gossamer.gossip import Keyring, MemberMetadata, cluster_key
+from gossamer.gossip.frames import AskingStream, frame
 from gossamer.gossip.keyring import answer_to, at_address
-from gossamer.gossip.transport import AskingStream, frame
 from gossamer.gossip.wire import Alive, Record, Sync, compound, decode, encode
 from tests.gossip.test_server import Peer
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import gossamer.gossip.steps as steps
 import gossamer.gossip.wire as wire
 from gossamer.config import GossipConfig
+from gossamer.gossip.frames import FrameBuffer, frame
 from gossamer.gossip.keyring import (
     OVERHEAD,
     Keyring,
@@ -24,7 +25,6 @@ from gossamer.gossip.keyring import (
 )
 from gossamer.gossip.member import MemberMetadata, MetadataTooLargeError
 from gossamer.gossip.swim.swim import Swim
-from gossamer.gossip.transport import FrameBuffer, frame
 from gossamer.gossip.wire import PacketRejected, compound, decode, encode
 
 ID, OTHER = "0123456789abcdef", "fedcba9876543210"

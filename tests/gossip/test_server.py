@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
+from time import time
 from typing import Any
 
 import pytest
@@ -32,8 +33,11 @@ from gossamer.gossip import (
     UpdateMetadata,
     cluster_key,
 )
+from gossamer.gossip.frames import MAX_QUESTION, MAX_STRANGER, frame
 from gossamer.gossip.keyring import at_address
-from gossamer.gossip.transport import MAX_QUESTION
+from gossamer.gossip.steps import STREAM_TIMEOUT
+from gossamer.gossip.swim.table import LEFT
+from gossamer.gossip.wire import Alive, Record, Sync
 from gossamer.network import Listener, SystemNetwork
 from gossamer.supervisor import Pid, Runtime, StartFailed, receive
 
@@ -235,20 +239,46 @@ async def test_one_address_that_holds_streams_keeps_nobody_from_joining(peers: C
     held = [await asyncio.open_connection(*a.address, local_addr=("127.0.0.3", 0)) for _ in range(140)]
     for _, writer in held:
         # As much of a question as may be held, but for its last byte.
-        writer.write((MAX_QUESTION - 1).to_bytes(4, "big") + bytes(1000))
+        writer.write((MAX_STRANGER - 1).to_bytes(4, "big") + bytes(1000))
     await eventually(lambda: a.view.counters["rejected.busy"] > 0)
     assert await b.call(Join((a.address,))) == JoinResult(joined=(a.address,))
     for _, writer in held:
         writer.close()
 
 
-async def test_a_question_is_shorter_than_an_answer_may_be(peers: Callable[..., Any]) -> None:
+@pytest.mark.parametrize(("known", "most"), [(False, MAX_STRANGER), (True, MAX_QUESTION)])
+async def test_who_has_not_proved_to_have_the_key_may_ask_in_small_frames_only(
+    peers: Callable[..., Any], known: bool, most: int
+) -> None:
+    a = await peers("a")
+    first = frame(a.keyring.seal("0" * 16, 1, time(), b"", to=at_address(a.address))) if known else b""
+    for length, refused in ((most, 0), (most + 1, 1)):
+        reader, writer = await asyncio.open_connection(*a.address)
+        writer.write(first + length.to_bytes(4, "big") + bytes(0 if refused else most))
+        assert await reader.read() == b""
+        writer.close()
+        assert a.view.counters["rejected.oversized"] == refused
+        first = first and frame(a.keyring.seal("0" * 16, 2, time(), b"", to=at_address(a.address)))
+
+
+async def test_a_question_larger_than_a_stranger_may_ask_is_answered(peers: Callable[..., Any]) -> None:
+    """b learns of more members than fit into a small frame, and a of all of them from b."""
+    a, b = await peers("a"), await peers("b")
+    rows = [
+        Record(Alive(name, f"{n:016x}", "127.77.0.1", n, 1, MemberMetadata(name)), LEFT, 0.0)
+        for n, name in enumerate((f"gone{n}" for n in range(1, 401)), 1)
+    ]
+    b.view._swim._push_pull._merge(Sync("reply", rows), "b", SystemClock().monotonic())
+    assert isinstance(await b.call(Join((a.address,))), JoinResult)
+    await eventually(lambda: len(a.view.members(include_left=True)) == 402)
+
+
+async def test_a_stream_that_asks_nothing_is_ended_and_counted(peers: Callable[..., Any]) -> None:
     a = await peers("a")
     reader, writer = await asyncio.open_connection(*a.address)
-    writer.write((MAX_QUESTION + 1).to_bytes(4, "big"))
-    assert await reader.read() == b""
+    assert await asyncio.wait_for(reader.read(), STREAM_TIMEOUT + 5) == b""
     writer.close()
-    assert a.view.counters["rejected.oversized"] == 1
+    assert a.view.counters["rejected.unfinished"] == 1
 
 
 async def test_a_server_without_its_sockets_ends_so_that_it_is_restarted(peers: Callable[..., Any]) -> None:
