@@ -1,5 +1,13 @@
 """What a page is asked in the browser, as JavaScript: each gives a list of what is wrong, as text."""
 
+PATIENCE = 30_000
+"""Milliseconds that a page gets to show something."""
+PAGES = (
+    *("overview", "clients", "subscriptions", "topics", "retained", "events"),
+    *("processes", "tables", "healing"),
+    *("drills", "audit", "mqtt", "settings", "api"),
+)
+
 NAMELESS = """() => {
   const text = node => (node.getAttribute('aria-label') ?? node.textContent ?? '').trim();
   const wrong = [];
@@ -83,3 +91,8 @@ PAINTINGS = """milliseconds => new Promise(done => {
   setTimeout(() => done(paintings), milliseconds);
 })"""
 """How often the lines of a trace were drawn."""
+
+
+def names(cluster):
+    """Return the names of the nodes, in order."""
+    return [node["name"] for node in cluster.nodes]
