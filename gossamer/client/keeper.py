@@ -131,13 +131,13 @@ class Keeper:
         self._attached.clear()
 
     async def _attach(self, address: Address) -> Pid:
-        hub = self._distribution
+        distribution = self._distribution
         if self._certificates is not None:
             await asyncio.to_thread(self._certificates.load)
-        name, creation = await identify(hub, address)
-        hub.connect(name, creation, address)
+        name, creation = await identify(distribution, address)
+        distribution.connect(name, creation, address)
         if not await connect_node(name, LINK_TIMEOUT):
-            hub.disconnect(name, "not up in time")
+            distribution.disconnect(name, "not up in time")
             raise NotAttachedError(
                 waited=LINK_TIMEOUT, tried=name, last="the link did not open; see the node's log"
             )
