@@ -65,8 +65,8 @@ class Resolver:
         self.resolved = 0
         # Routes without deliveries here differ by their nodes alone.
         self._remote: dict[int, Route] = {}
-        # Routes by who is here and which nodes; weakly, so that they are gone with the last topic that has
-        # them, and whoever goes through the cache has seen all of them. One delivery alone is its own key.
+        # Routes by deliveries here and nodes; weakly, so that they are gone with the last topic that has
+        # them, and a walk over the cache sees all of them. One delivery alone is its own key.
         self._local: WeakValueDictionary[Delivery | tuple[tuple[Delivery, ...], int], Route]
         self._local = WeakValueDictionary()
 

@@ -141,7 +141,7 @@ class Auditor:
                 sessions=sessions,
             )
         except NoDataError:
-            # A span in which nobody wrote a file: nothing was published.
+            # A span in which no node wrote a file: nothing was published.
             return Batch(number, begin, end, {}), replace(known, judged_until=end)
         engine.fit(recording.size)
         holes = (*recording.holes, *(hole for hole in silent if hole.end > begin))

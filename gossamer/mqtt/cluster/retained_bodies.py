@@ -161,7 +161,7 @@ class Bodies:
 
     async def _ask(self, topic: str, tag: str) -> bytes | None:
         holders = self.holders(topic, tag)
-        # Whoever published it has it, even if its row is not here yet.
+        # Its publisher's node has it, even if its row is not here yet.
         publisher = tag.partition("/")[0]
         if publisher not in holders and publisher in self._links.nodes():
             holders.append(publisher)

@@ -75,7 +75,7 @@ class Plan:
         self.is_wide = len(widest) > SLICE
         if self.is_wide:
             self.waits += (widest[0].fanout.wide,)
-        # Share groups: somebody else for each message, so such topics have no fast path.
+        # Share groups: another member for each message, so such topics have no fast path.
         self.groups = groups
         for mine, other in ((self.v4, self.v5), (self.v5, self.v4)):
             alone = not (special or other.everyone)
@@ -98,6 +98,6 @@ def compile_plan(route: Route) -> Plan:
     plan = route.plan
     if plan is None:
         plan = route.plan = Plan(route.deliveries, tuple(route.peers), route.groups)
-        # A node that is down, and wants it, is nobody's peer.
+        # A node that is down, and has a subscriber, is among no peers.
         plan.nobody = not (plan.deliveries or plan.peers or plan.groups or route.mask)
     return plan  # type: ignore[no-any-return]

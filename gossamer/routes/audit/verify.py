@@ -100,7 +100,7 @@ class Verifier:
                     yield
 
     def _checks(self) -> Iterator[tuple[Callable[[Any], None], Iterable[Any]]]:
-        # One after another, so that each is of what there is by then.
+        # One after another, so that each sees the current state.
         for subscriber in list(self._subscriptions):
             filters = list(self._subscriptions.get(subscriber, ()))
             yield partial(self._subscription, subscriber), filters

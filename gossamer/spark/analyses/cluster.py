@@ -205,7 +205,7 @@ def sessions(recording: Recording, *, flaps: int = 10) -> str:
             FROM {events} WHERE event = '{schema.CONNECTED}' GROUP BY 1, 2
         ), busy AS (
             SELECT client, CAST(sum(n) AS BIGINT) AS connects, max(n) AS worst_hour FROM came GROUP BY client
-        ), told AS (
+        ), noted AS (
             SELECT client, count(CASE WHEN event = '{schema.TAKEN_OVER}' THEN 1 END) AS takeovers,
                 count(DISTINCT CASE WHEN event = '{schema.CONNECTED}' THEN recorder END) AS nodes,
                 CAST(sum(CASE WHEN {dropped} THEN count ELSE 0 END) AS BIGINT) AS dropped,
@@ -216,5 +216,5 @@ def sessions(recording: Recording, *, flaps: int = 10) -> str:
         )
         SELECT t.client, coalesce(connects, 0) AS connects, coalesce(worst_hour, 0) AS worst_hour,
             coalesce(worst_hour, 0) >= {flaps} AS flapping, takeovers, nodes, dropped, overflows, reasons
-        FROM told t LEFT JOIN busy b ON t.client = b.client
+        FROM noted t LEFT JOIN busy b ON t.client = b.client
         WHERE coalesce(worst_hour, 0) >= {flaps} OR takeovers > 0 OR dropped > 0"""

@@ -23,9 +23,9 @@ no delay of the cluster's.
 Rules: 1. A client that subscribes, unsubscribes, connects or leaves within ``settle`` of the publish may get
 the message or not: if it came it is judged, if not it was not owed.  2. QoS 0 is owed to clients that are
 connected; higher ones also to persistent sessions.  3. A message acknowledged by a share group's member was
-delivered to the group.  4. The verdict of a message that was lost, or that nobody seems to have published,
-is undecidable where a hole of the recording may hide what became of it, or that somebody subscribed or
-left (``explain``).  5. The numbers add up:
+delivered to the group.  4. The verdict of a message that was lost, or has no recorded publish, is undecidable
+where a hole of the recording may hide its delivery, or a change of a subscription (``explain``).  5. The
+numbers add up:
 owed = delivered + late + doubled + lost + queued, and the undecidable beside them.
 """
 

@@ -123,10 +123,9 @@ def connections(few: str) -> str:
 
 
 def stretches(few: str) -> str:
-    """(client, online, node, persistent, came, later, next_node, begin, end): each life, from 0 to FOREVER.
-
-    ``node``, ``persistent`` and ``came`` are of its latest connection by then, ``later`` is when it will
-    connect next, and ``next_node`` where; null where there is none.
+    """(client, online, node, persistent, came, later, next_node, begin, end): spans of each client that cover
+    0 to FOREVER. ``node``, ``persistent`` and ``came`` are of its latest connection so far; ``later`` is the
+    time of its next one, and ``next_node`` the node; null where there is none.
     """
     order = "PARTITION BY client ORDER BY `begin`, `end`"
     return f"""

@@ -1,14 +1,14 @@
 """Splits of the cluster: pairs and durations, from the nodes' records about their peers.
 
-A split begins when the first node holds another for gone that is alive, and ends with the heal, or where
-nobody healed when everybody has met again, or at the end of the recording.
+A split begins when the first node marks another down that is alive, and ends with the heal, without one when
+all nodes see each other again, or at the end of the recording.
 
-Rules: 1. Two nodes were split if both held the other for gone at a time, or if autoheal found that they had
-(``partition``). A node that crashed or left does not say that it lost others.  2. Pairs whose losses overlap
-in time are one split.  3. Its sides are what hangs together: nodes of it that did not lose each other.  4.
-A node that stops in order is no split, nor is one that starts again: what is lost by goodbye (``left``), or
-for a moment while a node is about to close, is not counted; and a node that has stopped holds nobody for
-gone.  5. Plain values in and out: splits are few, whatever the recording holds.
+Rules: 1. Two nodes were split if both marked the other down at a time, or if autoheal found that they had
+(``partition``). A node that crashed or left does not record that it lost others.  2. Pairs whose losses
+overlap in time are one split.  3. Its sides are sets of nodes that did not lose each other.  4. A node that
+shuts down is no split, nor is one that restarts: losses by leaving (``left``), or for a moment while a node
+is about to close, are not counted; and a node that has stopped marks no other down.  5. Plain values in and
+out: splits are few, however large the recording is.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from typing import NamedTuple
 import gossamer.audit.schema as schema
 
 _BEFORE = 60_000_000
-"""Microseconds before a split was found in which a node may have been held for gone because of it."""
+"""Microseconds before a split was found in which a node may have been marked down because of it."""
 _GOODBYE = "left"
-"""The reason of those that were told, and of the one that tells them."""
+"""Reason of a loss where a node left, at that node and at the others."""
 _STOPPING = 60_000_000
 """Microseconds that a node takes to stop, at most."""
 _MOMENT = 5_000_000
-"""Microseconds for which two may disagree whether one of them is stopping."""
+"""Microseconds for which two nodes may disagree whether one of them is stopping."""
 
 
 class Change(NamedTuple):
@@ -163,7 +163,7 @@ def _sides(group: Iterable[tuple[tuple[str, str], _Loss]]) -> tuple[tuple[str, .
     nodes = sorted({name for pair in parted for name in pair})
     sides: list[list[str]] = []
     for name in nodes:
-        # With those it lost nobody of: whoever was cut from one of a side is not of it.
+        # A node joins the first side of which it lost no member.
         for side in sides:
             if all((min(name, other), max(name, other)) not in parted for other in side):
                 side.append(name)

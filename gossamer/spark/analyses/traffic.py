@@ -7,8 +7,8 @@ is below zero tells of a clock, is counted as ``negative`` and kept in the perce
 out of the store are left out of delays, and those that waited for their client, which connected meanwhile:
 how late these came is ``completeness``, which counts from when it was back.  3. A usual rate is the
 median of a subject's own windows, and how far it strays the median of the distances from it (MAD), since a
-burst must not hide itself by moving an average.  4. A run of deliveries may span topics, since it is told by
-messages' numbers: what was delivered is looked up message by message.
+burst must not hide itself by moving an average.  4. A run of deliveries is a range of message numbers and may
+span topics: their topics are looked up message by message.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 A recording is partitioned by day, hour and node (``audit.schema``).
 
 Rules: 1. ``t`` is a row's time for all jobs: the wall clock less the offset that the node knew of, and less
-what links tell of one that it did not (``clocks``), in microseconds.  2. Of files from before the span only
-what tells of sessions is read: who was subscribed is decided days ago, what was sent is not asked.  3. Nodes
-that are named by others and left no file are missing, and said to be.
+the one that its links reveal (``clocks``), in microseconds.  2. Of files from before the span only events of
+sessions are read, which decide the subscriptions in it.  3. Nodes that others mention and that left no file
+are missing, and reported.
 """
 
 from __future__ import annotations
