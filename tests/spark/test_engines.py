@@ -56,7 +56,7 @@ def test_names_are_data_whatever_they_hold(engine):
 def test_every_number_that_is_shown_says_what_it_counts(duck, tmp_path):
     recording = load(duck, str(World(5).play(120).write(tmp_path / "in")))
     outcome = run_jobs(recording, list(JOBS), out=str(tmp_path / "out"))
-    sheets = [sheet for told in outcome.told.values() for sheet in told.sheets]
+    sheets = [sheet for findings in outcome.findings.values() for sheet in findings.sheets]
     assert len(sheets) >= 5
     for sheet in sheets:
         for column in sheet.rows[0]:
@@ -68,7 +68,7 @@ def test_who_was_hit_worst_is_named(duck, tmp_path):
     """By receiver, by topic and by node, the same deliveries each time; twenty rows at most."""
     world = World(9, clients=30).play(400)
     recording = load(duck, str(world.write(tmp_path / "in")))
-    told = run_jobs(recording, ["completeness"], out=str(tmp_path / "out")).told["completeness"]
+    told = run_jobs(recording, ["completeness"], out=str(tmp_path / "out")).findings["completeness"]
     hit = {next(iter(sheet.rows[0])): sheet.rows for sheet in told.sheets}
     assert list(hit) == ["hop", "receiver", "topic", "node"]
     for rows in hit.values():
@@ -98,7 +98,7 @@ def test_of_thirty_who_lost_the_twenty_that_lost_most_are_named_in_order(duck, t
         world.publish(speaker, f"site/{number}")
     world.pass_time(60)
     recording = load(duck, str(world.write(tmp_path / "in")))
-    told = run_jobs(recording, ["completeness"], out=str(tmp_path / "out")).told["completeness"]
+    told = run_jobs(recording, ["completeness"], out=str(tmp_path / "out")).findings["completeness"]
     assert told.numbers["lost"] == sum(range(31))
     (rows,) = [sheet.rows for sheet in told.sheets if "receiver" in sheet.rows[0]]
     assert [(row["receiver"], row["lost"]) for row in rows] == [
@@ -129,7 +129,7 @@ def test_a_client_that_was_away_makes_nothing_late(duck, tmp_path, away):
     _, row = duck.rows(f"SELECT * FROM ({verdicts(recording)}) ORDER BY published_at")
     assert (row["verdict"], row["late_by_us"]) == ("delivered", 1000)
     assert row["deliverable_at"] - sent == row["deliverable_at"] - row["published_at"] == away * 1_000_000
-    told = run_jobs(recording, ["latency"], out=str(tmp_path / "out")).told["latency"]
+    told = run_jobs(recording, ["latency"], out=str(tmp_path / "out")).findings["latency"]
     (slow,) = [row for row in told.sheets[0].rows if row["hop"] == "deliver"]
     assert (slow["messages"], slow["worst_us"]) == (1, 1500)
 
@@ -150,7 +150,7 @@ def test_a_run_of_deliveries_that_spans_topics_is_booked_on_each(duck, tmp_path)
     world.emit(world.node(1), "delivered", after=10, client=two.name, qos=1, message=1, count=9, **run)
     world.pass_time(60)
     recording = load(duck, str(world.write(tmp_path / "in")))
-    told = run_jobs(recording, ["hotspots"], out=str(tmp_path / "out")).told["hotspots"]
+    told = run_jobs(recording, ["hotspots"], out=str(tmp_path / "out")).findings["hotspots"]
     rows = told.sheets[0].rows
     assert {row["topic"]: (row["messages"], row["deliveries"]) for row in rows} == {
         "site/a": (2, 2),

@@ -64,7 +64,7 @@ def plan_of(frame):
 
 @pytest.mark.spark
 def test_the_plan_has_the_salt_where_a_topic_is_hot_and_only_there(spark, tmp_path):
-    """Messages meet their takers by topic, slot and salt; with nothing hot, nobody is asked for its salt."""
+    """Messages meet their receivers by topic, slot and salt; with nothing hot, none is salted."""
     recording = load(spark, str(Lopsided(22, clients=4, faults=0).play(60).write(tmp_path)))
     few = of_sessions(recording, until=recording.end)
 
@@ -77,7 +77,7 @@ def test_the_plan_has_the_salt_where_a_topic_is_hot_and_only_there(spark, tmp_pa
         hot, cool = plan(FEW), plan(SALTED_FROM)
     for text in (hot, cool):
         assert any(re.search(r"SortMergeJoin \[topic#\d+, slot#\w+, salt#\w+\]", line) for line in text)
-    # What salt each message is of, and under how many its takers stand: by a join with the hot topics.
+    # What salt each message is of, and under how many its receivers stand: by a join with the hot topics.
     asked = re.compile(r"Join \[topic#\d+, slot#\w+\], .*LeftOuter")
     assert sum(bool(asked.search(line)) for line in hot) == 2
     assert sum(bool(asked.search(line)) for line in cool) == 0
