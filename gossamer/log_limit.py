@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["LogLimit"]
-
 
 class LogLimit:
     """Writes ``lines`` log lines of each kind an ``interval`` of seconds, by the clock ``now``."""

@@ -19,8 +19,9 @@ class Linked:
 
     runtime: Runtime
 
-    def cluster(self, clients, *, silent=()):
-        """Three nodes that hold ``clients``, as pairs of a client and the number of its node."""
+    def cluster(self, clients, *, silent=(), tokens=None):
+        """Three nodes that hold ``clients``, as pairs of a client and the number of its node; all have
+        the same ``tokens``."""
         views = [FakeView(name=name) for name in NAMES]
         for number, view in enumerate(views):
             view.known = [
@@ -34,7 +35,7 @@ class Linked:
             ]
         for view in views:
             view.peers = {
-                peer.name: PeerRequests(lambda peer=peer: make_app(peer), self.runtime)
+                peer.name: PeerRequests(lambda peer=peer: make_app(peer, tokens=tokens), self.runtime)
                 for peer in views
                 if peer.name not in silent
             }

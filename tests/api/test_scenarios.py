@@ -54,7 +54,7 @@ def a_split(scenario):
 
 
 def three_nodes(scenario, **options):
-    scenario.views = scenario.cluster(CLIENTS, **options)
+    scenario.views = scenario.cluster(CLIENTS, tokens=scenario.tokens, **options)
     for view in scenario.views:
         view.healing.name = view.name
 

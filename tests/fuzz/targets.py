@@ -116,7 +116,9 @@ class _Socket(asyncio.Transport):
 
 
 class _Frames:
-    """The channel behind a WebSocket."""
+    """The channel behind a WebSocket, whose client has been let in."""
+
+    is_up = True
 
     def __init__(self) -> None:
         self.size = 0

@@ -131,6 +131,8 @@ async def behind(cluster):
 async def test_a_new_session_ends_whose_client_did_not_wait_for_its_connack(sim, cluster):
     """Otherwise it is found later, subscribed to nothing, and said to be the one that the client had."""
     await behind(cluster)
+    # The other node hears of it after its client has gone.
+    sim.shape(cluster.address(1), cluster.address(3), LinkQuality(latency=0.05))
     coming = asyncio.create_task(cluster.client(3, "c", **SESSION))
     await until(lambda: "c" in cluster.nodes[3].broker.sessions, pause=0.0001)
     coming.cancel()

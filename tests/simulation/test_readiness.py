@@ -122,7 +122,7 @@ async def test_a_member_that_is_down_is_an_alarm_until_it_is_back_or_removed(sim
     await asyncio.sleep(60)
     for (alarm,), then in zip(alarms(), crashed, strict=True):
         assert alarm.active
-        assert alarm.text.startswith(f"{name} is down")
+        assert alarm.text.startswith(f"{name} does not answer")
         # It says since when, and not when it was asked.
         assert then < alarm.since < then + 20
     assert all(view.readiness().ready for view in seers)
