@@ -74,14 +74,22 @@ async def test_other_nodes_are_asked_by_https_where_one_was(monkeypatch, authori
         assert direct.url == "https://10.0.0.2:8091"
 
 
-async def test_a_refused_body_is_answered_though_tls_has_no_half_closed_connections(port, authority):
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (b"POST /api/v1/publish HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100000000\r\n\r\nx", b"413"),
+        (b"no HTTP at all\r\n\r\n", b"400"),
+    ],
+)
+async def test_a_caller_that_still_sends_gets_its_answer(port, authority, request_, status):
+    """TLS has no half-closed connections."""
     context = ssl.create_default_context(cafile=authority.file)
     reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
     failures = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, failure: failures.append(failure))
-    writer.write(b"POST /api/v1/publish HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100000000\r\n\r\nx")
+    writer.write(request_)
     async with asyncio.timeout(10):
-        assert (await reader.readline()).startswith(b"HTTP/1.1 413")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 " + status)
         await reader.read()
     writer.close()
     assert not failures

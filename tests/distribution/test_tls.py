@@ -222,6 +222,19 @@ async def test_a_caller_over_grpc_that_speaks_an_older_version_is_not_served(aut
     assert logs[0]["error"] == "the caller speaks TLSv1.2"
 
 
+@both
+async def test_a_relay_that_ends_tls_is_found_out_though_both_ends_know_the_cookie(make, authority, nodes):
+    """What the called node sees is then not the certificate of the caller."""
+    a = await nodes.start(A, make(certificates(authority, A)))
+    own = certificates(authority, B)
+    own.identity = replace(own.identity, binding=b"of another certificate")
+    b = await nodes.start(B, make(own))
+    with capture_logs() as logs:
+        b.connect(a)
+        line = await logged(logs, "handshake_refused", caller=B)
+    assert "(cookie)" in line["error"]
+
+
 def test_a_certificate_belongs_to_nodes_of_its_hosts_unless_it_has_whole_names():
     names = Names(("10.0.0.1", "*.example", "fe80::1"), ())
     assert all(names.fit(name) for name in ("n@10.0.0.1", "n@A.example", "n@[fe80:0::1]"))
