@@ -91,7 +91,8 @@ class ReaderGoneError(UnavailableError):
 
 def ask_of(principal: Principal, method: str, target: str, body: bytes = b"") -> Ask:
     """Return a request to another node on behalf of ``principal``."""
-    return Ask(method, target, body, *msgspec.structs.astuple(principal))
+    who = principal
+    return Ask(method, target, body, who.name, who.role.value, who.address, who.token)
 
 
 class PeerRequests:

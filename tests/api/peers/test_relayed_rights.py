@@ -9,6 +9,7 @@ from api.linked import NAMES, client_of
 from gossamer.api import PeerRequests, Principal, Role, Tokens, make_app
 from gossamer.api.peers.requests import Ask, ask_of
 from gossamer.config import ApiConfig
+from gossamer.distribution.remote.terms import decode_term, encode_term
 
 ADMIN = ("GET", "cluster/keys")
 OPERATOR = ("POST", "cluster/leave")
@@ -113,3 +114,8 @@ async def test_no_chain_of_nodes_is_followed(cluster, path, first):
         assert answer.status_code == 400
         assert "expected one node" in answer.json()["detail"]
         assert (await client.get(f"/api/v1/nodes/{first}/nodes")).status_code == 200
+
+
+def test_a_request_goes_over_a_link_as_it_is():
+    ask = ask_of(Principal("meter", Role.OPERATOR, "10.0.0.9", "ab12"), "PUT", "/api/v1/level", b"{}")
+    assert decode_term(encode_term(ask)) == ask
