@@ -53,7 +53,7 @@ KERNEL_BUFFER = 256 * 1024
 
 _BLANK = re.compile(rb"\n\r?\n")
 _Stage = Literal["", "idle", "head", "body", "closing"]
-"""What a connection waits for; nothing: it has a request under way."""
+"""State in which a connection waits; blank: it has a request under way."""
 
 
 class Connections:

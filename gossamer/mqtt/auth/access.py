@@ -44,7 +44,7 @@ class Access:
         cookie: str | None = None,
     ) -> None:
         self.reloadable: list[Reloadable] = []
-        """What is read from files."""
+        """Sources that are read from files, again when these change."""
         self._record = Decisions(rate=config.log_rate, now=monotonic)
         self.decisions = self._record.counts
         self.methods: dict[str, Method] = {}
@@ -58,7 +58,7 @@ class Access:
             self.reloadable.append(scram)
             self.methods[scram.name] = scram
         self.has_users = authenticator is not None or certificates
-        """Whether clients may have names that were verified; else all are anonymous."""
+        """Clients can have verified names; False: all are anonymous."""
         self._authenticator = authenticator or self._chain(config, monotonic)
 
     def _chain(self, config: MqttAuthConfig, monotonic: Callable[[], float]) -> Chain:

@@ -1,12 +1,12 @@
 """Turns at something scarce, such as threads that check passwords: fair between the addresses of callers.
 
-Addresses take turns, and so do callers of one address, in the order in which they came. So whoever sends a
-thousand wrong passwords waits for its own thousand, and a caller of another address for one check of each
+Addresses take turns, and so do callers of one address, in the order in which they came. A caller that
+sends a thousand wrong passwords waits for its own thousand, and one of another address for one check of each
 address that waits.
 
 Rules: 1. So many of one address wait, so many in all, and no more: beyond its own bound a caller is refused;
-beyond that of all, the newest of the address with most of them.  2. Whoever got a turn gives it back once;
-whoever goes away while it waits has no place any more.
+beyond that of all, the newest of the address with most of them.  2. A turn is given back once; a
+caller that goes away while it waits gives up its place.
 """
 
 from __future__ import annotations
