@@ -224,6 +224,31 @@ async def test_a_node_that_is_away_for_one_side_of_a_move_alone_marks_once_it_is
     assert [*moved.payloads(), *again.payloads()] == [b"once"]
 
 
+@nodes(3, seeds=4, discs=True)
+async def test_a_session_that_has_moved_is_not_served_again_by_a_restarted_node(sim, cluster):
+    """It was kept there for what a node that is away may still have for it. Its client had all of it
+    elsewhere: served again, it would give it the same messages once more."""
+    rng = sim.rng("when")
+    lives = [await session(cluster, 1, "c", "t", qos=2)]
+    cluster.crash(2, "kill")
+    await until(lambda: len(cluster.nodes[1].distribution.nodes()) == 1)
+    lives[0].drop()
+    lives.append(await cluster.client(3, "c", **SESSION, timeout=40))
+    assert lives[-1].session_present
+    cluster.crash(1, "kill")
+    await cluster.restart(1)
+    await until(lambda: len(cluster.nodes[1].distribution.nodes()) == 1)
+    await asyncio.sleep(rng.uniform(0, 0.3))
+    sent = await numbered(await cluster.client(3), "t", 20, qos=2)
+    await until(lambda: len(lives[-1].payloads()) == len(sent))
+    cluster.crash(3, "kill")
+    lives.append(await cluster.client(1, "c", **SESSION, timeout=40))
+    assert not lives[-1].session_present
+    await lives[-1].subscribe("t", qos=2)
+    await asyncio.sleep(5)
+    assert not lives[-1].payloads()
+
+
 @nodes(4, seeds=6, start=False, discs=True)
 async def test_a_node_that_joins_in_the_middle_of_a_move_does_not_hold_it_up(sim, cluster):
     """Its mark is not asked for with the others, and nobody has published there yet."""

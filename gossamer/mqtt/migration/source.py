@@ -78,6 +78,9 @@ class Sources:
     def keep(self, session: Session) -> Any:
         """Take back a session that no other node claims; return what :meth:`Router.visible` waits for."""
         session.gate = None
+        if session.succeeded:
+            session.succeeded = False
+            session.save()
         self.forget(session.client_id)
         seq = self._table.subscribe_again(session)
         self._table.rest(session)

@@ -107,6 +107,7 @@ class SupersededSessions:
                 self._table.end(session, None)
                 return
             self._ownership.withdraw(session.client_id)
+            self._succeed(session)
         else:
             # A share group must not choose this one any more.
             shared = [name for name in session.subscriptions if name.startswith("$share/")]
@@ -127,6 +128,13 @@ class SupersededSessions:
             self._subscribed.discard(session.client_id)
             self._given.add(session.client_id)
             self._router.unsubscribe_all(session)
+            self._succeed(session)
+
+    def _succeed(self, session: Session) -> None:
+        """Note on disc that another node has the session: the next creation of this node must not serve it,
+        should that one be away then."""
+        session.succeeded = True
+        session.save()
 
     def has(self, client_id: str) -> bool:
         """Return whether a superseded session of a client is still here."""

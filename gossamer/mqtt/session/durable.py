@@ -147,6 +147,7 @@ class DurableSession(Session):
                 self.move,
                 self.moves,
                 self.revised,
+                self.succeeded,
             ),
         )
 

@@ -144,12 +144,14 @@ class SessionTable:
         return session
 
     def restore(self, stored: Stored) -> Session | None:
-        """Restore a session from disc, as if its client had just disconnected; None: it has expired."""
+        """Restore a session from disc, as if its client had just disconnected; None: it has expired, or all
+        of it is at another node."""
         facts = stored.facts
         store = self.store
         assert store is not None  # noqa: S101 - the disc had it
         assert facts is not None  # noqa: S101 - the store yields no others
-        if facts.expires is not None and store.moment(facts.expires) <= self._fanout.now():
+        expired = facts.expires is not None and store.moment(facts.expires) <= self._fanout.now()
+        if expired or (facts.succeeded and not stored.left):
             store.discard(stored)
             return None
         session = self.create(stored.client_id, facts.expiry)

@@ -88,6 +88,7 @@ class SessionState:
         "resend",
         "revised",
         "subscriptions",
+        "succeeded",
         "username",
         "version",
         "window",
@@ -113,6 +114,8 @@ class SessionState:
         """Token of that move."""
         self.moves: tuple[str, ...] = ()
         """Tokens of the latest moves that brought it here with all that their sources had."""
+        self.succeeded = False
+        """Another node has all of it but what is queued here, which is still to be offered to that one."""
         self.once: Once | None = None
         """Messages of QoS 2 that it has taken, if it outlives its connection."""
         self.version = V4

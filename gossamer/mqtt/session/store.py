@@ -35,6 +35,8 @@ _TAKEN, _GENERATION, _OWED = 5, 6, 8
 ONCE = 9
 """Kind of a session's rows of QoS 2 messages that it has taken."""
 
+PUBREL = 0x62
+
 decode_will = msgspec.msgpack.Decoder(Will).decode
 
 
@@ -61,6 +63,8 @@ class Facts(msgspec.Struct, array_like=True):
     """Tokens of the latest moves that brought the session here."""
     revised: int = 0
     """When its client changed its subscriptions last, in microseconds of the day."""
+    succeeded: bool = False
+    """Another node has all of it but what is queued here."""
 
 
 class Stored:
@@ -88,6 +92,14 @@ class Stored:
         self.message_ids: dict[int, int] = {}
         """Ids of messages in flight by packet identifier; of the client's publishes by its negative."""
         self.once: list[Block] = []
+
+    @property
+    def left(self) -> bool:
+        """Return whether it has a message that was not given in a move, and its client may not have."""
+        given = None if self.facts is None else self.facts.given
+        if given is not None:
+            return any(number >= given for number, _ in self.queue)
+        return bool(self.queue) or any(packet[0] != PUBREL for _, _, packet in self.inflight)
 
 
 class SessionStore(JournalWriter):
