@@ -249,6 +249,16 @@ async def test_a_session_that_has_moved_is_not_served_again_by_a_restarted_node(
     assert not lives[-1].payloads()
 
 
+@nodes(2, discs=True)
+async def test_a_node_that_has_not_met_both_sides_of_a_move_does_not_say_that_it_has_marked(sim, cluster):
+    """Otherwise both would wait three seconds for a mark that was never sent."""
+    takeovers = cluster.nodes[1].broker.takeovers
+    here, there = (cluster.nodes[number].name for number in (1, 2))
+    assert takeovers.mark("token", there, here)
+    assert takeovers.mark("token", "", there)
+    assert not takeovers.mark("token", "unmet@10.0.0.9", there)
+
+
 @nodes(4, seeds=6, start=False, discs=True)
 async def test_a_node_that_joins_in_the_middle_of_a_move_does_not_hold_it_up(sim, cluster):
     """Its mark is not asked for with the others, and nobody has published there yet."""

@@ -114,6 +114,6 @@ class Marks:
             answers = await remote.multicall(
                 nodes, MARK, move.token, move.source, self._node, timeout=MARK_TIMEOUT
             )
-            move.marked |= {node for node, answer in answers.items() if isinstance(answer, remote.Returned)}
+            move.marked |= {node for node, answer in answers.items() if answer == remote.Returned(True)}
         finally:
             move.asking = False

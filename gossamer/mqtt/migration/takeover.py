@@ -183,14 +183,18 @@ class Takeovers:
         return none if answer == "none" else answer
 
     def mark(self, token: str, source: str, target: str) -> bool:
-        """Send marks to both sides of a move, in the streams of messages to them."""
+        """Send marks to both sides of a move, in the streams of messages to them; ``source`` is blank where
+        there is none. False, and none sent: this node has just come up, and has not met both."""
         forwarders = self._router.forwarders()
         mark = MOVE_MARK + bytes((len(token.encode()),)) + token.encode()
-        for node in (source, target):
-            if node == self._node:
-                self.marked("", token)
-            elif node in forwarders:
-                forwarders[node].append_acked(mark, lambda _safe: None)
+        sides = [node for node in (source, target) if node]
+        if self._node in sides:
+            sides.remove(self._node)
+            self.marked("", token)
+        if any(node not in forwarders for node in sides):
+            return False
+        for node in sides:
+            forwarders[node].append_acked(mark, lambda _safe: None)
         return True
 
     def marked(self, origin: str, token: str) -> None:

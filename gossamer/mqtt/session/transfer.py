@@ -348,15 +348,15 @@ def in_order(
 
     The marks of two nodes may be far apart, and a publisher may move from one to the other between them.
     ``aside`` are messages that came to the target for the source to queue: length of the queue then, and
-    whether the source may not have it. Messages that never came to the target are older.
+    whether the source may not have it. Messages that never came to the target are older. What may be the same
+    as one of the ``rest`` comes twice, side by side: another may only look like it.
     """
     given = Counter(map(_content, rest))
     here: deque[tuple[int, Item]] = deque()
     for item, place, doubtful in aside:
-        if not doubtful and not given[_content(item)]:
-            continue
-        given[_content(item)] -= not doubtful
-        here.append((place, item))
+        is_given = given[_content(item)] > 0
+        given[_content(item)] -= is_given
+        here += [(place, item)] * (doubtful + is_given)
     for item in rest:
         if given[_content(item)]:
             given[_content(item)] -= 1
