@@ -319,3 +319,28 @@ async def test_of_two_copies_that_are_met_at_once_the_one_changed_last_is_follow
             revised = mine.revised + later
             told.create_task(successors.superseded("c", mine.born, "", [], [], [], revised, copy, None))
     assert list(mine.subscriptions) == ["later"]
+
+
+@nodes(3, seeds=12, discs=True)
+async def test_what_a_client_had_behind_a_cut_is_not_replayed_to_it_after_the_heal(sim, cluster):
+    """What was published behind the cut is kept there for the session on this side, too: a node says what the
+    client has had from its own copy before it replays anything."""
+    rng = sim.rng("when")
+    lives = [await session(cluster, 1, "c", "t", qos=2)]
+    cluster.partition([3], [1, 2])
+    await until(lambda: not cluster.nodes[3].distribution.nodes())
+    lives[-1].drop()
+    lives.append(await session(cluster, 3, "c", "t", qos=2))
+    sent = await numbered(await cluster.client(3), "t", 30, qos=2)
+    await until(lambda: len(lives[-1].payloads()) == len(sent))
+    lives[-1].drop()
+    lives.append(await resumed(cluster, 1, "c", pause=rng.uniform(0, 1)))
+    cluster.heal()
+    until_then = asyncio.get_running_loop().time() + 4
+    while asyncio.get_running_loop().time() < until_then:
+        await asyncio.sleep(rng.uniform(0, 0.05))
+        lives[-1].drop()
+        lives.append(await cluster.client(rng.choice([1, 2]), "c", **SESSION, timeout=40))
+    await cluster.settled()
+    await asyncio.sleep(15)
+    assert [payload for life in lives for payload in life.payloads()] == sent

@@ -91,7 +91,11 @@ class MqttCluster(GenServer):
         broker.takeovers = broker.admission.takeovers = takeovers
         broker.ingest.on_mark = takeovers.marked
         broker.away.begin(
-            sessions, functions, dismiss=takeovers.superseded.dismiss, is_moving=takeovers.is_moving
+            sessions,
+            functions,
+            dismiss=takeovers.superseded.dismiss,
+            is_moving=takeovers.is_moving,
+            delivered=takeovers.delivered,
         )
         broker.table.on_end = takeovers.disown
         distribution.subscribe(self_pid())

@@ -119,9 +119,12 @@ class Away:
         *,
         dismiss: Callable[[str], bool],
         is_moving: Callable[[str], bool],
+        delivered: Callable[[str, Iterable[Block]], object],
     ) -> None:
         """Add the functions that other nodes call, and follow the claims in ``sessions``; called again after
-        a restart. See :class:`Following` for ``dismiss`` and ``is_moving``."""
+        a restart. See :class:`Following` for ``dismiss`` and ``is_moving``; ``delivered(client, had)`` is
+        called with QoS 2 messages that a client has had from another node."""
+        self.arrivals.delivered = delivered
         functions[PING] = _pong
         self._sessions = sessions
         sessions.subscribe_batches(self._claimed)
@@ -135,6 +138,7 @@ class Away:
             loaded=self._loaded,
             dismiss=dismiss,
             is_moving=is_moving,
+            delivered=delivered,
         )
         functions |= self._following.functions
         functions |= self.transfer.functions
@@ -224,7 +228,12 @@ class Away:
             self._greeting.discard(peer)
 
     async def _greeted(self, peer: str, turn: int) -> bool:
-        greeting = await self.keeping.greeting(peer)
+        identity, waiting, moved, had = await self.keeping.greeting(peer)
+        if waiting and self._following is not None:
+            # Before any hint: clients that were served on both sides of a cut have had some of them here.
+            for client_id, blocks in self._following.had_here(self._clients(peer)).items():
+                had[client_id] = [*had.get(client_id, ()), *blocks]
+        greeting = identity, waiting, moved, had
         result = await remote.call(peer, GREET, self._node, *greeting, timeout=ANSWER_TIMEOUT)
         if not isinstance(result, remote.Returned):
             return False
@@ -236,7 +245,6 @@ class Away:
         except (TypeError, ValueError):
             log.warning("greeting_not_understood", peer=peer)
             return False
-        _, _, moved, _ = greeting
         if self._following is not None and not await self._following.hand_on(peer, moved, *done[1:]):
             return False
         self.keeping.answered(peer, turn, *done)

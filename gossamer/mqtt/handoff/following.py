@@ -15,15 +15,16 @@ Known limit: what comes after that, before that node is back, is kept for its ea
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gossamer.distribution import rpc as remote
 from gossamer.mqtt.flow.commits import SETTLE_TIMEOUT
 from gossamer.mqtt.handoff.hints import Moved, is_for
 from gossamer.mqtt.messages.records import read_record, walk
+from gossamer.mqtt.session.qos2 import Block
 from gossamer.mqtt.session.session import Session
-from gossamer.mqtt.session.transfer import rightful, wanted_by
+from gossamer.mqtt.session.transfer import had_from, rightful, wanted_by
 
 if TYPE_CHECKING:
     from gossamer.distribution import Distribution
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 GONE = "mqtt.gone"
 FOLLOW = "mqtt.follow"
+HAD = "mqtt.had"
 CALL_TIMEOUT = 5.0
 RETURN_TIMEOUT = 10.0
 """Seconds from the return of the first node of the other side of a partition to that of the last."""
@@ -44,7 +46,8 @@ class Following:
     """Hands hints on to sessions that have moved, and takes those that other nodes hand on.
 
     ``loaded(node)``: whether its rows are here; ``dismiss(client)`` releases what is left of a superseded
-    session and returns whether it has gone; ``is_moving(client)``: whether the session is migrating.
+    session and returns whether it has gone; ``is_moving(client)``: whether the session is migrating;
+    ``delivered(client, had)`` is called with QoS 2 messages that a client has had from another node.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class Following:
         loaded: Callable[[str], bool],
         dismiss: Callable[[str], bool],
         is_moving: Callable[[str], bool],
+        delivered: Callable[[str, Iterable[Block]], object],
     ) -> None:
         self._table = table
         self._keeping = keeping
@@ -68,9 +72,14 @@ class Following:
         self._loaded = loaded
         self._dismiss = dismiss
         self._is_moving = is_moving
+        self._delivered = delivered
         self._since: dict[str, float] = {}
         """By node, when it first turned out to have lost sessions to an owner that is away, or unknown."""
-        self.functions: dict[str, Callable[..., object]] = {GONE: self._gone, FOLLOW: self._accept}
+        self.functions: dict[str, Callable[..., object]] = {
+            GONE: self._gone,
+            FOLLOW: self._accept,
+            HAD: self._had,
+        }
         """Functions that other nodes call, by name."""
 
     async def hand_on(self, peer: str, moved: Moved, taken: int, frames: Mapping[int, int]) -> bool:
@@ -110,6 +119,8 @@ class Following:
         # More comes meanwhile, and nothing is for them there any more.
         while clients and (entries := self._keeping.spools.kept(peer, upto, frames)):
             for owner, whose in clients.items():
+                if owner != self._node and (had := self.had_here(whose)):
+                    await remote.call(owner, HAD, had, timeout=CALL_TIMEOUT)
                 for start in range(0, len(entries), CHUNK):
                     if not await self._hand_to(owner, whose, entries[start : start + CHUNK]):
                         return False
@@ -118,6 +129,25 @@ class Following:
         return all(
             self._keeping.keep_elsewhere(peer, owner, whose, taken, frames) for owner, whose in away.items()
         )
+
+    def had_here(self, clients: Iterable[str]) -> dict[str, list[Block]]:
+        """Return the QoS 2 messages that each of these clients has had from a session that it has here.
+
+        One that is moving is left out: it knows messages that are not in its queue yet, and its client has
+        not had. What it knows goes with it.
+        """
+        sessions = self._table.sessions
+        return {
+            client_id: had
+            for client_id in clients
+            if (session := sessions.get(client_id)) is not None
+            and not self._is_moving(client_id)
+            and (had := had_from(session))
+        }
+
+    def _had(self, had: Mapping[str, list[Block]]) -> None:
+        for client_id, blocks in had.items():
+            self._delivered(client_id, blocks)
 
     def _is_early(self, peer: str, owner: str | None) -> bool:
         """Return whether the owner of some of these sessions, perhaps unknown, may be about to come back."""

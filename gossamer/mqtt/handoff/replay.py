@@ -19,7 +19,7 @@ move are still on their way: :class:`~gossamer.mqtt.migration.superseded.Superse
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -31,8 +31,7 @@ from gossamer.mqtt.handoff.hints import Moved, is_for
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.message_ids import MARK
 from gossamer.mqtt.messages.records import MOVE_MARK, kept_in, read_record, walk
-from gossamer.mqtt.session.qos2 import Block, Once
-from gossamer.mqtt.session.transfer import forget
+from gossamer.mqtt.session.qos2 import Block
 
 if TYPE_CHECKING:
     from gossamer.mqtt.publish.core import Core
@@ -77,6 +76,8 @@ class Arrivals:
         self.born = creation
         self.late: Callable[[Message, int, Moved], None] = lambda _message, _number, _moved: None
         """Called with each kept message, its number, and ``moved``; for sessions not served any more."""
+        self.delivered: Callable[[str, Iterable[Block]], object] = lambda _client_id, _had: None
+        """Called with QoS 2 messages that a client has had from another node."""
         self.over: Callable[[str], None] = lambda _peer: None
         """Called with each node that has replayed all its hints."""
         self.counts: Counter[str] = Counter()
@@ -110,9 +111,7 @@ class Arrivals:
         """Answer the greeting of another node (:meth:`Keeping.greeting`): ``[[generation, creation], number
         of the last entry taken, [[link session, last frame taken], …]]``."""
         for client_id, blocks in had.items():
-            session = self._table.sessions.get(client_id)
-            if session is not None and session.expiry:
-                forget(session, Once.of(blocks))
+            self.delivered(client_id, blocks)
         self._ungreeted.pop(peer, None)
         keeper = self._keepers.setdefault(peer, _Keeper())
         if keeper.identity != identity:

@@ -14,7 +14,6 @@ from gossamer.mqtt.flow.commits import SETTLE_TIMEOUT
 from gossamer.mqtt.messages.message_ids import is_recorded
 from gossamer.mqtt.messages.records import read_record
 from gossamer.mqtt.session import transfer
-from gossamer.mqtt.session.qos2 import Once
 from gossamer.mqtt.session.session import Session
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ class Successors:
     """Answers nodes with a superseded session of a client, and takes what they offer for the one here.
 
     ``is_leaving(client)``: whether the session here is superseded too; ``is_moving(client)``: whether it is
-    migrating; then ``delivered(client, had)`` is called with QoS 2 messages that the client had elsewhere.
+    migrating; ``delivered(client, had)`` is called with QoS 2 messages that the client had elsewhere.
     """
 
     def __init__(
@@ -80,11 +79,10 @@ class Successors:
             return None
         if not self._table.belongs(session, username):
             return False, []
-        if self._is_moving(client_id):
+        if had:
             self._delivered(client_id, had)
+        if self._is_moving(client_id):
             return None
-        if had and session.expiry:
-            transfer.forget(session, Once.of(had))
         if session.born == born and revised > session.revised:
             if client_id in self._adopting or (session.channel is not None and session.channel.held):
                 # Its client is changing them, or another copy does: what was last is known afterwards.

@@ -27,8 +27,8 @@ from gossamer.mqtt.migration.source import Sources
 from gossamer.mqtt.migration.successors import Successors
 from gossamer.mqtt.migration.superseded import SupersededSessions
 from gossamer.mqtt.migration.target import Targets
-from gossamer.mqtt.session.qos2 import Block
-from gossamer.mqtt.session.transfer import rightful
+from gossamer.mqtt.session.qos2 import Block, Once
+from gossamer.mqtt.session.transfer import forget, rightful
 
 if TYPE_CHECKING:
     from gossamer.mqtt.handoff.away import Away
@@ -67,7 +67,7 @@ class Takeovers:
         self._targets = Targets(core, owners, sources, contests, distribution, away, mark=self.mark)
         self.superseded = SupersededSessions(core, owners, sources, away, distribution)
         self.successors = Successors(
-            core, is_leaving=self.superseded.has, is_moving=self.is_moving, delivered=self._delivered
+            core, is_leaving=self.superseded.has, is_moving=self.is_moving, delivered=self.delivered
         )
         self.ownership.check = self._check
         self._sources.on_done = self.superseded.end
@@ -100,13 +100,15 @@ class Takeovers:
         """Return whether a session is moving, here or away: what is queued now may come too late."""
         return self._targets.is_open(client_id) or self._sources.gives(client_id)
 
-    def _delivered(self, client_id: str, had: Iterable[Block]) -> None:
-        """Note QoS 2 messages that the client of a session that is moving has had from another one."""
-        incoming = self._targets.get(client_id)
+    def delivered(self, client_id: str, had: Iterable[Block]) -> None:
+        """Note QoS 2 messages that a client has had from a session of another node."""
+        incoming, session = self._targets.get(client_id), self._table.sessions.get(client_id)
         if incoming is not None:
             incoming.known.load(had)
         elif self._sources.gives(client_id):
             self._sources.delivered(client_id, had)
+        elif session is not None and session.expiry:
+            forget(session, Once.of(had))
 
     def _move_of(self, client_id: str) -> asyncio.Event | None:
         """Return the event that is set once a session's move is over; None: it is not moving."""
