@@ -100,6 +100,7 @@ FAULTS: dict[str, Callable[[RoamingWorld], Awaitable[None]]] = {
     "flap": _again(6, RoamingWorld.cut_off, before=(0.5, 4), lasts=(0.2, 4)),
     "full disc": _again(2, RoamingWorld.full, lasts=(1, 12)),
     "join": _join,
+    "kill fast": _again(6, RoamingWorld.down, before=(0.2, 3), lasts=(0.2, 0.9)),
 }
 
 

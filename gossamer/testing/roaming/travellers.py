@@ -62,7 +62,7 @@ class Traveller:
         self.began: list[float] = []
         """Times when it got a new session, or one from before the last, whose node is cut off."""
         self.apart: Callable[[int, int], bool] = lambda _one, _other: False
-        """Returns whether a node is down, or cut off from the other."""
+        """Returns whether a node is cut off from the other."""
         self.log: list[str] = []
         self.client: MqttClient | None = None
         self._number = 0

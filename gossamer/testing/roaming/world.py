@@ -27,6 +27,10 @@ SIZE = 3
 SETTLE = 90.0
 MEAN_COMMIT = 0.01
 SLOW_COMMIT = 0.5
+LINGER = 1.0
+"""Seconds in which a message may come after its node was killed, and the others be told that it came."""
+NEW_SESSION = 3.0
+"""The same for what a session has at first."""
 REUNION = 3.0
 """Seconds after a cut in which nodes may not see each other yet."""
 QUIET = 30.0
@@ -63,6 +67,8 @@ class RoamingWorld(World):
         self.subscribers: list[Subscriber] = []
         self.members: list[Subscriber] = []
         """Members of a share group."""
+        self._crashes: list[tuple[int, float]] = []
+        """Which node was killed when."""
         self.broken = False
         """Something was done to nodes or links, so what is new may come late."""
 
@@ -151,6 +157,7 @@ class RoamingWorld(World):
 
     def crash(self, number: int, how: Crash = "reset") -> None:
         self.broken = True
+        self._crashes.append((number, self.sim.loop.time()))
         super().crash(number, how)
 
     async def stop(self, number: int) -> None:
@@ -220,7 +227,7 @@ class RoamingWorld(World):
 
     def _apart(self, one: int, other: int) -> bool:
         now = self.sim.loop.time()
-        return one not in self.cluster.nodes or any(
+        return any(
             begun <= now <= end and (one == number) != (other == number) for number, begun, end in self._cuts
         )
 
@@ -255,7 +262,7 @@ class RoamingWorld(World):
             for payload, times in got.items():
                 if payload.rsplit(b" ", 1)[0] != publisher.topic.encode() or payload in publisher.ambiguous:
                     continue
-                if any(self._is_twice(*pair) for pair in combinations(times, 2)):
+                if any(self._is_twice(subscriber, *pair) for pair in combinations(times, 2)):
                     doubled.append(f"{payload.decode()} at {[f'{one.at:.3f}' for one in times]}")
             if doubled:
                 yield f"{who}: {len(doubled)} twice in one session, {', '.join(doubled[:4])}"
@@ -283,9 +290,20 @@ class RoamingWorld(World):
         if late:
             yield f"{publisher.client_id} -> {subscriber.client_id}: out of order, {late[:4]}"
 
-    def _is_twice(self, one: Reception, other: Reception) -> bool:
+    def _is_twice(self, subscriber: Subscriber, one: Reception, other: Reception) -> bool:
+        if one.session != other.session or self._outlived(subscriber, one, other):
+            return False
         parted = any(
             begun <= one.at and other.at <= end and (one.node == number) != (other.node == number)
             for number, begun, end in self._cuts
         )
-        return one.session == other.session and not parted
+        return not parted
+
+    def _outlived(self, subscriber: Subscriber, one: Reception, other: Reception) -> bool:
+        """Return whether a session that began anew ended with its node, just after this: an older one goes on
+        then, and its node may not have been told what the client had."""
+        told = max(one.at + LINGER, subscriber.began[one.session - 1] + NEW_SESSION)
+        return one.session > 1 and any(
+            number == one.node and one.at <= at + LINGER and at <= min(told, other.at)
+            for number, at in self._crashes
+        )
