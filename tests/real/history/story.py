@@ -22,6 +22,8 @@ from .history import Event
 
 GRACE = 10.0
 """Seconds after a fault in which the nodes may still act on it."""
+LATE_CONNECT = 5.0
+"""Seconds after which a node may read a CONNECT whose client has gone."""
 MOVE_END = 1.0
 """Seconds after CONNACK in which a move comes to its end between the nodes."""
 NEW_SESSION = 3.0
@@ -214,20 +216,46 @@ class Story:
         return next((max(at, since) for at, seen in views[place:] if seen and peer not in seen), inf)
 
     def outlived(self, client: str, events: Sequence[Event]) -> bool:
-        """Was one of these in a session that began anew, whose node died, or was cut off, just then with what
-        it knew of it?
+        """Was one of these in a session whose node died, or was cut off, just then with what it knew of it,
+        while an older copy was elsewhere?
 
-        An older session of the client goes on where that is, and may have got the same. "Just then" is longer
-        for one that was new: what it had at first is told others when it has subscribed.
+        That goes on then, and may have got the same. There is one where the session began anew, and where a
+        node was killed while it moved from there. "Just then" is longer for one that was new: what it had at
+        first is told others when it has subscribed; and as long as the other node is not back to be told.
         """
         asked = {e.connection: e.at for e in self.clients.get(client, ()) if e.kind == "connecting"}
-        return any(
-            self._sent(one) <= span.start <= max(one.at + MOVE_END, self._began(client, one.at) + NEW_SESSION)
-            and span.start <= asked.get(other.connection, inf) <= span.end
-            and sum(began <= one.at for began in self.lives[client]) > 1
-            for one, other in combinations(events, 2)
-            for span in [*self._down[one.node], *self._apart[frozenset((one.node, other.node))]]
-        )
+        for one, other in combinations(events, 2):
+            sent, began = self._sent(one), self._began(client, one.at)
+            anew = sum(start <= one.at for start in self.lives[client]) > 1
+            left = self._left_behind(client, one)
+            told = max(one.at + MOVE_END, began + NEW_SESSION)
+            for span in [*self._down[one.node], *self._apart[frozenset((one.node, other.node))]]:
+                if not (sent <= span.start <= asked.get(other.connection, inf) <= span.end):
+                    continue
+                if ((anew or left) and span.start <= told) or any(span.start <= copy.end for copy in left):
+                    return True
+        return False
+
+    def _left_behind(self, client: str, event: Event) -> list[Span]:
+        """When other nodes were down that went while the client moved away from them, before this."""
+        moves = []
+        began: Event | None = None
+        for own in self.clients.get(client, ()):
+            if own.kind == "connecting":
+                began = began or own
+            elif own.kind == "connected" and began is not None:
+                moves.append((began.at, own.at + MOVE_END, own.node))
+                began = None
+        return [
+            span
+            for node in self.nodes
+            if node != event.node
+            for span in self._down[node]
+            if any(
+                start <= span.start <= end and start <= event.at and where != node
+                for start, end, where in moves
+            )
+        ]
 
     def _sent(self, event: Event) -> float:
         """When a node sent this at the latest: what is read while it is dead was sent before it died."""
@@ -288,6 +316,7 @@ class Story:
         exists = clean = False
         doubt = inf
         asked: Event | None = None
+        unanswered: list[Event] = []
         for event in own:
             match event.kind:
                 case "connecting":
@@ -299,6 +328,7 @@ class Story:
                         doubt = min(doubt, asked.at)
                     if asked is not None:
                         owners.add(asked.node)
+                        unanswered.append(asked)
                     asked, clean = event, event.note == "clean"
                 case "connected" if asked is not None:
                     known = exists
@@ -313,7 +343,9 @@ class Story:
                     if not event.present and known and not clean:
                         legal = self._may_be_new(owners, event.node, asked.at, event.at)
                         self.absences.append((event, frozenset(owners) if legal else frozenset()))
-                    exists, doubt, asked, owners = not clean, inf, None, {event.node}
+                    # A node that reads a CONNECT late takes the session for a client that has gone.
+                    late = (one.node for one in unanswered if event.at - one.at < LATE_CONNECT)
+                    exists, doubt, asked, owners = not clean, inf, None, {event.node, *late}
                 case "refused":
                     asked = None
                 case "closed" | "aborted" | "goodbye" if clean:
