@@ -21,6 +21,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gossamer.launch.authority import Authority, local_names
+
 HERE = Path(__file__).parent
 PYTHON = sys.executable
 RABBITMQ = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
@@ -277,12 +279,14 @@ def single(core: int) -> Running:
     return Running([process], [port], directory)
 
 
-def gossamer(core: int, nodes: int = 1, transport: str = "grpc") -> Running:
-    """Whole nodes, started as a user starts them; they share the core. ``transport`` carries their links."""
+def gossamer(core: int, nodes: int = 1, transport: str = "grpc", *, tls: bool = False) -> Running:
+    """Whole nodes, started as a user starts them; they share the core. ``transport`` carries their links,
+    with certificates where ``tls`` says so."""
     ports = free_ports(4 * nodes)
     directory = tempfile.TemporaryDirectory(prefix="bench-")
     seeds = [f"127.0.0.1:{ports[0]}"]
     running = Running([], ports[3::4], directory)
+    shown = certificates_in(Path(directory.name)) if tls else None
     try:
         for index in range(nodes):
             gossip, links, http, mqtt = ports[4 * index : 4 * index + 4]
@@ -299,7 +303,7 @@ def gossamer(core: int, nodes: int = 1, transport: str = "grpc") -> Running:
                     "seed_endpoints": seeds,
                     "discovery": {"strategy": "static"},
                 },
-                "distribution": {"host": "127.0.0.1", "port": links, "transport": transport},
+                "distribution": {"host": "127.0.0.1", "port": links, "transport": transport, "tls": shown},
                 "mqtt": {
                     "server": {
                         "enable": True,
@@ -323,6 +327,13 @@ def gossamer(core: int, nodes: int = 1, transport: str = "grpc") -> Running:
     return running
 
 
+def certificates_in(directory: Path) -> dict[str, str]:
+    """The ``tls`` section of nodes on this machine, which share one new certificate."""
+    Authority(directory).issue("node", local_names("127.0.0.1"))
+    files = {"cert_file": "node.pem", "key_file": "node.key", "ca_file": "ca.pem"}
+    return {key: str(directory / name) for key, name in files.items()}
+
+
 @dataclass(frozen=True)
 class Peer:
     """How to start it, and on how many nodes it runs."""
@@ -343,6 +354,10 @@ PEERS = {
     "mosquitto x2": Peer(lambda core: mosquitto(core, nodes=2), 2, lambda: program("mosquitto")),
     "gossamer x2": Peer(lambda core: gossamer(core, nodes=2), 2, lambda: True),
     "gossamer tcp x2": Peer(lambda core: gossamer(core, nodes=2, transport="tcp"), 2, lambda: True),
+    "gossamer tls x2": Peer(lambda core: gossamer(core, nodes=2, tls=True), 2, lambda: True),
+    "gossamer tcp tls x2": Peer(
+        lambda core: gossamer(core, nodes=2, transport="tcp", tls=True), 2, lambda: True
+    ),
     "nats x2": Peer(lambda core: nats(core, nodes=2), 2, lambda: program("nats-server")),
     "rabbitmq x2": Peer(lambda core: rabbitmq(core, nodes=2), 2, RABBITMQ.exists),
 }

@@ -7,6 +7,7 @@ cost of both ends together. Run: ``python bench/distribution.py [--seconds 2] [-
 import argparse
 import asyncio
 import random
+import resource
 import tempfile
 import time
 from pathlib import Path
@@ -91,21 +92,48 @@ async def repeat(operation, seconds):
     return count / (time.perf_counter() - start)
 
 
-async def pair(transport):
+async def started(names, transport):
+    """Nodes that listen, and know nothing of each other."""
     nodes = []
-    for name in (A, B):
+    for name in names:
         runtime = Runtime(name, 1)
         node = Distribution(runtime, transport(), cookie="bench", address=LOCAL, rng=random.Random(1))
         await runtime.start(Supervisor, [node.child_spec()])
         nodes.append(node)
-    a, b = nodes
+    return nodes
+
+
+async def link_all(nodes):
+    """Link each with all others."""
     up = asyncio.Event()
+    others = len(nodes) - 1
     for node in nodes:
-        node.subscribe(lambda event: up.set() if a.nodes() and b.nodes() else None)
-    a.connect(B, 1, b.address)
-    b.connect(A, 1, a.address)
+        node.subscribe(lambda event: up.set() if all(len(n.nodes()) == others for n in nodes) else None)
+    for node in nodes:
+        for other in nodes:
+            if other is not node:
+                node.connect(other.runtime.node, 1, other.address)
     await up.wait()
-    return a, b
+
+
+async def pair(transport):
+    nodes = await started((A, B), transport)
+    await link_all(nodes)
+    return nodes
+
+
+async def mesh(transport, size):
+    """Meshes a second: so many nodes, each linked with all others, from the first dial to the last link.
+
+    All of them share this process, and so its one core.
+    """
+    nodes = await started([f"n{number}@127.0.0.1" for number in range(size)], transport)
+    start = time.perf_counter()
+    await link_all(nodes)
+    rate = 1 / (time.perf_counter() - start)
+    for node in nodes:
+        await node.runtime.stop()
+    return rate
 
 
 async def link_round_trip(transport, purpose, seconds):
@@ -247,6 +275,10 @@ async def main(seconds, directory):
         return GrpcTransport(certificates=shown)
 
     rows = [
+        ("30 nodes link, framed TCP", "meshes/s", await mesh(stream, 30)),
+        ("30 nodes link, TCP, TLS", "meshes/s", await mesh(stream_tls, 30)),
+        ("30 nodes link, gRPC", "meshes/s", await mesh(GrpcTransport, 30)),
+        ("10 nodes link, gRPC, TLS", "meshes/s", await mesh(grpc_tls, 10)),
         ("bare grpc.aio unary", "round trips/s", await bare_unary(seconds)),
         ("bare grpc.aio bidi stream", "round trips/s", await bare_stream(seconds)),
         ("link, gRPC, control", "round trips/s", await link_round_trip(GrpcTransport, "control", seconds)),
@@ -277,7 +309,7 @@ async def main(seconds, directory):
         ("link, TCP, TLS, reliable", "frames/s", await link_flood(stream_tls, seconds, reliable=True)),
     ]
     for what, unit, rate in rows:
-        print(f"{what:34} {rate:12,.0f} {unit:14} {1e6 / rate:8.1f} µs")
+        print(f"{what:34} {rate:12,.{0 if rate > 100 else 2}f} {unit:14} {1e6 / rate:8.1f} µs")
 
 
 if __name__ == "__main__":
@@ -286,6 +318,8 @@ if __name__ == "__main__":
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--loop", choices=["uvloop", "asyncio"], default="uvloop")
     options = parser.parse_args()
+    # Of a mesh both ends of every connection are here.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
     factory = uvloop.new_event_loop if options.loop == "uvloop" else None
     with tempfile.TemporaryDirectory() as made, asyncio.Runner(loop_factory=factory) as runner:
         runner.run(main(options.seconds, Path(made)))
