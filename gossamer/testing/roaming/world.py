@@ -31,6 +31,8 @@ LINGER = 1.0
 """Seconds in which a message may come after its node was killed, and the others be told that it came."""
 NEW_SESSION = 3.0
 """The same for what a session has at first."""
+AWAY = 20.0
+"""Seconds after the death of a node in which a move may leave a copy, which waits for what that node sent."""
 REUNION = 3.0
 """Seconds after a cut in which nodes may not see each other yet."""
 QUIET = 30.0
@@ -300,10 +302,11 @@ class RoamingWorld(World):
         return not parted
 
     def _outlived(self, subscriber: Subscriber, one: Reception, other: Reception) -> bool:
-        """Return whether a session that began anew ended with its node, just after this: an older one goes on
-        then, and its node may not have been told what the client had."""
+        """Return whether a session that began anew, or moved while a node was away, ended with its node, just
+        after this: an older copy goes on then, and its node may not have been told what the client had."""
         told = max(one.at + LINGER, subscriber.began[one.session - 1] + NEW_SESSION)
-        return one.session > 1 and any(
+        copied = one.session > 1 or any(one.at - AWAY <= at <= one.at for _, at in self._crashes)
+        return copied and any(
             number == one.node and one.at <= at + LINGER and at <= min(told, other.at)
             for number, at in self._crashes
         )

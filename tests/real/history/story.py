@@ -219,8 +219,9 @@ class Story:
         """Was one of these in a session whose node died, or was cut off, just then with what it knew of it,
         while an older copy was elsewhere?
 
-        That goes on then, and may have got the same. There is one where the session began anew, and where a
-        node was killed while it moved from there. "Just then" is longer for one that was new: what it had at
+        That goes on then, and may have got the same. There is one where the session began anew, where a node
+        was killed while it moved from there, and where another was away then, or just back: that might still
+        send to the place it knew. "Just then" is longer for one that was new: what it had at
         first is told others when it has subscribed; and as long as the other node is not back to be told.
         """
         asked = {e.connection: e.at for e in self.clients.get(client, ()) if e.kind == "connecting"}
@@ -228,13 +229,21 @@ class Story:
             sent, began = self._sent(one), self._began(client, one.at)
             anew = sum(start <= one.at for start in self.lives[client]) > 1
             left = self._left_behind(client, one)
+            copied = anew or bool(left) or self._moved_unmarked(client, one)
             told = max(one.at + MOVE_END, began + NEW_SESSION)
             for span in [*self._down[one.node], *self._apart[frozenset((one.node, other.node))]]:
                 if not (sent <= span.start <= asked.get(other.connection, inf) <= span.end):
                     continue
-                if ((anew or left) and span.start <= told) or any(span.start <= copy.end for copy in left):
+                if (copied and span.start <= told) or any(span.start <= copy.end for copy in left):
                     return True
         return False
+
+    def _moved_unmarked(self, client: str, event: Event) -> bool:
+        """Was a node down or paused, or just back, when the client came to the one of this event?"""
+        came = [e for e in self.clients.get(client, ()) if e.kind == "connected" and e.at <= event.at]
+        return bool(came) and any(
+            self.impaired(node, came[-1].at) for node in self.nodes if node != event.node
+        )
 
     def _left_behind(self, client: str, event: Event) -> list[Span]:
         """When other nodes were down that went while the client moved away from them, before this."""
