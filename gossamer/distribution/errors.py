@@ -9,7 +9,7 @@
     PeerError
     ├── TlsError               no TLS with a peer: a certificate that one side refuses, or no TLS there
     ├── WireError              bytes that the protocol does not allow at this point
-    └── HandshakeError         cookie, env, name, creation or version differ
+    └── HandshakeError         cookie, env, name, creation, version or features differ
     TransportError
     └── LinkLostError          the connection to a peer broke, or was never there
     UnavailableError
@@ -73,8 +73,8 @@ class HandshakeError(PeerError):
     """Refused handshake between two nodes, with the reason.
 
     ``code`` is one of ``version``, ``env``, ``cookie``, ``certificate``, ``name``, ``same_name``,
-    ``unknown_node``, ``stale_creation``, ``stale_session``, ``full`` and ``protocol``. ``refused_by`` is the
-    refusing node.
+    ``unknown_node``, ``stale_creation``, ``stale_session``, ``feature``, ``full`` and ``protocol``.
+    ``refused_by`` is the refusing node.
     """
 
     def __init__(self, *, code: str, expected: str, got: str, refused_by: str, advice: str) -> None:

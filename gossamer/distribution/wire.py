@@ -6,7 +6,8 @@ its handling in Python and not its length.
 
 Rules: 1. Decoding takes any bytes and returns a message or raises :class:`WireError`, nothing else.  2. A
 handshake message is short (:data:`HANDSHAKE_LIMIT`), whatever an unauthenticated peer claims.
-3. Tags are never reused; the version is raised when a shape changes.
+3. Tags are never reused; the version is raised when a shape changes, here or in frames of the users of links.
+4. An element after those that are known is skipped: a field is added at the end, with a default.
 
 A :class:`Batch` holds *runs*: ``(first, frames)`` are reliable frames numbered ``first``, ``first + 1``, …;
 ``(0, frames)`` are unreliable ones, which have no number. Runs are in the order of sending.
@@ -24,7 +25,8 @@ from gossamer.distribution.errors import WireError
 
 M = TypeVar("M")
 
-VERSION = 4
+OLDEST, VERSION = 4, 5
+"""Versions of the protocol that this release speaks: that of the release before, and its own."""
 ANYBODY = "*"
 """Name to call when only an address is known: the Challenge contains the name, and the call ends there."""
 KEY_SIZE = 32
@@ -37,10 +39,14 @@ PURPOSES: tuple[Purpose, ...] = ("control", "replication", "data")
 _Name = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
 _Key = Annotated[bytes, msgspec.Meta(min_length=KEY_SIZE, max_length=KEY_SIZE)]
 _Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+_Features = tuple[Annotated[str, msgspec.Meta(max_length=64)], ...]
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """Opens a channel: caller, called node, purpose, sessions. ``yours`` is 0 while unknown.
+
+    ``version`` is the oldest protocol that the caller speaks, where that of a node before version 5 stands;
+    ``newest`` its own, 0 from such a node. ``features`` are the flags that it supports.
 
     ``key`` is a public key made for this channel.
 
@@ -59,15 +65,19 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
     key: _Key
     hidden: bool = False
     pull: _Number | None = None
+    newest: _Number = 0
+    features: _Features = ()
 
 
 class Challenge(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """The called node's name, and its request for proof."""
+    """The called node's name, and its request for proof; versions and features as in a Hello."""
 
     version: _Number
     name: _Name
     creation: _Number
     key: _Key
+    newest: _Number = 0
+    features: _Features = ()
 
 
 class Proof(msgspec.Struct, frozen=True, array_like=True, tag=3):
@@ -95,6 +105,12 @@ class Refuse(msgspec.Struct, frozen=True, array_like=True, tag=5):
 
 
 Handshake: TypeAlias = Hello | Challenge | Proof | Accept | Refuse
+
+
+def spoken(said: Hello | Challenge) -> int:
+    """Return the version that a link with the other side speaks: the newest of both; 0 if there is none."""
+    common = min(said.newest or said.version, VERSION)
+    return common if common >= max(said.version, OLDEST) else 0
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True, tag=16):

@@ -10,6 +10,7 @@ from gossamer.distribution.links.handshake import Handshake, Local, called, call
 from gossamer.distribution.links.seal import BrokenSeal, ChannelKey
 from gossamer.distribution.wire import (
     HANDSHAKE_LIMIT,
+    OLDEST,
     VERSION,
     Accept,
     Challenge,
@@ -20,6 +21,7 @@ from gossamer.distribution.wire import (
     decode_batch,
     decode_handshake,
     encode,
+    spoken,
 )
 
 COOKIE = "correct horse battery staple"
@@ -199,10 +201,52 @@ def test_messages_out_of_order_end_the_handshake():
     assert initiator.receive(encode(Accept(received=0))).error.code == "protocol"
 
 
-def test_an_older_version_is_told_so():
-    here, there = run(*pair(version=0))
-    assert here.error.code == there.error.code == "version"
-    assert here.error.expected == f"version {VERSION}"
+BEFORE, NEXT, AFTER = {"version": 4}, {"version": 5, "newest": 6}, {"version": 6, "newest": 7}
+
+
+@pytest.mark.parametrize(
+    ("other", "version"),
+    [({"version": 3}, 0), (BEFORE, 4), ({"version": 4, "newest": 5}, 5), (NEXT, 5), (AFTER, 0)],
+)
+def test_a_link_speaks_the_newest_version_of_both(other, version):
+    challenge = Challenge(name="b@host", creation=5, key=bytes(32), **other)
+    assert spoken(challenge) == version
+    here, there = run(*pair(**other))
+    assert (here.error is there.error is None) is bool(version)
+
+
+@pytest.mark.parametrize(
+    ("other", "got", "older"),
+    [({"version": 3}, "3", "a@host"), (AFTER, "6 to 7", "b@host")],
+)
+def test_versions_that_are_too_far_apart_are_told_so_with_the_node_to_upgrade(other, got, older):
+    here, there = run(*pair(**other))
+    for error in (here.error, there.error):
+        assert (error.code, error.expected, error.got) == ("version", f"version {OLDEST} to {VERSION}", got)
+        assert f"upgrade {older}" in error.advice
+
+
+def test_a_node_of_the_release_before_reads_the_messages_of_this_one():
+    """It knows fewer elements of them, and compares the version with its own."""
+    initiator, acceptor = pair(version=OLDEST, newest=VERSION)
+    hello = msgspec.msgpack.decode(initiator.greeting)
+    challenge = msgspec.msgpack.decode(acceptor.receive(initiator.greeting).send)
+    assert (hello[1], challenge[1]) == (4, 4)
+    assert decode_handshake(msgspec.msgpack.encode(hello[:12])).newest == 0
+    assert decode_handshake(msgspec.msgpack.encode([*hello, "of a later release"])).newest == VERSION
+
+
+@pytest.mark.parametrize(("has_it", "got"), [("caller", "protocol_5"), ("called", "none")])
+def test_a_node_without_an_enabled_feature_is_refused_by_either_side(has_it, got):
+    caller, called = local("a@host", 3), local()
+    (caller if has_it == "caller" else called).features.enabled = {"colour": "0.3.0"}
+    here, there = run(*pair(caller, called))
+    lacks, has = ("b@host", "a@host") if has_it == "caller" else ("a@host", "b@host")
+    for error in (here.error, there.error):
+        assert (error.code, error.refused_by) == ("feature", has)
+        assert (error.expected, error.got) == ("feature colour (since 0.3.0)", got)
+        assert error.advice.endswith(f"upgrade {lacks}")
+    assert run(*pair(caller, called, hidden=True))[0].error is None
 
 
 def test_a_long_message_is_refused_before_it_is_parsed():

@@ -36,7 +36,7 @@ import structlog
 
 from gossamer.distribution.errors import Ending, HandshakeError
 from gossamer.distribution.links.traffic import PeerSession
-from gossamer.distribution.wire import Hello
+from gossamer.distribution.wire import Hello, spoken
 from gossamer.log_limit import LogLimit
 from gossamer.places import Places
 
@@ -115,7 +115,7 @@ class Acceptor:
             reason = "restarted" if hello.creation > peer.creation else "forgotten by the peer"
             self._hub.renew(peer, hello.creation, reason)
             peer = self._hub.peers[hello.name]
-        peer.theirs = hello.session
+        peer.theirs, peer.protocol, peer.features = hello.session, spoken(hello), hello.features
         return peer
 
     def log_ending(self, caller: str, address: str, error: Ending) -> None:

@@ -22,7 +22,9 @@ Rules: 1. The caller proves first: an unauthenticated caller gets nothing to tes
 Admission (membership, stale creations, sessions) is decided only for an authenticated caller, since it
 changes state. 3. Both sides end with an error that says what was expected and what was received; a refusal is
 sent to the other side, sealed once both have the keys: only an authenticated one can end a session.
-4. Deadlines are the shell's.
+4. Deadlines are the shell's.  5. Both sides name the protocol versions that they speak; the newest common one
+counts, and nobody between them can choose an older one, since the keys depend on both messages.  6. A member
+that lacks a feature which is enabled here gets no link.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ from gossamer.distribution.links.seal import BrokenSeal, ChannelKey, Seal
 from gossamer.distribution.transport.certificates import Names, expected_names
 from gossamer.distribution.wire import (
     ANYBODY,
+    OLDEST,
     VERSION,
     Accept,
     Challenge,
@@ -49,8 +52,10 @@ from gossamer.distribution.wire import (
     Refuse,
     decode_handshake,
     encode,
+    spoken,
 )
 from gossamer.distribution.wire import Handshake as Message
+from gossamer.features import Features
 
 M = TypeVar("M")
 
@@ -70,6 +75,7 @@ class Local:
     creation: int
     env: str
     key: bytes = field(repr=False)
+    features: Features = field(default_factory=Features)
 
     def refusal(self, code: str, expected: str, got: str, advice: str) -> HandshakeError:
         """Build this node's refusal."""
@@ -87,10 +93,24 @@ class Local:
         except ValueError:
             raise WireError(where="handshake", expected="an X25519 key", got="one without a secret") from None
 
-    def check_version(self, version: int) -> None:
-        """Raise HandshakeError if the other side's version is not ours."""
-        if version != VERSION:
-            raise self.refusal("version", f"version {VERSION}", f"{version}", "upgrade the older node")
+    def check_version(self, said: Hello | Challenge) -> None:
+        """Raise HandshakeError if there is no version that both sides speak."""
+        if not spoken(said):
+            newest = said.newest or said.version
+            got = f"{said.version}" if newest == said.version else f"{said.version} to {newest}"
+            older = self.name if said.version > VERSION else said.name
+            advice = f"upgrade {older}, one release at a time: a release speaks to the one before it"
+            raise self.refusal("version", f"version {OLDEST} to {VERSION}", got, advice)
+
+    def check_features(self, said: Hello | Challenge) -> None:
+        """Raise HandshakeError if the other side lacks a feature that is enabled in this cluster."""
+        if lacked := self.features.lacked_by(said.features):
+            expected = " and ".join(
+                f"feature {name} (since {self.features.enabled[name]})" for name in lacked
+            )
+            got = ", ".join(said.features) or "none"
+            advice = f"{self.name} has it enabled, which cannot be undone; upgrade {said.name}"
+            raise self.refusal("feature", expected, got, advice)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +202,7 @@ def calling(local: Local, hello: Hello, key: ChannelKey, *, creation: int, bindi
     """
     greeting = encode(hello)
     challenge, data = _expect(Challenge, "a Challenge", (yield greeting, None))
-    local.check_version(challenge.version)
+    local.check_version(challenge)
     if hello.to == ANYBODY:
         return None, Opened(challenge.name, challenge.creation, hello.purpose, 0, 0)
     if challenge.name != hello.to:
@@ -192,6 +212,8 @@ def calling(local: Local, hello: Hello, key: ChannelKey, *, creation: int, bindi
         expected = f"creation {creation} or later of {hello.to}"
         advice = "an old instance of the node still runs, or its data directory was lost"
         raise local.refusal("stale_creation", expected, str(challenge.creation), advice)
+    if not hello.hidden:
+        local.check_features(challenge)
     seal, _ = local.seals(key, challenge.key, greeting, data, binding)
     accept, _ = _expect(Accept, "an Accept", (yield seal.close(encode(Proof())), seal))
     opened = Opened(hello.to, challenge.creation, hello.purpose, accept.session, accept.received, seal)
@@ -201,7 +223,7 @@ def calling(local: Local, hello: Hello, key: ChannelKey, *, creation: int, bindi
 def called(local: Local, key: ChannelKey, *, admit: Admit, binding: bytes = b"") -> Side:
     """Run the called side. ``key`` must be fresh; ``admit`` decides about an authenticated caller."""
     hello, data = _expect(Hello, "a Hello", (yield b"", None))
-    local.check_version(hello.version)
+    local.check_version(hello)
     if hello.env != local.env:
         advice = "nodes of different cluster.env stay apart"
         raise local.refusal("env", f"env {local.env!r}", f"{hello.env!r}", advice)
@@ -211,12 +233,23 @@ def called(local: Local, key: ChannelKey, *, admit: Admit, binding: bytes = b"")
     if hello.name == local.name:
         advice = "give every node its own node.name"
         raise local.refusal("same_name", "a peer of another name", hello.name, advice)
-    challenge = encode(Challenge(version=VERSION, name=local.name, creation=local.creation, key=key.public))
+    challenge = encode(
+        Challenge(
+            version=OLDEST,
+            name=local.name,
+            creation=local.creation,
+            key=key.public,
+            newest=VERSION,
+            features=tuple(local.features.declared),
+        )
+    )
     _, seal = local.seals(key, hello.key, data, challenge, binding)
     _expect(Proof, "a Proof", (yield challenge, seal))
     if hello.to == ANYBODY:
         expected = f"a call to {local.name}"
         raise local.refusal("name", expected, "a call to anybody", "call it by its name")
+    if not hello.hidden:
+        local.check_features(hello)
     received, session = admit(hello)
     resumes = received if hello.pull is None else hello.pull
     opened = Opened(hello.name, hello.creation, hello.purpose, hello.session, resumes, seal)

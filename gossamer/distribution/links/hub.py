@@ -19,7 +19,8 @@ from gossamer.distribution.links.seal import ChannelKey
 from gossamer.distribution.links.stream import SendStream
 from gossamer.distribution.links.traffic import PeerSession, Traffic, Users
 from gossamer.distribution.transport.transport import LinkListener, LinkTransport
-from gossamer.distribution.wire import KEY_SIZE, PURPOSES, VERSION, Hello, Purpose
+from gossamer.distribution.wire import KEY_SIZE, OLDEST, PURPOSES, VERSION, Hello, Purpose
+from gossamer.features import Features
 from gossamer.network import Address
 from gossamer.supervisor import Pid, Runtime
 
@@ -56,6 +57,7 @@ class Hub:
         evidence: Evidence = lambda _name, _kind: None,
         queue: int = 16 * MIB,
         hidden: bool = False,
+        features: Features | None = None,
     ) -> None:
         config = config or DistributionConfig()
         self.runtime = runtime
@@ -74,7 +76,13 @@ class Hub:
         """True if this node itself is hidden."""
         self.links: dict[str, Pid] = {}
         self.listening: LinkListener | None = None
-        self.local = Local(name=runtime.node, creation=runtime.creation, env=env, key=cookie_key(cookie))
+        self.local = Local(
+            name=runtime.node,
+            creation=runtime.creation,
+            env=env,
+            key=cookie_key(cookie),
+            features=features or Features(),
+        )
         self.rng = rng or random.Random()
         self._random_bytes = random_bytes
         self._retain = max(config.retention, 2 * config.max_frame)
@@ -111,7 +119,7 @@ class Hub:
         """Create the handshake of a channel that this node opens."""
         local, key = self.local, self._key()
         hello = Hello(
-            version=VERSION,
+            version=OLDEST,
             env=local.env,
             purpose=purpose,
             name=local.name,
@@ -122,6 +130,8 @@ class Hub:
             key=key.public,
             hidden=self.hidden,
             pull=peer.receives[purpose].connected() if pull else None,
+            newest=VERSION,
+            features=tuple(local.features.declared),
         )
         side = calling(local, hello, key, creation=peer.creation, binding=binding)
         return Handshake(local, side, peer.name)

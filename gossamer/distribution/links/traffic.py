@@ -64,6 +64,10 @@ class PeerSession:
     """True if the peer is no member: it is not counted, and only its connections show that it is down."""
     theirs: int = 0
     """The peer's number of this session; 0 while unknown."""
+    protocol: int = 0
+    """Version that the link speaks; 0 while unknown."""
+    features: tuple[str, ...] = ()
+    """Feature flags that the peer supports."""
     up: bool = False
     """True once both directions have been open in this session."""
     renewing: bool = False
