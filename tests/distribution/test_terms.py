@@ -121,6 +121,22 @@ def test_a_type_whose_fields_changed_says_which_are_expected():
         decode_term(msgspec.msgpack.encode(wrong))
 
 
+@pytest.mark.parametrize(
+    ("fields", "decoded"),
+    [
+        (["Order", "tea", 1], Order("tea", 1)),
+        (["Order", "tea", 1, None, "by rail"], Order("tea", 1)),
+        (["Point", 1, 2, 3], Point(1, 2)),
+        (["sample", 1.5, []], Sample(1.5, ())),
+        (["sample", 1.5, [], None, b"new"], Sample(1.5, ())),
+    ],
+)
+def test_fields_of_another_release_are_skipped_and_missing_ones_have_their_defaults(fields, decoded):
+    name = fields[0] if fields[0] == "sample" else f"{__name__}.{fields[0]}"
+    data = msgspec.msgpack.encode(msgspec.msgpack.Ext(5, msgspec.msgpack.encode([name, *fields[1:]])))
+    assert decode_term(data) == decoded
+
+
 def test_two_types_cannot_have_one_name():
     with pytest.raises(TermError, match="no other message type"):
         register_message(Point, "sample")

@@ -7,6 +7,9 @@ know by the same name (:func:`register_message`). A decoded value equals the ori
 Bytes from a peer never choose code. Decoding creates plain values, looks registered names up in a table, and
 checks fields against their annotations where msgspec can; there is no pickle and no import by name.
 
+A message type may gain fields at its end, with defaults: those that this node does not know are skipped, and
+those that the peer did not send have their defaults. Nodes before protocol 5 refuse such a message.
+
 Encoding copies only values that msgpack does not support; plain scalars and lists of them go to C unchanged.
 Depth is bounded, because nested extensions are decoded by recursion.
 """
@@ -14,6 +17,7 @@ Depth is bounded, because nested extensions are decoded by recursion.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -38,6 +42,8 @@ _encode = msgspec.msgpack.Encoder().encode
 class _Shape:
     name: str
     fields: tuple[str, ...]
+    required: int
+    """Number of fields without a default; they come first."""
     make: Callable[[dict[str, object]], object]
 
 
@@ -57,7 +63,10 @@ def register_message(cls: type[T], name: str | None = None) -> type[T]:
     known = _by_name.get(shown)
     if known is not None and known[0] is not cls:
         raise TermError(f"the name {shown!r} for {cls.__qualname__}", "a name that no other message type has")
-    shape = _Shape(shown, _fields(cls), _maker(cls))
+    fields = _fields(cls)
+    given = inspect.signature(cls).parameters.values()
+    required = sum(one.default is inspect.Parameter.empty for one in given)
+    shape = _Shape(shown, fields, required, _maker(cls))
     _by_type[cls] = shape
     _by_name[shown] = (cls, shape)
     return cls
@@ -162,12 +171,12 @@ def _message(items: list[object]) -> object:
     if known is None:
         raise TermError(f"a message of the type {name!r}", "a type registered here with register_message()")
     cls, shape = known
-    if len(items) - 1 != len(shape.fields):
+    if len(items) - 1 < shape.required:
         raise TermError(
             f"{len(items) - 1} fields for {name!r}",
-            f"{len(shape.fields)} ({', '.join(shape.fields)}), as {cls.__qualname__} has on this node",
+            f"{shape.required} or more ({', '.join(shape.fields)}), as {cls.__qualname__} has on this node",
         )
-    return shape.make(dict(zip(shape.fields, items[1:], strict=True)))
+    return shape.make(dict(zip(shape.fields, items[1:], strict=False)))
 
 
 def _fields(cls: type) -> tuple[str, ...]:
