@@ -18,6 +18,7 @@ from gossamer.api.model.cluster import (
     AlarmInfo,
     AlarmRequest,
     ClusterInfo,
+    FeatureInfo,
     HealEpisode,
     HealPlanInfo,
     HealSettings,
@@ -240,6 +241,15 @@ class NodeView(Protocol):
 
     async def drain(self) -> str:
         """Move clients and sessions to other nodes; return a summary. Raises UsageError without others."""
+
+    def features(self) -> Sequence[FeatureInfo]:
+        """Return the feature flags of this release."""
+
+    async def enable_features(self, name: str | None) -> None:
+        """Enable a flag, or all stable ones, in the whole cluster.
+
+        Raises NotFoundError if there is none, UnavailableError if a member does not support it.
+        """
 
     async def keys(self, order: KeyRequest | None = None) -> KeysInfo:
         """Return the names of the gossip keys, after ``order``. Raises UsageError if it is invalid."""

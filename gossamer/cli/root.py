@@ -36,6 +36,7 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
         "top": ("commands.top", "Watch all nodes: clients, message rates, memory, and who sees whom."),
         "live": ("commands.nodes", "Show each node's counters since its start."),
         "nodes": ("commands.nodes", "The nodes of the cluster, as one of them sees them."),
+        "features": ("commands.nodes", "Feature flags: what waits until all nodes have it; enable it."),
         "cluster": ("commands.nodes", "Membership: status, members, join, leave, gossip keys."),
         "events": ("commands.events", "List recent events: members, links, splits, heals."),
         "alarms": ("commands.events", "Alarms: partitions, heals, audits; raise or clear one."),

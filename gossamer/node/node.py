@@ -96,7 +96,9 @@ class Node(NodeParts):
         if (bits := cookie_bits(cookie)) < ENOUGH_BITS:
             advice = "whoever records a packet can guess it: openssl rand -hex 32, on all nodes"
             log.warning("cookie_weak", bits=bits, expected=ENOUGH_BITS, advice=advice)
-        return cls(config, creation=directory.creation, cookie=cookie, data_dir=directory.path)
+        return cls(
+            config, creation=directory.creation, cookie=cookie, data_dir=directory.path, fresh=directory.fresh
+        )
 
     # -- life
 
@@ -124,7 +126,9 @@ class Node(NodeParts):
                 label="node",
             )
             self.runtime.join(self._root).add_done_callback(self._root_ended)
+            await self.feature_table.open(self.store, on_disc=self.on_disc)
             await _wait_for_cluster(self)
+            self.feature_table.begin(fresh=self.fresh)
             await self.runtime.run(
                 Supervisor.start_child, "node", mqtt_spec(self.broker, lambda: self.reloadable)
             )

@@ -35,6 +35,7 @@ from gossamer.distribution import (
     StreamTransport,
 )
 from gossamer.faults import FaultTable, FaultyClock, FaultyNetwork
+from gossamer.features import Features
 from gossamer.gossip import (
     KeyFile,
     Keyring,
@@ -47,6 +48,7 @@ from gossamer.gossip import (
 from gossamer.mnesia_like import Disc, Store
 from gossamer.mqtt import Broker, ClusterRetained, Reloadable
 from gossamer.network import Address, Network, SystemNetwork
+from gossamer.node.features import FeatureTable
 from gossamer.node.history import EventLog, Ring
 from gossamer.node.replication import TableLinks
 from gossamer.routes import Router
@@ -79,6 +81,7 @@ class NodeParts:
         random_bytes: Callable[[int], bytes] = secrets.token_bytes,
         children: Iterable[ChildSpec] = (),
         pid: int | None = None,
+        fresh: bool = True,
     ) -> None:
         self.config = config
         self.name = config.node.name
@@ -88,6 +91,8 @@ class NodeParts:
         self.user_children = tuple(children)
         self.data_dir = data_dir
         self.on_disc = data_dir is not None
+        self.fresh = fresh
+        """True if no node has run on its data directory, or it has none."""
         self.network = network or SystemNetwork()
         self.clock = clock or SystemClock()
         self.real_time = isinstance(self.clock, SystemClock)
@@ -136,6 +141,7 @@ class NodeParts:
     def _build_links(
         self, cookie: str, transport: LinkTransport | None, random_bytes: Callable[[int], bytes]
     ) -> None:
+        self.features = Features()
         self.distribution = Distribution(
             self.runtime,
             transport or self._carrier(None if self.faults is None else self.between),
@@ -145,7 +151,9 @@ class NodeParts:
             rng=self.rng,
             random_bytes=random_bytes,
             evidence=self._evidence,
+            features=self.features,
         )
+        self.feature_table = FeatureTable(self.features, self.members, self.distribution)
         self.links = TableLinks(self.distribution)
         self.store = Store(
             node=self.name,

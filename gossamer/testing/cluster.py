@@ -170,6 +170,7 @@ class SimCluster:
             random_bytes=rng.randbytes,
             # All share one real process.
             pid=1000 + number,
+            fresh=life == 1,
         )
         self.nodes[number] = node
         self.sim.note("start", node.name)

@@ -13,8 +13,9 @@ from pydantic import BaseModel
 
 from gossamer.api import Alarms, Metric, PeerRequests, PeerSilentError, Runs, TopicRow, is_audit
 from gossamer.api.model import cluster, node
-from gossamer.errors import UnavailableError, UsageError, WrongValueError, mismatch
+from gossamer.errors import NotFoundError, UnavailableError, UsageError, WrongValueError, mismatch
 from gossamer.faults import FaultTable
+from gossamer.features import FeatureBlockedError
 from gossamer.routes.topics import InvalidTopicName, parse_filter
 from gossamer.supervisor import NoSuchProcess, TraceLine
 
@@ -220,6 +221,7 @@ class FakeView:
         self.filters = list(filters)
         self.hints: tuple[cluster.HintInfo, ...] = ()
         self.key_names = ["0a0a0a0a"]
+        self.flags = [filled(cluster.FeatureInfo, name="colour", since="0.3.0", does="Paints.")]
         self.sessions = [row.model_copy(update={"node": name}) for row in said("sessions", node.ClientInfo)]
 
     def cluster(self):
@@ -391,6 +393,18 @@ class FakeView:
         self.orders.append(("join", tuple(endpoints)))
         if endpoints[0].port == 1:
             raise UnavailableError("nobody answers at 127.0.0.1:1; start a seed or name another endpoint")
+
+    def features(self):
+        return self.flags
+
+    async def enable_features(self, name):
+        [flag] = self.flags
+        if name not in (None, flag.name):
+            raise mismatch(NotFoundError, "feature", repr(name), f"one of {flag.name}")
+        if flag.lacked_by:
+            raise FeatureBlockedError(name=flag.name, lacking=flag.lacked_by, unknown=[])
+        self.orders.append(("enable_features", name))
+        self.flags = [flag.model_copy(update={"enabled": True})]
 
     async def keys(self, order=None):
         if order is not None:

@@ -45,6 +45,11 @@ def no_gate(scenario):
     scenario.view.faults = None
 
 
+def a_member_without_the_feature(scenario):
+    [flag] = scenario.view.flags
+    scenario.view.flags = [flag.model_copy(update={"lacked_by": ("node2@127.0.0.1",)})]
+
+
 def no_disc(scenario):
     scenario.view.drills = FakeView().drills
 

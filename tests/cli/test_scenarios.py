@@ -63,6 +63,11 @@ def node2_with_one_client(served):
     served.answers(NAMES[1]).sessions[1:] = []
 
 
+def a_member_without_the_feature(served):
+    [flag] = served.view.flags
+    served.view.flags = [flag.model_copy(update={"lacked_by": (NAMES[1],)})]
+
+
 def wrong_routes(served):
     served.view.routes_wrong = True
 

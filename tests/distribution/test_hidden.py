@@ -49,6 +49,13 @@ async def test_a_hidden_node_calls_and_is_counted_by_nobody(net):
     assert set(node.peers["h"].inbound) == {"control"}
 
 
+async def test_a_hidden_node_needs_no_feature_of_the_cluster(net):
+    node, hidden = await node_and_hidden(net)
+    node.local.features.enabled = {"colour": "0.3.0"}
+    hidden.connect("a", 1, ("a", 4370))
+    assert await hidden.runtime.run(connect_node, "a")
+
+
 async def test_a_hidden_node_that_went_is_noticed_by_who_watched_it(net):
     node, hidden = await attached(net)
     await hidden.runtime.start(Echo, name="there")

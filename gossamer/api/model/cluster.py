@@ -202,6 +202,8 @@ class NodeInfo(Value):
     ports: Mapping[str, int] = {}
     pid: int = 0
     version: str = ""
+    protocol: int = 0
+    """Version of the protocol on the link to it; 0 without a link."""
     started_at: float = 0.0
     routes: int = 0
     """Filters that have subscribers there, as far as this node knows."""
@@ -262,6 +264,26 @@ class KeysInfo(Value):
     name: str
     keys: tuple[str, ...]
     """The key in use first."""
+
+
+class FeatureInfo(Value):
+    """A feature flag: what waits until all nodes have it."""
+
+    name: str
+    enabled: bool
+    since: str
+    """The first release that supports it."""
+    stability: Literal["stable", "experimental"]
+    does: str
+    lacked_by: tuple[str, ...] = ()
+    """Members that do not support it, or cannot be asked."""
+
+
+class FeatureRequest(Value):
+    """The flag to enable."""
+
+    name: str | None = Field(default=None, max_length=64)
+    """null: all stable ones."""
 
 
 class Seen(Value):

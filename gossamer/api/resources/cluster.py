@@ -17,6 +17,8 @@ from gossamer.api.http.limits import StreamAnswer
 from gossamer.api.http.tokens import Role
 from gossamer.api.model.cluster import (
     Done,
+    FeatureInfo,
+    FeatureRequest,
     ForceLeaveRequest,
     JoinRequest,
     KeyRequest,
@@ -93,7 +95,22 @@ def cluster_router(view: NodeView) -> APIRouter:
         """Install, use or remove a gossip key on this node."""
         return await view.keys(order)
 
+    _add_features(router, view)
     return router
+
+
+def _add_features(router: APIRouter, view: NodeView) -> None:
+    @router.get("/features")
+    async def features() -> tuple[FeatureInfo, ...]:
+        """Return the feature flags, and the members that each one waits for."""
+        return tuple(view.features())
+
+    @router.post("/features", dependencies=[needs(Role.ADMIN)])
+    async def enable(order: FeatureRequest) -> Done:
+        """Enable a feature flag that all members support, or all stable ones; this cannot be undone."""
+        await view.enable_features(order.name)
+        what = f"{order.name or 'every stable feature'} enabled"
+        return Done(done=what, members=tuple(view.members()))
 
 
 def _endpoint(text: str) -> Endpoint:

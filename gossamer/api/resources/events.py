@@ -212,7 +212,7 @@ def live_router(view: NodeView, *, clock: Clock) -> APIRouter:
 
         found, missing = await Peers(view, principal_of(request)).gather(
             f"{request.url.path}?scope=node&seconds={seconds}&step={step}",
-            lambda body: History.model_validate_json(body).nodes[0],
+            lambda body: History.model_validate_json(body, extra="ignore").nodes[0],
             own=own,
             node=view.name if scope == "node" else node,
         )

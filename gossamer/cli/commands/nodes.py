@@ -1,4 +1,4 @@
-"""``gossamer cluster``, ``nodes``, ``live`` and ``tables``: who is in the cluster, and what nodes hold."""
+"""``gossamer cluster``, ``nodes``, ``live``, ``features``, ``tables``: members, and what they hold."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gossamer.cli import completion, values
 from gossamer.cli.client import ApiClient, Gathered, Row, by_name
 from gossamer.cli.command import NODE_NAME, argument, asks, option
 from gossamer.cli.commands.keys import app as keys
-from gossamer.cli.errors import Answer, NotNowError, UnknownNameError
+from gossamer.cli.errors import Answer, NotNowError, OptionError, UnknownNameError
 from gossamer.cli.render.output import Grid, ago, ports_text, size_text
 from gossamer.cli.render.show import Columns, Listing, Part, Report, table
 from gossamer.cli.root import noun
@@ -133,6 +133,7 @@ _PROCESS: Columns = {
 
 
 nodes = noun()
+features = noun()
 tables = noun()
 
 _LIVE_TIMEOUT = 15.0
@@ -200,6 +201,43 @@ def live(client: ApiClient) -> Report:
     }
     rows = sorted(sample["nodes"], key=lambda row: str(row["node"]))
     return Report(sample, lambda: [table(rows, columns, "no node answered")], sample["missing"])
+
+
+@features.command("list")
+@asks(node=True, watch=True)
+def list_features(client: ApiClient) -> Listing:
+    """List the feature flags, and the members that each one waits for."""
+    return _features(client.rows("features"))
+
+
+@features.command("enable")
+@asks("protocol_5", "--all")
+def enable_features(
+    client: ApiClient,
+    name: str | None = argument(None, "NAME", "As the list shows it.", completion.features),
+    everything: bool = option(False, "--all", "Enable all stable ones."),
+) -> Listing:
+    """Enable a feature flag in the whole cluster, once all members support it; this cannot be undone."""
+    if (name is None) is not everything:
+        got = "both" if everything else "neither"
+        raise OptionError("enable", got=got, expected="the NAME of one feature, or --all")
+    client.post("features", {"name": name})
+    return _features(client.rows("features"))
+
+
+def _features(rows: Sequence[Row]) -> Listing:
+    return Listing(
+        rows,
+        {
+            "FEATURE": "name",
+            "STATE": lambda row: "enabled" if row["enabled"] else "disabled",
+            "SINCE": "since",
+            "STABILITY": "stability",
+            "LACKED BY": lambda row: " ".join(row["lacked_by"]),
+            "WHAT": "does",
+        },
+        empty="this release has no feature flags",
+    )
 
 
 @tables.command("list")

@@ -111,6 +111,9 @@ class Acceptor:
             raise self._hub.local.refusal(
                 "stale_session", "a current session", "one that is over", "a new one is begun"
             )
+        # After the sessions, so that a node whose session was ended for it sees that end first.
+        if not hello.hidden:
+            self._hub.local.check_features(hello)
         if verdict == "renew":
             reason = "restarted" if hello.creation > peer.creation else "forgotten by the peer"
             self._hub.renew(peer, hello.creation, reason)

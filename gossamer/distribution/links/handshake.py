@@ -212,8 +212,7 @@ def calling(local: Local, hello: Hello, key: ChannelKey, *, creation: int, bindi
         expected = f"creation {creation} or later of {hello.to}"
         advice = "an old instance of the node still runs, or its data directory was lost"
         raise local.refusal("stale_creation", expected, str(challenge.creation), advice)
-    if not hello.hidden:
-        local.check_features(challenge)
+    local.check_features(challenge)
     seal, _ = local.seals(key, challenge.key, greeting, data, binding)
     accept, _ = _expect(Accept, "an Accept", (yield seal.close(encode(Proof())), seal))
     opened = Opened(hello.to, challenge.creation, hello.purpose, accept.session, accept.received, seal)
@@ -248,8 +247,6 @@ def called(local: Local, key: ChannelKey, *, admit: Admit, binding: bytes = b"")
     if hello.to == ANYBODY:
         expected = f"a call to {local.name}"
         raise local.refusal("name", expected, "a call to anybody", "call it by its name")
-    if not hello.hidden:
-        local.check_features(hello)
     received, session = admit(hello)
     resumes = received if hello.pull is None else hello.pull
     opened = Opened(hello.name, hello.creation, hello.purpose, hello.session, resumes, seal)

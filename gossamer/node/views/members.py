@@ -9,6 +9,7 @@ from gossamer import __version__
 from gossamer.api.model.cluster import (
     ClusterInfo,
     ClusterNode,
+    FeatureInfo,
     HintInfo,
     KeyRequest,
     KeysInfo,
@@ -106,7 +107,7 @@ class MembersView:
 
     def nodes(self) -> Sequence[NodeInfo]:
         """Every node and the link to it."""
-        up = self._node.distribution.nodes()
+        up, peers = self._node.distribution.nodes(), self._node.distribution.peers
         routes = self._routes()
         return [
             NodeInfo(
@@ -122,6 +123,7 @@ class MembersView:
                 address=f"{m.address}:{m.port}",
                 ports=m.metadata.ports,
                 pid=m.metadata.pid,
+                protocol=peers[m.name].protocol if m.name in up else 0,
                 version=m.metadata.version,
                 started_at=m.metadata.start_time,
                 routes=routes.get(m.name, 0),
@@ -188,6 +190,27 @@ class MembersView:
             f"{self.name} drained: {done.clients} clients sent elsewhere, {done.moved} sessions moved, "
             f"{done.left} left"
         )
+
+    def features(self) -> Sequence[FeatureInfo]:
+        """The feature flags of this release, and the members that each one waits for."""
+        features, members = self._node.features, self._node.feature_table.support(down=True)
+        return [
+            FeatureInfo(
+                name=one.name,
+                enabled=one.name in features.enabled,
+                since=one.since,
+                stability=one.stability,
+                does=one.does,
+                lacked_by=tuple(
+                    sorted(node for node, names in members.items() if one.name not in (names or ()))
+                ),
+            )
+            for one in features.declared.values()
+        ]
+
+    async def enable_features(self, name: str | None) -> None:
+        """Enable a flag, or all stable ones, in the whole cluster."""
+        await self._node.feature_table.enable(name)
 
     async def keys(self, order: KeyRequest | None = None) -> KeysInfo:
         """The gossip keys of this node, after ``order``.
