@@ -32,6 +32,7 @@ from .history import read
 from .matrix import Manner, matrix
 from .network import able
 from .nodes import die_with_parent
+from .previous import lacking
 from .report import Line, broken, in_words, line_of, read_lines, table
 from .run import Outcome, Plan, judged
 from .workloads import WORKLOADS
@@ -95,8 +96,8 @@ def _plans(options: argparse.Namespace) -> Iterator[Plan]:
             yield plan
         return
     faults = list(FAULTS) if options.fault == "all" else options.fault.split(",")
-    if why := able():
-        left_out = [name for name in faults if FAULTS[name].network]
+    for needs, why in (("network", able()), ("previous", lacking())):
+        left_out = [name for name in faults if why and getattr(FAULTS[name], needs)]
         faults = [name for name in faults if name not in left_out]
         if left_out:
             print(f"left out: {', '.join(left_out)}: {why}", file=sys.stderr)

@@ -31,14 +31,25 @@ _PORTS = (1883, 8091, 7946, 4370)
 class Cluster:
     """Three nodes, and a fourth that is not started with them; ``small_disc``: which has one.
 
-    ``warm``: nodes are forked from a program that has loaded their modules.
+    ``warm``: nodes are forked from a program that has loaded their modules. ``previous``: sources of the
+    release before, with which each node is started the first time.
     """
 
     nodes = range(1, 4)
     _all = range(1, 5)
 
-    def __init__(self, directory: Path, history: History, *, small_disc: int = 0, warm: bool = False) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        history: History,
+        *,
+        small_disc: int = 0,
+        warm: bool = False,
+        previous: Path | None = None,
+    ) -> None:
         self._warm = warm
+        self.trees = {} if previous is None else dict.fromkeys(self._all, previous)
+        """Sources of another release for the next start of a node."""
         self.directory = directory
         self.history = history
         disc = self._data(small_disc) if small_disc else None
@@ -130,7 +141,7 @@ class Cluster:
         name = self.directory / f"node{node}"
         space = self.net.space(node) if self.net else ""
         arguments = ["start", "-c", f"{name}.yaml", "--json", "--log-file", f"{name}.log"]
-        return spawn(arguments, name, space=space, warm=self._warm)
+        return spawn(arguments, name, space=space, warm=self._warm, tree=self.trees.pop(node, None))
 
     async def _ready(self, node: int) -> bool:
         """Whether its MQTT port takes connections."""
@@ -167,7 +178,7 @@ class Cluster:
         """``gossamer cluster leave --drain``, run where the node is."""
         if node in self._running:
             self.history.record("down", node=node, note="leaves, drained")
-            if await self._command(node, "cluster", "leave", "--drain"):
+            if (await self.command(node, "cluster", "leave", "--drain"))[0] == 0:
                 self.doors.pop(node, None)
                 self._left.add(node)
 
@@ -175,14 +186,15 @@ class Cluster:
         """A node that left does not come back by itself."""
         others = [n for n in self.nodes if n != node]
         seeds = [f"{self._host(other)}:{self._ports[other]['gossip']}" for other in others]
-        if await self._command(node, "cluster", "join", *seeds):
+        if (await self.command(node, "cluster", "join", *seeds))[0] == 0:
             self._left.discard(node)
             began = time.monotonic()
             while not await self._members(node) and time.monotonic() - began < READY_TIMEOUT:  # noqa: ASYNC110
                 await asyncio.sleep(POLL_INTERVAL)
             self.doors[node] = self.addresses[node]
 
-    async def _command(self, node: int, *arguments: str) -> bool:
+    async def command(self, node: int, *arguments: str) -> tuple[int, str, str]:
+        """Run a command where the node is; its exit code, and what it printed on both outputs."""
         out = self.directory / f"command{next(self._commands)}"
         space = self.net.space(node) if self.net else ""
         command = [*arguments, "--api", f"http://127.0.0.1:{self._ports[node]['api']}"]
@@ -190,10 +202,10 @@ class Cluster:
         if not await _ended(process, READY_TIMEOUT):
             signal_group(process, signal.SIGKILL)
         code = process.wait()
+        printed, said = (Path(f"{out}.{end}").read_text(errors="replace") for end in ("out", "err"))  # noqa: ASYNC240
         if code:
-            said = Path(f"{out}.err").read_text(errors="replace")  # noqa: ASYNC240
             self.history.record("fault", node=node, note=f"{' '.join(arguments)}: {code}, {said}")
-        return code == 0
+        return code, printed, said
 
     def pause(self, node: int) -> None:
         if node in self._running and node not in self.paused:

@@ -33,13 +33,15 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """``small_disc``: the node whose disc can be filled. ``network``: needs namespaces."""
+    """``small_disc``: the node whose disc can be filled. ``network``: needs namespaces. ``previous``: nodes
+    are started with the release before at first, with this one from then on."""
 
     name: str
     says: str
     plan: Callable[[Random], list[Step]]
     network: bool = False
     small_disc: int = 0
+    previous: bool = False
 
 
 def _none(rng: Random) -> list[Step]:
@@ -198,6 +200,7 @@ FAULTS = {
         Fault("cut-kill", "a cut, and a node killed in it or just after", _cut_and_kill, network=True),
         Fault("rolling", "each node stopped and started in turn", _rolling("stop")),
         Fault("rolling-drain", "each node drained, stopped and started", _rolling("drain")),
+        Fault("upgrade", "each node drained, and upgraded to this release", _rolling("drain"), previous=True),
         Fault("join", "a fourth node joins under load", _join),
         Fault("join-leave", "a fourth node joins and leaves under load", _join_and_leave),
         Fault("full-disc", "the disc of the subscribers' node is full", _full_disc, True, 2),

@@ -48,11 +48,19 @@ def die_with_parent() -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def spawn(arguments: Sequence[str], out: Path, *, space: str = "", warm: bool = False) -> Process:
-    """Run ``gossamer ARGUMENTS…`` in a namespace; it writes to ``out`` with .out and .err for a suffix."""
-    if warm:
+def spawn(
+    arguments: Sequence[str], out: Path, *, space: str = "", warm: bool = False, tree: Path | None = None
+) -> Process:
+    """Run ``gossamer ARGUMENTS…`` in a namespace; it writes to ``out`` with .out and .err for a suffix.
+
+    ``tree``: sources of another release, which are run instead of these.
+    """
+    if warm and tree is None:
         return _Forked(arguments, out, space)
     prefix = ["ip", "netns", "exec", space] if space else []
+    if tree is not None:
+        # Without -P the working directory, where these sources may be, would come first.
+        prefix += ["env", "PYTHONSAFEPATH=1", f"PYTHONPATH={tree}"]
     with open(f"{out}.out", "ab") as output, open(f"{out}.err", "ab") as errors:  # noqa: PTH123
         return subprocess.Popen(
             [*prefix, *GOSSAMER, *arguments],

@@ -16,6 +16,7 @@ from typing import Any
 
 from msgspec import convert
 
+from . import previous
 from .cluster import Cluster
 from .faults import FAULTS, ROLES, Step
 from .history import Event, History, write
@@ -91,7 +92,8 @@ async def run(plan: Plan, directory: Path) -> Outcome:
     directory.mkdir(parents=True, exist_ok=True)  # noqa: ASYNC240
     history = History()
     fault = FAULTS[plan.fault]
-    cluster = Cluster(directory, history, small_disc=fault.small_disc, warm=plan.warm)
+    tree = previous.unpack(directory) if fault.previous else None
+    cluster = Cluster(directory, history, small_disc=fault.small_disc, warm=plan.warm, previous=tree)
     if fault.network and cluster.net is None:
         raise PermissionError(f"the fault {plan.fault} needs network namespaces, and so root")
     outcome = Outcome(plan, history.events, directory=directory)
