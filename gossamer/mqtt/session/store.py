@@ -246,5 +246,6 @@ def _block(key: str, bits: bytes) -> Block:
 
 
 def _facts(row: list[Any]) -> Facts:
-    version, username, expiry, expires, epoch, _, _, *rest = row
+    # Fields that a later release added behind the known ones are skipped.
+    version, username, expiry, expires, epoch, _, _, *rest = row[: len(Facts.__struct_fields__)]
     return Facts(version, username, expiry, expires, epoch, None, None, *rest)

@@ -12,7 +12,7 @@ from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.message_ids import NO_ID, Tracked, base_of, message_id_in
 from gossamer.mqtt.session.durable import DurableSession
 from gossamer.mqtt.session.expiry import expiry_of
-from gossamer.mqtt.session.store import SessionStore
+from gossamer.mqtt.session.store import SESSION, SessionStore
 from mqtt.fakes import FakeChannel, FakeFanout, FakeJournal
 
 
@@ -270,3 +270,12 @@ def test_what_was_taken_is_known_after_a_restart_whatever_became_of_it():
     again.forget()
     journal.commit()
     assert not journal.read()
+
+
+def test_a_row_of_a_later_release_is_read_without_what_is_not_known():
+    fanout, journal = FakeFanout(), FakeJournal()
+    connected(journal, fanout)
+    journal.commit()
+    rows = {key: [*value, "new"] if key[1] == SESSION else value for key, value in journal.read().items()}
+    [before], [later] = (store_on(journal, fanout).read(found) for found in (journal.read(), rows))
+    assert later.facts == before.facts
