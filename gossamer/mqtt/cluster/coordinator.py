@@ -70,13 +70,7 @@ class MqttCluster(GenServer):
         functions[KEEP] = self._keep
         functions[FETCH] = self._fetch
         sessions = await store.create_table("sessions", replication="owned")
-        wills = await store.create_table("wills", replication="owned")
-        self._wills = ClusterWills(broker.shared, distribution, network, wills, index)
-        await self._wills.begin(store, functions, disc=disc)
-        broker.admission.when_known = self._wills.when_known
-        wills.subscribe_batches(
-            lambda change: self._wills.changed(change.owner, change.written, change.deleted)
-        )
+        self._wills = await self._share_wills(store, functions, network, index, disc=disc)
         if disc and not broker.delayed.restored:
             journal, rows = await store.create_journal("mqtt_delayed")
             broker.delayed.restore(journal, rows, soon=asyncio.get_running_loop().call_soon)
@@ -141,6 +135,23 @@ class MqttCluster(GenServer):
             self._bodies.restore(dict(on_disc.rows()))
         retained.attach(index, self._bodies)
         return index
+
+    async def _share_wills(
+        self,
+        store: Store,
+        functions: dict[str, Callable[..., object]],
+        network: Network,
+        index: SharedTable,
+        *,
+        disc: bool,
+    ) -> ClusterWills:
+        """Attach the wills to their table; ``index`` is that of retained messages."""
+        table = await store.create_table("wills", replication="owned")
+        wills = ClusterWills(self._broker.shared, self._distribution, network, table, index)
+        await wills.begin(store, functions, disc=disc)
+        self._broker.admission.when_known = wills.when_known
+        table.subscribe_batches(lambda change: wills.changed(change.owner, change.written, change.deleted))
+        return wills
 
     async def _restore(self, store: Store, away: Away) -> None:
         """Restore sessions, owed messages and hints from disc; once in each creation of a node."""
