@@ -5,7 +5,7 @@ import { names } from "./live";
 import { refused } from "./rights";
 import { asked } from "./route";
 import { Trace } from "./trace";
-import { Badge, Card, Choice, Missing, Oops, Opened, Pager, Search, Table, say, tell, usePoll } from "./ui";
+import { Badge, Card, Choice, Missing, Oops, Opened, Pager, Search, Table, say, sorted, tell, usePoll } from "./ui";
 import { count, moment, span } from "./words";
 
 interface Client {
@@ -61,8 +61,7 @@ export function Clients() {
         [where.value]: text.value,
         node: node.value,
         connected: state.value,
-        sort: sort.value.replace(/^-/, ""),
-        order: sort.value.startsWith("-") ? "desc" : "asc",
+        ...sorted(sort.value),
       }),
     2,
     [after.value.length, text.value, where.value, node.value, state.value, sort.value],

@@ -2,7 +2,7 @@ import { useSignal } from "@preact/signals";
 import { get, order, type Page } from "./api";
 import { ask } from "./ask";
 import { refused } from "./rights";
-import { Card, Oops, Pager, Search, Table, say, tell, usePoll } from "./ui";
+import { Card, Oops, Pager, Search, Table, say, sorted, tell, usePoll } from "./ui";
 import { bytes, moment } from "./words";
 
 interface Retained {
@@ -12,14 +12,29 @@ interface Retained {
   expires_at: number | null;
 }
 
+const HEAD = [
+  { name: "Topic", by: "topic" },
+  { name: "QoS", by: "qos", number: true },
+  { name: "Size", by: "bytes", number: true },
+  { name: "Expires", by: "expires_at" },
+  { name: "" },
+];
+
 export function RetainedMessages() {
   const filter = useSignal("");
+  const sort = useSignal("");
   const after = useSignal<string[]>([]);
   const turn = useSignal(0);
   const page = usePoll(
-    () => get<Page<Retained>>("/retained", { limit: 100, after: after.value.at(-1), filter: filter.value || "#" }),
+    () =>
+      get<Page<Retained>>("/retained", {
+        limit: 100,
+        after: after.value.at(-1),
+        filter: filter.value || "#",
+        ...sorted(sort.value),
+      }),
     4,
-    [after.value.length, filter.value],
+    [after.value.length, filter.value, sort.value],
     turn.value,
   );
   const may = refused("operator", "Removing a retained message");
@@ -34,21 +49,25 @@ export function RetainedMessages() {
     }
     turn.value++;
   };
+  const set = (what: { value: string }) => (value: string) => {
+    what.value = value;
+    after.value = [];
+  };
   const rows = page.data?.items ?? [];
-  const whole = !page.data?.next && !after.value.length;
   return (
     <Card title="Topics with a retained message" aside={<Pager after={after} next={page.data?.next} />}>
       <div class="tools">
-        <Search label="Topic filter" value={filter.value} placeholder="plant/+/limit" onChange={(text) => { filter.value = text; after.value = []; }} />
+        <Search label="Topic filter" value={filter.value} placeholder="plant/+/limit" onChange={set(filter)} />
       </div>
       <p class="dim">The same on every node. What is in a message nobody can read here: subscribe to its topic, as one who may.</p>
       <Oops error={page.error} />
       {(page.data || !page.error) && (
         <Table
           label="Retained messages"
-          head={["Topic", { name: "QoS", number: true }, { name: "Size", number: true }, "Expires", ""]}
+          head={HEAD}
+          sort={sort.value}
+          onSort={set(sort)}
           empty={!page.data ? "Asking the node…" : filter.value ? "No retained message has a topic that this filter matches." : "Nothing is retained."}
-          keys={whole ? rows.map((row) => [row.topic, row.qos ?? -1, row.bytes ?? -1, row.expires_at ?? 1e12, 0]) : undefined}
           rows={rows.map((row) => [
             <code>{row.topic}</code>,
             row.qos ?? "",

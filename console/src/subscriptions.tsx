@@ -2,7 +2,7 @@ import { useSignal } from "@preact/signals";
 import { get, type Page } from "./api";
 import { names } from "./live";
 import { asked } from "./route";
-import { Badge, Card, Choice, Missing, Oops, Pager, Search, Table, usePoll } from "./ui";
+import { Badge, Card, Choice, Missing, Oops, Pager, Search, Table, sorted, usePoll } from "./ui";
 
 interface Subscription {
   client: string;
@@ -14,6 +14,14 @@ interface Subscription {
   identifier: number | null;
 }
 
+const HEAD = [
+  { name: "Client", by: "client" },
+  { name: "Filter", by: "filter" },
+  { name: "QoS", by: "qos", number: true },
+  { name: "Node", by: "node" },
+  { name: "Options" },
+];
+
 const options = (row: Subscription) =>
   [
     row.no_local && "not its own",
@@ -24,18 +32,25 @@ const options = (row: Subscription) =>
 export function Subscriptions() {
   const text = useSignal(asked("search"));
   const node = useSignal("");
+  const sort = useSignal("");
   const after = useSignal<string[]>([]);
   const page = usePoll(
-    () => get<Page<Subscription>>("/subscriptions", { limit: 100, after: after.value.at(-1), search: text.value, node: node.value }),
+    () =>
+      get<Page<Subscription>>("/subscriptions", {
+        limit: 100,
+        after: after.value.at(-1),
+        search: text.value,
+        node: node.value,
+        ...sorted(sort.value),
+      }),
     4,
-    [after.value.length, text.value, node.value],
+    [after.value.length, text.value, node.value, sort.value],
   );
   const set = (what: { value: string }) => (value: string) => {
     what.value = value;
     after.value = [];
   };
   const rows = page.data?.items ?? [];
-  const whole = !page.data?.next && !after.value.length;
   return (
     <Card title="Subscriptions of all sessions" aside={<Pager after={after} next={page.data?.next} />}>
       <div class="tools">
@@ -47,9 +62,10 @@ export function Subscriptions() {
       {(page.data || !page.error) && (
         <Table
           label="Subscriptions"
-          head={["Client", "Filter", { name: "QoS", number: true }, "Node", "Options"]}
+          head={HEAD}
+          sort={sort.value}
+          onSort={set(sort)}
           empty={!page.data ? "Asking the nodes…" : text.value || node.value ? "No subscription is like that." : "Nobody subscribes to anything."}
-          keys={whole ? rows.map((row) => [row.client, row.filter, row.qos, row.node, options(row)]) : undefined}
           rows={rows.map((row) => [
             <a href={`#/clients?search=${encodeURIComponent(row.client)}`}><code>{row.client}</code></a>,
             <>

@@ -41,6 +41,9 @@ export const statusKind = (status: string) =>
 /** A sorted column: its name or number, downwards with "-" before it. */
 export type Sorting = string;
 
+/** The same, as the nodes are asked for it. */
+export const sorted = (sort: Sorting) => ({ sort: sort.replace(/^-/, ""), order: sort.startsWith("-") ? "desc" : "asc" });
+
 export interface Column {
   name: string;
   /** What the column is sorted by, where whoever gives the rows sorts them. */

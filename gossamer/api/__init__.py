@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gossamer.api.jobs.processes import Programs, runs_spec
     from gossamer.api.jobs.runs import Runs
     from gossamer.api.metrics import Exposition, ProcessNumbers
-    from gossamer.api.peers.paging import ClientSearch, Listed, Walked, sort_key
+    from gossamer.api.peers.paging import ClientSearch, Key, Listed, ListOrder, Walked, sort_key
     from gossamer.api.peers.requests import REQUEST, Ask, More, PeerAnswer, PeerRequests, PeerSilentError
     from gossamer.api.resources.audits import is_audit, spark_lacks
     from gossamer.api.resources.healing import OWN_ALARMS, Alarms
@@ -36,7 +36,9 @@ __all__ = [
     "EventLogView",
     "Exposition",
     "HealingView",
+    "Key",
     "Limits",
+    "ListOrder",
     "Listed",
     "Metric",
     "More",

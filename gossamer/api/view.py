@@ -46,7 +46,7 @@ from gossamer.api.model.node import (
     TableInfo,
     TopicMatch,
 )
-from gossamer.api.peers.paging import ClientSearch, Listed, Walked
+from gossamer.api.peers.paging import ClientSearch, Listed, ListOrder, Walked
 from gossamer.api.peers.requests import Ask, More, PeerAnswer
 from gossamer.config import Endpoint
 from gossamer.faults import FaultTable
@@ -163,18 +163,19 @@ class NodeView(Protocol):
 
     def subscriptions(
         self,
+        order: ListOrder,
         *,
         client: str | None = None,
         filter: str | None = None,  # noqa: A002
         search: str = "",
     ) -> Iterable[Walked[SubscriptionInfo]]:
-        """The subscriptions of this node's sessions by client, filter and node, in any order.
+        """The subscriptions of this node's sessions in any order, with the keys of ``order``.
 
-        ``search`` is a part of the client or the filter, in any case.
+        Names are client, filter and node. ``search`` is a part of the client or filter, in any case.
         """
 
-    def clients(self, search: ClientSearch) -> Iterable[Walked[ClientInfo]]:
-        """The sessions of this node by the key of ``search``, in any order."""
+    def clients(self, search: ClientSearch, order: ListOrder) -> Iterable[Walked[ClientInfo]]:
+        """The sessions of this node in any order, with the keys of ``order``; names are client and node."""
 
     def pulse(self) -> Pulse:
         """A sample of the node."""
@@ -188,8 +189,11 @@ class NodeView(Protocol):
         Raises UsageError if ``topic`` is no topic name.
         """
 
-    def retained(self, topic_filter: str) -> Iterable[Listed[RetainedInfo]]:
-        """The topics that match and have a retained message. Raises UsageError if it is no filter."""
+    def retained(self, topic_filter: str, order: ListOrder) -> Iterable[Listed[RetainedInfo]]:
+        """The topics that match and have a retained message, with the keys of ``order``.
+
+        Raises UsageError if ``topic_filter`` is no filter.
+        """
 
     def config(self, *, changed_only: bool = False) -> dict[str, object]:
         """The configuration that the node runs with, secrets hidden."""

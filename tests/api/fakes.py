@@ -61,6 +61,10 @@ def _itself(row):
     return row
 
 
+def _key(order, row, *fields):
+    return order.key(tuple(getattr(row, field) for field in fields), getattr(row, order.sort or fields[0]))
+
+
 class FakeTable(dict):
     """A shared table of one node."""
 
@@ -219,6 +223,7 @@ class FakeView:
         self.orders: list[tuple[str, object]] = []
         self.known = [member(1), member(2), member(3, "suspect"), member(4, "left")]
         self.filters = list(filters)
+        self.kept = ["a/1", "b"]
         self.hints: tuple[cluster.HintInfo, ...] = ()
         self.key_names = ["0a0a0a0a"]
         self.flags = [filled(cluster.FeatureInfo, name="colour", since="0.3.0", does="Paints.")]
@@ -286,17 +291,17 @@ class FakeView:
         counts = {"checked": 7, "peers": 2, "wrong": sum(wrong.values()), "differences": wrong}
         return filled(node.RouteFindings, node=self.name, repaired=repair, **counts)
 
-    def subscriptions(self, *, client=None, filter=None, search=""):  # noqa: A002
-        for name in self.filters:
+    def subscriptions(self, order, *, client=None, filter=None, search=""):  # noqa: A002
+        for number, name in enumerate(self.filters):
             if client in (None, "sensor-1") and filter in (None, name) and search in f"sensor-1 {name}":
-                row = node.SubscriptionInfo(client="sensor-1", filter=name, node=self.name, qos=1)
-                yield (row.client, row.filter, row.node), partial(_itself, row)
+                row = node.SubscriptionInfo(client="sensor-1", filter=name, node=self.name, qos=number % 3)
+                yield _key(order, row, "client", "filter", "node"), partial(_itself, row)
 
-    def clients(self, search):
+    def clients(self, search, order):
         for row in self.sessions:
             facts = {"connected": row.connected, "user": row.username, "address": row.address}
             wanted = search.client in (None, row.client) and search.admits(row.client, **facts)
-            yield (search.key(row.model_dump()), partial(_itself, row)) if wanted else None
+            yield (_key(order, row, "client", "node"), partial(_itself, row)) if wanted else None
 
     def pulse(self):
         return filled(
@@ -321,10 +326,14 @@ class FakeView:
         self.orders.append(("publish", (topic, payload, qos, retain)))
         return 3, True
 
-    def retained(self, topic_filter):
+    def retained(self, topic_filter, order):
         parse_filter(topic_filter)
-        topics = ["a/1", "b"] if topic_filter == "#" else ["b"]
-        return [((topic,), partial(node.RetainedInfo, topic=topic, qos=1, bytes=2)) for topic in topics]
+        topics = self.kept if topic_filter == "#" else ["b"]
+        rows = [
+            node.RetainedInfo(topic=topic, qos=1, bytes=len(topics) - at, expires_at=at)
+            for at, topic in enumerate(topics)
+        ]
+        return [(_key(order, row, "topic"), partial(_itself, row)) for row in rows]
 
     def config(self, *, changed_only=False):
         return {"node": {"cookie": "**********"}} if changed_only else {"node": {"name": self.name}}

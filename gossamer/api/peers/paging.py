@@ -21,7 +21,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from operator import itemgetter
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from gossamer.errors import WrongValueError, mismatch
 
@@ -140,18 +140,19 @@ def sort_key(value: str | float, *, descending: bool = False) -> str:
     return f"{10**_DIGITS - 1 - number if descending else number:0{_DIGITS}d}"
 
 
-ClientSort = Literal[
-    "client",
-    "node",
-    "username",
-    "address",
-    "connected_at",
-    "subscriptions",
-    "inflight",
-    "queued",
-    "dropped",
-]
-"""Fields of a client that a list may be sorted by."""
+@dataclass(frozen=True, slots=True)
+class ListOrder:
+    """Order of the pages of a list: by the field ``sort``, then by what identifies an item, its name.
+
+    Without ``sort`` it is the order of the names, letter by letter.
+    """
+
+    sort: str | None = None
+    descending: bool = False
+
+    def key(self, name: Key, value: str | float = "") -> Key:
+        """Return the key of the item ``name``, whose field ``sort`` has this value."""
+        return name if self.sort is None else (sort_key(value, descending=self.descending), *name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +168,6 @@ class ClientSearch:
     """Part of the user name."""
     address: str = ""
     """Part of the address."""
-    sort: ClientSort | None = None
-    """None: by identifier and node, as it stands."""
-    descending: bool = False
 
     def admits(self, client: str, *, connected: bool, user: str, address: str) -> bool:
         """Return whether a client matches."""
@@ -179,10 +177,3 @@ class ClientSearch:
             and self.user in user.casefold()
             and self.address in address.casefold()
         )
-
-    def key(self, row: Row) -> Key:
-        """Return the sort key of a row of the answer."""
-        client, node = row["client"], row["node"]
-        if self.sort is None:
-            return client, node
-        return sort_key(row[self.sort], descending=self.descending), client, node

@@ -20,9 +20,10 @@ from fastapi.responses import Response
 from gossamer.api.http.access import principal_of
 from gossamer.api.http.limits import NDJSON, StreamAnswer
 from gossamer.api.model.base import Page, Value
-from gossamer.api.peers.paging import Key, Row, Walked, decode_cursor, page_of
+from gossamer.api.peers.paging import Key, ListOrder, Row, Walked, decode_cursor, page_of
 from gossamer.api.peers.scatter_gather import Peers, Rows, own_lines
 from gossamer.api.view import NodeView
+from gossamer.errors import WrongValueError, mismatch
 
 T = TypeVar("T")
 
@@ -33,7 +34,11 @@ Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="How many at most.")
 After = Annotated[str | None, Query(max_length=200_000, description="`next` of the page before.")]
 OnNode = Annotated[str | None, Query(max_length=255, description="Only those of this node.")]
 Format = Annotated[Literal["page", "ndjson"], Query(description="A page, or all as JSON lines.")]
+Order = Annotated[Literal["asc", "desc"], Query(description="The smallest first, or the largest.")]
 Scope = Annotated[Literal["cluster", "node"], Query(description="All nodes, or only the one that is asked.")]
+
+
+BY_NAME = ListOrder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +58,21 @@ class Listing:
         own: Callable[[], Iterable[Walked[Value]]],
         fields: tuple[str, ...],
         scope: str,
-        key: Callable[[Row], Key] | None = None,
+        order: ListOrder = BY_NAME,
     ) -> Response:
-        """Answer with one list: ``own`` are this node's items, lines by ``fields``, pages by ``key``."""
+        """Answer with one list: ``own`` are this node's items, lines by ``fields``, pages in ``order``.
+
+        Raises:
+            WrongValueError: lines are to be sorted.
+        """
         above = decode_cursor(self.after)
         node = view.name if scope == "node" else self.node
         peers = Peers(view, principal_of(self.request))
         path, params = self.request.url.path, self.request.query_params
         if self.format == "ndjson":
+            if order.sort is not None:
+                got = f"{order.sort} with format=ndjson"
+                raise mismatch(WrongValueError, "sort", got, f"a page; lines come by {fields[0]}")
             lines = own_lines(own, above=above)
             return StreamAnswer(
                 peers.stream(path, params, own=lines, fields=fields, after=self.after, node=node)
@@ -70,11 +82,12 @@ class Listing:
             items, following = await page_of(own(), limit=self.limit, after=self.after)
             return Rows([item.model_dump() for item in items], following)
 
-        def usual(row: Row) -> Key:
-            return tuple(row[name] for name in fields)
+        def key(row: Row) -> Key:
+            name = tuple(row[field] for field in fields)
+            return name if order.sort is None else order.key(name, row[order.sort])
 
         page = await peers.page(
-            path, params, own=fetch, key=key or usual, limit=self.limit, after=self.after, node=node
+            path, params, own=fetch, key=key, limit=self.limit, after=self.after, node=node
         )
         return Response(msgspec.json.encode(page), media_type="application/json")
 
@@ -90,6 +103,13 @@ def _listing(
 
 
 ListingQuery = Annotated[Listing, Depends(_listing)]
+
+
+def list_order(sort: str | None, order: Literal["asc", "desc"], *, usual: str) -> ListOrder:
+    """Return the order that a caller asks for; ``usual`` is the field that ``desc`` alone is about."""
+    if sort is None and order == "desc":
+        sort = usual
+    return ListOrder(sort, descending=order == "desc")
 
 
 async def local_page(found: Iterable[Walked[T]], limit: int, after: str | None) -> Page[T]:

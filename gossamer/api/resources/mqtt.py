@@ -28,10 +28,20 @@ from gossamer.api.model.node import (
     TopicInfo,
     TopicMatch,
 )
-from gossamer.api.peers.paging import ClientSearch, ClientSort
-from gossamer.api.resources.listing import STREAMED, After, Limit, ListingQuery, OnNode, Scope, local_page
+from gossamer.api.peers.paging import ClientSearch
+from gossamer.api.resources.listing import (
+    STREAMED,
+    After,
+    Limit,
+    ListingQuery,
+    OnNode,
+    Order,
+    Scope,
+    list_order,
+    local_page,
+)
 from gossamer.api.view import NodeView
-from gossamer.errors import WrongValueError, mismatch
+from gossamer.errors import WrongValueError
 
 MAX_PAYLOAD = 48 * 1024
 
@@ -101,6 +111,12 @@ class Published(Value):
     """Every node that it went to has it; always true for QoS 0, which nobody confirms."""
 
 
+SortRetained = Annotated[
+    Literal["topic", "qos", "bytes", "expires_at"] | None,
+    Query(description="A field to sort by, then by topic; ask one node for all pages. Unless given: topic."),
+]
+
+
 def messages_router(view: NodeView) -> APIRouter:
     """``/publish`` and ``/retained``."""
     router = APIRouter(tags=["messages"])
@@ -124,9 +140,12 @@ def messages_router(view: NodeView) -> APIRouter:
         wanted: Annotated[
             str, Query(alias="filter", max_length=65_535, description="Only topics that this filter matches.")
         ] = "#",
+        sort: SortRetained = None,
+        order: Order = "asc",
     ) -> Page[RetainedInfo]:
         """The topics that have a retained message, on any node."""
-        return await local_page(view.retained(wanted), limit, after)
+        sorting = list_order(sort, order, usual="topic")
+        return await local_page(view.retained(wanted, sorting), limit, after)
 
     @router.delete("/retained")
     async def forget(topic: Topic) -> Published:
@@ -150,39 +169,46 @@ Address = Annotated[
 Text = Annotated[str, Query(max_length=1000, description="Only those whose client or filter contains this.")]
 Connected = Annotated[bool | None, Query(description="Only those that are, or are not.")]
 Named = Annotated[str, Path(description="A client identifier.")]
-Sort = Annotated[
+ClientSort = Literal[
+    "client",
+    "node",
+    "username",
+    "address",
+    "connected_at",
+    "subscriptions",
+    "inflight",
+    "queued",
+    "dropped",
+]
+SubscriptionSort = Literal["client", "filter", "qos", "node"]
+SortClients = Annotated[
     ClientSort | None,
     Query(
         description="A field to sort pages by, then by identifier; not for JSON lines. Unless given: client."
     ),
 ]
-Order = Annotated[Literal["asc", "desc"], Query(description="The smallest first, or the largest.")]
+SortSubscriptions = Annotated[
+    SubscriptionSort | None,
+    Query(
+        description="A field to sort pages by, then by client and filter; not for JSON lines. "
+        "Unless given: client."
+    ),
+]
 
 
 def _client_search(
-    listing: ListingQuery,
     client: Client = None,
     connected: Connected = None,
     search: Part = "",
     user: User = "",
     address: Address = "",
-    sort: Sort = None,
-    order: Order = "asc",
 ) -> ClientSearch:
-    if sort is None and order == "desc":
-        sort = "client"
-    if sort is not None and listing.format == "ndjson":
-        raise mismatch(
-            WrongValueError, "sort", f"{sort} with format=ndjson", "a page; lines come by identifier"
-        )
     return ClientSearch(
         client=client,
         connected=connected,
         part=search.casefold(),
         user=user.casefold(),
         address=address.casefold(),
-        sort=sort,
-        descending=order == "desc",
     )
 
 
@@ -196,25 +222,36 @@ def clients_router(view: NodeView) -> APIRouter:
         client: Client = None,
         wanted: Filter = None,
         search: Text = "",
+        sort: SortSubscriptions = None,
+        order: Order = "asc",
         scope: Scope = "cluster",
     ) -> Response:
         """The subscriptions of all sessions."""
+        sorting = list_order(sort, order, usual="client")
         return await listing.answer(
             view,
-            own=lambda: view.subscriptions(client=client, filter=wanted, search=search),
+            own=lambda: view.subscriptions(sorting, client=client, filter=wanted, search=search),
             fields=("client", "filter", "node"),
             scope=scope,
+            order=sorting,
         )
 
     @router.get("/clients", response_model=Page[ClientInfo], responses=STREAMED)
     async def clients(
         listing: ListingQuery,
         wanted: Annotated[ClientSearch, Depends(_client_search)],
+        sort: SortClients = None,
+        order: Order = "asc",
         scope: Scope = "cluster",
     ) -> Response:
         """The clients and their sessions, connected or not."""
+        sorting = list_order(sort, order, usual="client")
         return await listing.answer(
-            view, own=lambda: view.clients(wanted), fields=("client", "node"), scope=scope, key=wanted.key
+            view,
+            own=lambda: view.clients(wanted, sorting),
+            fields=("client", "node"),
+            scope=scope,
+            order=sorting,
         )
 
     # Client identifiers may hold any character, a slash too: no path can go on behind one, and what a client

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Literal
 
-from gossamer.api import ClientSearch, Listed, TopicRow, Walked, sort_key
+from gossamer.api import ClientSearch, Key, Listed, ListOrder, TopicRow, Walked
 from gossamer.api.model.node import (
     ClientInfo,
     RetainedInfo,
@@ -32,7 +32,9 @@ VERIFY_TIMEOUT = 120.0
 
 _VERSIONS: dict[int, Literal["", "3.1", "3.1.1", "5.0"]] = {3: "3.1", 4: "3.1.1", 5: "5.0"}
 
-_SORTED: dict[str, Callable[[Any], str | float]] = {
+_NEVER = 1e12
+"""Sorts after every time of day, in seconds since 1970."""
+_CLIENT_VALUES: dict[str, Callable[[Any], str | float]] = {
     "client": lambda session: session.client_id,
     "username": lambda session: session.username or "",
     "address": lambda session: "" if session.channel is None else session.channel.peer,
@@ -42,7 +44,7 @@ _SORTED: dict[str, Callable[[Any], str | float]] = {
     "queued": lambda session: len(session.queue),
     "dropped": lambda session: session.lost,
 }
-"""Values of a row in the fields that it may be sorted by; ``node`` is that of all."""
+"""Values of a session in the fields that clients may be sorted by; ``node`` is that of all."""
 
 
 class ClientsView:
@@ -51,10 +53,10 @@ class ClientsView:
     _node: NodeParts
     name: str
 
-    def clients(self, search: ClientSearch) -> Iterator[Walked[ClientInfo]]:
+    def clients(self, search: ClientSearch, order: ListOrder) -> Iterator[Walked[ClientInfo]]:
         """Every session here that is wanted."""
-        node, by, descending = self.name, search.sort, search.descending
-        value = _SORTED.get(by or "", lambda _session: node)
+        node = self.name
+        value = _CLIENT_VALUES.get(order.sort or "", lambda _session: node)
         sessions = self._node.broker.sessions
         for name in list(sessions) if search.client is None else [search.client]:
             session = sessions.get(name)
@@ -69,8 +71,7 @@ class ClientsView:
             ):
                 yield None
                 continue
-            first = () if by is None else (sort_key(value(session), descending=descending),)
-            yield (*first, name, node), partial(self._client, session)
+            yield order.key((name, node), value(session)), partial(self._client, session)
 
     def _client(self, session: Any) -> ClientInfo:
         channel = session.channel
@@ -94,6 +95,7 @@ class ClientsView:
 
     def subscriptions(
         self,
+        order: ListOrder,
         *,
         client: str | None = None,
         filter: str | None = None,  # noqa: A002
@@ -120,14 +122,29 @@ class ClientsView:
                     retain_as_published=options.retain_as_published,
                     identifier=identifier,
                 )
-                yield (name, wanted, self.name), show
+                values: dict[str, str | float] = {
+                    "client": name,
+                    "filter": wanted,
+                    "qos": options.qos,
+                    "node": self.name,
+                }
+                yield order.key((name, wanted, self.name), values[order.sort or "client"]), show
 
-    def retained(self, topic_filter: str) -> Iterable[Listed[RetainedInfo]]:
+    def retained(self, topic_filter: str, order: ListOrder) -> Iterable[Listed[RetainedInfo]]:
         """The topics that match and have a retained message."""
         parse_filter(topic_filter)
         # Held as a list: it changes while it is walked.
         topics = list(self._node.broker.retained.topics(topic_filter))
-        return (((topic,), partial(self._retained, topic)) for topic in topics)
+        return ((self._retained_key(order, topic), partial(self._retained, topic)) for topic in topics)
+
+    def _retained_key(self, order: ListOrder, topic: str) -> Key:
+        if order.sort in (None, "topic"):
+            return order.key((topic,), topic)
+        value = getattr(self._retained(topic), order.sort)
+        if value is None:
+            # Never is after all times; an unknown size or QoS is before all that are known.
+            return order.key((topic,), _NEVER if order.sort == "expires_at" else 0)
+        return order.key((topic,), value + 1)
 
     def _retained(self, topic: str) -> RetainedInfo:
         message = self._node.broker.retained.get(topic)

@@ -38,6 +38,28 @@ async def test_pages_of_all_nodes_are_in_the_order_that_is_asked_for(cluster, li
         assert [row["client"] for row in rows] == sorted((row["client"] for row in rows), reverse=True)
 
 
+async def test_pages_of_subscriptions_are_sorted_over_all_pages_and_nodes(cluster):
+    async with client_of(cluster([])[1]) as client:
+        for field in ("client", "filter", "qos", "node"):
+            for order in ("asc", "desc"):
+                path, wanted = "/api/v1/subscriptions", {"sort": field, "order": order}
+                rows, _, number = await pages(client, path, limit=2, **wanted)
+                assert (len(rows), number) == (9, 5)
+                values = [row[field] for row in rows]
+                assert values == sorted(values, reverse=order == "desc"), (field, order)
+
+
+async def test_pages_of_retained_messages_are_sorted_over_all_pages(cluster):
+    async with client_of(cluster([])[1]) as client:
+        for field in ("topic", "qos", "bytes", "expires_at"):
+            for order in ("asc", "desc"):
+                wanted = {"sort": field, "order": order}
+                rows, _, number = await pages(client, "/api/v1/retained", limit=1, **wanted)
+                assert number == 2
+                values = [row[field] for row in rows]
+                assert values == sorted(values, reverse=order == "desc"), (field, order)
+
+
 async def test_a_wrong_value_is_told_once_though_two_parts_of_the_route_read_it(cluster):
     async with client_of(meters(cluster)[1]) as client:
         answer = await client.get("/api/v1/clients", params={"limit": 0})

@@ -124,8 +124,8 @@ async def test_a_reader_who_stops_reading_stops_the_nodes_and_who_goes_ends_them
     for view in views:
         clients = view.clients
 
-        def counted(wanted, clients=clients):
-            return [(key, partial(made_of, show)) for key, show in clients(wanted)]
+        def counted(wanted, order, clients=clients):
+            return [(key, partial(made_of, show)) for key, show in clients(wanted, order)]
 
         view.clients = counted
     slow = Reader(make_app(views[0]), "/api/v1/clients", b"format=ndjson", patient=False)

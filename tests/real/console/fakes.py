@@ -24,7 +24,9 @@ class BusyView(FakeView):
     """One of many nodes: clients, traffic, an hour of history, and a process that can be traced at a rate."""
 
     def __init__(self, number: int, names: list[str], *, rate: int) -> None:
-        super().__init__(name=names[number])
+        topics = [f"t/{at:03}" for at in range(150)]
+        super().__init__(name=names[number], filters=topics)
+        self.kept = topics
         self.number, self.names, self.rate = number, names, rate
         self.begun = time.time() - 5000 - number
         self.known = [

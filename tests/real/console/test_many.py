@@ -40,6 +40,27 @@ def test_a_map_can_be_read_pointed_at_and_gone_through_by_keyboard(many, number)
     expect(page.get_by_role("heading", name="node7@127.0.0.1")).to_be_visible()
 
 
+@pytest.mark.parametrize(
+    ("path", "label", "column", "sorts"),
+    [
+        ("subscriptions", "Subscriptions", "Filter", ["ascending", "descending"]),
+        ("retained", "Retained messages", "Topic", ["ascending", "descending"]),
+        ("retained", "Retained messages", "Size", ["descending", "ascending"]),
+    ],
+)
+def test_lists_of_more_than_a_page_are_sorted_over_all_pages(many, path, label, column, sorts):
+    """The topics are t/000 to t/149; the later, the smaller."""
+    page = many(1)
+    page.goto(f"/#/{path}")
+    table = page.get_by_role("region", name=label)
+    expect(page.get_by_role("button", name="next")).to_be_enabled()
+    for sort in sorts:
+        table.get_by_role("button", name=re.compile(f"^{column}")).click()
+        expect(table.locator(f"th[aria-sort={sort}]")).to_contain_text(column)
+        last = (sort == "descending") != (column == "Size")
+        expect(table.get_by_role("row").nth(1)).to_contain_text("t/149" if last else "t/000")
+
+
 def test_a_trace_of_a_thousand_lines_a_second_stays_fluid_and_can_be_held_still(many):
     page = many(1, rate=1000)
     page.goto("/#/clients")

@@ -1,1 +1,0 @@
-import{k as o}from"./chunk-T7LIE6J7.js";var n=["viewer","operator","admin"];function a(e,t){let r=o.value?.role;return!r||n.indexOf(r)>=n.indexOf(e)?"":`${t} takes the role ${e}, and you are ${r}.`}export{a};
