@@ -8,7 +8,7 @@ except for processes, which are too many for one turn of the loop.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
 
 from prometheus_client.metrics_core import Metric as Family
@@ -74,6 +74,8 @@ class EventLogView(Protocol):
     """The node's own history; its events have the fields of an ``EventInfo``, but for ``age``."""
 
     creation: int
+    kinds: Collection[str]
+    """Kinds of event that there are."""
 
     def after(self, serial: int) -> Sequence[Any]:
         """Events with larger serials, oldest first."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import resource
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Final
@@ -61,6 +61,7 @@ class EventLog:
 
     def __init__(self, clock: Clock, *, creation: int, kept: int = _EVENTS_KEPT) -> None:
         self.creation = creation
+        self.kinds: Collection[str] = HAPPENINGS.keys()
         self._clock = clock
         self._serial = 0
         self._kept: deque[Happening] = deque(maxlen=kept)

@@ -16,6 +16,7 @@ from gossamer.api.model import cluster, node
 from gossamer.errors import NotFoundError, UnavailableError, UsageError, WrongValueError, mismatch
 from gossamer.faults import FaultTable
 from gossamer.features import FeatureBlockedError
+from gossamer.node import HAPPENINGS
 from gossamer.routes.topics import InvalidTopicName, parse_filter
 from gossamer.supervisor import NoSuchProcess, TraceLine
 
@@ -106,6 +107,7 @@ class FakeEventLog:
     """One thing happened."""
 
     creation = 7
+    kinds = HAPPENINGS.keys()
 
     def after(self, serial):
         return [SimpleNamespace(serial=1, at=990.0, kind="down", peer="node2@127.0.0.1", text="")][serial:]

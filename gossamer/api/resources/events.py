@@ -34,6 +34,7 @@ from gossamer.api.peers.scatter_gather import Peers
 from gossamer.api.resources.listing import STREAMED, ListingQuery, OnNode, Scope
 from gossamer.api.view import EventLogView, NodeView
 from gossamer.clock import Clock
+from gossamer.errors import WrongValueError, mismatch
 
 LONGEST = 3600
 """Seconds that a node remembers."""
@@ -130,6 +131,9 @@ def events_router(view: NodeView) -> APIRouter:
     ) -> Response:
         """Return the recent events of all nodes, the latest first."""
         kinds = frozenset(one.strip() for one in kind.split(",") if one.strip())
+        if unknown := sorted(kinds.difference(view.event_log.kinds)):
+            expected = f"some of {', '.join(view.event_log.kinds)}"
+            raise mismatch(WrongValueError, "kind", ", ".join(map(repr, unknown)), expected)
         return await listing.answer(
             view,
             own=lambda: own(kinds, peer, search.casefold()),
