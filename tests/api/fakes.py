@@ -17,6 +17,7 @@ from gossamer.errors import NotFoundError, UnavailableError, UsageError, WrongVa
 from gossamer.faults import FaultTable
 from gossamer.features import FeatureBlockedError
 from gossamer.node import HAPPENINGS
+from gossamer.routes import matches
 from gossamer.routes.topics import InvalidTopicName, parse_filter
 from gossamer.supervisor import NoSuchProcess, TraceLine
 
@@ -330,7 +331,7 @@ class FakeView:
 
     def retained(self, topic_filter, order):
         parse_filter(topic_filter)
-        topics = self.kept if topic_filter == "#" else ["b"]
+        topics = [topic for topic in self.kept if matches(topic_filter, topic)]
         rows = [
             node.RetainedInfo(topic=topic, qos=1, bytes=len(topics) - at, expires_at=at)
             for at, topic in enumerate(topics)

@@ -30,6 +30,7 @@ from gossamer.api.model.node import (
 )
 from gossamer.api.peers.paging import ClientSearch
 from gossamer.api.resources.listing import (
+    BY_NAME,
     STREAMED,
     After,
     Limit,
@@ -41,7 +42,7 @@ from gossamer.api.resources.listing import (
     local_page,
 )
 from gossamer.api.view import NodeView
-from gossamer.errors import WrongValueError
+from gossamer.errors import NotFoundError, WrongValueError, mismatch
 
 MAX_PAYLOAD = 48 * 1024
 
@@ -147,9 +148,12 @@ def messages_router(view: NodeView) -> APIRouter:
         sorting = list_order(sort, order, usual="topic")
         return await local_page(view.retained(wanted, sorting), limit, after)
 
-    @router.delete("/retained")
+    @router.delete("/retained", responses={404: {"model": Problem}})
     async def forget(topic: Topic) -> Published:
         """Remove the retained message of a topic, as an empty one that is published does."""
+        # A wildcard is refused below.
+        if not {"+", "#"} & set(topic) and not any(view.retained(topic, BY_NAME)):
+            raise mismatch(NotFoundError, "topic", repr(topic[:200]), "one that has a retained message")
         receivers, safe = await view.publish(topic, b"", qos=1, retain=True)
         return Published(topic=topic, receivers=receivers, safe=safe)
 
