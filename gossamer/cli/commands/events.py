@@ -8,14 +8,14 @@ With ``--follow`` new events are printed as they come; a node that restarted is 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import typer
 
 from gossamer.cli import completion, values
 from gossamer.cli.client import DEFAULT_API, ApiClient, Gathered, Row
 from gossamer.cli.command import Api, Json, Limit, OnNode, Watch, argument, asks, option
-from gossamer.cli.errors import Answer
+from gossamer.cli.errors import Answer, NotNowError, UnknownNameError
 from gossamer.cli.render.output import clock, json_text, note, print_line, printable
 from gossamer.cli.render.show import Listing, Note, Rendered, Report, show
 from gossamer.cli.render.watch import watch_it
@@ -168,7 +168,7 @@ def raise_alarm(
     text: str = argument("", "TEXT", "Message for the operator."),
 ) -> Report:
     """Raise an alarm at a node, for a program that monitors the cluster from outside."""
-    return _set(client, name=name, text=text, active=True)
+    return _report(client.post("alarms", _request(name=name, text=text, active=True)))
 
 
 @alarms.command("clear")
@@ -177,14 +177,39 @@ def clear_alarm(
     client: ApiClient,
     name: str = argument(..., "NAME", "As the list shows it.", completion.alarms),
 ) -> Report:
-    """Clear an alarm that was raised at a node."""
-    return _set(client, name=name, active=False)
+    """Clear an alarm that a program raised: at every node where it is active, or at one."""
+    body = _request(name=name, active=False)
+    if client.asked is not None:
+        return _report(client.post("alarms", body))
+    found = client.listed("alarms")
+    rows = list(found)
+    raised = [row for row in rows if row["name"] == name]
+    nodes = sorted(row["node"] for row in raised if row["active"])
+    if not nodes and found.missing:
+        silent = ", ".join(f"{node} did not answer: {why}" for node, why in found.missing.items())
+        raise NotNowError(
+            f"{name} is active at no node that answers, and {silent}; try again when it does: "
+            "a node that restarts has forgotten the alarms that programs raised there"
+        )
+    if not raised:
+        known = sorted({str(row["name"]) for row in rows if row["active"]})
+        raise UnknownNameError(kind="alarm", name=name, known=known, see="gossamer alarms")
+    alarms = []
+    # One that is over everywhere may be cleared again.
+    for node in nodes or [raised[0]["node"]]:
+        with client.node(node) as peer:
+            alarms.append(peer.post("alarms", body))
+    return _report(alarms[0], nodes)
 
 
-def _set(client: ApiClient, **body: str | bool) -> Report:
+def _request(**body: str | bool) -> dict[str, object]:
     from gossamer.api.model.cluster import AlarmRequest
 
-    alarm = client.post("alarms", values.order(AlarmRequest, body, {"name": "NAME", "text": "TEXT"}))
+    return values.order(AlarmRequest, body, {"name": "NAME", "text": "TEXT"})
+
+
+def _report(alarm: Row, nodes: Sequence[str] = ()) -> Report:
     state = "active" if alarm["active"] else "over"
+    where = f" at {', '.join(nodes)}" if nodes else ""
     why = f": {alarm['text']}" if alarm["text"] else ""
-    return Report(alarm, lambda: [Note(f"{alarm['name']} is {state}{why}")])
+    return Report(alarm, lambda: [Note(f"{alarm['name']} is {state}{where}{why}")])
