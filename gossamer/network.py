@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import socket
 import ssl
 from collections.abc import Callable
@@ -128,15 +129,21 @@ class SystemNetwork:
     ) -> Listener:
         loop = asyncio.get_running_loop()
         host, port = address
-        server = await loop.create_server(
-            factory,
-            host,
-            port,
-            ssl=tls,
-            backlog=backlog,
-            reuse_port=reuse_port or None,
-            ssl_handshake_timeout=None if tls is None else HANDSHAKE_LIMIT,
-        )
+        try:
+            server = await loop.create_server(
+                factory,
+                host,
+                port,
+                ssl=tls,
+                backlog=backlog,
+                reuse_port=reuse_port or None,
+                ssl_handshake_timeout=None if tls is None else HANDSHAKE_LIMIT,
+            )
+        except socket.gaierror:
+            raise
+        except OSError as error:
+            # asyncio's text repeats the address, which callers name.
+            raise OSError(error.errno, os.strerror(error.errno or 0)) from error
         return _SystemListener(server)
 
     async def listen_unix(

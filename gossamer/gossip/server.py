@@ -31,7 +31,7 @@ from gossamer.gossip.member import (
     PartitionHint,
 )
 from gossamer.gossip.swim.swim import Swim
-from gossamer.gossip.transport import GossipTransport
+from gossamer.gossip.transport import GossipAddressError, GossipTransport
 from gossamer.gossip.view import Identity, MembershipView
 from gossamer.gossip.wire import PacketRejected
 from gossamer.network import Address, Network
@@ -45,6 +45,7 @@ from gossamer.supervisor import (
     Reason,
     Reply,
     Stop,
+    StopInit,
     guarded,
     reply,
     send,
@@ -104,7 +105,10 @@ class GossipServer(GenServer):
             identity=self._identity,
             counters=view.counters,
         )
-        address = await self._transport.bind(self._identity.address)
+        try:
+            address = await self._transport.bind(self._identity.address)
+        except GossipAddressError as error:
+            raise StopInit(str(error)) from error
         self._swim = self._revive(metadata, address)
         self._transport.named(self._identity.id, address)
         self._transport.on_input = self._feed

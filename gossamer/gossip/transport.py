@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 from collections import Counter
 from collections.abc import Callable, Collection
@@ -100,7 +101,8 @@ async def open_sockets(
             await asyncio.sleep(_BIND_PAUSE)
     raise GossipAddressError(
         bind,
-        f"UDP and TCP cannot be bound ({problem.strerror or problem})",
+        # asyncio's text repeats the address.
+        f"UDP and TCP cannot be bound ({os.strerror(problem.errno or 0)})",
         "set cluster.host to an address of this machine and cluster.port to a free port",
     )
 

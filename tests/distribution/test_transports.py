@@ -167,7 +167,7 @@ async def test_a_listener_that_closes_resets_its_callers(transport):
 async def test_a_taken_port_is_an_error(transport, make):
     listener = await transport.listen(LOCAL, End)
     other = make()
-    with pytest.raises(OSError, match=str(listener.address[1])):
+    with pytest.raises(OSError, match="Address already in use"):
         await other.listen(listener.address, End)
     await listener.close()
     await other.close()

@@ -158,8 +158,9 @@ class TestStart:
             outcome = run("start", "-c", node_file(tmp_path, **json.loads(text)))
         assert outcome.returncode == ExitCode.UNAVAILABLE
         error = outcome.stderr.splitlines()[-1]
-        assert str(port) in error
         assert key in error
+        assert f":{port}" in error
+        assert outcome.stderr.count(str(port)) == 1, outcome.stderr
 
     def test_a_second_node_with_the_same_name_ends_and_says_why(self, tmp_path):
         first = Node(tmp_path / "1")

@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -31,7 +32,7 @@ from gossamer.distribution.transport.grpc_tls import ServerTls, credentials_of, 
 from gossamer.distribution.transport.relay import Relay
 from gossamer.distribution.transport.transport import Handler, LinkListener, Opener, not_reached, show
 from gossamer.distribution.wire import HANDSHAKE_LIMIT
-from gossamer.network import Address, Network
+from gossamer.network import Address, Network, SystemNetwork
 
 _SERVICE = "gossamer.Distribution"
 _METHOD = "Channel"
@@ -203,6 +204,8 @@ class GrpcTransport:
         self._dialled: set[_GrpcChannel] = set()
 
     async def listen(self, address: Address, accept: Callable[[], Opener]) -> LinkListener:
+        # gRPC does not say why it cannot bind, and writes to standard error itself.
+        (await SystemNetwork().listen(asyncio.Protocol, address)).close()
         listener = _GrpcListener()
         server_tls = None if self._certificates is None else ServerTls(self._certificates)
 
@@ -231,7 +234,7 @@ class GrpcTransport:
                 port = server.add_insecure_port(where)
         except RuntimeError as error:
             await server.stop(None)
-            raise OSError(errno.EADDRINUSE, f"cannot listen on {where}: {error}") from error
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE)) from error
         await listener.start(server, (address[0], port))
         return listener
 

@@ -216,8 +216,10 @@ class ChildKeeper(Administered):
 
     # Operations on a child.
 
-    async def _launch(self, spec: ChildSpec, restarts: int = 0) -> Pid | Failed | None:
-        """Start a child; a failure is reported. It is aborted when the parent stops this process.
+    async def _launch(
+        self, spec: ChildSpec, restarts: int = 0, *, report: bool = True
+    ) -> Pid | Failed | None:
+        """Start a child, and ``report`` a failure. It is aborted when the parent stops this process.
 
         The parent's exit signal stays in the mailbox and is handled next.
         """
@@ -239,7 +241,7 @@ class ChildKeeper(Administered):
             outcome = Failed(spec.id, (SHUTDOWN, "told to end while it started"))
         finally:
             process.interrupt = None
-        if isinstance(outcome, Failed):
+        if report and isinstance(outcome, Failed):
             self._report("start_error", outcome.reason, spec, None, restarts)
         return outcome
 

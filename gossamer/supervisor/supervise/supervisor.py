@@ -84,7 +84,8 @@ class Supervisor(ChildKeeper):
         self._begin(flags, rng)
         self._children = {spec.id: Child(spec) for spec in specs}
         self._running: dict[Pid, Child] = {}
-        failed = await self._start_all(list(self._children.values()))
+        # Whoever starts this supervisor is given the reason, and reports it: once, however deep the child is.
+        failed = await self._start_all(list(self._children.values()), report=False)
         if failed is not None:
             await self._stop_all(list(self._children.values()))
             raise StopInit((SHUTDOWN, ("failed_to_start_child", failed.id, failed.reason)))
@@ -151,7 +152,8 @@ class Supervisor(ChildKeeper):
             raise AlreadyPresent(spec.id) if present.pid is None else AlreadyStarted(spec.id, present.pid)
         self._children[spec.id] = child = Child(spec)
         try:
-            return await self._start_or_raise(child)
+            # The caller is given the reason.
+            return await self._start_or_raise(child, report=False)
         except StartFailed:
             del self._children[spec.id]
             raise
@@ -186,8 +188,8 @@ class Supervisor(ChildKeeper):
             raise ChildRunning(child_id, child.pid)
         return child
 
-    async def _start_or_raise(self, child: Child) -> Pid | None:
-        outcome = await self._start(child)
+    async def _start_or_raise(self, child: Child, *, report: bool = True) -> Pid | None:
+        outcome = await self._start(child, report=report)
         if isinstance(outcome, Failed):
             raise StartFailed(f"child {child.spec.id!r}", outcome.reason)
         return outcome
@@ -271,15 +273,15 @@ class Supervisor(ChildKeeper):
             children = children[: children.index(child)]
         return next((c.leader for c in children if c.leader is not None and c.leader is not child), None)
 
-    async def _start_all(self, children: list[Child]) -> Failed | None:
+    async def _start_all(self, children: list[Child], *, report: bool = True) -> Failed | None:
         for child in children:
-            outcome = await self._start(child)
+            outcome = await self._start(child, report=report)
             if isinstance(outcome, Failed):
                 return outcome
         return None
 
-    async def _start(self, child: Child) -> Pid | Failed | None:
-        outcome = await self._launch(child.spec, child.restarts)
+    async def _start(self, child: Child, *, report: bool = True) -> Pid | Failed | None:
+        outcome = await self._launch(child.spec, child.restarts, report=report)
         child.pid = None
         if isinstance(outcome, Pid):
             child.pid = outcome

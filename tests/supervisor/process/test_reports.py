@@ -39,12 +39,25 @@ async def test_a_child_that_starts_is_progress(rt):
 
 
 async def test_a_start_that_fails_is_reported_with_its_reason(rt):
-    sup = await otp.Supervisor.start([], name="sup")
+    sup = await otp.DynamicSupervisor.start(name="sup")
     with capture_logs() as logs, pytest.raises(otp.StartFailed):
-        await otp.Supervisor.start_child(sup, probe("a", [], fails=["no disc"]))
+        await otp.DynamicSupervisor.start_child(sup, probe("a", [], fails=["no disc"]))
     (entry,) = reports(logs)
     assert (entry["event"], entry["supervisor"], entry["reason"]) == ("start_error", "sup", "no disc")
     assert entry["offender"] == offender(None)
+
+
+async def test_a_start_that_fails_below_supervisors_is_raised_once_and_not_reported_at_each(rt):
+    inner = otp.ChildSpec(
+        "inner", lambda: otp.Supervisor.start_link([probe("a", [], fails=["no disc"])]), type="supervisor"
+    )
+    with capture_logs() as logs:
+        with pytest.raises(otp.StartFailed, match="no disc"):
+            await otp.Supervisor.start([inner], name="sup")
+        sup = await otp.Supervisor.start([], name="sup")
+        with pytest.raises(otp.StartFailed, match="no disc"):
+            await otp.Supervisor.start_child(sup, inner)
+    assert reports(logs) == []
 
 
 @pytest.mark.parametrize("kind", [otp.Supervisor, otp.DynamicSupervisor])
