@@ -12,7 +12,7 @@ from gossamer.distribution.errors import (
 )
 from gossamer.distribution.events import Counts, Event, Frame, NodeDown, NodeUp, Receiver, StreamCounts
 from gossamer.distribution.links.channels import identify
-from gossamer.distribution.links.hub import Evidence
+from gossamer.distribution.links.manager import Evidence
 from gossamer.distribution.remote import pg, rpc
 from gossamer.distribution.remote.names import register_name, registered_names, unregister_name, whereis_name
 from gossamer.distribution.remote.remote import RemoteProcesses, RouterCounts

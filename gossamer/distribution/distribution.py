@@ -29,7 +29,7 @@ from functools import partial
 
 from gossamer.distribution.errors import FrameTooLargeError, PeerGoneError
 from gossamer.distribution.events import Counts, Frame, NodeUp, OnAck, Receiver, Subscriber
-from gossamer.distribution.links.hub import Hub
+from gossamer.distribution.links.manager import LinkManager
 from gossamer.distribution.links.processes import children
 from gossamer.distribution.links.stream import Refresh
 from gossamer.distribution.wire import Purpose
@@ -38,7 +38,7 @@ from gossamer.network import Address
 from gossamer.supervisor import ChildSpec, Supervisor
 
 
-class Distribution(Hub):
+class Distribution(LinkManager):
     """Authenticated links from one node to its peers. Sizes in bytes, times in seconds.
 
     ``random_bytes`` returns fresh random bytes for the keys of channels; the simulator passes a seeded one.

@@ -13,7 +13,7 @@ from gossamer.distribution import (
     connect_node,
     identify,
 )
-from gossamer.distribution.links.hub import HIDDEN_TIMEOUT
+from gossamer.distribution.links.manager import HIDDEN_TIMEOUT
 from gossamer.supervisor import Down, GenServer, Reply, monitor, receive
 
 

@@ -41,7 +41,7 @@ from gossamer.log_limit import LogLimit
 from gossamer.places import Places
 
 if TYPE_CHECKING:
-    from gossamer.distribution.links.hub import Hub
+    from gossamer.distribution.links.manager import LinkManager
 
 log = structlog.get_logger(__name__)
 
@@ -74,8 +74,8 @@ def admit(*, creation: int, session: int, theirs: int, hello: Hello) -> Admissio
 class Acceptor:
     """Admission of callers at one node."""
 
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
+    def __init__(self, manager: LinkManager) -> None:
+        self._manager = manager
         self.unauthenticated: Places[object] = Places(MAX_UNAUTHENTICATED, MAX_UNAUTHENTICATED_EACH)
         """Accepted channels in their handshake."""
         self._turned_away = LogLimit(self._now, lines=1)
@@ -84,7 +84,7 @@ class Acceptor:
 
     def _now(self) -> float:
         # A node is made before its loop runs.
-        return self._hub.runtime.loop.time()
+        return self._manager.runtime.loop.time()
 
     def enter(self, caller: object, address: str) -> bool:
         """Return whether an accepted channel may begin its handshake, and count it until it is over."""
@@ -95,29 +95,29 @@ class Acceptor:
 
     def admit(self, hello: Hello, address: str) -> PeerSession:
         """Admit an authenticated caller. Raises HandshakeError."""
-        peer = self._hub.peers.get(hello.name)
+        peer = self._manager.peers.get(hello.name)
         if hello.hidden:
             peer = self._admit_hidden(hello, address, peer)
         if peer is None:
-            raise self._hub.local.refusal(
+            raise self._manager.local.refusal(
                 "unknown_node", "a member", hello.name, "it is tried again; wait until membership has spread"
             )
         verdict = admit(creation=peer.creation, session=peer.session, theirs=peer.theirs, hello=hello)
         if verdict == "stale_creation":
             expected = f"creation {peer.creation} of {hello.name}"
             advice = "an older instance of the node still runs: stop it"
-            raise self._hub.local.refusal("stale_creation", expected, str(hello.creation), advice)
+            raise self._manager.local.refusal("stale_creation", expected, str(hello.creation), advice)
         if verdict == "stale_session":
-            raise self._hub.local.refusal(
+            raise self._manager.local.refusal(
                 "stale_session", "a current session", "one that is over", "a new one is begun"
             )
         # After the sessions, so that a node whose session was ended for it sees that end first.
         if not hello.hidden:
-            self._hub.local.check_features(hello)
+            self._manager.local.check_features(hello)
         if verdict == "renew":
             reason = "restarted" if hello.creation > peer.creation else "forgotten by the peer"
-            self._hub.renew(peer, hello.creation, reason)
-            peer = self._hub.peers[hello.name]
+            self._manager.renew(peer, hello.creation, reason)
+            peer = self._manager.peers[hello.name]
         peer.theirs, peer.protocol, peer.features = hello.session, spoken(hello), hello.features
         return peer
 
@@ -140,13 +140,13 @@ class Acceptor:
     def _admit_hidden(self, hello: Hello, address: str, peer: PeerSession | None) -> PeerSession:
         if peer is not None and not peer.hidden:
             advice = "give the hidden node another name"
-            raise self._hub.local.refusal("name", "a name that no member has", hello.name, advice)
+            raise self._manager.local.refusal("name", "a name that no member has", hello.name, advice)
         if hello.purpose != "control":
             advice = "a hidden node has no other stream"
-            raise self._hub.local.refusal("protocol", "control", hello.purpose, advice)
+            raise self._manager.local.refusal("protocol", "control", hello.purpose, advice)
         if peer is not None:
             return peer
-        if sum(other.hidden for other in self._hub.peers.values()) >= MAX_HIDDEN:
+        if sum(other.hidden for other in self._manager.peers.values()) >= MAX_HIDDEN:
             expected = f"at most {MAX_HIDDEN} hidden nodes"
-            raise self._hub.local.refusal("full", expected, "one more", "try another node of the cluster")
-        return self._hub.begin(hello.name, hello.creation, (address, 0), None, hidden=True)
+            raise self._manager.local.refusal("full", expected, "one more", "try another node of the cluster")
+        return self._manager.begin(hello.name, hello.creation, (address, 0), None, hidden=True)

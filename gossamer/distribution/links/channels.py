@@ -4,7 +4,7 @@
 on the other, acks travel against them. A hidden node is never called: it opens one channel to send and one to
 receive (``pull``), which is the only difference.
 
-An end only decides what to do with the next bytes: membership and sessions belong to the :class:`Hub`,
+An end only decides what to do with the next bytes: membership and sessions belong to :class:`LinkManager`,
 numbers to the stream.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from gossamer.distribution.errors import Ending, LinkLostError, TlsError, WireError
 from gossamer.distribution.links.handshake import Handshake, Opened
-from gossamer.distribution.links.hub import Hub
+from gossamer.distribution.links.manager import LinkManager
 from gossamer.distribution.links.traffic import PeerSession, Receiving, Sending, Traffic
 from gossamer.distribution.transport.transport import Channel, show
 from gossamer.distribution.wire import ANYBODY, Hello, Purpose
@@ -25,8 +25,8 @@ from gossamer.network import Address
 class _End:
     """Base of both ends: run the handshake, then the traffic."""
 
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
+    def __init__(self, manager: LinkManager) -> None:
+        self._manager = manager
         self._channel: Channel | None = None
         self._handshake: Handshake | None = None
         self._greeting: bytes | None = None
@@ -69,7 +69,7 @@ class _End:
         channel.wake()
         if step.opened is not None:
             self._handshake = None
-            channel.limit = self._hub.max_message
+            channel.limit = self._manager.max_message
             try:
                 self._open(step.opened, channel)
             except WireError as error:
@@ -88,8 +88,8 @@ class _End:
         if sends:
             peer.sends[purpose].resume(opened.received)
         kind = Sending if sends else Receiving
-        self._traffic = kind(self._hub.users, peer, purpose, channel, opened.seal, self._ended)
-        self._hub.opened(self._traffic)
+        self._traffic = kind(self._manager.users, peer, purpose, channel, opened.seal, self._ended)
+        self._manager.opened(self._traffic)
 
     def closed(self, error: LinkLostError | TlsError | None) -> None:
         if self._traffic is not None:
@@ -100,7 +100,7 @@ class _End:
     def _ended(self, error: Ending) -> None:
         """Handle the end of the channel."""
         if self._traffic is not None:
-            self._hub.closed(self._traffic)
+            self._manager.closed(self._traffic)
 
 
 class Outbound(_End):
@@ -108,14 +108,14 @@ class Outbound(_End):
 
     def __init__(
         self,
-        hub: Hub,
+        manager: LinkManager,
         peer: PeerSession,
         purpose: Purpose,
         tell: Callable[[Outbound, Opened | Ending], None],
         *,
         pull: bool = False,
     ) -> None:
-        super().__init__(hub)
+        super().__init__(manager)
         self.over = False
         """True once the channel has ended, or could not be opened."""
         self._peer = peer
@@ -127,10 +127,10 @@ class Outbound(_End):
         self._channel = channel
         name, names = self._peer.name, channel.names
         if names is not None and name != ANYBODY and not names.fit(name):
-            self._ending = self._hub.local.not_named(name, names)
+            self._ending = self._manager.local.not_named(name, names)
             channel.abort()
             return
-        self._handshake = self._hub.calling(self._peer, self._purpose, channel.binding, pull=self._pull)
+        self._handshake = self._manager.calling(self._peer, self._purpose, channel.binding, pull=self._pull)
         self._greeting = self._handshake.greeting
         channel.wake()
 
@@ -153,33 +153,33 @@ class Outbound(_End):
 class Inbound(_End):
     """Called end. A caller that sends nothing is disconnected by a timer."""
 
-    def __init__(self, hub: Hub) -> None:
-        super().__init__(hub)
-        self._acceptor = hub.acceptor
+    def __init__(self, manager: LinkManager) -> None:
+        super().__init__(manager)
+        self._acceptor = manager.acceptor
         self._address = "unknown"
         self._timer: asyncio.TimerHandle | None = None
 
     def opened(self, channel: Channel) -> None:
         self._channel = channel
         self._address = channel.address
-        self._timer = asyncio.get_running_loop().call_later(self._hub.handshake_timeout, self._late)
+        self._timer = asyncio.get_running_loop().call_later(self._manager.handshake_timeout, self._late)
         if not self._acceptor.enter(self, channel.address):
             expected = "fewer callers that are not known yet"
             self.abort(WireError(where="listener", expected=expected, got="one more"))
             return
-        self._handshake = self._hub.answering(self._admit, channel.binding)
+        self._handshake = self._manager.answering(self._admit, channel.binding)
 
     def _admit(self, hello: Hello) -> tuple[int, int]:
         names = None if self._channel is None else self._channel.names
         if names is not None and not names.fit(hello.name):
-            raise self._hub.local.not_named(hello.name, names)
+            raise self._manager.local.not_named(hello.name, names)
         peer = self._acceptor.admit(hello, self._address)
         # A pulled stream resumes at the caller's position.
         return 0 if hello.pull is not None else peer.receives[hello.purpose].connected(), peer.session
 
     def _open(self, opened: Opened, channel: Channel) -> None:
         self._known()
-        peer, hello = self._hub.peers.get(opened.peer), self._caller
+        peer, hello = self._manager.peers.get(opened.peer), self._caller
         if peer is not None and hello is not None:
             self._run(peer, hello.purpose, channel, opened, sends=hello.pull is not None)
 
@@ -189,7 +189,7 @@ class Inbound(_End):
         self._acceptor.log_ending(self._caller.name if self._caller else "", self._address, error)
 
     def _late(self) -> None:
-        seconds = self._hub.handshake_timeout
+        seconds = self._manager.handshake_timeout
         self.abort(WireError(where="handshake", expected=f"to be done in {seconds:g} s", got="silence"))
 
     def _known(self) -> None:
@@ -199,7 +199,7 @@ class Inbound(_End):
             self._timer.cancel()
 
 
-async def identify(hub: Hub, address: Address) -> tuple[str, int]:
+async def identify(manager: LinkManager, address: Address) -> tuple[str, int]:
     """Ask the node that listens at ``address`` for its name and creation, before the first real call.
 
     Raises:
@@ -219,13 +219,13 @@ async def identify(hub: Hub, address: Address) -> tuple[str, int]:
     def lost(kind: str, detail: str) -> LinkLostError:
         return LinkLostError(address=show(address), kind=kind, detail=detail)
 
-    question = Outbound(hub, PeerSession(ANYBODY, 0, address, session=1), "control", tell)
+    question = Outbound(manager, PeerSession(ANYBODY, 0, address, session=1), "control", tell)
     try:
-        async with asyncio.timeout(hub.handshake_timeout):
-            await hub.transport.connect(address, question)
+        async with asyncio.timeout(manager.handshake_timeout):
+            await manager.transport.connect(address, question)
             return await answer
     except TimeoutError:
-        raise lost("unreachable", f"no answer in {hub.handshake_timeout:g} s") from None
+        raise lost("unreachable", f"no answer in {manager.handshake_timeout:g} s") from None
     finally:
         answer.cancel()
         question.abort()

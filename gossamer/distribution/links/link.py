@@ -22,7 +22,7 @@ import structlog
 from gossamer.distribution.errors import Ending, HandshakeError, LinkLostError, TlsError
 from gossamer.distribution.links.channels import Outbound
 from gossamer.distribution.links.handshake import Opened
-from gossamer.distribution.links.hub import RETRY, Hub
+from gossamer.distribution.links.manager import RETRY, LinkManager
 from gossamer.distribution.links.traffic import PeerSession
 from gossamer.distribution.transport.transport import show
 from gossamer.supervisor import Exit, ExitProcess, receive, self_pid, trap_exit
@@ -36,67 +36,67 @@ STABLE_AFTER = 1.0
 class Link:
     """Body of the link process."""
 
-    def __init__(self, hub: Hub, name: str) -> None:
-        self._hub = hub
+    def __init__(self, manager: LinkManager, name: str) -> None:
+        self._manager = manager
         self._name = name
         self._outbounds: list[Outbound] = []
         self._refusal = ""
 
     async def run(self) -> None:
         """Open the channels, and retry, until the peer is no longer a member."""
-        hub, name = self._hub, self._name
+        manager, name = self._manager, self._name
         me = self_pid()
-        holder = hub.links.get(name, me)
-        if holder != me and hub.runtime.alive(holder):
+        holder = manager.links.get(name, me)
+        if holder != me and manager.runtime.alive(holder):
             return
-        hub.links[name] = me
+        manager.links[name] = me
         trap_exit()
         failures = 0
         try:
-            while (peer := hub.peers.get(name)) is not None:
+            while (peer := manager.peers.get(name)) is not None:
                 failures = 0 if await self._attempt(peer) else failures + 1
-                if failures and hub.peers.get(name) is not None:
+                if failures and manager.peers.get(name) is not None:
                     await self._wait(self._backoff(failures))
         finally:
             self._abort()
-            if hub.links.get(name) == me:
-                del hub.links[name]
+            if manager.links.get(name) == me:
+                del manager.links[name]
 
     def _backoff(self, failures: int) -> float:
         """Return the wait in seconds: half to all of an exponential step, so that peers spread out."""
-        initial, maximum = self._hub.backoff
+        initial, maximum = self._manager.backoff
         # The exponent is bounded too: a peer may be down for weeks.
         step: float = min(maximum, initial * 2 ** min(failures - 1, 32))
-        return step * self._hub.rng.uniform(0.5, 1.0)
+        return step * self._manager.rng.uniform(0.5, 1.0)
 
     async def _attempt(self, peer: PeerSession) -> bool:
         """Run one attempt; return True if the link was open for a while."""
-        hub = self._hub
+        manager = self._manager
         loop = asyncio.get_running_loop()
         me = self_pid()
         since: float | None = None
 
         def tell(outbound: Outbound, what: Opened | Ending) -> None:
-            if hub.hidden and isinstance(what, Opened):
+            if manager.hidden and isinstance(what, Opened):
                 # A hidden node is never called, so it learns the other side's session here.
                 peer.theirs = what.session
-            hub.runtime.send(me, (outbound, what))
+            manager.runtime.send(me, (outbound, what))
 
         error: Ending = None
         try:
-            deadline = loop.time() + hub.handshake_timeout
+            deadline = loop.time() + manager.handshake_timeout
             opened = 0
-            ways = (False, True) if hub.hidden else (False,)
+            ways = (False, True) if manager.hidden else (False,)
             for purpose, pull in product(peer.purposes, ways):
-                outbound = Outbound(hub, peer, purpose, tell, pull=pull)
+                outbound = Outbound(manager, peer, purpose, tell, pull=pull)
                 self._outbounds.append(outbound)
                 async with asyncio.timeout_at(deadline):
-                    await hub.transport.connect(peer.address, outbound, peer.name)
+                    await manager.transport.connect(peer.address, outbound, peer.name)
                 if outbound.over:
                     break
             while True:
                 told, what = await self._receive(None if since is not None else deadline - loop.time())
-                if hub.peers.get(peer.name) is not peer:
+                if manager.peers.get(peer.name) is not peer:
                     break
                 if told not in self._outbounds:
                     continue
@@ -108,7 +108,7 @@ class Link:
                         error = LinkLostError(address=show(peer.address), kind="reset", detail=detail)
                     break
                 if what.creation > peer.creation:
-                    hub.renew(peer, what.creation, "restarted")
+                    manager.renew(peer, what.creation, "restarted")
                     break
                 opened += 1
                 if opened == len(self._outbounds):
@@ -116,16 +116,16 @@ class Link:
                     peer.counts.connects += 1
                     self._refusal = ""
                     log.info("link_open", peer=peer.name, creation=peer.creation)
-                    hub.evidence(peer.name, "ok")
+                    manager.evidence(peer.name, "ok")
         except TimeoutError:
-            log.debug("link_timeout", peer=peer.name, seconds=hub.handshake_timeout)
+            log.debug("link_timeout", peer=peer.name, seconds=manager.handshake_timeout)
         finally:
             self._abort()
         self._report(peer, error)
         return since is not None and loop.time() - since >= STABLE_AFTER
 
     def _report(self, peer: PeerSession, error: Ending) -> None:
-        hub = self._hub
+        manager = self._manager
         if isinstance(error, LinkLostError):
             if error.kind == "reset":
                 peer.counts.resets += 1
@@ -134,10 +134,10 @@ class Link:
                 peer.counts.refusals += 1
             # An unreachable host is no evidence that the failure detector does not find itself.
             if error.kind != "unreachable":
-                hub.evidence(peer.name, error.kind)
+                manager.evidence(peer.name, error.kind)
         elif isinstance(error, HandshakeError):
             if error.code == "stale_session":
-                hub.renew(peer, peer.creation, "forgotten by the peer")
+                manager.renew(peer, peer.creation, "forgotten by the peer")
             elif error.code == "unknown_node":
                 log.debug("link_early", peer=peer.name, error=str(error))
             elif str(error) != self._refusal:

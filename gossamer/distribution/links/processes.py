@@ -17,8 +17,8 @@ from functools import partial
 import structlog
 
 from gossamer.distribution.links.channels import Inbound
-from gossamer.distribution.links.hub import DIALER, NEW_PEER, Hub
 from gossamer.distribution.links.link import Link
+from gossamer.distribution.links.manager import DIALER, NEW_PEER, LinkManager
 from gossamer.distribution.transport.transport import LinkTransport, show
 from gossamer.supervisor import (
     ChildSpec,
@@ -50,8 +50,8 @@ class _Transport(GenServer):
 class _Dialer(GenServer):
     """Starts missing links; stateless."""
 
-    async def init(self, hub: Hub) -> None:
-        self._hub = hub
+    async def init(self, manager: LinkManager) -> None:
+        self._manager = manager
         await self._look()
 
     async def handle_info(self, message: object) -> None:
@@ -59,14 +59,14 @@ class _Dialer(GenServer):
             await self._look()
 
     async def _look(self) -> None:
-        hub = self._hub
-        for name, peer in list(hub.peers.items()):
-            pid = hub.links.get(name)
+        manager = self._manager
+        for name, peer in list(manager.peers.items()):
+            pid = manager.links.get(name)
             # Hidden nodes are never called.
             if peer.hidden:
                 continue
-            if pid is None or not hub.runtime.alive(pid):
-                start = partial(_start_link, hub, name)
+            if pid is None or not manager.runtime.alive(pid):
+                start = partial(_start_link, manager, name)
                 spec = ChildSpec(id=name, start=start, restart="transient", shutdown=1.0)
                 await DynamicSupervisor.start_child(LINKS, spec)
 
@@ -74,44 +74,44 @@ class _Dialer(GenServer):
 class _Listener(GenServer):
     """Opens the node's distribution port; ends with ``listen_failed`` if it cannot be bound."""
 
-    async def init(self, hub: Hub) -> None:
+    async def init(self, manager: LinkManager) -> None:
         trap_exit()
-        self._hub = hub
-        if hub.listening is not None:
+        self._manager = manager
+        if manager.listening is not None:
             # A listener that was killed could not close its socket.
-            await hub.listening.close()
+            await manager.listening.close()
         try:
-            listening = await hub.transport.listen(hub.address, lambda: Inbound(hub))
+            listening = await manager.transport.listen(manager.address, lambda: Inbound(manager))
         except OSError as error:
-            shown = show(hub.address)
+            shown = show(manager.address)
             message = (
                 f"cannot listen for other nodes on {shown}: {error.strerror or error}; expected a free port "
                 "of this machine, choose another distribution.port or stop the process that has it"
             )
             raise StopInit(("listen_failed", message)) from error
-        hub.listening = listening
+        manager.listening = listening
         # Port 0 asked for any; a restart must take the same port again, since peers know it.
-        hub.address = (hub.address[0], listening.address[1])
-        log.info("distribution_listening", address=show(hub.address))
+        manager.address = (manager.address[0], listening.address[1])
+        log.info("distribution_listening", address=show(manager.address))
 
     async def terminate(self, reason: Reason) -> None:
-        listening, self._hub.listening = self._hub.listening, None
+        listening, self._manager.listening = self._manager.listening, None
         if listening is not None:
             await listening.close()
 
 
-async def _start_link(hub: Hub, name: str) -> Pid:
-    return spawn_link(Link(hub, name).run, label=f"link to {name}")
+async def _start_link(manager: LinkManager, name: str) -> Pid:
+    return spawn_link(Link(manager, name).run, label=f"link to {name}")
 
 
-def children(hub: Hub) -> list[ChildSpec]:
+def children(manager: LinkManager) -> list[ChildSpec]:
     """Return the child specs, for a supervisor of strategy ``rest_for_one``."""
     links = partial(DynamicSupervisor.start_link, intensity=10, period=10.0, name=LINKS, label="links")
     specs = [
-        ChildSpec("transport", partial(_Transport.start_link, hub.transport, label="transport")),
+        ChildSpec("transport", partial(_Transport.start_link, manager.transport, label="transport")),
         ChildSpec("links", links, type="supervisor"),
-        ChildSpec("dialer", partial(_Dialer.start_link, hub, name=DIALER, label="dialer")),
+        ChildSpec("dialer", partial(_Dialer.start_link, manager, name=DIALER, label="dialer")),
     ]
-    if not hub.hidden:
-        specs.append(ChildSpec("listener", partial(_Listener.start_link, hub, label="listener")))
+    if not manager.hidden:
+        specs.append(ChildSpec("listener", partial(_Listener.start_link, manager, label="listener")))
     return specs

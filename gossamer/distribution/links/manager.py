@@ -40,8 +40,8 @@ RETRY = "retry"
 """Message to a link: retry now."""
 
 
-class Hub:
-    """Sessions of one node; see :class:`gossamer.distribution.Distribution`."""
+class LinkManager:
+    """Sessions of one node with its peers; see :class:`gossamer.distribution.Distribution`."""
 
     def __init__(
         self,
