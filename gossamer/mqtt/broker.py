@@ -261,5 +261,5 @@ class Broker:
             "slowed": fanout.slowed,
             "queued_bytes": fanout.pressure.queued,
             **{f"dropped_{reason}": count for reason, count in sorted(fanout.drops.items())},
-            **({} if self.away is None else self.away.spools.stats()),
+            **({} if self.away is None else self.away.hint_store.stats()),
         }

@@ -1,4 +1,4 @@
 """Hinted handoff: messages for persistent sessions of nodes that are away are kept, and replayed to them.
 
-``keeper``, ``spools`` and ``hint_log`` keep, ``replay`` receives, ``following`` follows moved sessions.
+``keeper``, ``hint_store`` and ``hint_log`` keep, ``replay`` receives, ``following`` follows moved sessions.
 """

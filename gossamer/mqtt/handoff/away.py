@@ -1,6 +1,6 @@
 """Hinted handoff wired into a node: both sides of it.
 
-``keeping`` keeps hints for other nodes, in ``spools``; ``arrivals`` takes those that others kept for this
+``keeping`` keeps hints for other nodes, in ``hint_store``; ``arrivals`` takes those that others kept for this
 one. A node that is back is greeted with the number of messages that wait for it, and answers how far it got.
 """
 
@@ -19,10 +19,10 @@ from gossamer.mnesia_like import Change, OwnedTable, Store
 from gossamer.mqtt.handoff.absences import Absences
 from gossamer.mqtt.handoff.following import Following
 from gossamer.mqtt.handoff.hint_journal import HintJournal
+from gossamer.mqtt.handoff.hint_store import HintStore
 from gossamer.mqtt.handoff.hint_transfer import HintTransfer
 from gossamer.mqtt.handoff.keeper import Keeping
 from gossamer.mqtt.handoff.replay import Arrivals
-from gossamer.mqtt.handoff.spools import Spools
 from gossamer.mqtt.publish.recording import report_lost
 from gossamer.mqtt.session.transfer import had_from, rightful
 
@@ -72,7 +72,7 @@ class Away:
         creation = distribution.runtime.creation
         born = f"{self._node} {creation} {wall():.6f}"
         self.arrivals = Arrivals(core, generation=born, creation=creation)
-        self.spools = Spools(
+        self.hint_store = HintStore(
             HintJournal(now=fanout.now, wall=wall, soon=self._soon),
             router,
             first=creation << 20,
@@ -86,7 +86,7 @@ class Away:
             lost=partial(report_lost, fanout),
         )
         self.keeping = Keeping(
-            self.spools,
+            self.hint_store,
             routes=router,
             identity=born,
             soon=self._soon,

@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 
-from gossamer.mqtt.handoff.hint_log import Spool
+from gossamer.mqtt.handoff.hint_log import HintLog
 from gossamer.mqtt.handoff.hints import MOVED_LIMIT, NO_END, Moved
 from gossamer.mqtt.session.qos2 import Block
 from gossamer.mqtt.session.transfer import rightful
@@ -36,12 +36,12 @@ class Departures:
     """Clients of nodes that are away, as far as they are known.
 
     ``clients(peer)`` returns the clients with a session on a node, ``claims(client)`` the epochs of all
-    claims to a client's session by node; ``changed(peer, client)`` is called when ``Spool.moved`` changes.
+    claims to a client's session by node; ``changed(peer, client)`` is called when ``HintLog.moved`` changes.
     """
 
     def __init__(
         self,
-        spools: Mapping[str, Spool],
+        hint_store: Mapping[str, HintLog],
         *,
         clients: Callable[[str], Iterable[str]],
         claims: Callable[[str], Mapping[str, int]],
@@ -53,7 +53,7 @@ class Departures:
         """By node that is away, or has not replayed all its hints yet, the clients that were here."""
         self._unseen: set[str] = set()
         """Nodes that this one did not see go: others may know better."""
-        self._spools = spools
+        self._hint_logs = hint_store
         self._clients = clients
         self._claims = claims
         self._changed = changed
@@ -78,7 +78,7 @@ class Departures:
 
     def elsewhere(self, peer: str) -> tuple[list[str], bool]:
         """Return ``moved`` and ``seen`` as :meth:`learned` takes them, of a node that is away."""
-        moved = [client_id for client_id, bounds in self._spools[peer].moved.items() if NO_END in bounds]
+        moved = [client_id for client_id, bounds in self._hint_logs[peer].moved.items() if NO_END in bounds]
         return moved, peer not in self._unseen
 
     def learned(self, peer: str, had: list[list[str]], moved: list[str], *, seen: bool) -> None:
@@ -91,8 +91,8 @@ class Departures:
             return
         for client_id in moved:
             self._move(peer, client_id)
-        for client_id in set(self._spools[peer].moved).difference(moved):
-            if self._spools[peer].returns(client_id):
+        for client_id in set(self._hint_logs[peer].moved).difference(moved):
+            if self._hint_logs[peer].returns(client_id):
                 self._changed(peer, client_id)
 
     def remembered(self, peer: str) -> list[list[str]]:
@@ -139,7 +139,7 @@ class Departures:
         if owner in self.had:
             # A session on this side takes nothing more: what comes is for those of nodes that were away.
             for peer in self.had:
-                if self._spools[peer].returns(client_id):
+                if self._hint_logs[peer].returns(client_id):
                     self._changed(peer, client_id)
         if self.had and len(self._claimed) < MOVED_LIMIT:
             self._claimed.add(client_id)
@@ -168,7 +168,7 @@ class Departures:
 
     async def not_for(self, peer: str) -> tuple[Moved, dict[str, list[Block]]]:
         """Return by client the numbers of hints not for it, and the QoS 2 messages that it has had."""
-        moved: dict[str, Sequence[int]] = dict(self._spools[peer].moved)
+        moved: dict[str, Sequence[int]] = dict(self._hint_logs[peer].moved)
         for client_id, epoch in self._guessed.get(peer, {}).items():
             if not self._elsewhere(client_id, peer) or self._claims(client_id).get(peer, 0) > epoch:
                 # It is back there, or was before it moved on, and in between it was on a node as far away:
@@ -193,7 +193,7 @@ class Departures:
         return rightful(self._claims(client_id))
 
     def _move(self, peer: str, client_id: str, *, always: bool = False) -> bool:
-        new = self._spools[peer].moves(client_id, always=always)
+        new = self._hint_logs[peer].moves(client_id, always=always)
         if new:
             self._changed(peer, client_id)
         return new

@@ -7,7 +7,7 @@ even where nothing is kept yet: until those nodes are back, no other node keeps 
 
 Rules: 1. A node that still has something of a session offers that itself (``superseded``).  2. A message of
 QoS 2 is taken once, whichever way it comes (``qos2``); one of QoS 1 may come twice.  3. A node that has such
-sessions and is away is waited for, since it may be about to come back; after that, hints go to its spool.
+sessions and is away is waited for, since it may be about to come back; after that, hints go to its hint log.
 
 Known limit: what comes after that, before that node is back, is kept for its earlier filters alone.
 """
@@ -117,7 +117,7 @@ class Following:
                 away[owner][client_id] = moved.get(client_id, ())
         upto = taken
         # More comes meanwhile, and nothing is for them there any more.
-        while clients and (entries := self._keeping.spools.kept(peer, upto, frames)):
+        while clients and (entries := self._keeping.hint_store.kept(peer, upto, frames)):
             for owner, whose in clients.items():
                 if owner != self._node and (had := self.had_here(whose)):
                     await remote.call(owner, HAD, had, timeout=CALL_TIMEOUT)

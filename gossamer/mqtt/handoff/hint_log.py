@@ -57,7 +57,7 @@ Refresh = Callable[[bytes, float], tuple[bytes, int]]
 """``refresh(records, seconds)``: the records, so many seconds closer to expiry, and how many have expired."""
 
 
-class Spool:
+class HintLog:
     """State machine of the hints for one node.
 
     ``first`` is the first number; ``keep_oldest``: without room the new entry is dropped, not an old one.

@@ -53,28 +53,28 @@ class HintTransfer:
 
     async def hand_over(self) -> None:
         """Hand the hints here to members that stay, for at most :data:`TRANSFER_TIMEOUT`."""
-        spools = self._keeping.spools
+        hint_store = self._keeping.hint_store
         with suppress(TimeoutError):
             async with asyncio.timeout(TRANSFER_TIMEOUT):
-                while kept_for := spools.kept_for:
+                while kept_for := hint_store.kept_for:
                     done = [await self._hand_over(peer) for peer, away in kept_for.items() if away]
                     if not all(done) or len(done) < len(kept_for):
                         await asyncio.sleep(RETRY_INTERVAL)
-        if left := spools.kept_for:
-            messages = sum(spools.by_peer[peer].messages for peer in left)
+        if left := hint_store.kept_for:
+            messages = sum(hint_store.by_peer[peer].messages for peer in left)
             log.warning("hints_not_handed_over", peers=sorted(left), messages=messages)
 
     async def _hand_over(self, peer: str) -> bool:
         """Hand all hints for one node to a member, the next one if it fails; False: none took all of them."""
         for node in sorted(self._distribution.nodes()):
             messages = 0
-            sessions, hints = self._keeping.sessions_of(peer), self._keeping.spools.hints(peer)
+            sessions, hints = self._keeping.sessions_of(peer), self._keeping.hint_store.hints(peer)
             _, _, moved, _ = await self._keeping.greeting(peer)
             for part in _parts(hints):
                 answer = await remote.call(node, ADOPT, peer, sessions, part, moved, timeout=CALL_TIMEOUT)
                 if not isinstance(answer, remote.Returned) or answer.value is not True:
                     break
-                messages += self._keeping.spools.adopted(peer, part)
+                messages += self._keeping.hint_store.adopted(peer, part)
             else:
                 log.info("hints_handed_over", peer=peer, to=node, messages=messages)
                 return True

@@ -1,4 +1,4 @@
-"""Hints for a node that is away, as entries, and the actions that its spool returns."""
+"""Hints for a node that is away, as entries, and the actions that its hint log returns."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send the unexpired ``records`` of an entry; call :meth:`Spool.confirmed` once they took effect."""
+    """Send the unexpired ``records`` of an entry; call :meth:`HintLog.confirmed` once they took effect."""
 
     kept: Kept
     records: bytes

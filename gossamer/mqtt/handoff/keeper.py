@@ -1,6 +1,6 @@
 """Keeper of hints for the persistent sessions of other nodes: follows nodes that go away and come back.
 
-The router passes the messages (:class:`gossamer.routes.forwarding.nodes.Keeper`), and ``spools`` hold them.
+The router passes the messages (:class:`gossamer.routes.forwarding.nodes.Keeper`), ``hint_store`` holds them.
 ``departures`` has the clients whose sessions moved, and for whom they are not any more.
 
 The filters of persistent sessions on nodes that are away are in the journal too, so that this node goes on
@@ -21,8 +21,8 @@ from gossamer.mnesia_like import Journal
 from gossamer.mqtt.flow.commits import Soon
 from gossamer.mqtt.handoff.departures import Departures
 from gossamer.mqtt.handoff.hint_journal import OnSafe
+from gossamer.mqtt.handoff.hint_store import HintStore
 from gossamer.mqtt.handoff.hints import MOVED_LIMIT, NO_END, Kept, Moved, is_for
-from gossamer.mqtt.handoff.spools import Spools
 from gossamer.mqtt.messages.records import MOVE_MARK, walk
 from gossamer.mqtt.session.qos2 import Block
 from gossamer.routes import Router
@@ -39,7 +39,7 @@ class Keeping:
 
     def __init__(
         self,
-        spools: Spools,
+        hint_store: HintStore,
         *,
         routes: Router,
         identity: str,
@@ -50,16 +50,16 @@ class Keeping:
     ) -> None:
         self.identity = identity
         """Distinguishes this node's entries from those of a namesake that has lost its disc."""
-        self.spools = spools
-        spools.live = self._live
+        self.hint_store = hint_store
+        hint_store.live = self._live
         self._routes = routes
         self._soon = soon
         self._clients = clients
         self._session = session
-        self._journal = spools.journal
+        self._journal = hint_store.journal
         self.wanted = self._journal.wanted
         self.departures = Departures(
-            spools.by_peer, clients=clients, claims=claims, changed=spools.note_moved
+            hint_store.by_peer, clients=clients, claims=claims, changed=hint_store.note_moved
         )
         self._sessions: dict[str, int] = {}
         self._creations: dict[str, int] = {}
@@ -75,27 +75,27 @@ class Keeping:
         """Ask a node that is back, or new, what it has; return whether it is live, and forwarded to."""
         self._up.add(peer)
         self._rounds[peer] += 1
-        spool = self.spools.of(peer)
+        hint_log = self.hint_store.of(peer)
         # Known now, but not any more when it goes down.
         self._sessions[peer] = self._session(peer)
-        if spool.state == "live":
+        if hint_log.state == "live":
             # A node that comes back with another generation of sessions has lost these.
             self._fresh.add(peer)
-            self.spools.ask(peer)
+            self.hint_store.ask(peer)
             return True
-        self.spools.do(peer, spool.up())
+        self.hint_store.do(peer, hint_log.up())
         return False
 
     def down(self, peer: str, creation: int) -> None:
         """Begin to keep for a node that is away; ``creation`` is the one that went."""
         self._up.discard(peer)
         self._fresh.discard(peer)
-        spool = self.spools.of(peer)
+        hint_log = self.hint_store.of(peer)
         self.departures.away(peer)
         # Hints are for sessions that began in this creation or before.
         self._creations.setdefault(peer, creation)
         self._journal.node(peer, self.sessions_of(peer))
-        self.spools.do(peer, *spool.down())
+        self.hint_store.do(peer, *hint_log.down())
         # Behind what was on its way, which may have come before or after the client went.
         self._soon(partial(self.departures.guess, peer))
 
@@ -104,17 +104,17 @@ class Keeping:
         self.departures.rejoined(peer)
         self._up.discard(peer)
         self._fresh.discard(peer)
-        if self.spools.gone(peer):
+        if self.hint_store.gone(peer):
             self._forget(peer)
             self._journal.node(peer, None)
 
     def take(self, peer: str, record: bytes, on_safe: OnSafe) -> None:
         """Keep a record of QoS 1 or 2 for a node that is away, or on its way back."""
-        spool = self.spools.of(peer)
-        if spool.state == "away" and record[:1] == MOVE_MARK:
+        hint_log = self.hint_store.of(peer)
+        if hint_log.state == "away" and record[:1] == MOVE_MARK:
             self._soon(partial(on_safe, True))
             return
-        self.spools.add(peer, record, [on_safe])
+        self.hint_store.add(peer, record, [on_safe])
 
     def left(self, peer: str, number: int, records: bytes, waiting: list[OnSafe]) -> int:
         """Keep the records of frame ``number`` (0: never sent) that a node had not acknowledged; return how
@@ -131,7 +131,7 @@ class Keeping:
                 self._soon(partial(on_safe, True))
             return others
         session = self._sessions.get(peer, 0) if number else 0
-        self.spools.add(peer, b"".join(wanted), waiting, session=session, frame=number)
+        self.hint_store.add(peer, b"".join(wanted), waiting, session=session, frame=number)
         return others
 
     # -- greeting nodes that are back
@@ -139,29 +139,29 @@ class Keeping:
     async def greeting(self, peer: str) -> tuple[str, int, Moved, dict[str, list[Block]]]:
         """Return the greeting for a node that is back: this keeper's identity, the number of messages that
         wait, by client the numbers that are not for it, and the QoS 2 messages that it has had."""
-        spool = self.spools.of(peer)
-        if not spool.waiting:
+        hint_log = self.hint_store.of(peer)
+        if not hint_log.waiting:
             return self.identity, 0, {}, {}
-        return self.identity, spool.waiting, *await self.departures.not_for(peer)
+        return self.identity, hint_log.waiting, *await self.departures.not_for(peer)
 
     def answered(
         self, peer: str, turn: int, sessions: tuple[str, int], taken: int, frames: Mapping[int, int]
     ) -> None:
         """Take a node's answer, unless it went down since; ``turn`` is what :meth:`asking` returned then.
 
-        ``sessions``: generation and first creation; ``taken``, ``frames`` as for :meth:`Spool.answered`.
+        ``sessions``: generation and first creation; ``taken``, ``frames`` as for :meth:`HintLog.answered`.
         """
-        spool = self.spools.of(peer)
+        hint_log = self.hint_store.of(peer)
         if self.asking(peer) != turn:
             return
         generation, born = sessions
         self._fresh.discard(peer)
         renewed = born > self._creations.get(peer, born)
-        self.spools.answered(peer, generation, taken, frames, renewed=renewed)
+        self.hint_store.answered(peer, generation, taken, frames, renewed=renewed)
         # Until it goes again.
         self._creations.pop(peer, None)
         self._journal.node(peer, [generation, 0])
-        self.spools.settle(peer, spool)
+        self.hint_store.settle(peer, hint_log)
 
     @property
     def anybody_away(self) -> bool:
@@ -180,19 +180,19 @@ class Keeping:
 
         True also where nothing is known of ``owner``. False: it is up, and can be sent the hints itself.
         """
-        spool = self.spools.of(owner)
-        if spool.state != "away":
+        hint_log = self.hint_store.of(owner)
+        if hint_log.state != "away":
             return owner not in self._up
         lacking = [
             kept
-            for kept in self.spools.of(peer).lacking(taken, frames)
+            for kept in self.hint_store.of(peer).lacking(taken, frames)
             if kept.records[:1] != MOVE_MARK
             and any(is_for(client_id, kept.number, clients) for client_id in clients)
         ]
         # Other sessions there have had it, or it is older than they are.
         others = (client_id for client_id in self._clients(owner) if client_id not in clients)
         not_for = dict.fromkeys(islice(others, MOVED_LIMIT), (0, NO_END))
-        self.spools.do(owner, *spool.adopt(lacking, {**clients, **not_for}))
+        self.hint_store.do(owner, *hint_log.adopt(lacking, {**clients, **not_for}))
         return True
 
     # -- nodes that this one did not see go
@@ -200,7 +200,7 @@ class Keeping:
     def sessions_of(self, peer: str) -> list[object]:
         """Return the row of a node that is away, as in :attr:`.hint_journal.Restored.node`."""
         creation = self._creations.get(peer, 0)
-        return [self.spools.of(peer).generation, creation, *self.departures.remembered(peer)]
+        return [self.hint_store.of(peer).generation, creation, *self.departures.remembered(peer)]
 
     def absent(self) -> Iterator[tuple[str, list[object], list[str], bool]]:
         """Yield each node that is away, its row, its clients that moved, and whether this node saw it go."""
@@ -215,7 +215,7 @@ class Keeping:
         """Take another node's report of one that is away, as :meth:`absent` yields it, and of its filters."""
         if peer in self._up:
             return
-        if self.spools.of(peer).state == "live":
+        if self.hint_store.of(peer).state == "live":
             self._begins_away(peer, sessions)
         self.departures.learned(peer, sessions[2:], moved, seen=seen)
         self._routes.expect(peer, filters)
@@ -229,21 +229,21 @@ class Keeping:
         self, peer: str, sessions: list[Any], hints: list[list[Any]], moved: Moved, on_safe: OnSafe
     ) -> bool:
         """Keep another node's hints; call ``on_safe`` once they are on disc. False: ``peer`` is not away."""
-        spool = self.spools.of(peer)
-        if peer not in self._up and spool.state == "live":
+        hint_log = self.hint_store.of(peer)
+        if peer not in self._up and hint_log.state == "live":
             self._begins_away(peer, sessions)
             self._routes.expect(peer, ())
-        if spool.state != "away":
+        if hint_log.state != "away":
             return False
         adopted = [self._journal.read(number, row) for number, *row in hints]
-        self.spools.do(peer, *spool.adopt(adopted, moved))
+        self.hint_store.do(peer, *hint_log.adopt(adopted, moved))
         self._journal.when_safe([on_safe])
         return True
 
     def asking(self, peer: str) -> int:
         """Return the number of the return for which a node has yet to answer; 0: for none."""
-        spool = self.spools.by_peer.get(peer)
-        waits = spool is not None and (spool.state == "asking" or peer in self._fresh)
+        hint_log = self.hint_store.by_peer.get(peer)
+        waits = hint_log is not None and (hint_log.state == "asking" or peer in self._fresh)
         return self._rounds[peer] if waits and peer in self._up else 0
 
     # -- the disc
@@ -255,19 +255,19 @@ class Keeping:
             self._begins_away(peer, restored.node, restored.entries, restored.moved)
             self._routes.expect(peer, restored.filters)
             if peer in self._up:
-                self.spools.do(peer, self.spools.of(peer).up())
+                self.hint_store.do(peer, self.hint_store.of(peer).up())
         if entries := sum(len(restored.entries) for restored in found.values()):
             log.info("kept_messages_restored", entries=entries)
 
     def tick(self, *, has_left: Callable[[str], bool]) -> None:
         """Call it about once a second. ``has_left(peer)``: it left permanently, perhaps unseen."""
-        for peer, spool in list(self.spools.by_peer.items()):
+        for peer, hint_log in list(self.hint_store.by_peer.items()):
             if peer in self._up:
-                self.spools.settle(peer, spool)
+                self.hint_store.settle(peer, hint_log)
             elif has_left(peer):
                 self._routes.live(peer)
                 self.gone(peer)
-        self.spools.tick()
+        self.hint_store.tick()
 
     # -- inside
 
@@ -279,7 +279,7 @@ class Keeping:
         self.departures.restored(peer, had[0] if had else None)
         if creation:
             self._creations[peer] = creation
-        self.spools.of(peer).restore(entries, generation, moved or {})
+        self.hint_store.of(peer).restore(entries, generation, moved or {})
         self._journal.node(peer, sessions)
 
     def _live(self, peer: str) -> None:

@@ -270,7 +270,7 @@ class Forwarding:
             lost_is_safe=not kept,
             sync=self.sync or kept,
             lost=lost,
-            # Hints that do not arrive stay in the spool.
+            # Hints that do not arrive stay in the hint log.
             dropped=None if kept else self._dropped,
             # Rows may come before the link is up.
             up=False,

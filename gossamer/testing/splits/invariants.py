@@ -134,9 +134,10 @@ def _kept(world: SplitWorld) -> Iterator[str]:
     for number, node in sorted(world.cluster.nodes.items()):
         if node.broker.away is None:
             continue
-        for peer, spool in sorted(node.broker.away.spools.by_peer.items()):
-            if spool.messages or spool.state != "live":
-                yield f"node {number} keeps {spool.messages} messages for {peer}, which is {spool.state}"
+        for peer, hint_log in sorted(node.broker.away.hint_store.by_peer.items()):
+            if hint_log.messages or hint_log.state != "live":
+                messages, state = hint_log.messages, hint_log.state
+                yield f"node {number} keeps {messages} messages for {peer}, which is {state}"
 
 
 def _survived(world: SplitWorld, numbers: list[int]) -> Iterator[str]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gossamer.mqtt.handoff.hint_log import Spool
+from gossamer.mqtt.handoff.hint_log import HintLog
 from gossamer.mqtt.handoff.hints import Ask, Drop, Keep, Live, Lost, Over, Send, is_for
 
 
@@ -16,11 +16,11 @@ def still(records: bytes, seconds: float) -> tuple[bytes, int]:
     return (b"", 1) if records[:1] == b"x" and seconds >= 10 else (records, 0)
 
 
-def away(**options: Any) -> Spool:
-    spool = Spool(refresh=still, **{"limit": 1000, "max_bytes": 10**6, **options})
-    spool.generation = "g"
-    spool.down()
-    return spool
+def away(**options: Any) -> HintLog:
+    hint_log = HintLog(refresh=still, **{"limit": 1000, "max_bytes": 10**6, **options})
+    hint_log.generation = "g"
+    hint_log.down()
+    return hint_log
 
 
 def numbers(actions: list[Any]) -> list[int]:
@@ -51,7 +51,7 @@ class Script:
     def __init__(self) -> None:
         self.log = self.first = away()
 
-    def spool(self, **options: int) -> None:
+    def hint_log(self, **options: int) -> None:
         self.log = self.first = away(**options)
 
     def theirs(self, **options: int) -> None:
@@ -65,7 +65,7 @@ class Script:
 
     def restart(self) -> None:
         """The node that keeps has its disc alone, which is read in any order."""
-        log = Spool(refresh=still, limit=100, max_bytes=10**6, first=1 << 32)
+        log = HintLog(refresh=still, limit=100, max_bytes=10**6, first=1 << 32)
         log.restore(list(reversed(self.log.entries.values())), "g", self.log.moved)
         self.log = log
 
@@ -148,17 +148,17 @@ def test_what_is_kept_comes_in_order_and_once(lines: list[str]):
 
 
 def test_only_so_much_is_on_its_way_at_once():
-    spool = away(limit=10**6, max_bytes=10**9)
+    hint_log = away(limit=10**6, max_bytes=10**9)
     for _ in range(2500):
-        spool.add(b"1", 1, 0.0)
-    spool.up()
-    flying = numbers(spool.answered("g", 0, {}, 0.0))
+        hint_log.add(b"1", 1, 0.0)
+    hint_log.up()
+    flying = numbers(hint_log.answered("g", 0, {}, 0.0))
     got = len(flying)
     assert got == 1000
     while flying:
-        flying += numbers(spool.confirmed(flying.pop(0), 0.0))
+        flying += numbers(hint_log.confirmed(flying.pop(0), 0.0))
         assert len(flying) <= 1000
-    assert spool.settled() == [Live()]
+    assert hint_log.settled() == [Live()]
 
 
 class Peer:
@@ -176,7 +176,7 @@ class Peer:
     )
 )
 def test_whenever_it_is_cut_off_a_node_gets_all_in_order_and_once(events: list[str]):
-    spool, peer = away(), Peer()
+    hint_log, peer = away(), Peer()
     way: list[Any] = []
     flown: list[int] = []
     count = 0
@@ -194,22 +194,22 @@ def test_whenever_it_is_cut_off_a_node_gets_all_in_order_and_once(events: list[s
     for event in [*events, "cut", "back", "answer"]:
         if event == "add":
             count += 1
-            do(spool.add(b"%d" % count, 1, 0.0))
-        elif event == "back" and spool.state == "away":
-            do(spool.up())
-        elif event == "answer" and spool.state == "asking":
-            do(spool.answered("g", peer.taken, {}, 0.0))
+            do(hint_log.add(b"%d" % count, 1, 0.0))
+        elif event == "back" and hint_log.state == "away":
+            do(hint_log.up())
+        elif event == "answer" and hint_log.state == "asking":
+            do(hint_log.answered("g", peer.taken, {}, 0.0))
         elif event.startswith("take") and way:
             take()
         elif event == "confirm" and flown:
-            do(spool.confirmed(flown.pop(0), 0.0))
+            do(hint_log.confirmed(flown.pop(0), 0.0))
         if event.endswith("cut"):
             way.clear()
             flown.clear()
-            do(spool.down()[0])
+            do(hint_log.down()[0])
     while way or flown:
         if way:
             take()
-        do(spool.confirmed(flown.pop(0), 0.0))
+        do(hint_log.confirmed(flown.pop(0), 0.0))
     assert peer.got == [b"%d" % n for n in range(1, count + 1)]
-    assert spool.settled() == [Live()]
+    assert hint_log.settled() == [Live()]
