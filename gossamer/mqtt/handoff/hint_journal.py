@@ -16,7 +16,7 @@ import structlog
 
 from gossamer.mnesia_like import Journal
 from gossamer.mqtt.flow.commits import JournalWriter, Soon
-from gossamer.mqtt.handoff.hints import Kept
+from gossamer.mqtt.handoff.hints import Hint
 
 log = structlog.get_logger(__name__)
 
@@ -33,7 +33,7 @@ class Restored:
 
     node: list[object] = field(default_factory=lambda: ["", 0])
     """Generation of its sessions, its creation (0: not known) and, where known, the list of their clients."""
-    entries: list[Kept] = field(default_factory=list)
+    entries: list[Hint] = field(default_factory=list)
     filters: list[str] = field(default_factory=list)
     moved: dict[str, Sequence[int]] = field(default_factory=dict)
 
@@ -82,9 +82,9 @@ class HintJournal:
         """Write which numbers are not for a client; None: delete it."""
         self._put(peer, _MOVED, client_id, bounds)
 
-    def keep(self, peer: str, kept: Kept) -> None:
+    def keep(self, peer: str, hint: Hint) -> None:
         """Write an entry."""
-        self._put(peer, _KEPT, kept.number, self.row(kept))
+        self._put(peer, _KEPT, hint.number, self.row(hint))
 
     def drop(self, peer: str, number: int) -> None:
         """Delete an entry."""
@@ -105,15 +105,15 @@ class HintJournal:
             self._put(peer, _FILTER, topic_filter, True if persistent else None)
         self._filters_ticket = writer.ticket
 
-    def row(self, kept: Kept) -> list[object]:
+    def row(self, hint: Hint) -> list[object]:
         """Return an entry as it is written, and handed over, without its number; its time is of day."""
-        at = kept.at - self._now() + self._wall()
-        return [at, kept.records, kept.count, kept.live, kept.session, kept.frame]
+        at = hint.at - self._now() + self._wall()
+        return [at, hint.records, hint.count, hint.live, hint.session, hint.frame]
 
-    def read(self, number: int, row: list[Any]) -> Kept:
+    def read(self, number: int, row: list[Any]) -> Hint:
         """Return the entry of a :meth:`row`, its time on this node's clock."""
         at, *rest = row
-        return Kept(number, at - self._wall() + self._now(), *rest)
+        return Hint(number, at - self._wall() + self._now(), *rest)
 
     def _put(self, peer: str, kind: int, key: object, value: object) -> None:
         if self._writer is not None:

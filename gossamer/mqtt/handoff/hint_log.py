@@ -39,8 +39,8 @@ from gossamer.mqtt.handoff.hints import (
     Action,
     Ask,
     Drop,
+    Hint,
     Keep,
-    Kept,
     Live,
     Lost,
     Moved,
@@ -73,7 +73,7 @@ class HintLog:
         first: int = 1,
     ) -> None:
         self.state: State = "live"
-        self.entries: dict[int, Kept] = {}
+        self.entries: dict[int, Hint] = {}
         self.generation = ""
         """Generation of the sessions that the node had; blank: not known."""
         self.moved: dict[str, Sequence[int]] = {}
@@ -93,7 +93,7 @@ class HintLog:
         self._keep_oldest = keep_oldest
         self._waiting = 0
         self._todo: deque[int] = deque()
-        self._flight: dict[int, Kept] = {}
+        self._flight: dict[int, Hint] = {}
         self._flying = 0
         self._over = True
 
@@ -102,9 +102,9 @@ class HintLog:
         """Number of messages that were kept while the node was away, and are still here."""
         return self._waiting
 
-    def lacking(self, taken: int, frames: Mapping[int, int]) -> list[Kept]:
-        """Return the entries that a node lacks: not :meth:`Kept.is_known` by these positions."""
-        return [kept for kept in self.entries.values() if not kept.is_known(taken, frames)]
+    def lacking(self, taken: int, frames: Mapping[int, int]) -> list[Hint]:
+        """Return the entries that a node lacks: not :meth:`Hint.is_known` by these positions."""
+        return [hint for hint in self.entries.values() if not hint.is_known(taken, frames)]
 
     # -- the node goes and comes
 
@@ -117,10 +117,10 @@ class HintLog:
         self._flying = 0
         self._todo = deque(self.entries)
         self._waiting = self.messages
-        again = [kept for kept in self.entries.values() if kept.live]
-        changed = [msgspec.structs.replace(kept, live=False) for kept in again]
-        self.entries.update((kept.number, kept) for kept in changed)
-        return [Keep(kept) for kept in changed], self._cut_moved(again[0].number) if again else []
+        again = [hint for hint in self.entries.values() if hint.live]
+        changed = [msgspec.structs.replace(hint, live=False) for hint in again]
+        self.entries.update((hint.number, hint) for hint in changed)
+        return [Keep(hint) for hint in changed], self._cut_moved(again[0].number) if again else []
 
     def up(self) -> list[Action]:
         """Ask a node that is back what it has, unless nothing was kept."""
@@ -138,13 +138,13 @@ class HintLog:
         """
         actions: list[Action] = []
         if renewed or (self.generation and self.generation != generation):
-            gone = [kept.number for kept in self.entries.values() if not kept.live]
+            gone = [hint.number for hint in self.entries.values() if not hint.live]
             actions += self._drop(gone, "sessions_lost")
             self.moved.clear()
         self.generation = generation
         if self.state != "asking":
             return actions
-        known = [kept.number for kept in self.entries.values() if kept.is_known(taken, frames)]
+        known = [hint.number for hint in self.entries.values() if hint.is_known(taken, frames)]
         actions += self._drop(known, "", "known")
         self.state = "sending"
         return actions + self.pump(now)
@@ -200,30 +200,30 @@ class HintLog:
 
         ``session``, ``frame``: the frame in which it was sent, in that link session; 0: it was not.
         """
-        kept = Kept(self.next, now, records, count, live=self.state != "away", session=session, frame=frame)
+        hint = Hint(self.next, now, records, count, live=self.state != "away", session=session, frame=frame)
         self.next += 1
         actions: list[Action] = []
-        short = self._short(kept)
-        if short and not self._keep_oldest and kept.size <= self._max_bytes and count <= self._limit:
-            actions += self._make_room(kept)
-            short = self._short(kept)
+        short = self._short(hint)
+        if short and not self._keep_oldest and hint.size <= self._max_bytes and count <= self._limit:
+            actions += self._make_room(hint)
+            short = self._short(hint)
         if short:
             self.counts["dropped_overflow"] += count
             self.overflowed += count
             actions.append(Lost((records,), "overflow"))
             return actions
-        self._put(kept)
+        self._put(hint)
         self.counts["kept"] += count
-        actions.append(Keep(kept))
+        actions.append(Keep(hint))
         return actions + self.pump(now)
 
-    def adopt(self, hints: Iterable[Kept], moved: Moved) -> tuple[list[Action], list[str]]:
+    def adopt(self, hints: Iterable[Hint], moved: Moved) -> tuple[list[Action], list[str]]:
         """Keep hints of another node, in its order; ``moved``, by its numbers, says what is not for a client,
         and what is known here does not apply to them. Return also the clients whose ``moved`` has changed."""
         first, actions, numbers = self.next, list[Action](), list[int]()
-        for kept in hints:
-            numbers.append(kept.number)
-            actions += self.add(kept.records, kept.count, kept.at)
+        for hint in hints:
+            numbers.append(hint.number)
+            actions += self.add(hint.records, hint.count, hint.at)
         changed: list[str] = []
         for client_id in dict.fromkeys([*self.moved, *moved]):
             bounds = list(self.moved.get(client_id, ()))
@@ -242,14 +242,14 @@ class HintLog:
         gone = [number for number in numbers if number in self.entries]
         for number in gone:
             # The node came back after they were offered.
-            kept = self._flight.pop(number, None)
-            self._flying -= 0 if kept is None else kept.size
+            hint = self._flight.pop(number, None)
+            self._flying -= 0 if hint is None else hint.size
         return [*self._drop(gone, "", "handed_over"), *self.pump(now)]
 
-    def restore(self, entries: Iterable[Kept], generation: str, moved: Moved) -> None:
+    def restore(self, entries: Iterable[Hint], generation: str, moved: Moved) -> None:
         """Restore the entries on disc; the node is away until it is seen."""
-        for kept in sorted(entries, key=lambda kept: kept.number):
-            self._put(kept)
+        for hint in sorted(entries, key=lambda hint: hint.number):
+            self._put(hint)
         self._waiting = self.messages
         self.generation = generation
         self.moved.update(moved)
@@ -258,10 +258,10 @@ class HintLog:
 
     def confirmed(self, number: int, now: float) -> list[Action]:
         """Drop an entry that has taken effect."""
-        kept = self._flight.pop(number, None)
-        if kept is None:
+        hint = self._flight.pop(number, None)
+        if hint is None:
             return []
-        self._flying -= kept.size
+        self._flying -= hint.size
         return [*self._drop([number], "", "sent"), *self.pump(now)]
 
     def pump(self, now: float) -> list[Action]:
@@ -272,22 +272,22 @@ class HintLog:
         expired: list[int] = []
         while self._todo and len(self._flight) < WINDOW_MESSAGES and self._flying < WINDOW_BYTES:
             number = self._todo.popleft()
-            kept = self.entries.get(number)
-            if kept is None:
+            hint = self.entries.get(number)
+            if hint is None:
                 continue
-            if kept.live and not self._over:
+            if hint.live and not self._over:
                 self._over = True
                 actions.append(Over())
-            records, late = self._refresh(kept.records, now - kept.at)
+            records, late = self._refresh(hint.records, now - hint.at)
             self.counts["dropped_expired"] += late
             if late:
-                actions.append(Lost((kept.records,), "expired", records))
+                actions.append(Lost((hint.records,), "expired", records))
             if not records:
                 expired.append(number)
                 continue
-            self._flight[number] = kept
-            self._flying += kept.size
-            actions.append(Send(kept, records))
+            self._flight[number] = hint
+            self._flying += hint.size
+            actions.append(Send(hint, records))
         actions += self._drop(expired, "")
         if not self._over and not self._waiting:
             self._over = True
@@ -305,19 +305,19 @@ class HintLog:
                 self.moved[client_id] = [*before, first] if len(before) % 2 else before
         return changed
 
-    def _put(self, kept: Kept) -> None:
-        self.entries[kept.number] = kept
-        self._todo.append(kept.number)
-        self.messages += kept.count
-        self.bytes += kept.size
-        self._waiting += 0 if kept.live else kept.count
+    def _put(self, hint: Hint) -> None:
+        self.entries[hint.number] = hint
+        self._todo.append(hint.number)
+        self.messages += hint.count
+        self.bytes += hint.size
+        self._waiting += 0 if hint.live else hint.count
 
-    def _short(self, kept: Kept) -> bool:
-        return self.messages + kept.count > self._limit or self.bytes + kept.size > self._max_bytes
+    def _short(self, hint: Hint) -> bool:
+        return self.messages + hint.count > self._limit or self.bytes + hint.size > self._max_bytes
 
-    def _make_room(self, kept: Kept) -> list[Action]:
+    def _make_room(self, hint: Hint) -> list[Action]:
         oldest: list[int] = []
-        messages, size = self.messages + kept.count, self.bytes + kept.size
+        messages, size = self.messages + hint.count, self.bytes + hint.size
         for number, old in self.entries.items():
             if messages <= self._limit and size <= self._max_bytes:
                 break
@@ -333,11 +333,11 @@ class HintLog:
             return []
         lost = tuple(self.entries[number].records for number in numbers) if reason else ()
         for number in numbers:
-            kept = self.entries.pop(number)
-            self.messages -= kept.count
-            self.bytes -= kept.size
-            self._waiting -= 0 if kept.live else kept.count
+            hint = self.entries.pop(number)
+            self.messages -= hint.count
+            self.bytes -= hint.size
+            self._waiting -= 0 if hint.live else hint.count
             if reason or what:
-                self.counts[what or f"dropped_{reason}"] += kept.count
+                self.counts[what or f"dropped_{reason}"] += hint.count
         drop = Drop(tuple(numbers))
         return [drop, Lost(lost, reason)] if lost else [drop]

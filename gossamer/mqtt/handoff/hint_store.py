@@ -115,13 +115,13 @@ class HintStore:
         """Return of each entry that a node lacks its number, time of day in µs, and records, aged."""
         now, wall = self._now(), self._wall()
         return [
-            (kept.number, int((kept.at - now + wall) * 1e6), fresh(kept.records, now - kept.at)[0])
-            for kept in self.of(peer).lacking(taken, frames)
+            (hint.number, int((hint.at - now + wall) * 1e6), fresh(hint.records, now - hint.at)[0])
+            for hint in self.of(peer).lacking(taken, frames)
         ]
 
     def hints(self, peer: str) -> list[list[object]]:
         """Return the entries for a node, as :meth:`Keeping.adopt` takes them."""
-        return [[kept.number, *self.journal.row(kept)] for kept in self.of(peer).entries.values()]
+        return [[hint.number, *self.journal.row(hint)] for hint in self.of(peer).entries.values()]
 
     def adopted(self, peer: str, hints: Iterable[list[Any]]) -> int:
         """Drop hints that another node has on its disc; return how many messages they were."""
@@ -142,8 +142,8 @@ class HintStore:
         """Carry out the actions of a hint log; ``moved``: clients whose numbers have changed."""
         for action in actions:
             match action:
-                case Keep(kept):
-                    self.journal.keep(peer, kept)
+                case Keep(hint):
+                    self.journal.keep(peer, hint)
                 case Drop(numbers):
                     for number in numbers:
                         self.journal.drop(peer, number)
@@ -151,8 +151,8 @@ class HintStore:
                     self._lost(peer, records, reason, left)
                 case Ask():
                     self.ask(peer)
-                case Send(kept, records):
-                    self._send(peer, encode_kept(kept.number, records, live=kept.live), kept.number)
+                case Send(hint, records):
+                    self._send(peer, encode_kept(hint.number, records, live=hint.live), hint.number)
                 case Over():
                     self._send(peer, encode_kept(0, b"", live=False), 0)
                 case Live():

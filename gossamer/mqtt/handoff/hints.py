@@ -35,7 +35,7 @@ def joined(bounds: Iterable[int]) -> list[int]:
     return joined
 
 
-class Kept(msgspec.Struct, frozen=True):
+class Hint(msgspec.Struct, frozen=True):
     """An entry: ``count`` messages that came together at ``at``, on this node's clock."""
 
     number: int
@@ -60,7 +60,7 @@ class Kept(msgspec.Struct, frozen=True):
 class Keep:
     """Write an entry to disc."""
 
-    kept: Kept
+    hint: Hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Ask:
 class Send:
     """Send the unexpired ``records`` of an entry; call :meth:`HintLog.confirmed` once they took effect."""
 
-    kept: Kept
+    hint: Hint
     records: bytes
 
 

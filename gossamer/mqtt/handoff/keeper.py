@@ -22,7 +22,7 @@ from gossamer.mqtt.flow.commits import Soon
 from gossamer.mqtt.handoff.departures import Departures
 from gossamer.mqtt.handoff.hint_journal import OnSafe
 from gossamer.mqtt.handoff.hint_store import HintStore
-from gossamer.mqtt.handoff.hints import MOVED_LIMIT, NO_END, Kept, Moved, is_for
+from gossamer.mqtt.handoff.hints import MOVED_LIMIT, NO_END, Hint, Moved, is_for
 from gossamer.mqtt.messages.records import MOVE_MARK, walk
 from gossamer.mqtt.session.qos2 import Block
 from gossamer.routes import Router
@@ -184,10 +184,10 @@ class Keeping:
         if hint_log.state != "away":
             return owner not in self._up
         lacking = [
-            kept
-            for kept in self.hint_store.of(peer).lacking(taken, frames)
-            if kept.records[:1] != MOVE_MARK
-            and any(is_for(client_id, kept.number, clients) for client_id in clients)
+            hint
+            for hint in self.hint_store.of(peer).lacking(taken, frames)
+            if hint.records[:1] != MOVE_MARK
+            and any(is_for(client_id, hint.number, clients) for client_id in clients)
         ]
         # Other sessions there have had it, or it is older than they are.
         others = (client_id for client_id in self._clients(owner) if client_id not in clients)
@@ -272,7 +272,7 @@ class Keeping:
     # -- inside
 
     def _begins_away(
-        self, peer: str, sessions: list[Any], entries: Iterable[Kept] = (), moved: Moved | None = None
+        self, peer: str, sessions: list[Any], entries: Iterable[Hint] = (), moved: Moved | None = None
     ) -> None:
         """Begin to keep for a node that this one did not see go; ``sessions`` as :meth:`sessions_of`."""
         generation, creation, *had = sessions

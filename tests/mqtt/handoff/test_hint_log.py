@@ -24,16 +24,16 @@ def away(**options: Any) -> HintLog:
 
 
 def numbers(actions: list[Any]) -> list[int]:
-    return [action.kept.number for action in actions if isinstance(action, Send)]
+    return [action.hint.number for action in actions if isinstance(action, Send)]
 
 
 def told(action: Any) -> str:
     """An action, or what else is told, in the words of a scenario."""
     match action:
-        case Keep(kept):
-            return f"keep {kept.number}{' live' * kept.live}"
-        case Send(kept, records):
-            return f"send {records.decode()}{' live' * kept.live}"
+        case Keep(hint):
+            return f"keep {hint.number}{' live' * hint.live}"
+        case Send(hint, records):
+            return f"send {records.decode()}{' live' * hint.live}"
         case Drop(dropped):
             return f"drop {' '.join(map(str, dropped))}"
         case Lost(records, reason):
@@ -114,7 +114,7 @@ class Script:
         return [" ".join(str(n) for n in self.log.entries if is_for(client, n, self.log.moved))]
 
     def entries(self) -> list[Any]:
-        return [b" ".join(kept.records for kept in self.log.entries.values()).decode()]
+        return [b" ".join(hint.records for hint in self.log.entries.values()).decode()]
 
     def count(self, name: str) -> list[Any]:
         return [self.log.counts[name]]
@@ -185,11 +185,11 @@ def test_whenever_it_is_cut_off_a_node_gets_all_in_order_and_once(events: list[s
         way.extend(action for action in actions if isinstance(action, Send))
 
     def take() -> None:
-        kept = way.pop(0).kept
-        assert kept.number > peer.taken
-        peer.got.append(kept.records)
-        peer.taken = kept.number
-        flown.append(kept.number)
+        hint = way.pop(0).hint
+        assert hint.number > peer.taken
+        peer.got.append(hint.records)
+        peer.taken = hint.number
+        flown.append(hint.number)
 
     for event in [*events, "cut", "back", "answer"]:
         if event == "add":
