@@ -22,7 +22,7 @@ from gossamer.distribution import rpc as remote
 if TYPE_CHECKING:
     from gossamer.distribution import Distribution
     from gossamer.gossip import MembershipView
-    from gossamer.mqtt.handoff.keeper import Keeping
+    from gossamer.mqtt.handoff.keeper import HintKeeper
     from gossamer.routes import Router
 
 log = structlog.get_logger(__name__)
@@ -35,7 +35,7 @@ STEP = 5000
 """Filters examined in a turn of the loop."""
 
 Part = list[list[object]]
-"""For each node in the part: its name, the rest of its item in :meth:`Keeping.absent`, and filters."""
+"""For each node in the part: its name, the rest of its item in :meth:`HintKeeper.absent`, and filters."""
 
 
 class Absences:
@@ -43,10 +43,10 @@ class Absences:
     permanently are skipped, though the disc of a node that missed it may still list them."""
 
     def __init__(
-        self, keeping: Keeping, router: Router, distribution: Distribution, members: MembershipView
+        self, keeper: HintKeeper, router: Router, distribution: Distribution, members: MembershipView
     ) -> None:
         self._members = members
-        self._keeping = keeping
+        self._keeper = keeper
         self._router = router
         self._distribution = distribution
         self._node = distribution.runtime.node
@@ -93,7 +93,7 @@ class Absences:
             for name, sessions, moved, seen, filters in part:
                 member = self._members.get(name)
                 if member is None or not member.left:
-                    self._keeping.learned(name, sessions, moved, filters, seen=seen)
+                    self._keeper.learned(name, sessions, moved, filters, seen=seen)
             if not part:
                 self._asking.discard(peer)
                 self._answered.add(peer)
@@ -112,7 +112,7 @@ class Absences:
         return []
 
     async def _parts(self, asker: str) -> AsyncIterator[Part]:
-        for peer, *absence in self._keeping.absent():
+        for peer, *absence in self._keeper.absent():
             # Gossip does not know a node that went before this one started, or long ago.
             member = self._members.get(peer)
             if peer == asker or (member is not None and member.left):

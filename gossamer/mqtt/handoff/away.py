@@ -1,6 +1,6 @@
 """Hinted handoff wired into a node: both sides of it.
 
-``keeping`` keeps hints for other nodes, in ``hint_store``; ``arrivals`` takes those that others kept for this
+``keeper`` keeps hints for other nodes, in ``hint_store``; ``arrivals`` takes those that others kept for this
 one. A node that is back is greeted with the number of messages that wait for it, and answers how far it got.
 """
 
@@ -21,7 +21,7 @@ from gossamer.mqtt.handoff.following import Following
 from gossamer.mqtt.handoff.hint_journal import HintJournal
 from gossamer.mqtt.handoff.hint_store import HintStore
 from gossamer.mqtt.handoff.hint_transfer import HintTransfer
-from gossamer.mqtt.handoff.keeper import Keeping
+from gossamer.mqtt.handoff.keeper import HintKeeper
 from gossamer.mqtt.handoff.replay import Arrivals
 from gossamer.mqtt.publish.recording import report_lost
 from gossamer.mqtt.session.transfer import had_from, rightful
@@ -85,7 +85,7 @@ class Away:
             ask=self._ask,
             lost=partial(report_lost, fanout),
         )
-        self.keeping = Keeping(
+        self.keeper = HintKeeper(
             self.hint_store,
             routes=router,
             identity=born,
@@ -95,12 +95,12 @@ class Away:
             session=distribution.session_at,
         )
         self._members = members
-        self.absences = Absences(self.keeping, router, distribution, members)
-        self.transfer = HintTransfer(self.keeping, distribution, has_left=self._has_left)
+        self.absences = Absences(self.keeper, router, distribution, members)
+        self.transfer = HintTransfer(self.keeper, distribution, has_left=self._has_left)
         self._keeps = config.away_messages > 0
-        self.arrivals.over = self.keeping.departures.rejoined
+        self.arrivals.over = self.keeper.departures.rejoined
         if self._keeps:
-            router.keep_with(self.keeping)
+            router.keep_with(self.keeper)
 
     async def learned(self, peers: Iterable[str]) -> None:
         """Wait until these nodes have answered which others are away, and with which filters."""
@@ -131,7 +131,7 @@ class Away:
         functions[GREET] = self.arrivals.asked
         self._following = Following(
             self._table,
-            self.keeping,
+            self.keeper,
             self._distribution,
             sessions,
             now=self._fanout.now,
@@ -148,12 +148,12 @@ class Away:
     async def restore(self) -> None:
         """Read the hints on disc, and keep them there from now on."""
         journal, rows = await self._store.create_journal("mqtt_kept")
-        self.keeping.restore(journal, rows)
+        self.keeper.restore(journal, rows)
 
     @property
     def anybody(self) -> bool:
         """Return whether a node is away for which hints may be kept."""
-        return self.keeping.anybody_away
+        return self.keeper.anybody_away
 
     @property
     def pending(self) -> bool:
@@ -169,13 +169,13 @@ class Away:
     def node_down(self, peer: str) -> None:
         """Note which sessions were here when a node went down: hints that it keeps may be for them."""
         if self._keeps and not self._has_left(peer):
-            self.keeping.departures.parted(peer, self._clients(self._node))
+            self.keeper.departures.parted(peer, self._clients(self._node))
         self.arrivals.node_down(peer)
         self.absences.node_down(peer)
 
     def subscribed(self, client_id: str) -> None:
         """Settle a session that began here once its client, which has subscribed, had time for the rest."""
-        if self.keeping.anybody_away and client_id not in self._settling:
+        if self.keeper.anybody_away and client_id not in self._settling:
             self._settling.add(client_id)
             self._runtime.loop.call_later(SUBSCRIBE_TIMEOUT, self._has_subscribed, client_id)
 
@@ -193,7 +193,7 @@ class Away:
         client of a new session has had so far go to the node that had it before, which may go on with its
         own session should this node die.
         """
-        if self.keeping.anybody_away:
+        if self.keeper.anybody_away:
             had = [] if resumed else had_from(session)
             settled = session.client_id, self._node, session.epoch, resumed, had
             self._settled(*settled)
@@ -202,7 +202,7 @@ class Away:
 
     def tick(self) -> None:
         """Do what is due. Call it about once a second."""
-        self.keeping.tick(has_left=self._has_left)
+        self.keeper.tick(has_left=self._has_left)
 
     # -- inside
 
@@ -220,7 +220,7 @@ class Away:
 
     async def _greet(self, peer: str) -> None:
         try:
-            while turn := self.keeping.asking(peer):
+            while turn := self.keeper.asking(peer):
                 if self._loaded(peer) and await self._greeted(peer, turn):
                     continue
                 await asyncio.sleep(RETRY_INTERVAL)
@@ -228,7 +228,7 @@ class Away:
             self._greeting.discard(peer)
 
     async def _greeted(self, peer: str, turn: int) -> bool:
-        identity, waiting, moved, had = await self.keeping.greeting(peer)
+        identity, waiting, moved, had = await self.keeper.greeting(peer)
         if waiting and self._following is not None:
             # Before any hint: clients that were served on both sides of a cut have had some of them here.
             for client_id, blocks in self._following.had_here(self._clients(peer)).items():
@@ -247,7 +247,7 @@ class Away:
             return False
         if self._following is not None and not await self._following.hand_on(peer, moved, *done[1:]):
             return False
-        self.keeping.answered(peer, turn, *done)
+        self.keeper.answered(peer, turn, *done)
         return True
 
     def _loaded(self, peer: str) -> bool:
@@ -266,15 +266,15 @@ class Away:
         return {} if self._sessions is None else self._sessions.read(client_id)
 
     def _claimed(self, change: Change) -> None:
-        if self.keeping.anybody_away:
+        if self.keeper.anybody_away:
             for client_id in change.written:
-                self.keeping.departures.claimed(client_id, rightful(self._claims_of(client_id)) or "")
+                self.keeper.departures.claimed(client_id, rightful(self._claims_of(client_id)) or "")
 
     def _settled(self, client_id: str, owner: str, epoch: int, resumed: bool, had: list[Block]) -> None:
         """Take the report of a node, see :meth:`settle`; one that another claim has overtaken is ignored."""
         # A node that came back with a later claim has the client: what is kept for it is for that session.
         if all((other, node) <= (epoch, owner) for node, other in self._claims_of(client_id).items()):
-            self.keeping.departures.settled(client_id, owner, resumed=resumed, had=had)
+            self.keeper.departures.settled(client_id, owner, resumed=resumed, had=had)
 
 
 def _pong() -> bool:

@@ -29,7 +29,7 @@ from gossamer.mqtt.session.transfer import had_from, rightful, wanted_by
 if TYPE_CHECKING:
     from gossamer.distribution import Distribution
     from gossamer.mnesia_like import OwnedTable
-    from gossamer.mqtt.handoff.keeper import Keeping
+    from gossamer.mqtt.handoff.keeper import HintKeeper
     from gossamer.mqtt.session.sessions import SessionTable
 
 GONE = "mqtt.gone"
@@ -53,7 +53,7 @@ class Following:
     def __init__(
         self,
         table: SessionTable,
-        keeping: Keeping,
+        keeper: HintKeeper,
         distribution: Distribution,
         claims: OwnedTable,
         *,
@@ -64,7 +64,7 @@ class Following:
         delivered: Callable[[str, Iterable[Block]], object],
     ) -> None:
         self._table = table
-        self._keeping = keeping
+        self._keeper = keeper
         self._distribution = distribution
         self._node = distribution.runtime.node
         self._claims = claims
@@ -97,7 +97,7 @@ class Following:
         if not all(map(self._loaded, self._distribution.nodes())):
             # The node that has them now may not be known, nor where to send what comes from now on.
             return False
-        departed = self._keeping.departures.departed(peer)
+        departed = self._keeper.departures.departed(peer)
         gone = await remote.call(peer, GONE, departed, self._node, timeout=CALL_TIMEOUT)
         if not (isinstance(gone, remote.Returned) and isinstance(gone.value, list)):
             return False
@@ -117,7 +117,7 @@ class Following:
                 away[owner][client_id] = moved.get(client_id, ())
         upto = taken
         # More comes meanwhile, and nothing is for them there any more.
-        while clients and (entries := self._keeping.hint_store.kept(peer, upto, frames)):
+        while clients and (entries := self._keeper.hint_store.kept(peer, upto, frames)):
             for owner, whose in clients.items():
                 if owner != self._node and (had := self.had_here(whose)):
                     await remote.call(owner, HAD, had, timeout=CALL_TIMEOUT)
@@ -127,7 +127,7 @@ class Following:
             upto = entries[-1][0]
         # Last, and at once, or it would be kept again with the next attempt.
         return all(
-            self._keeping.keep_elsewhere(peer, owner, whose, taken, frames) for owner, whose in away.items()
+            self._keeper.keep_elsewhere(peer, owner, whose, taken, frames) for owner, whose in away.items()
         )
 
     def had_here(self, clients: Iterable[str]) -> dict[str, list[Block]]:
@@ -153,7 +153,7 @@ class Following:
         """Return whether the owner of some of these sessions, perhaps unknown, may be about to come back."""
         now = self._now()
         since = self._since.setdefault(peer, now)
-        awaited = owner is not None or self._keeping.awaits_others(peer)
+        awaited = owner is not None or self._keeper.awaits_others(peer)
         return awaited and now - since < RETURN_TIMEOUT
 
     async def _hand_to(
@@ -168,7 +168,7 @@ class Following:
         """Return those of ``clients``, and of the clients that left since ``asker`` was last seen, whose
         sessions are not here any more, each with its owner if known. None: not known to ``asker``."""
         sessions = self._table.sessions
-        left = self._keeping.departures.left(asker, self._node)
+        left = self._keeper.departures.left(asker, self._node)
         return [
             (client_id, rightful(self._claims.read(client_id)))
             for client_id in dict.fromkeys([*(clients or ()), *left])

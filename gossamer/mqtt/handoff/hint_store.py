@@ -120,7 +120,7 @@ class HintStore:
         ]
 
     def hints(self, peer: str) -> list[list[object]]:
-        """Return the entries for a node, as :meth:`Keeping.adopt` takes them."""
+        """Return the entries for a node, as :meth:`HintKeeper.adopt` takes them."""
         return [[hint.number, *self.journal.row(hint)] for hint in self.of(peer).entries.values()]
 
     def adopted(self, peer: str, hints: Iterable[list[Any]]) -> int:

@@ -24,7 +24,7 @@ from gossamer.mqtt.handoff.hints import Moved
 
 if TYPE_CHECKING:
     from gossamer.distribution import Distribution
-    from gossamer.mqtt.handoff.keeper import Keeping
+    from gossamer.mqtt.handoff.keeper import HintKeeper
 
 log = structlog.get_logger(__name__)
 
@@ -43,9 +43,9 @@ class HintTransfer:
     """
 
     def __init__(
-        self, keeping: Keeping, distribution: Distribution, *, has_left: Callable[[str], bool]
+        self, keeper: HintKeeper, distribution: Distribution, *, has_left: Callable[[str], bool]
     ) -> None:
-        self._keeping = keeping
+        self._keeper = keeper
         self._distribution = distribution
         self._has_left = has_left
         self.functions: dict[str, Callable[..., object]] = {ADOPT: self._adopt}
@@ -53,7 +53,7 @@ class HintTransfer:
 
     async def hand_over(self) -> None:
         """Hand the hints here to members that stay, for at most :data:`TRANSFER_TIMEOUT`."""
-        hint_store = self._keeping.hint_store
+        hint_store = self._keeper.hint_store
         with suppress(TimeoutError):
             async with asyncio.timeout(TRANSFER_TIMEOUT):
                 while kept_for := hint_store.kept_for:
@@ -68,13 +68,13 @@ class HintTransfer:
         """Hand all hints for one node to a member, the next one if it fails; False: none took all of them."""
         for node in sorted(self._distribution.nodes()):
             messages = 0
-            sessions, hints = self._keeping.sessions_of(peer), self._keeping.hint_store.hints(peer)
-            _, _, moved, _ = await self._keeping.greeting(peer)
+            sessions, hints = self._keeper.sessions_of(peer), self._keeper.hint_store.hints(peer)
+            _, _, moved, _ = await self._keeper.greeting(peer)
             for part in _parts(hints):
                 answer = await remote.call(node, ADOPT, peer, sessions, part, moved, timeout=CALL_TIMEOUT)
                 if not isinstance(answer, remote.Returned) or answer.value is not True:
                     break
-                messages += self._keeping.hint_store.adopted(peer, part)
+                messages += self._keeper.hint_store.adopted(peer, part)
             else:
                 log.info("hints_handed_over", peer=peer, to=node, messages=messages)
                 return True
@@ -85,7 +85,7 @@ class HintTransfer:
     ) -> bool:
         """Adopt hints for ``peer`` from a node that leaves; return once they are on disc. False: not here."""
         safe = asyncio.get_running_loop().create_future()
-        if self._has_left(peer) or not self._keeping.adopt(peer, sessions, hints, moved, safe.set_result):
+        if self._has_left(peer) or not self._keeper.adopt(peer, sessions, hints, moved, safe.set_result):
             return False
         return bool(await safe)
 

@@ -30,7 +30,7 @@ from gossamer.routes import Router
 log = structlog.get_logger(__name__)
 
 
-class Keeping:
+class HintKeeper:
     """Keeps messages for the persistent sessions of nodes that are away, and delivers them in order.
 
     ``clients(peer)`` returns the clients with a session on a node, ``claims(client)`` the epochs of all

@@ -108,7 +108,7 @@ class Arrivals:
     def asked(
         self, peer: str, identity: str, waiting: int, moved: Moved, had: Mapping[str, list[Block]]
     ) -> list[object]:
-        """Answer the greeting of another node (:meth:`Keeping.greeting`): ``[[generation, creation], number
+        """Answer the greeting of another node (:meth:`HintKeeper.greeting`): ``[[generation, creation], number
         of the last entry taken, [[link session, last frame taken], …]]``."""
         for client_id, blocks in had.items():
             self.delivered(client_id, blocks)
