@@ -76,7 +76,7 @@ class MqttCluster(GenServer):
             broker.delayed.restore(journal, rows, soon=asyncio.get_running_loop().call_soon)
         takeovers = Takeovers(broker.shared, sessions, distribution, broker.away)
         takeovers.offer(functions)
-        broker.away.arrivals.late = takeovers.superseded.late
+        broker.away.replay.late = takeovers.superseded.late
         if disc and broker.config.sessions.persistent:
             await self._restore(store, broker.away)
         for session in list(broker.sessions.values()):
@@ -166,7 +166,7 @@ class MqttCluster(GenServer):
             soon=asyncio.get_running_loop().call_soon,
         )
         broker.table.store = kept
-        away.arrivals.restore(kept, rows)
+        away.replay.restore(kept, rows)
         broker.owed.restore(kept.owed_of(rows))
         count = 0
         for stored in kept.read(rows):

@@ -1,6 +1,6 @@
 """Hinted handoff wired into a node: both sides of it.
 
-``keeper`` keeps hints for other nodes, in ``hint_store``; ``arrivals`` takes those that others kept for this
+``keeper`` keeps hints for other nodes, in ``hint_store``; ``replay`` takes those that others kept for this
 one. A node that is back is greeted with the number of messages that wait for it, and answers how far it got.
 """
 
@@ -22,7 +22,7 @@ from gossamer.mqtt.handoff.hint_journal import HintJournal
 from gossamer.mqtt.handoff.hint_store import HintStore
 from gossamer.mqtt.handoff.hint_transfer import HintTransfer
 from gossamer.mqtt.handoff.keeper import HintKeeper
-from gossamer.mqtt.handoff.replay import Arrivals
+from gossamer.mqtt.handoff.replay import HintReplay
 from gossamer.mqtt.publish.recording import report_lost
 from gossamer.mqtt.session.transfer import had_from, rightful
 
@@ -71,7 +71,7 @@ class Away:
         """Clients that still have time to subscribe."""
         creation = distribution.runtime.creation
         born = f"{self._node} {creation} {wall():.6f}"
-        self.arrivals = Arrivals(core, generation=born, creation=creation)
+        self.replay = HintReplay(core, generation=born, creation=creation)
         self.hint_store = HintStore(
             HintJournal(now=fanout.now, wall=wall, soon=self._soon),
             router,
@@ -98,7 +98,7 @@ class Away:
         self.absences = Absences(self.keeper, router, distribution, members)
         self.transfer = HintTransfer(self.keeper, distribution, has_left=self._has_left)
         self._keeps = config.away_messages > 0
-        self.arrivals.over = self.keeper.departures.rejoined
+        self.replay.over = self.keeper.departures.rejoined
         if self._keeps:
             router.keep_with(self.keeper)
 
@@ -124,11 +124,11 @@ class Away:
         """Add the functions that other nodes call, and follow the claims in ``sessions``; called again after
         a restart. See :class:`Following` for ``dismiss`` and ``is_moving``; ``delivered(client, had)`` is
         called with QoS 2 messages that a client has had from another node."""
-        self.arrivals.delivered = delivered
+        self.replay.delivered = delivered
         functions[PING] = _pong
         self._sessions = sessions
         sessions.subscribe_batches(self._claimed)
-        functions[GREET] = self.arrivals.asked
+        functions[GREET] = self.replay.asked
         self._following = Following(
             self._table,
             self.keeper,
@@ -158,11 +158,11 @@ class Away:
     @property
     def pending(self) -> bool:
         """Return whether hints may still be on their way here."""
-        return self.arrivals.pending
+        return self.replay.pending
 
     def node_up(self, peer: str) -> None:
         """Expect the greeting of a node that is up, and ask it which others are away."""
-        self.arrivals.node_up(peer)
+        self.replay.node_up(peer)
         if self._keeps:
             self.absences.node_up(peer)
 
@@ -170,7 +170,7 @@ class Away:
         """Note which sessions were here when a node went down: hints that it keeps may be for them."""
         if self._keeps and not self._has_left(peer):
             self.keeper.departures.parted(peer, self._clients(self._node))
-        self.arrivals.node_down(peer)
+        self.replay.node_down(peer)
         self.absences.node_down(peer)
 
     def subscribed(self, client_id: str) -> None:

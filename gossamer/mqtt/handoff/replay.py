@@ -57,7 +57,7 @@ class _Keeper:
         self.waiting = False
 
 
-class Arrivals:
+class HintReplay:
     """Takes the hints of other nodes, each entry once, and answers how far it got.
 
     ``generation`` is that of sessions in memory, which begin with this ``creation``; a disc has its own.
@@ -108,8 +108,11 @@ class Arrivals:
     def asked(
         self, peer: str, identity: str, waiting: int, moved: Moved, had: Mapping[str, list[Block]]
     ) -> list[object]:
-        """Answer the greeting of another node (:meth:`HintKeeper.greeting`): ``[[generation, creation], number
-        of the last entry taken, [[link session, last frame taken], …]]``."""
+        """Answer the greeting of another node (:meth:`HintKeeper.greeting`).
+
+        Returns ``[[generation, creation], number of the last entry taken, [[link session, last frame
+        taken], …]]``.
+        """
         for client_id, blocks in had.items():
             self.delivered(client_id, blocks)
         self._ungreeted.pop(peer, None)
