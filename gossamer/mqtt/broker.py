@@ -23,7 +23,7 @@ from gossamer.mqtt.connection.connections import Connections
 from gossamer.mqtt.connection.limits import Room
 from gossamer.mqtt.connection.shared import ConnectionLimits, Shared
 from gossamer.mqtt.flow.deadlines import Wheel
-from gossamer.mqtt.handoff.away import Away
+from gossamer.mqtt.handoff.hinted_handoff import HintedHandoff
 from gossamer.mqtt.messages.message_ids import UNRECORDED, base_of
 from gossamer.mqtt.messages.records import fresh, fresh_kept
 from gossamer.mqtt.migration.takeover import Takeovers
@@ -92,7 +92,7 @@ class Broker:
         self.runtime = runtime
         self.clock = clock
         self.takeovers: Takeovers | None = None
-        self.away: Away | None = None
+        self.handoff: HintedHandoff | None = None
         """Hinted handoff, in a cluster."""
         self.retained: Retained = retained if retained is not None else LocalRetained()
         self.wheel = Wheel()
@@ -261,5 +261,5 @@ class Broker:
             "slowed": fanout.slowed,
             "queued_bytes": fanout.pressure.queued,
             **{f"dropped_{reason}": count for reason, count in sorted(fanout.drops.items())},
-            **({} if self.away is None else self.away.hint_store.stats()),
+            **({} if self.handoff is None else self.handoff.hint_store.stats()),
         }

@@ -240,10 +240,10 @@ async def _wait_for_cluster(node: NodeParts) -> None:
         await node.store.wait_for_tables(timeout=LOAD_WAIT, peers=peers)
     except TablesNotLoadedError as error:
         log.warning("tables_not_loaded", node=node.name, error=str(error))
-    if node.broker.away is not None:
+    if node.broker.handoff is not None:
         try:
             async with asyncio.timeout(LOAD_WAIT):
-                await node.broker.away.learned(peers)
+                await node.broker.handoff.learned(peers)
         except TimeoutError:
             log.warning("absent_nodes_not_asked_for", node=node.name, waited=LOAD_WAIT)
 

@@ -85,7 +85,7 @@ async def roamer(cluster):
 
 
 def kept(cluster, number=1):
-    return cluster.nodes[number].broker.away.hint_store
+    return cluster.nodes[number].broker.handoff.hint_store
 
 
 def drops(cluster, reason):

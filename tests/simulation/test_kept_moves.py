@@ -208,7 +208,7 @@ async def test_a_session_that_began_behind_a_cut_and_is_over_is_not_where_its_cl
     cluster.heal()
     await asyncio.sleep(4)
     assert "node3@10.0.0.3" in cluster.nodes[1].distribution.nodes()
-    assert cluster.nodes[1].broker.away.anybody
+    assert cluster.nodes[1].broker.handoff.anybody
     cluster.crash(3)
     await asyncio.sleep(10)
     sent = await numbered(speaker, "r", 5, qos=2)
@@ -263,7 +263,7 @@ async def test_what_waits_for_a_session_on_its_way_to_a_node_that_is_back(sim, c
 
     # The node that is back does not get to say what it has.
     with monkeypatch.context() as patch:
-        patch.setattr(cluster.nodes[1].broker.away, "_greeted", busy)
+        patch.setattr(cluster.nodes[1].broker.handoff, "_greeted", busy)
         await heal(cluster, pause=3)
         moved.drop()
         coming = asyncio.create_task(cluster.client(3, "roams", **SESSION))

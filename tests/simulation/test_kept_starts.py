@@ -177,6 +177,6 @@ async def test_what_a_disc_remembers_of_a_member_that_has_left_is_nothing_to_the
     await asyncio.sleep(5)
     await restart(cluster, 2, among=(1, 2), pause=10)
     for number in (1, 2):
-        keeper = cluster.nodes[number].broker.away.keeper
+        keeper = cluster.nodes[number].broker.handoff.keeper
         assert not keeper.anybody_away, number
         assert not [name for name in keeper.departures.had if name.startswith("node3")]

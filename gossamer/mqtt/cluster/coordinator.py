@@ -21,7 +21,7 @@ from gossamer.mqtt.cluster.retained import ClusterRetained
 from gossamer.mqtt.cluster.retained_bodies import FETCH, KEEP, Bodies, Links
 from gossamer.mqtt.cluster.wills_actions import ClusterWills
 from gossamer.mqtt.flow.fence import Fence
-from gossamer.mqtt.handoff.away import Away
+from gossamer.mqtt.handoff.hinted_handoff import HintedHandoff
 from gossamer.mqtt.migration.takeover import Takeovers
 from gossamer.mqtt.publish.owed import INTERVAL
 from gossamer.mqtt.session.store import SessionStore
@@ -60,10 +60,12 @@ class MqttCluster(GenServer):
         self._broker = broker
         self._retained = retained
         self._ticks = 0
-        if broker.away is None:
+        if broker.handoff is None:
             # Before the first node comes up.
-            broker.away = Away(broker.shared, store, distribution, members, broker.config.sessions)
-            broker.subscribing.on_subscribed = broker.away.subscribed
+            broker.handoff = HintedHandoff(
+                broker.shared, store, distribution, members, broker.config.sessions
+            )
+            broker.subscribing.on_subscribed = broker.handoff.subscribed
         self._distribution = distribution
         index = await self._share_retained(store, disc=disc)
         functions[_BACK] = self._back
@@ -74,17 +76,17 @@ class MqttCluster(GenServer):
         if disc and not broker.delayed.restored:
             journal, rows = await store.create_journal("mqtt_delayed")
             broker.delayed.restore(journal, rows, soon=asyncio.get_running_loop().call_soon)
-        takeovers = Takeovers(broker.shared, sessions, distribution, broker.away)
+        takeovers = Takeovers(broker.shared, sessions, distribution, broker.handoff)
         takeovers.offer(functions)
-        broker.away.replay.late = takeovers.superseded.late
+        broker.handoff.replay.late = takeovers.superseded.late
         if disc and broker.config.sessions.persistent:
-            await self._restore(store, broker.away)
+            await self._restore(store, broker.handoff)
         for session in list(broker.sessions.values()):
             takeovers.ownership.reclaim(session)
         sessions.subscribe_batches(takeovers.changed)
         broker.takeovers = broker.admission.takeovers = takeovers
         broker.ingest.on_mark = takeovers.marked
-        broker.away.begin(
+        broker.handoff.begin(
             sessions,
             functions,
             dismiss=takeovers.superseded.dismiss,
@@ -99,15 +101,15 @@ class MqttCluster(GenServer):
         send_after(TICK, self_pid(), _TICK)
         send_after(INTERVAL, self_pid(), _LOOK)
         if broker.fanout.fence is None:
-            broker.fanout.fence = self._fence(broker.away, suspicion_floor)
+            broker.fanout.fence = self._fence(broker.handoff, suspicion_floor)
 
-    def _fence(self, away: Away, suspicion_floor: float) -> Fence:
+    def _fence(self, handoff: HintedHandoff, suspicion_floor: float) -> Fence:
         distribution = self._distribution
         return Fence(
             now=self._broker.fanout.now,
             spawn=lambda function: distribution.runtime.spawn(function, label="mqtt_fence"),
             peers=distribution.nodes,
-            level=away.level,
+            level=handoff.level,
             suspicion_floor=suspicion_floor,
         )
 
@@ -153,7 +155,7 @@ class MqttCluster(GenServer):
         table.subscribe_batches(lambda change: wills.changed(change.owner, change.written, change.deleted))
         return wills
 
-    async def _restore(self, store: Store, away: Away) -> None:
+    async def _restore(self, store: Store, handoff: HintedHandoff) -> None:
         """Restore sessions, owed messages and hints from disc; once in each creation of a node."""
         broker = self._broker
         if broker.table.store is not None:
@@ -166,7 +168,7 @@ class MqttCluster(GenServer):
             soon=asyncio.get_running_loop().call_soon,
         )
         broker.table.store = kept
-        away.replay.restore(kept, rows)
+        handoff.replay.restore(kept, rows)
         broker.owed.restore(kept.owed_of(rows))
         count = 0
         for stored in kept.read(rows):
@@ -179,7 +181,7 @@ class MqttCluster(GenServer):
                 await asyncio.sleep(0)
         if count:
             log.info("sessions_restored", count=count)
-        await away.restore()
+        await handoff.restore()
 
     async def handle_info(self, message: object) -> None:
         wills = self._broker.wills
@@ -194,11 +196,11 @@ class MqttCluster(GenServer):
         elif isinstance(message, NodeUp):
             self._wills.node_up(message.name, message.creation)
             self._wills.remember()
-            if self._broker.away is not None:
-                self._broker.away.node_up(message.name)
+            if self._broker.handoff is not None:
+                self._broker.handoff.node_up(message.name)
         elif isinstance(message, NodeDown):
-            if self._broker.away is not None:
-                self._broker.away.node_down(message.name)
+            if self._broker.handoff is not None:
+                self._broker.handoff.node_down(message.name)
             if self._broker.takeovers is not None:
                 self._broker.takeovers.node_down(message.name)
             here = wills.node_down(
@@ -231,8 +233,8 @@ class MqttCluster(GenServer):
         self._wills.tick()
         self._ticks += 1
         broker.owed.give(broker.redispatch.again)
-        if broker.away is not None:
-            broker.away.tick()
+        if broker.handoff is not None:
+            broker.handoff.tick()
         if self._ticks % 10 == 0:
             for copying in self._bodies.upkeep():
                 spawn(_await, copying, label="mqtt_retained_copies")

@@ -18,7 +18,7 @@ from gossamer.mqtt.migration.superseded import MARKS_TIMEOUT
 
 if TYPE_CHECKING:
     from gossamer.distribution import Distribution
-    from gossamer.mqtt.handoff.away import Away
+    from gossamer.mqtt.handoff.hinted_handoff import HintedHandoff
     from gossamer.mqtt.publish.core import Core
 
 LOOK = 0.2
@@ -47,14 +47,14 @@ class Marks:
         self,
         core: Core,
         distribution: Distribution,
-        away: Away,
+        handoff: HintedHandoff,
         *,
         mark: Callable[[str, str, str], object],
     ) -> None:
         self._fanout, self._router = core.fanout, core.router
         self._distribution = distribution
         self._node = distribution.runtime.node
-        self._away = away
+        self._handoff = handoff
         self._own = mark
         self._incomplete: dict[str, _Move] = {}
         self._going = False
@@ -88,7 +88,7 @@ class Marks:
 
     def _is_complete(self, move: _Move) -> bool:
         marked = move.marked.issuperset(self._distribution.nodes())
-        return marked and move.over and not self._away.anybody
+        return marked and move.over and not self._handoff.anybody
 
     async def _complete(self) -> None:
         try:

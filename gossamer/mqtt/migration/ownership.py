@@ -42,7 +42,7 @@ ASKED = 1000
 class Ownership:
     """Claims the sessions of this node and compares them with the claims of others.
 
-    ``rows`` are the claims, epochs by client and node; ``settle`` is :meth:`Away.settle`."""
+    ``rows`` are the claims, epochs by client and node; ``settle`` is :meth:`HintedHandoff.settle`."""
 
     def __init__(
         self, core: Core, rows: OwnedTable, distribution: Distribution, settle: Callable[[Session], object]

@@ -35,7 +35,7 @@ from gossamer.mqtt.session.transfer import rightful
 
 if TYPE_CHECKING:
     from gossamer.distribution import Distribution
-    from gossamer.mqtt.handoff.away import Away
+    from gossamer.mqtt.handoff.hinted_handoff import HintedHandoff
     from gossamer.mqtt.migration.ownership import Ownership
     from gossamer.mqtt.migration.source import Sources
     from gossamer.mqtt.publish.core import Core
@@ -65,14 +65,14 @@ class SupersededSessions:
         core: Core,
         ownership: Ownership,
         sources: Sources,
-        away: Away,
+        handoff: HintedHandoff,
         distribution: Distribution,
     ) -> None:
         self._table, self._fanout, self._router = core.table, core.fanout, core.router
         self._sessions, self._wills = core.table.sessions, core.wills
         self._ownership = ownership
         self._sources = sources
-        self._away = away
+        self._handoff = handoff
         self._distribution = distribution
         self._offering: dict[str, Session] = {}
         self._subscribed: set[str] = set()
@@ -103,7 +103,7 @@ class SupersededSessions:
             return
         if moved:
             self._router.unsubscribe_all(session)
-            if not (session.inflight or session.queue or self._away.pending or self._away.anybody):
+            if not (session.inflight or session.queue or self._handoff.pending or self._handoff.anybody):
                 self._table.end(session, None)
                 return
             self._ownership.withdraw(session.client_id)
@@ -184,7 +184,7 @@ class SupersededSessions:
         given = False
         until = 0.0
         # A node that is away may be about to come back, with hints for this session.
-        lingers = fanout.now() + RETURN_TIMEOUT if self._away.anybody else 0.0
+        lingers = fanout.now() + RETURN_TIMEOUT if self._handoff.anybody else 0.0
         token = f"{self._ownership.node}/{self._distribution.runtime.creation}/over/{next(self._numbers)}"
         self._marked[token] = set()
         try:
@@ -222,7 +222,7 @@ class SupersededSessions:
                     offered, refused = await self._offer_to(owner, session)
                     taken, lost = taken + offered - refused, lost + refused
                     over = client_id not in self._subscribed and fanout.now() >= lingers
-                    if over and not session.queue and not self._away.pending:
+                    if over and not session.queue and not self._handoff.pending:
                         fanout.dropped("session_superseded", lost)
                         log.info("session_superseded", client_id=client_id, by=owner, taken=taken, lost=lost)
                         self._table.end(session, None)

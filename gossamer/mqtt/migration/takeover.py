@@ -31,7 +31,7 @@ from gossamer.mqtt.session.qos2 import Block, Once
 from gossamer.mqtt.session.transfer import forget, rightful
 
 if TYPE_CHECKING:
-    from gossamer.mqtt.handoff.away import Away
+    from gossamer.mqtt.handoff.hinted_handoff import HintedHandoff
     from gossamer.mqtt.publish.core import Core
 
 KICK = "mqtt.kick"
@@ -56,16 +56,18 @@ class Takeovers:
     ``rows`` are the claims: epochs, by client and node.
     """
 
-    def __init__(self, core: Core, rows: OwnedTable, distribution: Distribution, away: Away) -> None:
+    def __init__(
+        self, core: Core, rows: OwnedTable, distribution: Distribution, handoff: HintedHandoff
+    ) -> None:
         self._node = distribution.runtime.node
         self._distribution = distribution
         self._table, self._router = core.table, core.router
         spawn = distribution.runtime.spawn
-        self.ownership = owners = Ownership(core, rows, distribution, away.settle)
+        self.ownership = owners = Ownership(core, rows, distribution, handoff.settle)
         self._sources = sources = Sources(core, owners, distribution)
         self.contests = contests = Contests(core, owners, sources, spawn, self._claimant)
-        self._targets = Targets(core, owners, sources, contests, distribution, away, mark=self.mark)
-        self.superseded = SupersededSessions(core, owners, sources, away, distribution)
+        self._targets = Targets(core, owners, sources, contests, distribution, handoff, mark=self.mark)
+        self.superseded = SupersededSessions(core, owners, sources, handoff, distribution)
         self.successors = Successors(
             core, is_leaving=self.superseded.has, is_moving=self.is_moving, delivered=self.delivered
         )

@@ -30,7 +30,7 @@ from gossamer.routes import body_of, matches
 
 if TYPE_CHECKING:
     from gossamer.distribution import Distribution
-    from gossamer.mqtt.handoff.away import Away
+    from gossamer.mqtt.handoff.hinted_handoff import HintedHandoff
     from gossamer.mqtt.migration.claims import Claimant, Contests, Fetched
     from gossamer.mqtt.migration.ownership import Ownership
     from gossamer.mqtt.migration.source import Sources
@@ -60,7 +60,7 @@ class Targets:
         sources: Sources,
         contests: Contests,
         distribution: Distribution,
-        away: Away,
+        handoff: HintedHandoff,
         *,
         mark: Callable[[str, str, str], object],
     ) -> None:
@@ -69,8 +69,8 @@ class Targets:
         self.sources = sources
         self.contests = contests
         self.distribution = distribution
-        self.away = away
-        self.marks = Marks(core, distribution, away, mark=mark)
+        self.handoff = handoff
+        self.marks = Marks(core, distribution, handoff, mark=mark)
         self._incoming: dict[str, Incoming] = {}
         self.get = self._incoming.get
         self._number = 0
@@ -216,7 +216,7 @@ class Incoming:
                 await self._ownership.announce(self._session, self._machine.source)
                 if self._session.subscriptions:
                     # Until then hints are for an older one, whose node may be away.
-                    self._home.away.settle(self._session)
+                    self._home.handoff.settle(self._session)
                 recorder = self._fanout.recorder
                 if recorder is not None:
                     recorder.taken_over(self._session, self._machine.source)

@@ -70,8 +70,8 @@ class Healing:
 
     def alarms(self) -> Sequence[AlarmInfo]:
         """Those that last first, then what was healed, latest first."""
-        away = self._node.broker.away
-        overflows = () if away is None else away.hint_store.alarms()
+        handoff = self._node.broker.handoff
+        overflows = () if handoff is None else handoff.hint_store.alarms()
         return [
             *(
                 AlarmInfo(name="kept_overflow", active=True, since=since, until=0.0, text=text)

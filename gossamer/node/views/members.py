@@ -154,9 +154,9 @@ class MembersView:
 
     async def leave(self) -> None:
         """Leave the cluster and live on alone."""
-        away = self._node.broker.away
-        if away is not None and self._node.distribution.nodes():
-            await self._node.runtime.run(away.transfer.hand_over)
+        handoff = self._node.broker.handoff
+        if handoff is not None and self._node.distribution.nodes():
+            await self._node.runtime.run(handoff.transfer.hand_over)
         await self._commands.leave()
         self._node.state = "left"
 

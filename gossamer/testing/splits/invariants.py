@@ -132,9 +132,9 @@ def _messages(world: SplitWorld) -> Iterator[str]:
 def _kept(world: SplitWorld) -> Iterator[str]:
     """Check that nothing is kept for a node that is up."""
     for number, node in sorted(world.cluster.nodes.items()):
-        if node.broker.away is None:
+        if node.broker.handoff is None:
             continue
-        for peer, hint_log in sorted(node.broker.away.hint_store.by_peer.items()):
+        for peer, hint_log in sorted(node.broker.handoff.hint_store.by_peer.items()):
             if hint_log.messages or hint_log.state != "live":
                 messages, state = hint_log.messages, hint_log.state
                 yield f"node {number} keeps {messages} messages for {peer}, which is {state}"

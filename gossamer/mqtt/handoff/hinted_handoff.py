@@ -47,7 +47,7 @@ _TABLES = ("routes", "sessions")
 """Tables whose rows of a node must be here before that node is greeted."""
 
 
-class Away:
+class HintedHandoff:
     """Greets nodes that are back and exchanges hints with each. There is one in each creation of a node."""
 
     def __init__(
