@@ -169,7 +169,7 @@ class Node(NodeParts):
         """Have at the others what clients sent: they close the link once they hear that this node leaves."""
         for _ in range(int(LAST_WAIT / 0.01)):
             links = self.router.forwarders().values()
-            if not self.broker.wills.asking and all(one.idle or not one.up for one in links):
+            if not self.broker.wills.unsettled and all(one.idle or not one.up for one in links):
                 return
             await asyncio.sleep(0.01)
 

@@ -46,18 +46,25 @@ class _Kept:
     def __init__(self, table: OwnedTable, journal: Journal | None) -> None:
         self._table = table
         self._journal = journal
+        self._written = 0
         self.rows_of = table.rows_of
         self.seen_of = table.seen_of
 
     def write(self, key: object, value: object, /) -> int:
         if self._journal is not None:
             self._journal.put(_encode(key), _encode(value))
-        return self._table.write(key, value)
+        self._written = self._table.write(key, value)
+        return self._written
 
     def delete(self, key: object, /) -> int:
         if self._journal is not None:
             self._journal.put(_encode(key), None)
-        return self._table.delete(key)
+        self._written = self._table.delete(key)
+        return self._written
+
+    def are_visible(self) -> bool:
+        """Return whether every node that is up has all writes."""
+        return self._table.is_visible(self._written)
 
 
 class ClusterWills:

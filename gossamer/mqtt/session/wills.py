@@ -182,9 +182,12 @@ class Wills(WillAgreement):
         self.table.write(client_id, [*row[:4], former] if former else row[:4])
 
     @property
-    def asking(self) -> bool:
-        """Return whether wills of this node's clients wait for answers of other nodes."""
-        return any(origin_of(key) == self.origin for key in self.held)
+    def unsettled(self) -> bool:
+        """Return whether wills of this node's clients wait for answers of other nodes, or these have not
+        learned yet that they are over, and would publish them when this node leaves."""
+        if self.table is None:
+            return False
+        return any(origin_of(key) == self.origin for key in self.held) or not self.table.are_visible()
 
     def spent(self, keys: Iterable[Key], now: float) -> list[str]:
         """Void wills that others published while they could not see this node; return their clients here."""
