@@ -13,6 +13,7 @@ FLOORS = (
     "supervisor",
     "gossip",
     "distribution",
+    "raft",
     "discovery",
     "mnesia_like",
     "routes",

@@ -1,0 +1,127 @@
+"""State of a replica that all of its roles share, and how it becomes a follower.
+
+What a replica sends is in two lists. ``messages`` may leave before the disc has anything: a leader's entries
+are on their way while it writes them itself. ``promises`` may not: who has a promise relies on what the disc
+must hold by then, the vote, the term and the entries.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from random import Random
+
+import msgspec
+
+from gossamer.raft.log import Log
+from gossamer.raft.messages import Chunk, Message
+from gossamer.raft.progress import Progress
+from gossamer.raft.values import ChunkWanted, HardState, Membership, ReadState, Snapshot
+
+
+class Role(enum.Enum):
+    """Role of a replica in its term."""
+
+    FOLLOWER = "follower"
+    TRIAL = "trial candidate"
+    """It asks whether it would be elected, before it begins a term."""
+    CANDIDATE = "candidate"
+    LEADER = "leader"
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits and times of a group, times in ticks of its host.
+
+    A follower campaigns after ``election_ticks`` to twice that without a leader.
+    """
+
+    election_ticks: int = 10
+    heartbeat_ticks: int = 1
+    max_append_bytes: int = 256 * 1024
+    """Of one message; an entry that is larger goes alone."""
+    max_inflight: int = 64
+    """Messages with entries on their way to one member."""
+    max_unstable_bytes: int = 16 * 2**20
+    """Entries that wait for the disc, or at a leader for a quorum; more are refused."""
+    max_apply_bytes: int = 2**20
+    """Committed entries that are handed out at once."""
+
+
+class Staged(msgspec.Struct):
+    """Snapshot that is being received, and from whom: two replicas' snapshots of one position differ."""
+
+    sender: int
+    term: int
+    snapshot: Snapshot
+    received: int = 0
+
+
+class State:
+    """One replica: what it knows, what it is, and what it wants to send."""
+
+    def __init__(self, replica: int, log: Log, hard: HardState, settings: Settings, random: Random) -> None:
+        self.id = replica
+        self.log = log
+        self.settings = settings
+        self.random = random
+        self.term = hard.term
+        self.vote = hard.vote
+        log.commit_to(hard.commit)
+        self.role = Role.FOLLOWER
+        self.leader = 0
+        """Number of the leader; 0: not known."""
+        self.elapsed = 0
+        """Ticks since a leader was heard of; at a leader, since quorums were checked."""
+        self.since_heartbeat = 0
+        self.timeout = 0
+        # A disc that lost what it had acknowledged is found out when the leader mentions it. Until it had the
+        # time to, a vote of this replica could elect one that lacks the same entries.
+        self.guarded = settings.election_ticks if hard.term else 0
+        """Ticks in which it does not vote, because it has just restarted."""
+        self.votes: dict[int, bool] = {}
+        self.progress: dict[int, Progress] = {}
+        """At a leader, all members with itself."""
+        self.transferee = 0
+        """The member to which leadership goes; 0: none."""
+        self.round = 0
+        self.reads_asked: list[tuple[int, int]] = []
+        """Context and replica of each read that has no round yet."""
+        self.reads_sent: deque[tuple[int, int, list[tuple[int, int]]]] = deque()
+        """Round, committed index and reads of each round that is not confirmed."""
+        self.staged: Staged | None = None
+
+        self.messages: list[Message] = []
+        self.promises: list[Message] = []
+        self.chunks: list[Chunk] = []
+        self.install: Snapshot | None = None
+        self.wanted: list[ChunkWanted] = []
+        self.reads: list[ReadState] = []
+        self.reset(self.term)
+
+    @property
+    def membership(self) -> Membership:
+        """The members, by its log."""
+        return self.log.membership
+
+    def reset(self, term: int) -> None:
+        """Forget what belongs to a role, and to the old term where it is another."""
+        if term != self.term:
+            self.term = term
+            self.vote = 0
+        self.leader = 0
+        self.elapsed = self.since_heartbeat = 0
+        ticks = self.settings.election_ticks
+        self.timeout = ticks + self.random.randrange(ticks)
+        self.votes = {}
+        self.progress = {}
+        self.transferee = 0
+        self.reads_asked.clear()
+        self.reads_sent.clear()
+        self.wanted.clear()
+
+
+def become_follower(state: State, term: int, leader: int) -> None:
+    """Follow a leader, or nobody that is known (0)."""
+    state.reset(term)
+    state.role = Role.FOLLOWER
+    state.leader = leader
