@@ -34,11 +34,10 @@ _EACH = 100
 
 
 class World:
-    """World of one run: a cluster, a random generator, notes of events, and actions on it."""
+    """World of one run: its network, a random generator, and notes of events."""
 
-    def __init__(self, sim: SimNetwork, cluster: SimCluster, rng: Random) -> None:
+    def __init__(self, sim: SimNetwork, rng: Random) -> None:
         self.sim = sim
-        self.cluster = cluster
         self.rng = rng
         self.notes: list[str] = []
         """For the report of a seed that fails."""
@@ -66,6 +65,14 @@ class World:
     def note(self, *what: object) -> None:
         """Take a note, with its time."""
         self.notes.append(f"{self.sim.loop.time():9.3f} {' '.join(map(str, what))}")
+
+
+class ClusterWorld(World):
+    """World of a cluster of whole nodes, and actions on it."""
+
+    def __init__(self, sim: SimNetwork, cluster: SimCluster, rng: Random) -> None:
+        super().__init__(sim, rng)
+        self.cluster = cluster
 
     # -- weather
 

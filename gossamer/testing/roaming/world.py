@@ -17,7 +17,7 @@ from itertools import combinations, pairwise
 from math import inf
 from pathlib import Path
 
-from gossamer.testing.campaign import World
+from gossamer.testing.campaign import ClusterWorld
 from gossamer.testing.cluster import SimCluster
 from gossamer.testing.medium import Crash
 from gossamer.testing.network import SimNetwork
@@ -52,7 +52,7 @@ SUBSCRIBERS: dict[str, tuple[Seconds, float, float]] = {
 share of their visits ends before CONNACK."""
 
 
-class RoamingWorld(World):
+class RoamingWorld(ClusterWorld):
     """Cluster of one seed, its travelling clients, the faults done to it, and the final check."""
 
     def __init__(self, sim: SimNetwork, discs: Path) -> None:

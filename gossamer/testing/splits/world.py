@@ -15,7 +15,7 @@ from gossamer.autoheal import Incident, register_merge
 from gossamer.errors import GossamerError
 from gossamer.mnesia_like import SharedTable
 from gossamer.mqtt.client import MqttClient
-from gossamer.testing.campaign import World
+from gossamer.testing.campaign import ClusterWorld
 from gossamer.testing.cluster import SimCluster
 from gossamer.testing.medium import Crash
 from gossamer.testing.network import SimNetwork
@@ -48,7 +48,7 @@ class Written:
         self.value = value
 
 
-class SplitWorld(World):
+class SplitWorld(ClusterWorld):
     """Cluster of ``size`` nodes with clients and writers; ``options`` are settings of section ``cluster``."""
 
     def __init__(self, sim: SimNetwork, size: int, *, discs: Path | None = None, **options: object) -> None:
