@@ -69,11 +69,22 @@ def _bounded(operations: list[Operation]) -> Iterator[Operation]:
     """Give each operation without an outcome its end, by rule 3."""
     for operation in operations:
         if operation.outcome is None:
-            seen = [one.returned for one in operations if one.outcome and operation.value in one.outcome]
-            if not seen:
+            end = _seen(operation.value, operations, frozenset())
+            if end == inf:
                 continue
-            operation = replace(operation, returned=min(seen))
+            operation = replace(operation, returned=end)
         yield operation
+
+
+def _seen(value: str, operations: list[Operation], asked: frozenset[str]) -> float:
+    """Return when a value had been seen: in an outcome, or by a ``cas`` that expected it and took effect."""
+    ends = [inf]
+    for one in operations:
+        if one.outcome and value in one.outcome:
+            ends.append(one.returned)
+        elif one.op == "cas" and value in one.expected and one.value not in asked:
+            ends.append(_seen(one.value, operations, asked | {value, one.value}))
+    return min(ends)
 
 
 def _stuck(operations: list[Operation]) -> Operation | None:

@@ -16,16 +16,17 @@ from gossamer.raft import (
     Chunk,
     ChunkWanted,
     DamagedLogError,
+    HardState,
     LogWriteError,
     LyingReplicaError,
     Mark,
     Membership,
     Message,
+    NotReadyError,
     Ready,
     Record,
     Replica,
     Role,
-    Settings,
     Snapshot,
     WriteAheadLog,
 )
@@ -39,7 +40,6 @@ GROUP = 1
 TICK = 0.05
 RETRY = 0.1
 CHUNK = 700
-SETTINGS = Settings(max_append_bytes=600, max_inflight=8, max_unstable_bytes=20_000, max_apply_bytes=800)
 WAL = {"segment_bytes": 8192, "keep_segments": 2}
 
 
@@ -63,6 +63,7 @@ class SimNode:
         self._life = 0
         self._busy = False
         self._staged = b""
+        self._last_hard = HardState()
         self.waiting: dict[tuple[int, int], asyncio.Future[str]] = {}
         """Requests by client and sequence."""
         self.reads: dict[int, tuple[str, asyncio.Future[str]]] = {}
@@ -106,7 +107,10 @@ class SimNode:
                 raise DamagedLogError(name, got="no such file", expected="the snapshot of the log's mark")
             self.machine = Machine.restored(self.disc.read(name), name)
         log = stored.log()
-        self.replica = Replica(self.copy, log, stored.hard, random=self.rng, settings=SETTINGS)
+        self._last_hard = stored.hard
+        self.world.invariants.started(self.copy, stored.hard, log)
+        settings = self.world.settings
+        self.replica = Replica(self.copy, log, stored.hard, random=self.rng, settings=settings)
         self.world.invariants.stored(self.copy, log.slice(log.base + 1, log.last, 1 << 60), log)
         self.suspect = False
         self.kick()
@@ -165,8 +169,9 @@ class SimNode:
         if replica is None or self._busy:
             return
         ready = replica.ready()
-        if replica.role is Role.LEADER:
-            self.world.invariants.leads(self.copy, replica.term, replica.log)
+        leads = replica.role is Role.LEADER
+        if leads and self.world.invariants.leads(self.copy, replica.term, replica.log):
+            self.world.elected(self)
         if ready is not None:
             self._busy = True
             self._send(ready.messages)
@@ -201,7 +206,7 @@ class SimNode:
             staged = self._stage(staged, chunk)
         mark = None
         if ready.snapshot is not None:
-            self._write_snapshot(ready.snapshot, staged)
+            self._write_snapshot(ready.snapshot.index, staged)
             mark = Mark(ready.snapshot, ready.snapshot.index, ready.snapshot.term)
         if ready.hard or ready.entries or mark:
             whole = mark is not None
@@ -217,23 +222,38 @@ class SimNode:
 
     def _finish(self, replica: Replica, ready: Ready) -> None:
         """Do what may be done once the disc has it."""
-        self.world.invariants.stored(self.copy, ready.entries, replica.log)
-        self._send(ready.promises)
+        invariants = self.world.invariants
+        invariants.stored(self.copy, ready.entries, replica.log)
         if ready.snapshot is not None:
-            where = f"{ready.snapshot.index}.snapshot"
-            self.machine = Machine.restored(self._staged, where)
-            self._applied(ready.snapshot.term)
+            self._install(ready.snapshot)
+        self._last_hard = ready.hard or self._last_hard
+        invariants.promises(self.copy, self._last_hard, ready, replica.log)
+        self._send(ready.promises)
+        image: tuple[int, bytes] | None = None
         for entry in ready.committed:
             self.machine.apply(entry)
             self._applied(entry.term)
+            # At the same entries at all nodes, so that a member may get parts of two nodes' snapshots of one.
+            if entry.index % self.world.snapshot_every == 0:
+                image = entry.index, self.machine.snapshot(self.rng)
         self._ripe += [(read.index, read.context) for read in ready.reads]
         replica.advance(ready)
         self._answer()
         for wanted in ready.wanted:
             self._send_chunk(replica, wanted)
-        self._compact(replica)
+        if image is not None:
+            self._compact(replica, *image)
         self._busy = False
         self.kick()
+
+    def _install(self, snapshot: Snapshot) -> None:
+        try:
+            self.machine = Machine.restored(self._staged, f"{snapshot.index}.snapshot")
+        except DamagedLogError as error:
+            if not self.world.at_risk:
+                self.world.invariants.problems.append(f"node {self.number} got no snapshot: {error}")
+            raise
+        self._applied(snapshot.term)
 
     def _applied(self, term: int) -> None:
         machine = self.machine
@@ -258,24 +278,24 @@ class SimNode:
 
     # -- snapshots
 
-    def _write_snapshot(self, snapshot: Snapshot, data: bytes) -> None:
-        file = self.disc.open(f"{snapshot.index}.snapshot")
+    def _write_snapshot(self, index: int, data: bytes) -> None:
+        file = self.disc.open(f"{index}.snapshot")
         file.truncate(0)
         file.write(0, data)
         file.sync()
         self.disc.sync()
 
-    def _compact(self, replica: Replica) -> None:
-        """Take a snapshot when there is reason to; a full disc has no room for it."""
-        log, index = replica.log, self.machine.applied
-        if index - log.snapshot.index < self.world.snapshot_every:
-            return
+    def _compact(self, replica: Replica, index: int, data: bytes) -> None:
+        """Store a snapshot and forget what is before it; a full disc has no room for it."""
+        log = replica.log
         assert self._wal is not None  # noqa: S101 - it runs
-        term = log.term(index)
-        assert term is not None  # noqa: S101 - it was applied just now
         try:
-            self._write_snapshot(Snapshot(index, term), self.machine.snapshot(self.rng))
-            snapshot = replica.compact(index, keep=self.world.snapshot_keep)
+            self._write_snapshot(index, data)
+            try:
+                snapshot = replica.compact(index, keep=self.world.snapshot_keep)
+            except NotReadyError:
+                # A newer snapshot came from the leader while this turn was being done.
+                return
             mark = Mark(snapshot, log.base, log.term(log.base) or 0)
             self._wal.write([Record(GROUP, None, mark)], sync=True)
         except (OSError, LogWriteError) as error:

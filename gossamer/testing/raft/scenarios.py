@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import msgspec
+
 from gossamer.raft import NotReadyError
 from gossamer.testing.campaign import Campaign
 from gossamer.testing.links import LinkQuality
@@ -70,6 +72,9 @@ async def _failed_sync(world: RaftWorld) -> None:
     node = world.rng.choice(world.nodes)
     node.disc.fails_sync = True
     world.note("sync fails", node.number)
+    await world.pause(0.0, 0.2)
+    if node.replica is not None:
+        node.crash("killed")
     await world.pause(0.1, 1.5)
 
 
@@ -107,6 +112,34 @@ async def _handover(world: RaftWorld) -> None:
     await world.pause(0.05, 0.6)
 
 
+async def _storm(world: RaftWorld) -> None:
+    """End leaders when some have their entries and others have not."""
+    world.down = (0.02, 0.6)
+    world.ambush = 0.8
+    leader = world.leader()
+    if leader is not None:
+        others = [node.address for node in world.nodes if node is not leader]
+        for other in world.rng.sample(others, world.rng.randrange(len(others) + 1)):
+            world.sim.cut(leader.address, other, one_way=world.rng.random() < 0.3)
+        await world.pause(0.0, 0.2)
+        if leader.replica is not None:
+            leader.crash("in a storm")
+    await world.pause(0.0, 0.5)
+    if world.rng.random() < 0.7:
+        world.heal()
+    await world.pause(0.0, 0.7)
+
+
+async def _members_cut(world: RaftWorld) -> None:
+    """Change the members while the network is cut, so that each side could decide for itself."""
+    world.cut()
+    await world.pause(0.0, 0.5)
+    await _members(world)
+    await world.pause(0.5, 2.0)
+    world.heal()
+    await world.pause(0.2, 1.0)
+
+
 def _mixed(*faults: Fault) -> Fault:
     async def script(world: RaftWorld) -> None:
         await world.rng.choice(faults)(world)
@@ -127,8 +160,9 @@ SCENARIOS: dict[str, Fault] = {
     "full disc": _mixed(_full, _full, _crash),
     "failed sync": _mixed(_failed_sync, _failed_sync, _crash),
     "damage": _mixed(_damage, _damage, _crash, _handover),
-    "members": _mixed(_members, _members, _cut, _crash),
+    "members": _mixed(_members, _members, _members_cut, _cut, _crash),
     "handover": _mixed(_handover, _handover, _crash_leader),
+    "storm": _storm,
     "everything": _mixed(
         _crash,
         _crash_leader,
@@ -143,7 +177,7 @@ SCENARIOS: dict[str, Fault] = {
         _handover,
     ),
 }
-WEATHER = ("rough", "rough crash", "everything")
+WEATHER = ("rough", "rough crash", "storm", "everything")
 SPARE = ("members", "everything")
 SECONDS = (8.0, 16.0)
 
@@ -157,6 +191,11 @@ def _make(sim: SimNetwork, name: str, _directory: Path) -> RaftWorld:
     rng = sim.rng("size")
     if name in SPARE:
         return RaftWorld(sim, voters=3, spare=2)
+    if name == "storm":
+        world = RaftWorld(sim, voters=5)
+        # Entry by entry, so that an old leader's reach a majority before the new one's own.
+        world.settings = msgspec.structs.replace(world.settings, max_append_bytes=1, max_inflight=1)
+        return world
     return RaftWorld(sim, voters=rng.choice((3, 3, 3, 5)))
 
 

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterator, Sequence
+from typing import Any
 
-from gossamer.raft import BadMembershipError, Membership, Message, NotReadyError, Role, decode, encode
+from gossamer.raft import (
+    BadMembershipError,
+    Membership,
+    Message,
+    NotReadyError,
+    Role,
+    Settings,
+    decode,
+    encode,
+)
 from gossamer.testing.campaign import World
 from gossamer.testing.links import LinkQuality
 from gossamer.testing.network import SimNetwork
@@ -31,11 +41,20 @@ class RaftWorld(World):
         self.history: list[Operation] = []
         self.snapshot_every = self.rng.choice((6, 25, 10_000))
         self.snapshot_keep = self.rng.choice((0, 4))
+        self.settings = Settings(
+            max_append_bytes=self.rng.choice((1, 150, 2000)),
+            max_inflight=self.rng.choice((1, 4, 64)),
+            max_unstable_bytes=20_000,
+            max_apply_bytes=self.rng.choice((1, 800)),
+        )
         self._commits = sim.rng("commits")
         self._mean_commit = self.rng.choice((0.0005, 0.004, 0.03))
         self._next_copy = voters + spare + 1
         self._tasks: set[asyncio.Task[None]] = set()
         self._at_work: list[asyncio.Task[None]] = []
+        self.ambush = 0.0
+        self.down = DOWN
+        """Least and most seconds that a node is down."""
         self.replacing = 0
         """Number of copies that are being replaced."""
         first = Membership(tuple(range(1, voters + 1)))
@@ -49,6 +68,7 @@ class RaftWorld(World):
         ]
 
     async def begin(self) -> None:
+        self.sim.loop.set_exception_handler(self._failed)
         for node in self.nodes:
             node.start()
         self._at_work = [self._spawn(client.run()) for client in self.clients]
@@ -58,6 +78,9 @@ class RaftWorld(World):
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task
+
+    def _failed(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        self.invariants.problems.append(f"{context['message']}: {context.get('exception')!r}")
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -113,12 +136,27 @@ class RaftWorld(World):
             self.replacing += 1
             self._spawn(self._replace(node))
         else:
-            self.sim.loop.call_later(self.rng.uniform(*DOWN), self._start, node)
+            self.sim.loop.call_later(self.rng.uniform(*self.down), self._start, node)
 
     def _start(self, node: SimNode) -> None:
         if node.replica is None and not node.damaged:
             self.note("start", node.number)
             node.start()
+
+    def elected(self, node: SimNode) -> None:
+        """Cut a new leader off before it has sent anything, and end it soon, by the chance of ``ambush``."""
+        if self.rng.random() < self.ambush:
+            others = [other.address for other in self.nodes if other is not node]
+            spared = self.rng.choice((0, 0, 1, 2, 2))
+            for other in self.rng.sample(others, len(others) - spared):
+                self.sim.cut(node.address, other)
+            self.note("ambush", node.number, "with", spared)
+            self.sim.loop.call_later(self.rng.uniform(0.01, 0.15), self._ambushed, node)
+
+    def _ambushed(self, node: SimNode) -> None:
+        if node.replica is not None:
+            node.crash("ambushed")
+        self.heal()
 
     def crash(self, node: SimNode) -> None:
         """End a node now, or within one of its next writes."""
@@ -214,6 +252,7 @@ class RaftWorld(World):
     async def calm(self) -> None:
         """End all faults, and wait until the members agree and still serve."""
         self.note("calm")
+        self.ambush = 0.0
         self.heal()
         self.sim.weather(HEALTHY)
         for node in self.nodes:
