@@ -39,7 +39,7 @@ def a_life(seed):
     rng = Random(seed)
     last, base, term = {1: 0, 2: 0}, {1: 0, 2: 0}, 1
     yield [Record(3, HardState(1), None, entries(1, 2))]
-    for turn in range(40):
+    for turn in range(25):
         records = []
         for group in (1, 2):
             first = last[group] + 1 - (rng.random() < 0.2 and last[group] > base[group] + 3)
@@ -53,7 +53,7 @@ def a_life(seed):
                 base[group] = last[group] - 1
                 mark = Mark(Snapshot(base[group], term, Membership((1, 2))), base[group], term)
                 records.append(Record(group, mark=mark))
-        if turn == 25:
+        if turn == 15:
             records.append(Record(3, removed=True))
         yield records
 
