@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf
 from random import Random
-from typing import TypeVar
+from typing import Protocol
 
-from gossamer.raft import NotReadyError
 from gossamer.testing.raft.linearizability import Op, Operation
-from gossamer.testing.raft.machine import Command, encode
-from gossamer.testing.raft.node import SimNode
+from gossamer.testing.raft.machine import Command
 
 KEYS = ("x", "y")
 OPS: tuple[Op, ...] = ("get", "get", "get", "put", "append", "append", "cas")
 PATIENCE = (0.3, 1.0)
 ATTEMPTS = 4
 
-T = TypeVar("T")
+
+class Server(Protocol):
+    """What a client knows of a node. None: it takes nothing now; cancel a future that nobody waits for."""
+
+    def submit(self, command: Command) -> asyncio.Future[str] | None: ...
+    def read(self, key: str, context: int) -> asyncio.Future[str] | None: ...
 
 
 class Client:
@@ -26,7 +29,7 @@ class Client:
     times its outcome stays unknown, and the client goes on as another."""
 
     def __init__(
-        self, number: int, rng: Random, nodes: Callable[[], list[SimNode]], history: list[Operation]
+        self, number: int, rng: Random, nodes: Callable[[], Sequence[Server]], history: list[Operation]
     ) -> None:
         self.identity = number * 10_000
         self.rng = rng
@@ -69,43 +72,21 @@ class Client:
         self.history.append(done)
 
     async def _submit(self, command: Command) -> str | None:
-        data = encode(command)
         for _ in range(ATTEMPTS):
-            node = self.rng.choice(self.nodes())
-            if node.replica is not None:
-                future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-                node.waiting[command.client, command.sequence] = future
-                try:
-                    node.replica.propose([data])
-                except NotReadyError:
-                    del node.waiting[command.client, command.sequence]
-                else:
-                    node.kick()
-                    outcome = await self._patiently(future)
-                    node.waiting.pop((command.client, command.sequence), None)
-                    if outcome is not None:
-                        return outcome
-                    continue
-            await asyncio.sleep(self.rng.uniform(0, 0.2))
+            future = self.rng.choice(self.nodes()).submit(command)
+            if future is None:
+                await asyncio.sleep(self.rng.uniform(0, 0.2))
+                continue
+            outcome = await self._patiently(future)
+            if outcome is not None:
+                return outcome
         return None
 
     async def _read(self, key: str) -> str | None:
-        node = self.rng.choice(self.nodes())
-        if node.replica is None:
-            return None
         self._context += 1
-        future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        node.reads[self._context] = key, future
-        try:
-            node.replica.read(self._context)
-        except NotReadyError:
-            del node.reads[self._context]
-            return None
-        node.kick()
-        found = await self._patiently(future)
-        node.reads.pop(self._context, None)
-        return found
+        future = self.rng.choice(self.nodes()).read(key, self._context)
+        return None if future is None else await self._patiently(future)
 
-    async def _patiently(self, future: asyncio.Future[T]) -> T | None:
+    async def _patiently(self, future: asyncio.Future[str]) -> str | None:
         await asyncio.wait([future], timeout=self.rng.uniform(*PATIENCE))
-        return future.result() if future.done() else None
+        return None if future.cancel() else future.result()

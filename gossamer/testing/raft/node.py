@@ -31,7 +31,7 @@ from gossamer.raft import (
     WriteAheadLog,
 )
 from gossamer.testing.raft.disc import CrashedError, SimDisc
-from gossamer.testing.raft.machine import Machine
+from gossamer.testing.raft.machine import Command, Machine, encode
 
 if TYPE_CHECKING:
     from gossamer.testing.raft.world import RaftWorld
@@ -64,9 +64,9 @@ class SimNode:
         self._busy = False
         self._staged = b""
         self._last_hard = HardState()
-        self.waiting: dict[tuple[int, int], asyncio.Future[str]] = {}
+        self._waiting: dict[tuple[int, int], asyncio.Future[str]] = {}
         """Requests by client and sequence."""
-        self.reads: dict[int, tuple[str, asyncio.Future[str]]] = {}
+        self._reads: dict[int, tuple[str, asyncio.Future[str]]] = {}
         """Key and reader of each read, by its context."""
         self._ripe: list[tuple[int, int]] = []
         """Reads that wait until an index is applied: index, context."""
@@ -122,8 +122,8 @@ class SimNode:
         self.world.went_down(self)
         self.replica = self._wal = None
         self._life += 1
-        self.waiting.clear()
-        self.reads.clear()
+        self._waiting.clear()
+        self._reads.clear()
         self._ripe.clear()
         self.disc.crash_in = None
         if power:
@@ -160,6 +160,34 @@ class SimNode:
             self.world.invariants.problems.append(f"node {self.number}: {error}")
         else:
             self.kick()
+
+    # -- clients
+
+    def submit(self, command: Command) -> asyncio.Future[str] | None:
+        """Propose a command; return a future of what it has done once it is applied here, None: not now."""
+        if self.replica is None:
+            return None
+        try:
+            self.replica.propose([encode(command)])
+        except NotReadyError:
+            return None
+        future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._waiting[command.client, command.sequence] = future
+        self.kick()
+        return future
+
+    def read(self, key: str, context: int) -> asyncio.Future[str] | None:
+        """Ask for a value as it is now at the group; return a future of it, None: not now."""
+        if self.replica is None:
+            return None
+        try:
+            self.replica.read(context)
+        except NotReadyError:
+            return None
+        future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._reads[context] = key, future
+        self.kick()
+        return future
 
     # -- turns
 
@@ -261,19 +289,20 @@ class SimNode:
 
     def _answer(self) -> None:
         machine = self.machine
-        for client, sequence in list(self.waiting):
+        for (client, sequence), future in list(self._waiting.items()):
             last, outcome = machine.last.get(client, (0, ""))
-            if last == sequence:
-                future = self.waiting.pop((client, sequence))
-                if not future.done():
-                    future.set_result(outcome)
+            if future.cancelled():
+                del self._waiting[client, sequence]
+            elif last == sequence:
+                self._waiting.pop((client, sequence)).set_result(outcome)
         ripe, self._ripe = self._ripe, []
         for index, context in ripe:
             if index > machine.applied:
                 self._ripe.append((index, context))
             else:
-                read = self.reads.pop(context, None)
-                if read is not None and not read[1].done():
+                read = self._reads.pop(context, None)
+                # An answer may come twice.
+                if read is not None and not read[1].cancelled():
                     read[1].set_result(machine.values.get(read[0], ""))
 
     # -- snapshots
