@@ -128,6 +128,31 @@ async def test_what_is_in_flight_in_one_of_two_sessions_keeps_its_identifier_in_
     assert [packet.packet_id for packet in got] == numbers
 
 
+@nodes(3, seeds=4)
+async def test_of_two_sessions_the_one_that_its_client_had_last_goes_on(sim, cluster):
+    """Though the other began later: it has gone back to the first, and left before the partition healed."""
+    got = []
+    remembers = SimpleNamespace(resume=lambda client, *, present: client.adopt(set(), got.append))
+    await gone(cluster, 2, "c", "t", qos=2, session=remembers)
+    cluster.partition([1, 2], [3])
+    await asyncio.sleep(40)
+    behind = await session(cluster, 3, "c", "t", qos=2, session=remembers)
+    assert not behind.session_present
+    behind.drop()
+    await asyncio.sleep(1)
+    client = await resumed(cluster, 2, "c", session=remembers)
+    numbers = []
+    client._take = lambda packet: (numbers.append(packet.packet_id), client.drop())
+    await (await cluster.client(1)).publish("t", b"x", qos=2)
+    await client.lost
+    cluster.heal()
+    await until(lambda: len(cluster.nodes[1].broker.takeovers.claims("c")) > 1)
+    await asyncio.sleep(sim.rng("when").uniform(0, 4))
+    await resumed(cluster, 1, "c", session=remembers)
+    await asyncio.sleep(10)
+    assert [(packet.payload, packet.packet_id) for packet in got] == [(b"x", numbers[0])]
+
+
 async def not_yet(*_):
     return None
 

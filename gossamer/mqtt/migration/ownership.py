@@ -9,7 +9,9 @@ delivered, and whichever node the client goes to next finds that there is a sess
 session that another one may have committed claims it, when the client comes, above that node's claim.  3. A
 claim that was outbid is withdrawn once every node that is up has a higher one: rows of different owners reach
 a node in any order. Withdrawn as soon as its own node has seen the higher one, it might be gone at a third
-node before the new owner's row is there, and the client would find no session.
+node before the new owner's row is there, and the client would find no session.  4. While a node is away, each
+connection renews the claim of the session that it resumes: of two sessions that a partition has kept from
+each other, the one that the client had last goes on.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from gossamer.mqtt.session.transfer import rightful
 if TYPE_CHECKING:
     from gossamer.distribution import Distribution
     from gossamer.mnesia_like import OwnedTable
+    from gossamer.mqtt.handoff.hinted_handoff import HintedHandoff
     from gossamer.mqtt.publish.core import Core
     from gossamer.mqtt.session.session import Session
 
@@ -42,10 +45,10 @@ ASKED = 1000
 class Ownership:
     """Claims the sessions of this node and compares them with the claims of others.
 
-    ``rows`` are the claims, epochs by client and node; ``settle`` is :meth:`HintedHandoff.settle`."""
+    ``rows`` are the claims, epochs by client and node."""
 
     def __init__(
-        self, core: Core, rows: OwnedTable, distribution: Distribution, settle: Callable[[Session], object]
+        self, core: Core, rows: OwnedTable, distribution: Distribution, handoff: HintedHandoff
     ) -> None:
         self.node = distribution.runtime.node
         self.doubtful: dict[str, int] = {}
@@ -58,7 +61,7 @@ class Ownership:
         self._table, self._wills = core.table, core.wills
         self._rows = rows
         self._distribution = distribution
-        self._settle = settle
+        self._handoff = handoff
         self._outbid: dict[str, int] = {}
         self._going = False
 
@@ -87,7 +90,7 @@ class Ownership:
         """Claim a session for a connection of this node; a persistent one once it is on disc."""
         self._number_for(session, stamp)
         if session.subscriptions:
-            self._settle(session)
+            self._handoff.settle(session)
         if session.store is None:
             self.claim(session)
         else:
@@ -100,7 +103,12 @@ class Ownership:
         doubt = self.doubtful.pop(client_id, None)
         if doubt is not None:
             session.epoch = max(stamp, doubt, self.next_epoch(client_id), session.epoch + 1) + 1
-        elif found.get(self.node) != (session.epoch or None) or rightful(found) != self.node:
+        elif (
+            self._handoff.anybody
+            or found.get(self.node) != (session.epoch or None)
+            or rightful(found) != self.node
+        ):
+            # On the other side of a partition its client may have begun another session since.
             session.epoch = max(stamp, self.next_epoch(client_id))
         session.born = session.born or session.epoch
 

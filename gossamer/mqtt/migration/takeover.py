@@ -63,7 +63,7 @@ class Takeovers:
         self._distribution = distribution
         self._table, self._router = core.table, core.router
         spawn = distribution.runtime.spawn
-        self.ownership = owners = Ownership(core, rows, distribution, handoff.settle)
+        self.ownership = owners = Ownership(core, rows, distribution, handoff)
         self._sources = sources = Sources(core, owners, distribution)
         self.contests = contests = Contests(core, owners, sources, spawn, self._claimant)
         self._targets = Targets(core, owners, sources, contests, distribution, handoff, mark=self.mark)
