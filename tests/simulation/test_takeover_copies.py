@@ -94,8 +94,9 @@ async def test_a_subscriber_of_two_sessions_ends_in_one_what_it_began_to_take_in
 
 
 @nodes(2, seeds=2)
+@pytest.mark.parametrize("there_again", ["", "before it is told", "once it is told"])
 async def test_what_is_in_flight_in_one_of_two_sessions_keeps_its_identifier_in_the_other(
-    sim, cluster, monkeypatch
+    sim, cluster, monkeypatch, there_again
 ):
     """Its client, which was told of none of this, has it under that one and has not answered."""
     got = []
@@ -118,11 +119,15 @@ async def test_what_is_in_flight_in_one_of_two_sessions_keeps_its_identifier_in_
     await client.lost
     client = await resumed(cluster, 2, "c", session=remembers)
     with monkeypatch.context() as patch:
-        patch.setattr(SupersededSessions, "_was_given", not_yet)
+        if there_again == "before it is told":
+            patch.setattr(SupersededSessions, "_was_given", not_yet)
         cluster.heal()
         await until(lambda: cluster.nodes[1].broker.takeovers.ownership.better("c"))
-        client.drop()
-        client = await resumed(cluster, 1, "c", session=remembers)
+        if there_again == "once it is told":
+            await asyncio.sleep(2)
+        if there_again:
+            client.drop()
+            client = await resumed(cluster, 1, "c", session=remembers)
         await asyncio.sleep(3)
     assert [packet.payload for packet in got] == [b"x"]
     assert [packet.packet_id for packet in got] == numbers

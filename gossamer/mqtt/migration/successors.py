@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from gossamer.mqtt.flow.commits import SETTLE_TIMEOUT
 from gossamer.mqtt.messages.message_ids import is_recorded
 from gossamer.mqtt.messages.records import read_record
-from gossamer.mqtt.session import transfer
+from gossamer.mqtt.session import in_flight, transfer
 from gossamer.mqtt.session.session import Session
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 OFFER = "mqtt.offer"
 SUPERSEDED = "mqtt.superseded"
+BEGUN = "mqtt.begun"
 SUBSCRIBE_TIMEOUT = 2.0
 """Seconds after CONNACK, or its last SUBSCRIBE, that a client has to subscribe; offers wait for that."""
 SUBSCRIBING_LIMIT = 30.0
@@ -49,7 +50,11 @@ class Successors:
         self._is_moving = is_moving
         self._delivered = delivered
         self._adopting: set[str] = set()
-        self.functions: dict[str, Callable[..., Any]] = {OFFER: self.accept, SUPERSEDED: self.superseded}
+        self.functions: dict[str, Callable[..., Any]] = {
+            OFFER: self.accept,
+            SUPERSEDED: self.superseded,
+            BEGUN: self.begin_again,
+        }
         """Functions that other nodes call, by name."""
 
     async def superseded(
@@ -95,12 +100,23 @@ class Successors:
             if self._sessions.get(client_id) is not session or self._is_moving(client_id):
                 # The node that has it now is asked next.
                 return None
-        if move not in session.moves and (session.born == born or not session.clean):
-            # The client cannot tell its sessions apart, whichever it began to publish or take a message in.
+        if move not in session.moves and _alike(session, born):
             transfer.know(session, unreleased)
             session.end_halves(halves)
         verdict = move in session.moves or self._unsaid(session, born, subscriptions)
         return verdict, transfer.had_from(session)
+
+    def begin_again(
+        self, client_id: str, born: int, move: str, version: int, begun: list[list[Any]], username: str | None
+    ) -> None:
+        """Put in flight what is so in a superseded session of that protocol version."""
+        session = self._sessions.get(client_id)
+        if session is None or self._is_leaving(client_id) or self._is_moving(client_id):
+            return
+        if move in session.moves or session.version != version or not _alike(session, born):
+            return
+        if self._table.belongs(session, username):
+            in_flight.begin_again(session, begun)
 
     def _unsaid(self, session: Session, born: int, subscriptions: list[list[Any]]) -> bool | str:
         """Return :data:`NOT_SUBSCRIBED` while the client of a new session may yet subscribe as in its older
@@ -190,3 +206,9 @@ class Successors:
     def _age(self, session: Session) -> float:
         # Seconds. Epochs are microseconds of the day.
         return float(self._clock.wall() - session.born / 1e6)
+
+
+def _alike(session: Session, born: int) -> bool:
+    """Return whether its client cannot tell it from its session that began at ``born``, and so may have begun
+    to publish or take a message in either."""
+    return session.born == born or not session.clean

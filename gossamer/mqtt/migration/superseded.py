@@ -27,8 +27,8 @@ from gossamer.mqtt.handoff.hints import Moved, is_for
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.records import record_of
 from gossamer.mqtt.migration.machines import MARK
-from gossamer.mqtt.migration.successors import NOT_SUBSCRIBED, OFFER, SUPERSEDED
-from gossamer.mqtt.session import transfer
+from gossamer.mqtt.migration.successors import BEGUN, NOT_SUBSCRIBED, OFFER, SUPERSEDED
+from gossamer.mqtt.session import in_flight, transfer
 from gossamer.mqtt.session.qos2 import Once
 from gossamer.mqtt.session.session import Session
 from gossamer.mqtt.session.transfer import rightful
@@ -267,6 +267,12 @@ class SupersededSessions:
         if sum(map(len, session.subscriptions)) > MAX_LISTED:
             # The other node must not adopt an incomplete list.
             revised, subscriptions = 0, []
+        begun = list(in_flight.begun_in(session, self._fanout.now()))
+        if begun:
+            # Before the others, of which the client has to be told that they are over. Where it fails they
+            # are offered, and come under other packet identifiers.
+            own = session.client_id, session.born, move, session.version, begun, session.username
+            await remote.call(node, BEGUN, *own, timeout=ASK_TIMEOUT)
         answer = await remote.call(
             node,
             SUPERSEDED,
@@ -274,7 +280,7 @@ class SupersededSessions:
             session.born,
             move,
             transfer.had_from(session),
-            transfer.halves_of(session),
+            in_flight.halves_of(session),
             transfer.unreleased_in(session),
             revised,
             subscriptions,

@@ -22,7 +22,7 @@ from gossamer.mqtt.migration.claims import FOREIGN
 from gossamer.mqtt.migration.machines import MigrationSource, MigrationTarget
 from gossamer.mqtt.migration.marks import Marks
 from gossamer.mqtt.migration.moves import Action, Event
-from gossamer.mqtt.session import transfer
+from gossamer.mqtt.session import in_flight, transfer
 from gossamer.mqtt.session.qos2 import Once
 from gossamer.mqtt.session.session import Session
 from gossamer.mqtt.session.state import Item
@@ -255,7 +255,7 @@ class Incoming:
         older: list[Message] = []
         halves: list[int] = []
         unreleased: list[tuple[int, bytes]] = []
-        flying: list[transfer.Flying] = []
+        flying: list[in_flight.Flying] = []
         wanted: list[list[object]] = []
         revised = state["revised"]
         if known is not None:
@@ -269,11 +269,11 @@ class Incoming:
             same = known.born == state["born"]
             if not given and (same or not state["clean"]):
                 # The client cannot tell its sessions apart, whichever it began to publish or take one in.
-                halves = transfer.halves_of(known)
+                halves = in_flight.halves_of(known)
                 unreleased = transfer.unreleased_in(known)
                 if known.version == state["version"]:
                     # So what is in flight keeps the packet identifier under which the client may have it.
-                    flying = transfer.flying_in(known)
+                    flying = in_flight.flying_in(known)
             if same:
                 revised = max(revised, known.revised)
             if revised > state["revised"] or (not given and not same and not state["clean"]):
@@ -297,7 +297,7 @@ class Incoming:
             for name in list(session.subscriptions):
                 session.unsubscribe(name)
             transfer.install(session, wanted, self._fanout.now())
-        older = transfer.fly_on(session, flying, older)
+        older = in_flight.fly_on(session, flying, older)
         session.end_halves(halves)
         transfer.know(session, unreleased)
         self._older = list(transfer.packed(older, session, self._fanout.now()))
@@ -363,7 +363,7 @@ class Incoming:
         ]
         since = transfer.in_order(rest or [], session.queue, aside)
         queued = [*self._older, *self._before, *since]
-        session.refill(transfer.distinct(queued, transfer.ids_in_flight(session)))
+        session.refill(transfer.distinct(queued, in_flight.ids_in_flight(session)))
         if self.known:
             transfer.forget(session, self.known)
         for item in session.queue:

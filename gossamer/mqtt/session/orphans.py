@@ -16,8 +16,9 @@ import structlog
 from gossamer.errors import GossamerError
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.message_ids import NO_ID
+from gossamer.mqtt.session.in_flight import message_of
 from gossamer.mqtt.session.session import Session
-from gossamer.mqtt.session.transfer import message_of, messages_in
+from gossamer.mqtt.session.transfer import messages_in
 from gossamer.routes import body_of, matches
 
 log = structlog.get_logger(__name__)

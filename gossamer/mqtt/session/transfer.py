@@ -18,12 +18,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gossamer.mqtt.codec.encoder import read_publish
 from gossamer.mqtt.codec.packets import Subscription, Will
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.message_ids import NO_ID, Tracked, mark_of, message_id_in, read_mark
 from gossamer.mqtt.messages.records import read_record, record_of
 from gossamer.mqtt.session.expiry import Expiring, expiry_of
+from gossamer.mqtt.session.in_flight import flying_in, message_of
 from gossamer.mqtt.session.qos2 import Block, Once
 from gossamer.mqtt.session.session import Session
 from gossamer.mqtt.session.state import Item
@@ -178,16 +178,6 @@ def item_of(fields: list[Any], now: float) -> Item:
     return head, tail if message.id == NO_ID else Tracked.of(tail, message.id), message
 
 
-def message_of(packet: bytes, version: int, now: Callable[[], float], message_id: int = NO_ID) -> Message:
-    """Return the message of a PUBLISH that was in flight to a client."""
-    publish = read_publish(packet, version)
-    message = Message.of(publish, topic=publish.topic, publisher=None, now=now())
-    message.id = message_id
-    if (expires_at := expiry_of(packet)) is not None:
-        message.expires_at = expires_at
-    return message
-
-
 def left_of(session: Session, *, given: bool) -> list[Message]:
     """Return the messages of a session that its client may not have: in flight, then queued. ``given``:
     without those that another node was given in a move."""
@@ -196,39 +186,6 @@ def left_of(session: Session, *, given: bool) -> list[Message]:
     messages = [message_of(packet, session.version, now, message_id) for _, packet, message_id in flying]
     first = session.given or 0 if given else 0
     return [*messages, *messages_in(session, islice(session.queue, first, None))]
-
-
-Flying = tuple[int, bytes, int]
-"""A PUBLISH in flight: its packet identifier, the packet, and its message id."""
-
-
-def flying_in(session: Session) -> list[Flying]:
-    """Return the messages in flight, in the order of :func:`left_of`, which has them first."""
-    message_ids = session.message_ids or {}
-    return [
-        (packet_id, packet, message_ids.get(packet_id, NO_ID))
-        for packet_id, packet in session.inflight.items()
-        if packet[0] != 0x62
-    ]
-
-
-def ids_in_flight(session: Session) -> set[int]:
-    """Return the ids of messages in flight to the client that have one."""
-    return {message_id for packet_id, message_id in (session.message_ids or {}).items() if packet_id > 0}
-
-
-def fly_on(session: Session, flying: list[Flying], left: list[Message]) -> list[Message]:
-    """Put in flight what was so in another copy, since the client may know it by that packet identifier.
-
-    ``left`` is :func:`left_of` that copy, these first; returns those of it that are still to be queued.
-    """
-    queued: list[Message] = []
-    for (packet_id, packet, message_id), message in zip(flying, left, strict=False):
-        if packet_id in session.inflight:
-            queued.append(message)
-        elif session.admits(message):
-            session.keep(packet_id, packet, message_id)
-    return [*queued, *left[len(flying) :]]
 
 
 def is_given(session: Session, moves: Collection[str]) -> bool:
@@ -258,11 +215,6 @@ def wanted_by(session: Session, *, shared: bool) -> Callable[[bytes], int]:
         return max((qos for topic_filter, qos in levels if matches(topic_filter, name)), default=0)
 
     return qos_of
-
-
-def halves_of(session: Session) -> list[int]:
-    """Return packet identifiers of QoS 2 exchanges to the client that may have begun and not ended."""
-    return [number for number, packet in session.inflight.items() if packet[0] & 0xF6 != 0x32]
 
 
 def unreleased_in(session: Session) -> list[tuple[int, bytes]]:

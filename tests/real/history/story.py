@@ -216,8 +216,8 @@ class Story:
         return next((max(at, since) for at, seen in views[place:] if seen and peer not in seen), inf)
 
     def outlived(self, client: str, events: Sequence[Event]) -> bool:
-        """Was one of these in a session whose node died, or was cut off, just then with what it knew of it,
-        while an older copy was elsewhere?
+        """Was one of these in a session whose node died, slept or was cut off just then with what it knew of
+        it, while an older copy was elsewhere?
 
         That goes on then, and may have got the same. There is one where the session began anew, where a node
         was killed while it moved from there, and where another was away then, or just back: that might still
@@ -231,7 +231,8 @@ class Story:
             left = self._left_behind(client, one)
             copied = anew or bool(left) or self._moved_unmarked(client, one)
             told = max(one.at + MOVE_END, began + NEW_SESSION)
-            for span in [*self._down[one.node], *self._apart[frozenset((one.node, other.node))]]:
+            gone = [*self._down[one.node], *self._paused[one.node]]
+            for span in [*gone, *self._apart[frozenset((one.node, other.node))]]:
                 if not (sent <= span.start <= asked.get(other.connection, inf) <= span.end):
                     continue
                 if (copied and span.start <= told) or any(span.start <= copy.end for copy in left):
