@@ -133,6 +133,25 @@ async def test_what_is_in_flight_in_one_of_two_sessions_keeps_its_identifier_in_
     assert [packet.packet_id for packet in got] == numbers
 
 
+@nodes(2, seeds=2)
+async def test_what_is_in_flight_in_one_of_two_sessions_is_not_sent_by_one_that_does_not_want_it(
+    sim, cluster
+):
+    await gone(cluster, 2, "c", "u", qos=2)
+    cluster.cut(1, 2)
+    await asyncio.sleep(40)
+    behind = await session(cluster, 1, "c", "t", qos=2)
+    behind._take = lambda _packet: behind.drop()
+    await (await cluster.client(1)).publish("t", b"x", qos=2)
+    await behind.lost
+    client = await resumed(cluster, 2, "c")
+    cluster.heal()
+    await until(lambda: len(cluster.nodes[1].broker.takeovers.claims("c")) > 1)
+    await until(lambda: "c" not in cluster.nodes[1].broker.sessions)
+    assert client.payloads() == []
+    assert client.connected
+
+
 @nodes(3, seeds=4)
 async def test_of_two_sessions_the_one_that_its_client_had_last_goes_on(sim, cluster):
     """Though the other began later: it has gone back to the first, and left before the partition healed."""

@@ -109,14 +109,16 @@ class Successors:
     def begin_again(
         self, client_id: str, born: int, move: str, version: int, begun: list[list[Any]], username: str | None
     ) -> None:
-        """Put in flight what is so in a superseded session of that protocol version."""
+        """Put in flight what is so in a superseded session of that protocol version, and wanted here."""
         session = self._sessions.get(client_id)
         if session is None or self._is_leaving(client_id) or self._is_moving(client_id):
             return
         if move in session.moves or session.version != version or not _alike(session, born):
             return
         if self._table.belongs(session, username):
-            in_flight.begin_again(session, begun)
+            # Copies of one session have the same subscriptions, or will.
+            wanted = None if session.born == born else transfer.wanted_by(session, shared=True)
+            in_flight.begin_again(session, begun, wanted)
 
     def _unsaid(self, session: Session, born: int, subscriptions: list[list[Any]]) -> bool | str:
         """Return :data:`NOT_SUBSCRIBED` while the client of a new session may yet subscribe as in its older

@@ -33,7 +33,7 @@ def message_of(packet: bytes, version: int, now: Callable[[], float], message_id
 
 
 def flying_in(session: Session) -> list[Flying]:
-    """Return the messages in flight, in the order of :func:`left_of`, which has them first."""
+    """Return the messages in flight, in the order of :func:`.transfer.left_of`."""
     message_ids = session.message_ids or {}
     return [
         (packet_id, packet, message_ids.get(packet_id, NO_ID))
@@ -50,7 +50,8 @@ def ids_in_flight(session: Session) -> set[int]:
 def fly_on(session: Session, flying: list[Flying], left: list[Message]) -> list[Message]:
     """Put in flight what was so in another copy, since the client may know it by that packet identifier.
 
-    ``left`` is :func:`left_of` that copy, these first; returns those of it that are still to be queued.
+    ``left`` is :func:`.transfer.left_of` that copy, these first. Returns those of it that are still to be
+    queued.
     """
     queued: list[Message] = []
     for (packet_id, packet, message_id), message in zip(flying, left, strict=False):
@@ -74,10 +75,13 @@ def begun_in(session: Session, now: float) -> Iterator[list[object]]:
             yield [packet_id, bytes(packet), mark_of(message_id), left]
 
 
-def begin_again(session: Session, begun: Iterable[list[Any]]) -> None:
+def begin_again(
+    session: Session, begun: Iterable[list[Any]], wanted: Callable[[bytes], int] | None = None
+) -> None:
     """Put in flight what another copy of the same version has begun to send: see :func:`begun_in`.
 
-    What finds no place is left out.
+    ``wanted`` returns whether the session is subscribed to a topic; None: to all of these. What finds no
+    place is left out.
     """
     now = session.fanout.now
     for packet_id, plain, mark, left in begun:
@@ -85,9 +89,10 @@ def begin_again(session: Session, begun: Iterable[list[Any]]) -> None:
             return
         packet = Expiring.of(plain, None if left is None else now() + left)
         message_id = read_mark(mark, 0)[0].message_id
-        if packet_id not in session.inflight and session.admits(
-            message_of(packet, session.version, now, message_id)
-        ):
+        message = message_of(packet, session.version, now, message_id)
+        if packet_id in session.inflight or (wanted is not None and not wanted(message.topic)):
+            continue
+        if session.admits(message):
             session.keep(packet_id, packet, message_id)
             if session.channel is not None:
                 session.push(sent_again(packet, session.version, now()))
