@@ -10,7 +10,7 @@ with the rows they have meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from functools import partial
 from pathlib import Path
@@ -129,20 +129,25 @@ class Store(SchemaCommands):
         return list(self.table(name).contents())
 
     async def wait_for_tables(
-        self, names: Iterable[str] | None = None, *, timeout: float = 10.0, peers: Iterable[str] = ()
+        self,
+        names: Iterable[str] | None = None,
+        *,
+        timeout: float = 10.0,
+        peers: Iterable[str] | Callable[[], Iterable[str]] = (),
     ) -> None:
-        """Wait until the tables hold all rows of all peers that are up, and ``peers`` are up.
+        """Wait until the tables hold all rows of all peers that are up, and ``peers`` are up; a function
+        returns whom to wait for now.
 
         Raises:
             NoSuchTableError: a name is not a table.
             TablesNotLoadedError: not within ``timeout`` seconds; it says what is missing of which peer.
         """
         chosen = None if names is None else [self.table(name) for name in names]
-        expected = list(peers)
+        expected = peers if callable(peers) else list(peers).copy
 
         def missing() -> list[str]:
             up = self.replication.connected()
-            lines = [f"{name} is not connected" for name in expected if name not in up]
+            lines = [f"{name} is not connected" for name in expected() if name not in up]
             lines += self._keeper.pending() if chosen is None else []
             for table in self.copies.values() if chosen is None else chosen:
                 if isinstance(table, ReplicatedTable):
@@ -153,6 +158,14 @@ class Store(SchemaCommands):
 
         if not await self._until(lambda: not missing(), timeout):
             raise TablesNotLoadedError(missing(), waited=timeout)
+
+    def ask_survivors(self, absent: Mapping[str, int]) -> None:
+        """Ask peers for the shared rows of nodes that are down and that this one has not met, by creation.
+
+        :meth:`wait_for_tables` then waits for their answers.
+        """
+        self.replication.ask_survivors(absent)
+        self.flush_transactions()
 
     async def transaction(
         self,

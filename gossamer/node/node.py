@@ -235,15 +235,22 @@ async def _wait_for_cluster(node: NodeParts) -> None:
                 raise name_taken(node.name, seed)
         waited = round(node.clock.monotonic() - begun, 1)
         log.warning("started_alone", node=node.name, waited=waited, advice="seeds are tried forever")
-    peers = [m.name for m in node.members.members()[1:] if m.status is Status.ONLINE]
+
+    def peers() -> list[str]:
+        return [m.name for m in node.members.members()[1:] if m.status is not Status.OFFLINE]
+
     try:
+        await node.store.wait_for_tables(timeout=LOAD_WAIT, peers=peers)
+        # Those that died before they could be met have told others what they wrote last.
+        down = [m for m in node.members.members() if m.status is Status.OFFLINE and not m.left]
+        node.store.ask_survivors({m.name: m.metadata.creation for m in down})
         await node.store.wait_for_tables(timeout=LOAD_WAIT, peers=peers)
     except TablesNotLoadedError as error:
         log.warning("tables_not_loaded", node=node.name, error=str(error))
     if node.broker.handoff is not None:
         try:
             async with asyncio.timeout(LOAD_WAIT):
-                await node.broker.handoff.learned(peers)
+                await node.broker.handoff.learned(peers())
         except TimeoutError:
             log.warning("absent_nodes_not_asked_for", node=node.name, waited=LOAD_WAIT)
 

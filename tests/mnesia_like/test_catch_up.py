@@ -8,14 +8,18 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
+from gossamer.mnesia_like.replication.exchange import Send
 from gossamer.mnesia_like.replication.replica import Replica, Tail
 from gossamer.mnesia_like.replication.replication import Replication
 from gossamer.mnesia_like.replication.wire import (
     Chunk,
     Delta,
+    Follow,
     Head,
+    Reached,
     Refused,
     Relayed,
+    decode_frame,
     encode_creations,
     encode_frames,
 )
@@ -124,14 +128,13 @@ def told_some(net: Sharing, writes: int, *, value: int = 1) -> None:
     net.advance(0.1)
 
 
-def test_what_is_not_kept_any_more_is_not_passed_on_in_part() -> None:
+def test_what_is_not_kept_any_more_is_adopted() -> None:
     net = Sharing(1, NAMES)
     told_some(net, 1001)
     net.crash("c")
     net.advance(0.1)
-    assert len(net.shared["b"].rows) == 1
-    # As before there was a tail: whoever has the rows takes them over.
-    net.advance(60.0)
+    assert positions(net, "c") == [1002, 1]
+    assert len(net.shared["b"].rows) == 1002
     assert net.shared["a"].rows == net.shared["b"].rows
 
 
@@ -149,6 +152,31 @@ def test_only_a_peer_that_agrees_about_the_table_passes_anything_on(agreed: bool
         for payload in encode_frames(encode_creations(1, 1), map(encode, messages)):
             core.receive(name, payload, 0.0)
     assert state.replicas["c"].position == 4 + agreed
+
+
+def test_a_table_is_not_loaded_before_those_have_answered_that_had_more_of_a_node_that_is_gone() -> None:
+    core = Replication(node="b", creation=1)
+    core.create(DEFINITION, 0.0)
+    core.peer_up("a", 1, 1, 0.0)
+
+    def tell(*messages: Any) -> list[Any]:
+        found = []
+        for payload in encode_frames(encode_creations(1, 1), map(encode, messages)):
+            for action in core.receive("a", payload, 0.0):
+                if isinstance(action, Send):
+                    found += decode_frame("b", action.frame)[2]
+        return [message for message in found if isinstance(message, Reached | Follow)]
+
+    follow = Follow("routes", core.tables["routes"].fingerprint, 0, snapshot=False)
+    answer = tell(follow, Head("routes", 0), Reached("routes", "c", 7, 5))
+    assert [type(message) for message in answer] == [Reached, Follow]
+    assert answer[0] == Reached("routes", "c", 7, 0)
+    assert core.not_loaded("routes")
+    # Asked for once, however often it says so.
+    assert [type(message) for message in tell(Head("routes", 1), Reached("routes", "c", 7, 5))] == [Reached]
+    assert core.not_loaded("routes")
+    tell(Delta("routes", 1, {"k": [1, "c", 1]}, {}))
+    assert not core.not_loaded("routes")
 
 
 OF_C = (st.just("c"), st.sampled_from("ab"))

@@ -105,7 +105,7 @@ class Sharing(Net):
             machine = self.machines[name]
             replica = machine.state.replicas.get(peer)
             if replica is not None and replica.creation not in (0, self.machines[peer].core.creation):
-                self.core(machine).adopt_from(peer)
+                self.core(machine).adopt_from(peer, self.now)
         super()._up(name, peer, session)
 
     def check(self) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from gossamer.mqtt.codec.properties import Properties
 
-from .clusters import heal, nodes, until
+from .clusters import heal, nodes, restart, until
 from .flows import fill_disc, subscriber
 
 LARGE = bytes(range(256)) * 20
@@ -304,6 +304,26 @@ async def test_what_a_node_that_is_gone_told_one_of_the_others_is_soon_shown_by_
         await heal(cluster, pause=5.0)
         for number in (1, 2, 3):
             assert await retained(cluster, number) == shown | {b"changed": b"beyond"}
+
+
+@nodes(3, seeds=4, discs=[False, True])
+@pytest.mark.parametrize("down_for", [0, 1, 10])
+async def test_who_starts_while_a_node_is_down_shows_what_that_wrote(sim, cluster, down_for):
+    """From the first reader on: what it has on its disc is older."""
+    publisher = await cluster.client(2)
+    for topic in ("changed", "removed"):
+        await publisher.publish(topic, b"old", qos=1, retain=True)
+    cluster.crash(1)
+    await asyncio.sleep(10)
+    for topic, payload in (("changed", b"new"), ("removed", b""), ("made", LARGE)):
+        await publisher.publish(topic, payload, qos=1, retain=True)
+    cluster.crash(2)
+    await asyncio.sleep(down_for)
+    await cluster.restart(1)
+    for number in (1, 3):
+        assert await retained(cluster, number) == {b"changed": b"new", b"made": LARGE}
+    await restart(cluster, 2)
+    assert await retained(cluster, 2) == {b"changed": b"new", b"made": LARGE}
 
 
 @nodes(3, seeds=4, discs=True)

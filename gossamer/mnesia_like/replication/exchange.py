@@ -111,6 +111,10 @@ class TablePeer:
     # request), and the number of deltas and parts applied since.
     asked: Counter[str] = field(default_factory=Counter)
     applied: dict[str, int] = field(default_factory=dict)
+    # Of owners that are down: table, owner and creation of rows that are not here, so that it was asked for
+    # them; table and owner of those that it lacks.
+    asked_for: set[tuple[str, str, int]] = field(default_factory=set)
+    without: set[tuple[str, str]] = field(default_factory=set)
     # Tables of the peer's to acknowledge at the end of this event.
     acks: dict[str, None] = field(default_factory=dict)
 

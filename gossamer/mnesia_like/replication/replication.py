@@ -18,6 +18,8 @@ except :class:`BadFrameError` for a frame that cannot be decoded.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from gossamer.mnesia_like.definition import TableDef
 from gossamer.mnesia_like.errors import BadFrameError
 from gossamer.mnesia_like.replication.exchange import (
@@ -78,7 +80,7 @@ class Replication(Exchange):
         self.node = node
         self.transactions = Transactions(self, node=node)
         self._epochs = Epochs(self, self.transactions.shared, self._follow)
-        self._catch_up = CatchUp(self)
+        self._catch_up = CatchUp(self, self.transactions.shared)
         self._maintenance = Maintenance(self, digest_interval=digest_interval, slice_rows=slice_rows)
         self._window = window
         self._log_bytes = log_bytes
@@ -178,10 +180,18 @@ class Replication(Exchange):
             if not isinstance(message, Delta | Ack):
                 self.may_be_busy = True
             if isinstance(message, TableMessage):
-                self._handle(name, peer, message)
+                self._handle(name, peer, message, now)
             else:
                 self.transactions.receive(name, message, now)
         return self.done()
+
+    def ask_survivors(self, absent: Mapping[str, int]) -> None:
+        """Ask peers for shared rows of nodes that are down, by creation, as far as they are not here.
+
+        It is sent with the next flush; tables are not loaded until it is answered.
+        """
+        for state in self.tables.values():
+            self._catch_up.ask(absent, state)
 
     def flush(self) -> list[Action]:
         """Send what was written in the turn that ends."""
@@ -234,7 +244,7 @@ class Replication(Exchange):
 
     # -- messages
 
-    def _handle(self, name: str, peer: TablePeer, message: TableMessage) -> None:
+    def _handle(self, name: str, peer: TablePeer, message: TableMessage, now: float) -> None:
         # A peer that restarts has forgotten our table list.
         if isinstance(message, Follow):
             peer.table_list_due = True
@@ -270,9 +280,9 @@ class Replication(Exchange):
             self.counts["stray"] += 1
             return
         if isinstance(message, Head | Refused) or not peer.asked[message.table]:
-            self._on_rows(name, peer, replica, message)
+            self._on_rows(name, peer, replica, message, now)
 
-    def _on_rows(self, name: str, peer: TablePeer, replica: Replica, message: RowMessage) -> None:
+    def _on_rows(self, name: str, peer: TablePeer, replica: Replica, message: RowMessage, now: float) -> None:
         table = replica.definition.name
         match message:
             case Delta():
@@ -294,7 +304,7 @@ class Replication(Exchange):
             case DigestRequest(number=number):
                 replica.begin_sweep(number)
             case Reached() | Relayed() if replica.answered and replica.refused is None:
-                self._catch_up.receive(name, self.tables[table], message)
+                self._catch_up.receive(name, self.tables[table], message, now)
             case Digest():
                 replica.on_digest(message)
                 self._maintenance.compare(table, name, replica)

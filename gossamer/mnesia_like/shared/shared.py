@@ -20,7 +20,7 @@ smaller side of a split.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from gossamer.clock import ClockSkewError, HybridLogicalClock
 from gossamer.mnesia_like.replication.exchange import OwnedState
@@ -32,7 +32,9 @@ from gossamer.mnesia_like.shared.versions import (
     MasterNodes,
     Version,
     first,
+    given_back,
     held,
+    held_alone,
     loser,
     lost,
     value_of,
@@ -78,6 +80,8 @@ class Shared:
         self._adopt_after = adopt_after
         # Keys whose latest version has no known holder, and since when.
         self._orphans: dict[Key, float] = {}
+        self._lent: set[str] = set()
+        """Nodes that were down, or gone, when this one adopted their rows."""
         self._masters = MasterNodes()
 
     # -- writing
@@ -197,31 +201,32 @@ class Shared:
             return None
         return Change(change.table, change.owner, written, deleted)
 
-    def adopt_from(self, peer: str) -> None:
-        """Adopt the rows that ``peer`` held and lost, if this node is the first of the survivors."""
-        replica = self._state.replicas.get(peer)
-        if replica is None or not first(self._state, self.node, besides=peer):
-            return
-        for key, row in replica.rows.items():
-            version = version_of(row)
-            if (
-                version is not None
-                and version == self.versions.get(key)
-                and not self._held(key, besides=peer)
-            ):
-                self._adopt(key)
+    def adopt_from(self, peer: str, now: float, *, without: Collection[str] = ()) -> int:
+        """Adopt rows that ``peer`` held alone, which is down or has lost them; return how many.
+
+        The first node does, besides those ``without`` them; others what is left of them after a while.
+        """
+        keys = held_alone(self._state, peer, self.versions)
+        if keys:
+            self._lent.add(peer)
+        if not first(self._state, self.node, besides=[peer, *without]):
+            self._orphans = dict.fromkeys(keys, now) | self._orphans
+            return 0
+        for key in keys:
+            self._adopt(key)
+        return len(keys)
 
     def tick(self, now: float) -> list[Key]:
         """Adopt rows without a holder; collect tombstones that all have seen, and return their keys."""
         alone = first(self._state, self.node)
-        if self._orphans:
-            # The first live node does it; the others only if it did not.
-            delay = self._adopt_after if alone else 3 * self._adopt_after
-            due = [key for key, since in self._orphans.items() if now - since >= delay]
-            for key in due:
-                del self._orphans[key]
-                if not self._held(key):
-                    self._adopt(key)
+        # The first live node does it; the others only if it did not.
+        delay = self._adopt_after if alone else 3 * self._adopt_after
+        for key in [key for key, since in self._orphans.items() if now - since >= delay]:
+            del self._orphans[key]
+            if not held(self._state, key, self.versions.get(key)):
+                self._adopt(key)
+        for key in given_back(self._state, self.node, self.versions, self._lent):
+            self._let_go(key)
         mark, forgotten = self.collector.tick(now, first=alone)
         vector = self.collector.vector()
         for key in mark:
@@ -300,11 +305,6 @@ class Shared:
         """Description of what the table waits for before it counts as loaded; empty: nothing."""
         return self._masters.waits_for(self._definition.name)
 
-    @property
-    def held(self) -> Mapping[Key, Value]:
-        """Rows of the table that this node holds."""
-        return self._log.rows
-
     def packed(self, key: Key) -> Value:
         """Return the row in its wire and disc form; None if it is unknown or collected."""
         version = self.versions.get(key)
@@ -377,14 +377,11 @@ class Shared:
             self.collector.release(key)
             self.counts["superseded"] += 1
 
-    def _held(self, key: Key, *, besides: str | None = None) -> bool:
-        """Return whether some node holds the latest version seen."""
-        return held(self._state, key, self.versions.get(key), besides=besides)
-
     def _find_orphans(self, keys: Iterable[Key], now: float) -> None:
+        versions = self.versions
         for key in keys:
             self.collector.cancel_mark(key)
-            if key in self.versions and key not in self._orphans and not self._held(key):
+            if key in versions and key not in self._orphans and not held(self._state, key, versions[key]):
                 self._orphans[key] = now
 
     def _forget(self, key: Key) -> None:

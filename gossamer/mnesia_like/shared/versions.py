@@ -6,7 +6,7 @@ author]``, and one that all members have seen (see ``tombstones``) as ``[timesta
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from gossamer.mnesia_like.replication.exchange import OwnedState
@@ -74,20 +74,50 @@ def lost(
 
 
 def held(state: OwnedState, key: Key, version: Version | None, *, besides: str | None = None) -> bool:
-    """Return whether some node holds that version of a row."""
+    """Return whether this node holds that version of a row, or one that is up."""
     if key in state.log.rows:
         return True
     return any(
         key in replica.rows and version_of(replica.rows[key]) == version
         for owner, replica in state.replicas.items()
-        if owner != besides
+        if replica.up and owner != besides
     )
 
 
-def first(state: OwnedState, node: str, *, besides: str | None = None) -> bool:
+def held_alone(state: OwnedState, peer: str, versions: Mapping[Key, Version]) -> list[Key]:
+    """Return the keys whose version in ``versions`` is held by ``peer``, and by no node that is up."""
+    replica = state.replicas.get(peer)
+    rows = {key: version_of(row) for key, row in replica.rows.items()} if replica else {}
+    return [
+        key
+        for key, version in rows.items()
+        if version is not None
+        and version == versions.get(key)
+        and not held(state, key, version, besides=peer)
+    ]
+
+
+def given_back(state: OwnedState, node: str, versions: Mapping[Key, Version], lent: set[str]) -> list[Key]:
+    """Take those from ``lent`` that are up again; return the keys that ``node`` need not hold for them.
+
+    Of two that hold a version the first goes on, and the other lets go once it sees the row there.
+    """
+    keys: list[Key] = []
+    for name in [n for n in lent if (r := state.replicas[n]).left or (r.up and not r.moving)]:
+        lent.discard(name)
+        if name < node:
+            keys += [
+                key
+                for key, row in state.replicas[name].rows.items()
+                if key in state.log.rows and version_of(row) == versions.get(key)
+            ]
+    return keys
+
+
+def first(state: OwnedState, node: str, *, besides: Collection[str] = ()) -> bool:
     """Return whether ``node`` sorts before all other nodes that are up."""
     replicas = state.replicas.items()
-    return all(node < o for o, r in replicas if r.up and r.refused is None and o != besides)
+    return all(node < o for o, r in replicas if r.up and r.refused is None and o not in besides)
 
 
 def answered(state: OwnedState, name: str) -> bool:

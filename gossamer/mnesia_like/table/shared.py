@@ -139,8 +139,8 @@ class SharedTable(Queries, ReplicatedTable):
                 log.exception("discard_callback_failed", table=self.name)
 
     def adopt_from(self, peer: str) -> None:
-        """Adopt the rows of a peer that has lost them."""
-        self.core.adopt_from(peer)
+        """Adopt the rows of a peer that has lost them, or is gone."""
+        self.core.adopt_from(peer, self._clock.monotonic())
         self._owner.written(self)
 
     def force_load(self) -> None:
