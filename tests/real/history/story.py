@@ -226,7 +226,7 @@ class Story:
         """
         asked = {e.connection: e.at for e in self.clients.get(client, ()) if e.kind == "connecting"}
         for one, other in combinations(events, 2):
-            sent, began = self._sent(one), self._began(client, one.at)
+            sent, began = self._sent(one, other.node), self._began(client, one.at)
             anew = sum(start <= one.at for start in self.lives[client]) > 1
             left = self._left_behind(client, one)
             copied = anew or bool(left) or self._moved_unmarked(client, one)
@@ -267,10 +267,20 @@ class Story:
             )
         ]
 
-    def _sent(self, event: Event) -> float:
-        """When a node sent this at the latest: what is read while it is dead was sent before it died."""
-        at = event.at
-        return next((span.start for span in self._down[event.node] if span.start <= at <= span.end), at)
+    def _sent(self, event: Event, other: int) -> float:
+        """When it was known of this that it was on its way, at the latest.
+
+        What is read while its node is dead was sent before it died; and what came to its node before that was
+        cut off from the other was published before.
+        """
+        at, message = event.at, self.messages.get(event.message)
+        for span in self._down[event.node]:
+            if span.start <= at <= span.end:
+                return span.start
+        for span in self._apart[frozenset((event.node, other))]:
+            if span.start <= at <= span.end and message is not None and message.sent[0].at <= span.start:
+                return span.start
+        return at
 
     def _began(self, client: str, at: float) -> float:
         """When the session of a client began that it had at that time."""
