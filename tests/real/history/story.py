@@ -270,15 +270,16 @@ class Story:
     def _sent(self, event: Event, other: int) -> float:
         """When it was known of this that it was on its way, at the latest.
 
-        What is read while its node is dead was sent before it died; and what came to its node before that was
-        cut off from the other was published before.
+        What is read while its node is dead was sent before it died. What was published in the last second
+        before its node was cut off from the other may have been on its way.
         """
-        at, message = event.at, self.messages.get(event.message)
+        at = event.at
         for span in self._down[event.node]:
             if span.start <= at <= span.end:
                 return span.start
+        published = self.messages[event.message].sent[0].at if event.message in self.messages else inf
         for span in self._apart[frozenset((event.node, other))]:
-            if span.start <= at <= span.end and message is not None and message.sent[0].at <= span.start:
+            if span.start - MOVE_END <= published <= span.start <= at <= span.end:
                 return span.start
         return at
 
