@@ -133,7 +133,7 @@ class GossipTransport(Port):
         """Receiver of inputs. None: not set yet, and inputs are lost, as packets may be."""
         self._guard = ReplayGuard()
         self._log = LogLimit(clock.monotonic, lines=1)
-        self._streams: Places[_AnsweringStream] = Places(_MAX_STREAMS, _MAX_STREAMS_EACH)
+        self._streams = Places(_MAX_STREAMS, _MAX_STREAMS_EACH, self._evict)
         self._own: frozenset[bytes] = frozenset()
         """Recipients that this node is."""
         # Guarded: an exception in here crashes the server.
@@ -235,9 +235,16 @@ class GossipTransport(Port):
         """Accept an incoming stream; return False if there are too many."""
         full = self._streams.take(stream, stream.peer[0])
         if full:
-            self._counters["rejected.busy"] += 1
-            self._complain("streams_turned_away", source=stream.peer, open=full)
+            self._turned_away(stream, full)
         return not full
+
+    def _evict(self, stream: _AnsweringStream) -> None:
+        self._turned_away(stream, f"{_MAX_STREAMS} callers, most of them of this address")
+        stream.close()
+
+    def _turned_away(self, stream: _AnsweringStream, full: str) -> None:
+        self._counters["rejected.busy"] += 1
+        self._complain("streams_turned_away", source=stream.peer, open=full)
 
     def ended(self, stream: _AnsweringStream) -> None:
         """Forget a closed stream."""

@@ -30,7 +30,7 @@ couples both directions' flow control; two one-way links need neither.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import structlog
 
@@ -71,12 +71,21 @@ def admit(*, creation: int, session: int, theirs: int, hello: Hello) -> Admissio
     return "accept"
 
 
+class Caller(Protocol):
+    """End of an accepted channel."""
+
+    address: str
+
+    def abort(self) -> None:
+        """End now."""
+
+
 class Acceptor:
     """Admission of callers at one node."""
 
     def __init__(self, manager: LinkManager) -> None:
         self._manager = manager
-        self.unauthenticated: Places[object] = Places(MAX_UNAUTHENTICATED, MAX_UNAUTHENTICATED_EACH)
+        self.unauthenticated = Places(MAX_UNAUTHENTICATED, MAX_UNAUTHENTICATED_EACH, self._evict)
         """Accepted channels in their handshake."""
         self._turned_away = LogLimit(self._now, lines=1)
         self._handshakes = LogLimit(self._now)
@@ -86,12 +95,17 @@ class Acceptor:
         # A node is made before its loop runs.
         return self._manager.runtime.loop.time()
 
-    def enter(self, caller: object, address: str) -> bool:
+    def enter(self, caller: Caller, address: str) -> bool:
         """Return whether an accepted channel may begin its handshake, and count it until it is over."""
         full = self.unauthenticated.take(caller, address.rpartition(":")[0])
         if full:
             self._turned_away.write(log.warning, "callers_turned_away", address=address, in_handshake=full)
         return not full
+
+    def _evict(self, caller: Caller) -> None:
+        full = f"{MAX_UNAUTHENTICATED} callers, most of them of this address"
+        self._turned_away.write(log.warning, "callers_turned_away", address=caller.address, in_handshake=full)
+        caller.abort()
 
     def admit(self, hello: Hello, address: str) -> PeerSession:
         """Admit an authenticated caller. Raises HandshakeError."""

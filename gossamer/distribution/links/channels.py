@@ -156,12 +156,12 @@ class Inbound(_End):
     def __init__(self, manager: LinkManager) -> None:
         super().__init__(manager)
         self._acceptor = manager.acceptor
-        self._address = "unknown"
+        self.address = "unknown"
         self._timer: asyncio.TimerHandle | None = None
 
     def opened(self, channel: Channel) -> None:
         self._channel = channel
-        self._address = channel.address
+        self.address = channel.address
         self._timer = asyncio.get_running_loop().call_later(self._manager.handshake_timeout, self._late)
         if not self._acceptor.enter(self, channel.address):
             expected = "fewer callers that are not known yet"
@@ -173,7 +173,7 @@ class Inbound(_End):
         names = None if self._channel is None else self._channel.names
         if names is not None and not names.fit(hello.name):
             raise self._manager.local.not_named(hello.name, names)
-        peer = self._acceptor.admit(hello, self._address)
+        peer = self._acceptor.admit(hello, self.address)
         # A pulled stream resumes at the caller's position.
         return 0 if hello.pull is not None else peer.receives[hello.purpose].connected(), peer.session
 
@@ -186,7 +186,7 @@ class Inbound(_End):
     def _ended(self, error: Ending) -> None:
         self._known()
         super()._ended(error)
-        self._acceptor.log_ending(self._caller.name if self._caller else "", self._address, error)
+        self._acceptor.log_ending(self._caller.name if self._caller else "", self.address, error)
 
     def _late(self) -> None:
         seconds = self._manager.handshake_timeout
