@@ -79,6 +79,26 @@ async def test_a_delayed_will_is_void_when_its_client_is_back_on_a_third_node(si
     assert [watcher.payloads() for watcher in watchers] == [[], []]
 
 
+@nodes(4, seeds=2)
+@pytest.mark.parametrize("left", ["dead", "alive"])
+@pytest.mark.parametrize("after", [0.0, 0.01, 0.3])
+async def test_a_delayed_will_is_void_though_the_node_dies_that_its_client_came_back_to(
+    sim, cluster, left, after
+):
+    watchers, client = await wills(cluster, 3, delay=20)
+    if left == "dead":
+        cluster.crash(3, "kill")
+    else:
+        client.drop()
+    await asyncio.sleep(sim.rng("away").uniform(0.1, 10))
+    back = await cluster.client(2, "mortal", **SESSION, timeout=30)
+    assert back.connected
+    await asyncio.sleep(after)
+    cluster.crash(2, "kill")
+    await asyncio.sleep(120)
+    assert [watchers[0].payloads(), watchers[2].payloads()] == [[], []]
+
+
 @nodes(3, seeds=3, discs=True)
 @pytest.mark.parametrize("pauses", [(0.5,), (40,), (30, 3, 3)], ids=str)
 async def test_a_node_that_comes_back_leaves_its_wills_to_those_who_saw_it_die(sim, cluster, pauses):
