@@ -179,6 +179,25 @@ def test_a_table_is_not_loaded_before_those_have_answered_that_had_more_of_a_nod
     assert not core.not_loaded("routes")
 
 
+def test_who_has_part_of_what_a_node_had_that_is_gone_asks_as_one_that_has_nothing() -> None:
+    """What is passed on in order would come before the answer that it is all here."""
+    core = Replication(node="b", creation=1)
+    state, _ = core.create(DEFINITION, 0.0)
+    follow = Follow("routes", state.fingerprint, 0, snapshot=False)
+    for name, messages in (
+        ("a", [follow, Head("routes", 0)]),
+        ("c", [Head("routes", 9), Chunk("routes", 4, {"k": [1, "c", 1]})]),
+    ):
+        core.peer_up(name, 1, 1, 0.0)
+        for payload in encode_frames(encode_creations(1, 1), map(encode, messages)):
+            core.receive(name, payload, 0.0)
+    sent = [action for action in core.peer_down("c", 0.0) if isinstance(action, Send)]
+    told = [message for action in sent for message in decode_frame("b", action.frame)[2]]
+    assert Reached("routes", "c", 1, 0) in told
+    assert state.replicas["c"].position == 4
+    assert core.not_loaded("routes")
+
+
 OF_C = (st.just("c"), st.sampled_from("ab"))
 WITHIN_GRACE = (st.sampled_from([0.001, 0.01, 0.3, 2.0]),)
 

@@ -88,15 +88,19 @@ class CatchUp:
             self._x.report("table_passed_on", table=table, peer=name, origin=origin, **counts)
 
     def _send_position(self, name: str, state: OwnedState, origin: str, creation: int) -> None:
-        """Send a peer our position with ``origin``; if that is not all that it had, follow the peer anew."""
+        """Send a peer our position with ``origin``.
+
+        While less is here than that had when it was met, it is 0, and the peer is followed anew: only rows
+        that the peer holds are sure to be here once it has answered.
+        """
         if state.definition.replication != "shared":
             return
         peer, replica, survivor = self._x.peers[name], state.replicas.get(origin), state.replicas.get(name)
-        here = replica if replica is not None and replica.creation == creation else None
-        reached = Reached(state.definition.name, origin, creation, here.position if here else 0)
-        peer.outbox.append(encode(reached))
+        met = replica is not None and replica.creation == creation and replica.loaded
+        number = replica.position if replica is not None and met else 0
+        peer.outbox.append(encode(Reached(state.definition.name, origin, creation, number)))
         missing = state.definition.name, origin, creation
-        if survivor is not None and not (here and here.loaded) and missing not in peer.asked_for:
+        if survivor is not None and not met and missing not in peer.asked_for:
             peer.asked_for.add(missing)
             survivor.answered = survivor.loaded = False
             self._x.ask(peer, survivor)
