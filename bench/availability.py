@@ -175,7 +175,7 @@ class Round:
 
 async def measure(fault: str, options: argparse.Namespace) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as directory:
-        cluster = Cluster(Path(directory), History(), spares=0, autoheal=15.0)
+        cluster = Cluster(Path(directory), History(), autoheal=15.0)
         try:
             await cluster.open()
             return await Round(cluster, fault).run(options.queued, options.away)

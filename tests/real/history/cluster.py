@@ -46,7 +46,9 @@ class Cluster:
         small_disc: int = 0,
         warm: bool = False,
         previous: Path | None = None,
+        autoheal: float = AUTOHEAL,
     ) -> None:
+        self._autoheal = autoheal
         self._warm = warm
         self.trees = {} if previous is None else dict.fromkeys(self._all, previous)
         """Sources of another release for the next start of a node."""
@@ -106,7 +108,7 @@ class Cluster:
             "cluster": {
                 "host": host,
                 "port": ports["gossip"],
-                "autoheal": AUTOHEAL,
+                "autoheal": self._autoheal,
                 "seed_endpoints": [f"{self._host(n)}:{self._ports[n]['gossip']}" for n in self.nodes],
             },
             "distribution": {"host": host, "port": ports["distribution"]},
