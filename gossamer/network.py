@@ -19,6 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from gossamer.handshakes import Handshakes
+
 Address = tuple[str, int]
 """A host (an IP literal, once resolved) and a port."""
 
@@ -56,7 +58,10 @@ class Network(Protocol):
         backlog: int = 1024,
         reuse_port: bool = False,
     ) -> Listener:
-        """Accept stream connections at ``address``. Raises OSError where it cannot be bound."""
+        """Accept stream connections at ``address``. Raises OSError where it cannot be bound.
+
+        With ``tls`` ``factory`` is called once a handshake is over; see ``handshakes`` for its bounds.
+        """
 
     async def listen_unix(
         self, factory: Callable[[], asyncio.BaseProtocol], path: str, *, backlog: int = 1024
@@ -94,8 +99,15 @@ def _remove_dead_socket(path: str) -> None:
 
 
 class _SystemListener:
-    def __init__(self, server: asyncio.Server, address: Address | None = None) -> None:
+    def __init__(
+        self,
+        server: asyncio.Server,
+        address: Address | None = None,
+        *,
+        handshakes: Handshakes | None = None,
+    ) -> None:
         self._server = server
+        self._handshakes = handshakes
         if address is None:
             host, port, *_ = server.sockets[0].getsockname()
             address = (host, port)
@@ -107,6 +119,8 @@ class _SystemListener:
 
     def close(self) -> None:
         self._server.close()
+        if self._handshakes is not None:
+            self._handshakes.close()
 
 
 class SystemNetwork:
@@ -129,22 +143,17 @@ class SystemNetwork:
     ) -> Listener:
         loop = asyncio.get_running_loop()
         host, port = address
+        handshakes = None if tls is None else Handshakes(tls, factory, limit=HANDSHAKE_LIMIT)
         try:
             server = await loop.create_server(
-                factory,
-                host,
-                port,
-                ssl=tls,
-                backlog=backlog,
-                reuse_port=reuse_port or None,
-                ssl_handshake_timeout=None if tls is None else HANDSHAKE_LIMIT,
+                handshakes or factory, host, port, backlog=backlog, reuse_port=reuse_port or None
             )
         except socket.gaierror:
             raise
         except OSError as error:
             # asyncio's text repeats the address, which callers name.
             raise OSError(error.errno, os.strerror(error.errno or 0)) from error
-        return _SystemListener(server)
+        return _SystemListener(server, handshakes=handshakes)
 
     async def listen_unix(
         self, factory: Callable[[], asyncio.BaseProtocol], path: str, *, backlog: int = 1024

@@ -27,6 +27,7 @@ from typing import Any, cast
 import structlog
 
 from gossamer.errors import PeerError
+from gossamer.handshakes import feed
 from gossamer.mqtt.connection.channel import Channel
 from gossamer.mqtt.connection.limits import Entrance
 
@@ -224,7 +225,7 @@ class Door(asyncio.Protocol):
         held, self._held = self._held, b""
         if held:
             # In the turn in which it is told: before anything else is read.
-            asyncio.get_running_loop().call_soon(_feed, raw, held)
+            asyncio.get_running_loop().call_soon(feed, raw, held)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._context is None and not self._lost:
@@ -235,15 +236,3 @@ class Door(asyncio.Protocol):
                 self._timer.cancel()
             self._entrance.leave(admitted=False)
         self._lost = True
-
-
-def _feed(raw: asyncio.Transport, data: bytes) -> None:
-    """Give TLS what was read before it was there."""
-    # What it is called differs from loop to loop.
-    tls = cast("asyncio.BufferedProtocol", raw.get_protocol())
-    while data and not raw.is_closing():
-        buffer = memoryview(tls.get_buffer(len(data)))
-        size = min(len(buffer), len(data))
-        buffer[:size] = data[:size]
-        data = data[size:]
-        tls.buffer_updated(size)
