@@ -17,9 +17,10 @@ import socket
 import ssl
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from gossamer.handshakes import Handshakes
+if TYPE_CHECKING:
+    from gossamer.handshakes import Handshakes
 
 Address = tuple[str, int]
 """A host (an IP literal, once resolved) and a port."""
@@ -143,7 +144,12 @@ class SystemNetwork:
     ) -> Listener:
         loop = asyncio.get_running_loop()
         host, port = address
-        handshakes = None if tls is None else Handshakes(tls, factory, limit=HANDSHAKE_LIMIT)
+        handshakes = None
+        if tls is not None:
+            # Here, since commands take addresses from this module and have no use for what logs.
+            from gossamer.handshakes import Handshakes
+
+            handshakes = Handshakes(tls, factory, limit=HANDSHAKE_LIMIT)
         try:
             server = await loop.create_server(
                 handshakes or factory, host, port, backlog=backlog, reuse_port=reuse_port or None
