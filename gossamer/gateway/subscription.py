@@ -57,6 +57,7 @@ class RemoteSubscription:
     # In a share group it has its turn whatever the length of its queue.
     online = ready = True
     queue = ()
+    delivered = 0
 
     def __init__(
         self,

@@ -32,6 +32,10 @@ class Subscriber(Protocol):
     def queue(self) -> Collection[object]:
         """Messages that wait for it."""
 
+    @property
+    def delivered(self) -> int:
+        """Count of its progress: it stays while the subscriber takes nothing of what it was given."""
+
     def deliver(self, message: Any, delivery: Any, /) -> object:
         """Take a message. Must not block, raise or change subscriptions."""
 

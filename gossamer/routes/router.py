@@ -120,7 +120,7 @@ class Router:
         self.unsubscribe = local.unsubscribe
         self.unsubscribe_all = local.unsubscribe_all
         self.subscriptions = local.subscriptions
-        self.on_evicted = local.on_evicted
+        self.on_evicted, self.on_stuck = local.on_evicted, local.on_stuck
         self.refresh_groups = local.refresh_groups
         # Routes of other nodes, as :class:`PeerRows` explains it.
         self.apply, self.live = rows.apply, rows.live

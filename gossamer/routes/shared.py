@@ -10,6 +10,8 @@ whose client is away, or does not acknowledge, gets none while another member ha
 members of this node, and up to half a second old for others. Strategies that ignore room (``sticky`` and the
 hashes) skip only members that are not connected.
 
+What was dealt to a member that then takes nothing, while another has room, is taken back: see ``stuck``.
+
 The choice among them is made by :mod:`gossamer.routes.strategies`.
 
 Rule: a node that is down is not chosen.
@@ -37,7 +39,8 @@ _MOST = (1 << _BITS) - 1
 
 
 class Count(NamedTuple):
-    """Counts of members on one node: ``free`` are connected with empty queues, ``persistent`` outlive it."""
+    """Counts of members on one node: ``free`` are connected with empty queues and not stuck, ``persistent``
+    outlive it."""
 
     free: int
     online: int
@@ -79,8 +82,8 @@ class Group:
     """
 
     __slots__ = (
-        *("_one_of", "_strategy", "_up"),
-        *("expected", "filter", "members", "name", "others", "row"),
+        *("_full", "_one_of", "_strategy", "_up"),
+        *("expected", "filter", "members", "name", "others", "row", "stuck"),
     )
 
     def __init__(
@@ -101,6 +104,10 @@ class Group:
         """Nodes that are away, with persistent members, whose rows are gone."""
         self.row = 0
         """Value of this node's row: :meth:`count` when it was last written."""
+        self.stuck: tuple[Subscriber, ...] = ()
+        """Members here that had no room at the last two looks, and took nothing in between."""
+        self._full: dict[Subscriber, int] = {}
+        """Members here that had no room at the last look, with their progress."""
         self._strategy = strategy
         self._one_of = strategy.make(rng)
         self._up = up
@@ -126,13 +133,29 @@ class Group:
             return True
         return any(Count.of(row).persistent and not self._up(node) for node, row in self.others.items())
 
+    def look(self) -> None:
+        """Find the members here that are stuck. Strategies that ignore room leave them what they have."""
+        if self._strategy.ignores_room:
+            return
+        before = self._full
+        self._full = {
+            member: member.delivered for member in self.members if member.online and not member.ready
+        }
+        self.stuck = tuple(member for member, count in self._full.items() if before.get(member) == count)
+
+    def has_room(self) -> bool:
+        """Return whether a member would take a message at once, as far as this node knows."""
+        if any(member.ready for member in self.members):
+            return True
+        return any(Count.of(row).free and self._up(node) for node, row in self.others.items())
+
     def count(self) -> Count:
         """Count the members here."""
         free = online = persistent = 0
         for subscriber, delivery in self.members.items():
             if subscriber.online:
                 online += 1
-                free += not subscriber.queue
+                free += not subscriber.queue and subscriber not in self.stuck
             persistent += delivery.persistent
         return Count(free, online, len(self.members), persistent)
 

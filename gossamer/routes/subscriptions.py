@@ -21,7 +21,7 @@ from gossamer.routes.delivery import Delivery, Subscriber, SubscriptionOptions, 
 from gossamer.routes.exclusive import ExclusiveClaims, is_exclusive
 from gossamer.routes.kernel import is_filter
 from gossamer.routes.resolver import Resolver
-from gossamer.routes.shared import is_shared
+from gossamer.routes.shared import Group, is_shared
 from gossamer.routes.topics import EXCLUSIVE, TopicLimits, parse_filter
 
 log = structlog.get_logger(__name__)
@@ -74,6 +74,7 @@ class SubscriptionTable:
         self._persistent: Counter[str] = Counter()
         """Number of persistent subscribers, of filters that have one."""
         self._evicted: list[Callable[[Subscriber, str], object]] = []
+        self._stuck: list[Callable[[Group], object]] = []
 
     def subscribe(
         self, topic_filter: str, subscriber: Subscriber, options: SubscriptionOptions
@@ -164,6 +165,11 @@ class SubscriptionTable:
         """Call ``callback(subscriber, filter)`` when an exclusive subscription lost against another's."""
         self._evicted.append(callback)
 
+    def on_stuck(self, callback: Callable[[Group], object]) -> None:
+        """Call ``callback(group)`` twice a second while a group has ``stuck`` members here, and others have
+        room."""
+        self._stuck.append(callback)
+
     def losers(self, owner: str, rows: Mapping[object, object]) -> None:
         """Give up the claims that lose against these rows of another node."""
         for body, subscriber in self.exclusive.beaten(owner, rows):
@@ -240,10 +246,15 @@ class SubscriptionTable:
             self.latest = self.table.delete(name)
 
     def refresh_groups(self) -> Iterator[None]:
-        """Write the rows of share groups whose counts have changed; in steps."""
+        """Write the rows of share groups whose counts have changed, and report those with stuck members that
+        have others with room; in steps."""
         for number, group in enumerate(self._shared, 1):
+            group.look()
             if group.members and group.count().row() != group.row:
                 self._write_shared(group.name)
+            if group.stuck and group.has_room():
+                for callback in self._stuck:
+                    callback(group)
             if number % _STEP == 0:
                 yield
 

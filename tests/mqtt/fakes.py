@@ -130,6 +130,9 @@ class FakeRouter:
     def on_group_lost(self, callback):
         self.lost = callback
 
+    def on_stuck(self, callback):
+        self.stuck = callback
+
     def on_evicted(self, callback):
         self.evicted = callback
 

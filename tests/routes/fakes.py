@@ -22,6 +22,7 @@ class Client:
 
     online = ready = True
     queue: tuple[Any, ...] = ()
+    delivered = 0
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -279,6 +279,38 @@ def test_the_row_of_a_group_says_how_its_members_are():
     assert Count.of(Count(1, 2, 100_000, 3).row()) == Count(1, 2, 32767, 3)
 
 
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_group_whose_members_take_nothing_is_reported_while_another_has_room(strategy):
+    cluster = Members("a", "b", strategy=strategy)
+    stuck, slow, other = Member("stuck"), Member("slow"), Member("other")
+    for node, member in (("a", stuck), ("a", slow), ("b", other)):
+        cluster.join(node, member)
+    reported: list[tuple[Any, ...]] = []
+    for router in cluster.routers.values():
+        router.on_stuck(lambda group: reported.append(group.stuck))
+    for member in (stuck, slow):
+        member.become(ready=False)
+    refresh(cluster)
+    slow.delivered += 1
+    assert reported == []
+    refresh(cluster)
+    # A strategy by which a publisher or topic has one member leaves that one what it was given.
+    expected = [] if strategy in ("sticky", "hash_clientid", "hash_topic") else [(stuck,)]
+    assert reported == expected
+    free = Count.of(cluster.tables["b"].rows_of("a")[GROUP]).free
+    assert free == 2 - len(expected)
+    other.become(ready=False, queued=1)
+    refresh(cluster)
+    slow.delivered += 1
+    reported.clear()
+    refresh(cluster)
+    assert reported == []
+    for member in (stuck, slow, other):
+        member.become()
+    refresh(cluster)
+    assert reported == []
+
+
 def test_a_group_that_left_before_the_frame_came_is_counted():
     router, _, links, _ = make()
     router.on_forward(lambda peer, records: None)

@@ -85,6 +85,28 @@ async def test_what_a_member_had_not_acknowledged_when_its_node_died_goes_to_ano
     assert all(node.broker.owed.waiting == 0 for node in cluster.nodes.values())
 
 
+@trio(mqtt={"limits": {"max_inflight": 5}})
+@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize("kept", [SESSION, {"session_expiry": 0, "clean_start": True}], ids=["kept", "brief"])
+@pytest.mark.parametrize(("full", "at"), [(3, 3), (3, 1), (1, 2)], ids=["there", "at another", "all apart"])
+async def test_what_waits_behind_the_full_window_of_a_member_goes_to_one_with_room(
+    sim, cluster, full, at, kept, qos
+):
+    """It acknowledges nothing, and only what is in flight to it is its own."""
+    faithless = await member(cluster, full, "faithless", **kept)
+    mute(faithless)
+    other = await member(cluster, {3: 1, 1: 3}[full], "other", **kept)
+    await asyncio.sleep(1)
+    sent = await publish(cluster, at, 60, qos=qos)
+    await asyncio.sleep(5)
+    assert len(faithless.messages) == 5
+    assert sorted(other.payloads() + faithless.payloads()) == sorted(sent)
+    more = await publish(cluster, at, 30, qos=qos, start=100)
+    await asyncio.sleep(5)
+    assert len(faithless.messages) == 5
+    assert sorted(other.payloads()[55:]) == sorted(more)
+
+
 @trio()
 async def test_what_is_on_its_way_to_another_member_when_the_node_dies_comes_to_it(sim, cluster):
     """Its first member has gone, and the way to the second is cut without anybody knowing."""

@@ -2,8 +2,9 @@
 
 A session that ends, because its client ended it or it expired, leaves messages of QoS 1 and 2 behind: in
 flight or queued. For those of share groups a member is chosen again, here or on another node; and so for
-messages in transit to a group on a node that is declared down. If all members are on nodes that are away, the
-messages wait for them (``owed``).
+messages in transit to a group on a node that is declared down, and for those that are queued for a member
+which takes nothing while another has room. If all members are on nodes that are away, the messages wait for
+them (``owed``).
 
 Rules: 1. A QoS 1 message that the client may have is sent again; one of QoS 2 that was sent is not
 ([MQTT-4.8.2-5]).  2. Order is kept: in flight, then queued; at most :data:`STEP` in a turn of the loop.
@@ -20,8 +21,9 @@ from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.records import read_record, record_of
 from gossamer.mqtt.publish.fanout import Fanout
 from gossamer.mqtt.publish.owed import Owed
-from gossamer.mqtt.session.orphans import Orphan
-from gossamer.routes import Delivery, Forwarder, Router
+from gossamer.mqtt.session.orphans import Orphan, take_back
+from gossamer.mqtt.session.session import Session
+from gossamer.routes import Delivery, Forwarder, Group, Router
 
 log = structlog.get_logger(__name__)
 
@@ -48,6 +50,7 @@ class Redispatch:
         self.count = 0
         """Number of messages that were given to another member."""
         router.on_group_lost(self.lost)
+        router.on_stuck(self.relieve)
 
     def __call__(self, left: list[Orphan]) -> None:
         """Give these to other members."""
@@ -55,6 +58,12 @@ class Redispatch:
             self._give(name, message, None)
         if len(left) > STEP:
             self._call_soon(lambda: self(left[STEP:]))
+
+    def relieve(self, group: Group) -> None:
+        """Give half of what is queued for members that take nothing to those that have room."""
+        for session in group.stuck:
+            if isinstance(session, Session):
+                self(take_back(session, group.name, STEP))
 
     def lost(self, name: str, record: bytes, on_safe: Callable[[bool], None]) -> None:
         """Redispatch a record that was in transit to a group on a node that is down."""
@@ -102,7 +111,7 @@ class Redispatch:
             record = record_of(message, self._fanout.now())
             if on_safe is None:
                 # Its publisher has its acknowledgement already.
-                on_safe = self._owed.hand_on(name, record) if message.qos == 1 else _ignore
+                on_safe = self._owed.hand_on(name, record)
             chosen.append_acked(record, on_safe)
         else:
             self._fanout.member(chosen, message, name)

@@ -1,4 +1,4 @@
-"""Orphans: messages for share groups that a session had not acknowledged when it ended.
+"""Orphans: messages for share groups that a session had not acknowledged when it ended, or cannot take.
 
 Another member gets them. A message that an ordinary subscription of the session also matches is left out: the
 copy may be for that one.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 
 import structlog
 
@@ -46,6 +46,29 @@ def orphans(session: Session) -> list[Orphan]:
         found.append((groups[copies[key] % len(groups)], message))
         copies[key] += 1
     return found
+
+
+def take_back(session: Session, name: str, most: int) -> list[Orphan]:
+    """Take the older half of the queue, at most ``most`` messages, off a session that goes on.
+
+    Up to the first that may not be for the group ``name`` alone; none while the session moves.
+    """
+    if session.gate is not None or session.given is not None:
+        return []
+    shares = {topic_filter: body_of(topic_filter) for topic_filter in session.subscriptions}
+    taken: list[Orphan] = []
+    half = islice(session.queue, min(most, (len(session.queue) + 1) // 2))
+    try:
+        for message in messages_in(session, half):
+            topic = message.topic.decode()
+            if [found for found, body in shares.items() if matches(body, topic)] != [name]:
+                break
+            message.retain, message.publisher = False, None
+            taken.append((name, message))
+    except GossamerError as error:
+        log.warning("not_redispatched", client_id=session.client_id, error=str(error))
+    session.shed(list(islice(session.queue, len(taken))))
+    return taken
 
 
 def _unacknowledged(session: Session) -> Iterator[Message]:

@@ -113,6 +113,47 @@ async def test_the_last_member_takes_them_with_it(world):
     assert world.broker.fanout.drops["no_group_member"] == 1
 
 
+async def look(world, times):
+    for _ in range(times):
+        for _ in world.broker.router.refresh_groups():
+            pass
+        await world.settle()
+
+
+@pytest.mark.parametrize("qos", [1, 2])
+async def test_what_waits_for_a_member_that_takes_nothing_goes_to_one_that_has_room(make_world, qos):
+    world = await make_world(max_inflight=3)
+    one, publisher = await pair(world, qos=qos, clean_start=True)
+    for n in range(9):
+        publisher.publish("t/x", b"%d" % n, qos=qos, packet_id=n + 1)
+    assert payloads(await one.got()) == [b"0", b"1", b"2"]
+    two = await world.subscriber("two", FILTER, qos=0)
+    await look(world, 1)
+    assert payloads(await two.got()) == []
+    # Half of it at each look, and nothing of what the first one may have.
+    await look(world, 1)
+    assert payloads(await two.got()) == [b"3", b"4", b"5"]
+    await look(world, 3)
+    assert payloads(await two.got()) == [b"6", b"7", b"8"]
+    assert len(one.channel.session.inflight) == 3
+    assert not one.channel.session.queue
+    assert world.broker.owed.waiting == 0
+
+
+async def test_what_may_be_for_another_subscription_of_a_member_stays_with_it(make_world):
+    world = await make_world(max_inflight=1)
+    one, publisher = await pair(world)
+    await one.subscribe("u/#", qos=1)
+    await one.subscribe("$share/h/t/h", qos=1)
+    for n, topic in enumerate(("t/x", "t/x", "u/x", "t/x", "t/h", "t/x")):
+        publisher.publish(topic, b"%d" % n, qos=1, packet_id=n + 1)
+    two = await world.subscriber("two", FILTER, qos=1)
+    await one.got()
+    await look(world, 9)
+    assert payloads(await two.got()) == [b"1"]
+    assert len(one.channel.session.queue) == 5
+
+
 def expiry(seconds):
     from gossamer.mqtt.codec.properties import Properties
 
