@@ -39,7 +39,7 @@ class _Outgoing:
 
 class Client:
     """``addresses``: where each node that clients may go to listens. ``clean``: the session ends with its
-    connection.
+    connection. ``window``: what it takes unacknowledged at most; 0: as much as the protocol allows.
     """
 
     def __init__(
@@ -54,6 +54,7 @@ class Client:
         will: Will | None = None,
         client_id: str = "",
         keep_alive: int = 60,
+        window: int = 0,
     ) -> None:
         self.name = name
         self.client_id = client_id or name
@@ -66,6 +67,7 @@ class Client:
         """Whether the client falls on a packet of this kind: it takes it, and says nothing any more."""
         self._expiry = 0 if clean else expiry
         self._keep_alive = keep_alive
+        self._window = window
         self._history = history
         self._addresses = addresses
         self._wire: Wire | None = None
@@ -139,6 +141,7 @@ class Client:
                 clean=self.clean,
                 keep_alive=self._keep_alive,
                 expiry=self._expiry,
+                window=self._window,
                 will=self.will,
             )
         )

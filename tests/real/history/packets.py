@@ -97,6 +97,7 @@ def connect(
     clean: bool,
     keep_alive: int,
     expiry: int,
+    window: int,
     will: Will | None,
 ) -> bytes:
     flags = 0x02 if clean else 0
@@ -107,7 +108,7 @@ def connect(
         body += _properties(version, Kind.WILLMESSAGE, **expires)
         body += _text(will.topic) + _text(will.payload)
     head = _text("MQTT") + bytes([version, flags]) + struct.pack(">H", keep_alive)
-    head += _properties(version, Kind.CONNECT, SessionExpiryInterval=expiry)
+    head += _properties(version, Kind.CONNECT, SessionExpiryInterval=expiry, ReceiveMaximum=window)
     return _frame(Kind.CONNECT, 0, head + body)
 
 

@@ -162,19 +162,20 @@ async def shared(world: World, name: str, tasks: asyncio.TaskGroup) -> None:
     publishers = [world.client(f"{name}/pub{node}") for node in (1, 2)]
     await keep_all_in(tasks, world, enumerate(publishers, 1))
 
-    async def fall() -> None:
-        client = world.client(f"{name}/faithless", clean=True)
+    async def fall(client: Client, longest: float) -> None:
         while not world.settling.is_set():
             client.muted = False
             if await client.connect(world.rng.choice(world.places()), timeout=5.0):
                 await client.subscribe(topic_filter, 1)
                 await world.sleep(world.rng.uniform(0.2, 1))
                 client.muted = True
-                await world.sleep(world.rng.uniform(0.2, 1))
+                await world.sleep(world.rng.uniform(0.2, longest))
             client.abort()
             await world.sleep(world.rng.uniform(0.1, 1))
 
-    tasks.create_task(fall())
+    tasks.create_task(fall(world.client(f"{name}/faithless", clean=True), 1))
+    # What waits behind its full window is given to others while it is still connected.
+    tasks.create_task(fall(world.client(f"{name}/narrow", clean=True, window=3), 4))
     for client in publishers:
         tasks.create_task(publish_on(world, client, 1, rate=15))
 
