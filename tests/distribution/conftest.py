@@ -6,9 +6,10 @@ from itertools import combinations
 from random import Random
 
 import pytest
+from certs import Authority
 
-from gossamer.config import DistributionConfig
-from gossamer.distribution import PURPOSES, Distribution, GrpcTransport, StreamTransport
+from gossamer.config import DistributionConfig, LinkTlsConfig
+from gossamer.distribution import PURPOSES, Distribution, GrpcTransport, LinkCertificates, StreamTransport
 from gossamer.supervisor import CallFailed, Runtime, Supervisor
 from gossamer.testing import LinkQuality
 
@@ -102,14 +103,14 @@ class Net:
 class Node:
     """A node with links over real connections, by gRPC where nothing else is said."""
 
-    def __init__(self, name, transport=None, *, creation=1, address=("127.0.0.1", 0)):
+    def __init__(self, name, transport=None, *, creation=1, address=("127.0.0.1", 0), cookie="secret"):
         self.runtime = Runtime(name, creation)
         self.evidence, self.frames, self.events = [], [], []
         self.changed = asyncio.Event()
         self.distribution = Distribution(
             self.runtime,
             transport or GrpcTransport(),
-            cookie="secret",
+            cookie=cookie,
             env="Test",
             address=address,
             rng=Random(name),
@@ -149,6 +150,18 @@ async def linked(a, b):
     await a.until(a.distribution.nodes)
     await b.until(b.distribution.nodes)
     return a, b
+
+
+@pytest.fixture
+def authority(tmp_path):
+    return Authority(tmp_path)
+
+
+def certificates(authority, node="", *names, ca=None):
+    """Those of ``node``, issued for ``names``, who believes what ``ca`` issued."""
+    file = (node or "client").partition("@")[0]
+    cert, key = authority.issue(file, *(names or ("127.0.0.1",)))
+    return LinkCertificates(LinkTlsConfig(cert_file=cert, key_file=key, ca_file=(ca or authority).file), node)
 
 
 @pytest.fixture

@@ -9,14 +9,13 @@ import pytest
 from certs import Authority
 from structlog.testing import capture_logs
 
-from gossamer.config import LinkTlsConfig
-from gossamer.distribution import GrpcTransport, LinkCertificates, StreamTransport
+from gossamer.distribution import GrpcTransport, StreamTransport
 from gossamer.distribution.transport.certificates import Names
 from gossamer.distribution.transport.grpc_tls import ServerTls
 from gossamer.files import FileError
 from gossamer.network import SystemNetwork
 
-from .conftest import Node, linked
+from .conftest import Node, certificates, linked
 
 A, B = "a@127.0.0.1", "b@127.0.0.1"
 
@@ -36,18 +35,6 @@ def relayed_transport(certificates):
 
 every = pytest.mark.parametrize("make", [grpc_transport, relayed_transport, stream_transport])
 both = pytest.mark.parametrize("make", [grpc_transport, stream_transport])
-
-
-@pytest.fixture
-def authority(tmp_path):
-    return Authority(tmp_path)
-
-
-def certificates(authority, node="", *names, ca=None):
-    """Those of ``node``, issued for ``names``, who believes what ``ca`` issued."""
-    file = (node or "client").partition("@")[0]
-    cert, key = authority.issue(file, *(names or ("127.0.0.1",)))
-    return LinkCertificates(LinkTlsConfig(cert_file=cert, key_file=key, ca_file=(ca or authority).file), node)
 
 
 @pytest.fixture(autouse=True)
