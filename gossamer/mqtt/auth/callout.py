@@ -55,8 +55,6 @@ class HttpCallout:
         found = self._cache.get(key)
         if found is not None and found[0] > self._now():
             return found[1]
-        if self._turns.is_full_for(login.host):
-            return Verdict(ReasonCode.SERVER_BUSY, "http")
         return self._ask(login, key)
 
     async def _ask(self, login: Login, key: bytes) -> Answer:

@@ -4,9 +4,9 @@ argon2 takes tens of milliseconds and 64 MiB a check, on purpose: checks run in 
 addresses that clients come from take turns (:mod:`gossamer.mqtt.auth.turns`).
 
 Rules: 1. An unknown name takes as long as a known one.  2. A file is replaced whole, readable by its owner
-alone.  3. More than :data:`BACKLOG` checks waiting, or :data:`BACKLOG_EACH` of one address, and further
-clients are told that the server is busy.  4. A turn ends with its check, also if its client has gone: threads
-have no queue of their own to fill.
+alone.  3. More than :data:`BACKLOG` checks waiting, or :data:`BACKLOG_EACH` of one address, and the client
+that waits longest is told that the server is busy.  4. A turn ends with its check, also if its client has
+gone: threads have no queue of their own to fill.
 """
 
 from __future__ import annotations
@@ -133,8 +133,6 @@ class PasswordFile(UserFile[str]):
     def ask(self, login: Login) -> Answer | Awaitable[Answer]:
         if login.username is None or login.password is None:
             return None
-        if self._turns.is_full_for(login.host):
-            return Verdict(ReasonCode.SERVER_BUSY, "password_file")
         return self._ask(login.username, login.password, login.host)
 
     async def _ask(self, username: str, password: bytes, host: str) -> Answer:

@@ -1,12 +1,12 @@
 """Turns at something scarce, such as threads that check passwords: fair between the addresses of callers.
 
-Addresses take turns, and so do callers of one address, in the order in which they came. A caller that
-sends a thousand wrong passwords waits for its own thousand, and one of another address for one check of each
-address that waits.
+Addresses take turns, and of one address whoever came last is first: callers do not wait for ever, and where
+a crowd is too many for the time there is, it is those who have just come who can be served within theirs. So
+a right password waits for one check of each address that waits, also after a thousand wrong ones of its own.
 
-Rules: 1. So many of one address wait, so many in all, and no more: beyond its own bound a caller is refused;
-beyond that of all, the newest of the address with most of them.  2. A turn is given back once; a
-caller that goes away while it waits gives up its place.
+Rules: 1. So many of one address wait, so many in all, and no more: the oldest of an address beyond its own
+bound is refused; beyond that of all, the oldest of the address with most of them.  2. A turn is given back
+once; a caller that goes away while it waits gives up its place.
 """
 
 from __future__ import annotations
@@ -26,27 +26,19 @@ class Turns:
         self._queues: OrderedDict[str, deque[asyncio.Future[bool]]] = OrderedDict()
         self.waiting = 0
 
-    def is_full_for(self, host: str) -> bool:
-        """Return whether a caller at ``host`` would be refused now."""
-        mine = len(self._queues.get(_network(host), ()))
-        return mine >= self._each or (self.waiting >= self._total and mine >= len(self._longest()))
-
     async def take(self, host: str) -> bool:
         """Wait for a turn, which ends with :meth:`give`; False: too many wait."""
         if self._free:
             self._free -= 1
             return True
-        if self.is_full_for(host):
-            return False
-        if self.waiting >= self._total:
-            newest = self._longest().pop()
-            self.waiting -= 1
-            if not newest.done():
-                newest.set_result(False)
         turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         queue = self._queues.setdefault(_network(host), deque())
         queue.append(turn)
         self.waiting += 1
+        if len(queue) > self._each:
+            self._refuse(_network(host))
+        elif self.waiting > self._total:
+            self._refuse(max(self._queues, key=lambda one: len(self._queues[one])))
         try:
             return await turn
         except asyncio.CancelledError:
@@ -63,7 +55,7 @@ class Turns:
         """Hand a turn on to the next address."""
         while self._queues:
             host, queue = self._queues.popitem(last=False)
-            turn = queue.popleft()
+            turn = queue.pop()
             self.waiting -= 1
             if queue:
                 self._queues[host] = queue
@@ -73,8 +65,14 @@ class Turns:
                 return
         self._free += 1
 
-    def _longest(self) -> deque[asyncio.Future[bool]]:
-        return max(self._queues.values(), key=len)
+    def _refuse(self, network: str) -> None:
+        queue = self._queues[network]
+        oldest = queue.popleft()
+        self.waiting -= 1
+        if not queue:
+            del self._queues[network]
+        if not oldest.done():
+            oldest.set_result(False)
 
 
 def _network(host: str) -> str:

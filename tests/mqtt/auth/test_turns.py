@@ -22,9 +22,10 @@ class Queue:
         self.turns = Turns(1, **{"total": 100, "each": 100} | bounds)
         self.order = []
 
-    def ask(self, host):
+    def ask(self, host, name=""):
         async def one():
-            self.order.append(host if await self.turns.take(host) else f"{host} refused")
+            said = f"{host}{name}"
+            self.order.append(said if await self.turns.take(host) else f"{said} refused")
 
         return asyncio.ensure_future(one())
 
@@ -47,14 +48,35 @@ async def test_an_address_with_too_many_is_refused_and_another_is_not():
     queue = Queue(each=2)
     tasks = [queue.ask("a") for _ in range(5)]
     await settle()
+    tasks.append(queue.ask("b"))
+    await settle()
     assert queue.order == ["a", "a refused", "a refused"]
-    assert queue.turns.is_full_for("a")
-    assert not queue.turns.is_full_for("b")
     await queue.drain()
+    assert queue.order[3:] == ["a", "b", "a"]
     await asyncio.gather(*tasks)
 
 
-async def test_when_all_wait_the_newest_of_the_largest_crowd_makes_room():
+async def test_of_one_address_the_last_to_come_is_first_and_the_first_is_refused():
+    queue = Queue(each=3)
+    tasks = [queue.ask("a", number) for number in range(6)]
+    await settle()
+    await queue.drain()
+    assert queue.order == ["a0", "a1 refused", "a2 refused", "a5", "a4", "a3"]
+    await asyncio.gather(*tasks)
+
+
+async def test_where_each_address_has_one_that_waits_the_next_turn_is_still_given():
+    queue = Queue(total=3)
+    tasks = [queue.ask(host) for host in "abcdef"]
+    await settle()
+    await queue.drain()
+    assert queue.order == ["a", "b refused", "c refused", "d", "e", "f"]
+    queue.turns.give()
+    assert await queue.turns.take("g")
+    await asyncio.gather(*tasks)
+
+
+async def test_when_all_wait_the_oldest_of_the_largest_crowd_makes_room():
     queue = Queue(total=4)
     tasks = [queue.ask(host) for host in ("a", "a", "a", "a", "a")]
     await settle()
@@ -70,7 +92,7 @@ async def test_one_machine_has_no_more_turns_for_its_many_addresses():
     queue = Queue(each=1)
     tasks = [queue.ask(f"2001:db8::{number}") for number in range(1, 4)]
     await settle()
-    assert queue.order == ["2001:db8::1", "2001:db8::3 refused"]
+    assert queue.order == ["2001:db8::1", "2001:db8::2 refused"]
     await queue.drain()
     await asyncio.gather(*tasks)
 
@@ -144,12 +166,16 @@ async def test_clients_that_leave_during_their_check_fill_no_queue_of_the_thread
     assert len(passwords.checked) <= THREADS + 1
 
 
-async def test_an_address_with_too_many_checks_waiting_is_told_early(passwords):
+async def test_a_right_login_waits_for_no_crowd_of_wrong_ones_at_its_own_address(passwords):
     wrong = [login(passwords, b"wrong", f"10.0.0.1:{port}") for port in range(BACKLOG_EACH + THREADS)]
     await settle()
-    assert login(passwords, b"wrong", "10.0.0.1:9").reason == ReasonCode.SERVER_BUSY
-    right = login(passwords, b"right", "10.0.0.2:9")
-    assert isinstance(right, asyncio.Future)
-    for one in (wrong := [*wrong, right]):
+    right = login(passwords, b"right", "10.0.0.1:9")
+    await settle()
+    # Whoever waited longest made room.
+    assert [one.result().reason for one in wrong if one.done()] == [ReasonCode.SERVER_BUSY]
+    passwords.go.release(THREADS + 1)
+    assert (await asyncio.wait_for(right, 30)).reason == ReasonCode.SUCCESS
+    assert len(passwords.checked) <= THREADS + 1
+    for one in wrong:
         one.cancel()
     await asyncio.gather(*wrong, return_exceptions=True)
