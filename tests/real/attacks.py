@@ -1,5 +1,7 @@
 """Attacks of docs/security.md on a fresh cluster of real processes, by somebody who has no key.
 
+What takes certificates, or a place between two nodes, is tried by tests that make both.
+
 ::
 
     ./script/attack              all of them
@@ -12,13 +14,16 @@ from __future__ import annotations
 
 import secrets
 import socket
+import struct
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import yaml
@@ -26,15 +31,30 @@ import yaml
 from gossamer.config import COOKIE_FILE
 from gossamer.gossip.keyring import Keyring, at_address, cluster_key
 from gossamer.gossip.wire import Ping, compound, encode
+from gossamer.mqtt import encode as packet
+from gossamer.mqtt.auth.passwords import set_password
+from gossamer.mqtt.codec import packets as p
 
+from .clients import Mqtt
 from .harness import Cluster, Node, eventually
 
+ROOT = Path(__file__).parents[2]
 Attack = Callable[[Cluster, Path], str]
 """Returns what broke; blank: nothing did."""
 
 CONNECT = bytes.fromhex("101000044d5154540402003c000461747461")
 """MQTT 3.1.1, clean session, client identifier ``atta``."""
 CONNECT_TIMEOUT = 10.0
+RIGHT, WRONG = b"right", b"wrong"
+QUICK = 5.0
+"""Seconds that a login may take beside a flood, on a machine that does other things too."""
+
+
+def fresh(directory: Path) -> Cluster:
+    """Two nodes that check the passwords of ann and bob, and let others in without a name."""
+    for user in ("ann", "bob"):
+        set_password(directory / "passwords", user, RIGHT.decode())
+    return Cluster(directory, nodes=2, GOSSAMER_MQTT__AUTH__PASSWORD_FILE=str(directory / "passwords"))
 
 
 def env_of(cluster: Cluster) -> str:
@@ -71,6 +91,100 @@ def serves(cluster: Cluster) -> str:
             return "a client is not let in"
     answers = [cluster.get(number, "/ready") for number in range(1, len(cluster.nodes) + 1)]
     return "" if all(answer.get("ready") for answer in answers) else f"/ready says {answers}"
+
+
+def login(
+    port: str, user: str, password: bytes = RIGHT, *, source: str = "127.0.0.1", **connect: Any
+) -> tuple[int, ...]:
+    """Session present, and the return code of CONNACK."""
+    options = {"client_id": f"{user}-{source}", "username": user, "password": password} | connect
+    for one in sockets(1, int(port), source=source):
+        with one:
+            one.sendall(packet(p.Connect(**options), 4))
+            one.settimeout(20)
+            answer = one.recv(4)
+    return tuple(answer[2:])
+
+
+@contextmanager
+def overheard(ports: set[int]) -> Iterator[bytearray]:
+    """What comes from or goes to these ports of this machine. Raises PermissionError: takes CAP_NET_RAW."""
+    said, over, ipv4 = bytearray(), threading.Event(), 0x0800
+    with socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, socket.htons(ipv4)) as ear:
+        ear.bind(("lo", ipv4))
+        ear.settimeout(0.2)
+
+        def listen() -> None:
+            while not over.is_set():
+                try:
+                    heard = ear.recv(65536)
+                except TimeoutError:
+                    continue
+                transport = heard[(heard[0] & 15) * 4 :]
+                if ports.intersection(struct.unpack("!HH", transport[:4])):
+                    said.extend(transport)
+
+        thread = threading.Thread(target=listen)
+        thread.start()
+        try:
+            yield said
+        finally:
+            over.set()
+            thread.join()
+
+
+def reader(cluster: Cluster, _: Path) -> str:
+    """Somebody on the path between nodes, who looks for a payload, a token, the cookie and the gossip key."""
+    nodes = (1, 2)
+    between = {int(cluster.port(n, service)) for n in nodes for service in ("gossip", "distribution")}
+    before = {int(cluster.port(n, service)) for n in nodes for service in ("mqtt", "api")}
+    with overheard(between) as sealed, overheard(before) as plain:
+        with Mqtt(cluster.port(2), "hears", "private") as hears, Mqtt(cluster.port(1), "tells") as tells:
+            payload = secrets.token_hex(16)
+            tells.publish("private", payload)
+            eventually(lambda: payload in hears.payloads, says="the message")
+        with httpx.Client(trust_env=False, base_url=cluster.api(1) + "/api/v1", timeout=10) as client:
+            made = client.post("/tokens", json={"name": "overheard", "role": "viewer"}).json()["token"]
+            headers = {"Authorization": f"Bearer {made}"}
+            relayed = client.get(f"/nodes/{cluster.nodes[1]['name']}/whoami", headers=headers)
+        eventually(lambda: made.encode() in plain, says="what clients say")
+    cookie = (cluster.data_dir / "node1" / COOKIE_FILE).read_text().strip()
+    if relayed.status_code != 200 or payload.encode() not in plain or not sealed:
+        return f"nothing was said to read: {relayed.text}"
+    sought = {"payload": payload.encode(), "token": made.encode(), "cookie": cookie.encode()}
+    sought |= {"gossip key": cluster_key(cookie)}
+    found = [what for what, text in sought.items() if text in sealed]
+    return f"it reads the {' and the '.join(found)}" if found else ""
+
+
+def passwords(cluster: Cluster, _: Path) -> str:
+    """400 wrong passwords of one address, beside right ones of another address and of the same."""
+    port = cluster.port(1)
+    with ExitStack() as stack:
+        for number, one in enumerate(sockets(400, int(port), source="127.0.0.2")):
+            stack.enter_context(one)
+            one.sendall(packet(p.Connect(client_id=f"guess{number}", username="ann", password=WRONG), 4))
+        for source in ("127.0.0.1", "127.0.0.2"):
+            begun = time.monotonic()
+            if (answer := login(port, "ann", source=source)) != (0, 0):
+                return f"from {source} the right one is answered with {answer}"
+            if (took := time.monotonic() - begun) > QUICK:
+                return f"from {source} the right one takes {took:.1f} s"
+    return serves(cluster)
+
+
+def takeover(cluster: Cluster, _: Path) -> str:
+    """The session of another user, asked for by its client identifier on another node."""
+    mine = {"client_id": "owned", "clean_start": False}
+    if login(cluster.port(1), "ann", **mine) != (0, 0):
+        return "its user is not let in"
+    others: list[tuple[str | None, bytes | None]] = [("bob", RIGHT), ("ann", WRONG), (None, None)]
+    for user, password in others:
+        for clean in (True, False):
+            asked = mine | {"clean_start": clean, "username": user}
+            if login(cluster.port(2), "", password, **asked) not in ((0, 4), (0, 5)):
+                return f"{user} has it with clean_start={clean}"
+    return "" if login(cluster.port(2), "ann", **mine) == (1, 0) else "its user has lost it"
 
 
 def silent(cluster: Cluster, _: Path) -> str:
@@ -202,23 +316,65 @@ def bodies(cluster: Cluster, _: Path) -> str:
 
 
 ATTACKS: dict[str, Attack] = {
-    attack.__name__: attack for attack in (silent, oversized, forged, links, tokens, pages, bodies, join)
+    attack.__name__: attack
+    for attack in (
+        silent,
+        oversized,
+        reader,
+        passwords,
+        takeover,
+        forged,
+        links,
+        tokens,
+        pages,
+        bodies,
+        join,
+    )
+}
+
+
+def by_tests(says: str, *tests: str) -> Attack:
+    """An attack that tests of this repository make."""
+
+    def attack(_cluster: Cluster, _directory: Path) -> str:
+        command = [sys.executable, "-m", "pytest", "-q", "--tb=line", *tests]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        return done.stdout.strip().rpartition("\n")[2] if done.returncode else ""
+
+    attack.__doc__ = says
+    return attack
+
+
+TESTED: dict[str, Attack] = {
+    "between": by_tests(
+        "Somebody between two nodes who changes, adds and repeats, over tcp and grpc, with TLS and without.",
+        "tests/distribution/test_seal.py",
+        "tests/distribution/test_tls.py::test_a_relay_that_ends_tls_is_found_out_though_both_ends_know_the_cookie",
+    ),
+    "revoked": by_tests(
+        "A revoked client certificate that resumes its session of TLS 1.2 or 1.3.",
+        "tests/mqtt/connection/test_listeners.py::test_a_revoked_certificate_does_not_come_in_by_resuming_a_session",
+    ),
 }
 
 
 def main(names: Sequence[str]) -> int:
-    if unknown := [name for name in names if name not in ATTACKS]:
-        print(f"got {', '.join(unknown)}, expected some of {', '.join(ATTACKS)}", file=sys.stderr)
+    known = ATTACKS | TESTED
+    if unknown := [name for name in names if name not in known]:
+        print(f"got {', '.join(unknown)}, expected some of {', '.join(known)}", file=sys.stderr)
         return 2
     broken = 0
-    with tempfile.TemporaryDirectory() as folder, Cluster(Path(folder), nodes=2) as cluster:
-        for name in names or ATTACKS:
+    with tempfile.TemporaryDirectory() as folder, fresh(Path(folder)) as cluster:
+        for name in names or known:
             try:
-                broke = ATTACKS[name](cluster, Path(folder))
+                broke = known[name](cluster, Path(folder))
+            except PermissionError as error:
+                print(f"left out {name}: {error}", flush=True)
+                continue
             except (OSError, httpx.HTTPError) as error:
                 broke = f"{type(error).__name__}: {error}"
             broken += bool(broke)
-            print(f"{'broken' if broke else 'held  '} {name}: {broke or ATTACKS[name].__doc__}", flush=True)
+            print(f"{'broken' if broke else 'held  '} {name}: {broke or known[name].__doc__}", flush=True)
     return 1 if broken else 0
 
 

@@ -10,7 +10,8 @@ import paho.mqtt.client as paho
 
 from gossamer.mqtt.client import MqttClient
 from gossamer.network import SystemNetwork
-from real.harness import eventually
+
+from .harness import eventually
 
 
 class Mqtt:

@@ -191,7 +191,7 @@ class InThread:
 class Cluster(Program):
     """``gossamer up`` on free ports."""
 
-    def __init__(self, directory: Path, *options: str, nodes: int = 3) -> None:
+    def __init__(self, directory: Path, *options: str, nodes: int = 3, **environ: str) -> None:
         self.data_dir = directory / "data"
         super().__init__(
             directory,
@@ -203,6 +203,7 @@ class Cluster(Program):
             *FREE_PORTS,
             *options,
             "--json",
+            **environ,
         )
         self.facts: dict[str, Any] = {}
 
