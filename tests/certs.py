@@ -48,10 +48,10 @@ class Authority:
         key_file.write_bytes(secret)
         return pem, key_file
 
-    def revoke(self, *certificates: Path) -> Path:
-        """Write a list of revoked certificates, given as files; the list's file."""
+    def revoke(self, *certificates: Path, renewed: datetime.timedelta = DAY) -> Path:
+        """Write a list of revoked certificates, given as files, good for so long; the list's file."""
         now = datetime.datetime.now(datetime.UTC)
-        builder = x509.CertificateRevocationListBuilder(self._name, now - DAY, now + DAY)
+        builder = x509.CertificateRevocationListBuilder(self._name, now - DAY, now + renewed)
         for file in certificates:
             number = x509.load_pem_x509_certificate(file.read_bytes()).serial_number
             revoked = x509.RevokedCertificateBuilder().serial_number(number).revocation_date(now).build()

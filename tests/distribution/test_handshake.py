@@ -179,6 +179,27 @@ def test_two_channels_have_nothing_in_common():
         there.opened.seal.open(here.opened.seal.close(b"frame"))
 
 
+def test_who_learns_the_cookie_later_opens_no_channel_that_was_recorded():
+    """It has all that was said, and neither key of that channel."""
+    caller, called, later = (ChannelKey(bytes([number]) * 32) for number in (1, 2, 3))
+    agreed = (cookie_key(COOKIE), b"what both sides said")
+    sealed = caller.seals(called.public, *agreed)[0].close(b"frame")
+    assert called.seals(caller.public, *agreed)[1].open(sealed) == b"frame"
+    for public in (caller.public, called.public):
+        for seal in later.seals(public, *agreed):
+            with pytest.raises(BrokenSeal):
+                seal.open(sealed)
+
+
+def test_a_caller_that_proves_nothing_is_told_nothing_to_test_guesses_against():
+    """What a called node says first is the same bytes under any cookie."""
+    said = set()
+    for cookie in (COOKIE, "another"):
+        initiator, acceptor = pair(other=local(cookie=cookie))
+        said.add(acceptor.receive(initiator.greeting).send)
+    assert len(said) == 1
+
+
 def test_a_stranger_is_not_asked_about_membership():
     asked = []
     run(*pair(other=local(cookie="other"), admit=asked.append))

@@ -1,6 +1,7 @@
 """Tokens, roles and rates: who may ask a node for what."""
 
 import itertools
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -54,6 +55,27 @@ async def test_this_machine_is_an_administrator_unless_it_is_told_otherwise(conn
 async def test_a_token_counts_for_less_than_the_loopback_it_comes_from(connect, tokens):
     async with connect("127.0.0.1", make(tokens, Role.VIEWER)) as client:
         assert (await client.post("/api/v1/cluster/leave")).status_code == 403
+
+
+async def test_every_route_refuses_whoever_has_less_than_its_role(view, connect, tokens):
+    routes = make_app(view, config=ApiConfig()).openapi()["paths"]
+    below = {
+        "viewer": (401, connect()),
+        "operator": (403, connect(token=make(tokens, Role.VIEWER), rate=1000)),
+        "admin": (403, connect(token=make(tokens, Role.OPERATOR), rate=1000)),
+    }
+    asked = 0
+    for path, methods in routes.items():
+        for method, operation in methods.items():
+            for role in (
+                role for scheme in operation.get("security", ()) for role in scheme.get("bearer", ())
+            ):
+                status, client = below[role]
+                answer = await client.request(method, re.sub(r"{.*?}", "x", path))
+                assert answer.status_code == status, (method, path)
+                asked += 1
+    assert asked > 50
+    assert view.orders == []
 
 
 async def test_a_token_ends_with_its_time(connect, tokens, clock):

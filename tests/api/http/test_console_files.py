@@ -36,6 +36,14 @@ def test_what_the_first_paint_waits_for_is_a_third_of_that():
     assert sum((BUILT / name).stat().st_size for name in first) < FIRST
 
 
+async def test_its_policy_lets_nothing_in_from_elsewhere_but_websockets(client):
+    policy = (await client.get("/", follow_redirects=True)).headers["content-security-policy"]
+    allowed = {name: set(sources) for name, *sources in map(str.split, policy.split(";"))}
+    assert allowed["default-src"] == {"'none'"}
+    assert allowed.pop("connect-src") == {"'self'", "ws:", "wss:"}
+    assert set().union(*allowed.values()) == {"'self'", "'none'"}
+
+
 @pytest.mark.parametrize("name", ["index.html", "style.css"])
 def test_nothing_is_loaded_from_elsewhere(name):
     text = (BUILT / name).read_text()

@@ -7,6 +7,7 @@ import httpx
 import jwt
 import pytest
 import structlog
+from argon2 import PasswordHasher, extract_parameters
 
 from gossamer.config import HttpAuthConfig, JwtConfig
 from gossamer.errors import UsageError
@@ -40,6 +41,21 @@ async def test_a_password_file_says_yes_no_and_not_mine(tmp_path):
     set_password(file, "ann", None)
     source.load()
     assert await ask(source, username="ann", password=b"better") is None
+
+
+async def test_an_unknown_name_costs_as_much_as_a_known_one(tmp_path, monkeypatch):
+    set_password(tmp_path / "users", "ann", "right")
+    source, verify, costs = PasswordFile(tmp_path / "users"), PasswordHasher.verify, []
+
+    def counted(self, hashed, password):
+        costs.append(extract_parameters(hashed))
+        return verify(self, hashed, password)
+
+    monkeypatch.setattr(PasswordHasher, "verify", counted)
+    for name in ("ann", "eve"):
+        await ask(source, username=name, password=b"wrong")
+    assert len(costs) == 2
+    assert costs[0] == costs[1]
 
 
 def test_a_password_file_names_the_line_it_cannot_read(tmp_path):

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
+from datetime import timedelta
 
 import pytest
 from certs import Authority
@@ -137,6 +138,17 @@ async def test_new_authorities_and_revocations_hold_from_the_next_connection_on(
         trusted.write_bytes(new.file.read_bytes())
         crl.write_bytes(new.revoke().read_bytes())
         assert await who() == [False, False, True]
+
+
+async def test_a_list_of_revocations_that_is_out_of_date_lets_nobody_in(ca):
+    client, crl = ca.issue("ann", file="ann"), ca.revoke()
+    section = tls_section(ca, ca_file=str(ca.file), crl_file=str(crl), verify="require")
+    async with broker_with({"type": "tls", "tls": section}) as broker:
+        port = broker.ports["tls:0"]
+        assert await comes_in(port, ca, client)
+        ca.revoke(renewed=-timedelta(seconds=1))
+        await broker.runtime.call(broker.runtime.whereis("mqtt_files"), "look")
+        assert not await comes_in(port, ca, client)
 
 
 async def test_a_certificate_that_cannot_be_used_is_a_clear_error(ca, tmp_path):
