@@ -353,3 +353,17 @@ async def test_what_was_written_behind_a_cut_is_soon_shown_by_all_and_goes_back_
     # The last is on its way.
     assert abs(one - other) <= 1
     assert min(one, other) > 20
+
+
+@nodes(2, mqtt={"retained": {"max_messages": 2}})
+async def test_no_more_topics_are_retained_than_configured_whichever_node_they_come_to(sim, cluster):
+    publishers = [await cluster.client(number) for number in (1, 2)]
+    for number in range(6):
+        await publishers[number % 2].publish(f"t{number}", b"1", qos=1, retain=True)
+        await asyncio.sleep(1)
+    # What is there may be replaced, and makes room once it is cleared.
+    await publishers[1].publish("t0", b"2", qos=1, retain=True)
+    await publishers[1].publish("t1", b"", qos=1, retain=True)
+    await asyncio.sleep(1)
+    await publishers[0].publish("t6", b"3", qos=1, retain=True)
+    assert await retained(cluster, 1) == await retained(cluster, 2) == {b"t0": b"2", b"t6": b"3"}
