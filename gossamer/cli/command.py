@@ -51,7 +51,9 @@ OnNode = Annotated[
 AllNodes = Annotated[bool, typer.Option("--all", help="Every node that is up.")]
 NODE_NAME = argument(..., "NAME", "As `nodes` shows it.", completion.nodes)
 CLIENT_ID = argument(..., "ID", "A client identifier, of any node.", completion.clients)
-FILTER = option(None, "--filter", "Only those of this filter.", completion.filters)
+FILTER = option(
+    None, "--filter", "Only those of this filter.", completion.filters, callback=values.topic_filter
+)
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Print so many at most.")]
 Watch = Annotated[
     float | None,
