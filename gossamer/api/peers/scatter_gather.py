@@ -55,6 +55,13 @@ class Rows(msgspec.Struct):
     missing: Mapping[str, str] = {}
 
 
+def check_node(view: NodeView, node: str) -> None:
+    """Raise UsageError unless ``node`` is one of the cluster."""
+    known = [row.name for row in view.nodes()]
+    if node not in known:
+        raise mismatch(UsageError, "node", repr(node[:100]), f"one of {', '.join(known)}")
+
+
 class Peers:
     """The nodes of the cluster, asked on behalf of ``principal``."""
 
@@ -71,9 +78,7 @@ class Peers:
             UsageError: there is no such node.
             PeerSilentError: it gave none.
         """
-        known = [row.name for row in self._view.nodes()]
-        if node not in known:
-            raise mismatch(UsageError, "node", repr(node[:100]), f"one of {', '.join(known)}")
+        check_node(self._view, node)
         return await self._view.ask_peer(node, ask_of(self._principal, method, target, body), timeout)
 
     async def get(self, node: str, target: str, read: Callable[[bytes], T], *, timeout: float = TIMEOUT) -> T:

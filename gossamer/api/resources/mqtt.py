@@ -29,6 +29,7 @@ from gossamer.api.model.node import (
     TopicMatch,
 )
 from gossamer.api.peers.paging import ClientSearch
+from gossamer.api.peers.scatter_gather import check_node
 from gossamer.api.resources.listing import (
     BY_NAME,
     STREAMED,
@@ -61,6 +62,8 @@ def routes_router(view: NodeView) -> APIRouter:
         limit: Limit = 1000, after: After = None, node: OnNode = None, wanted: Filter = None
     ) -> Page[RouteInfo]:
         """The route table, one item a filter and node."""
+        if node is not None:
+            check_node(view, node)
         found = (
             ((topic.filter, name), partial(RouteInfo, filter=topic.filter, node=name))
             for topic in view.topics(filter=wanted)
