@@ -98,8 +98,8 @@ def _summarize_completeness(engine: Engine, tables: Tables) -> Findings:
     late = ""
     if numbers["late"]:
         (by,) = engine.rows(
-            "SELECT percentile_approx(late_by_us, 0.5, 1000) AS half, max(late_by_us) AS most "
-            f"FROM {table} WHERE verdict = 'late'"
+            f"SELECT percentile_approx(late_by_us, 0.5, {traffic.PRECISION}) AS half, "
+            f"max(late_by_us) AS most FROM {table} WHERE verdict = 'late'"
         )
         late = f", by {by['half'] / 1e6:,.1f} s in the median and {by['most'] / 1e6:,.1f} s at worst"
     for verdict, words in (

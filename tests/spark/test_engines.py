@@ -6,6 +6,7 @@ import random
 import pytest
 
 from gossamer.spark import load, verdicts
+from gossamer.spark.analyses.traffic import PRECISION
 from gossamer.spark.jobs import JOBS
 from gossamer.spark.report.report import UNITS
 from gossamer.spark.run import run_jobs
@@ -51,6 +52,16 @@ def test_names_are_data_whatever_they_hold(engine):
     for text in ("it's", 'a "b"', "back\\slash", "'; DROP TABLE x --", "i -> transform(1)", "grüße", "\n"):
         (row,) = engine.rows(f"SELECT {engine.literal(text)} AS a")
         assert row["a"] == text
+
+
+def test_a_percentile_of_a_few_thousand_values_is_one_of_them_at_its_rank(engine):
+    """Delays have a long tail, where the next rank is much later."""
+    values = [number**3 for number in range(5000)]
+    random.Random(SEED).shuffle(values)
+    rows = ", ".join(f"(CAST({value} AS BIGINT))" for value in values)
+    for part in (50, 95, 99):
+        asked = f"SELECT percentile_approx(a, {part / 100}, {PRECISION}) AS p FROM (VALUES {rows}) AS t(a)"
+        assert engine.rows(asked) == [{"p": (50 * part - 1) ** 3}]
 
 
 def test_every_number_that_is_shown_says_what_it_counts(duck, tmp_path):

@@ -19,8 +19,8 @@ from gossamer.spark.analyses.histories import MESSAGE_KEY, each_message, same
 from gossamer.spark.source.source import Recording
 
 _PERCENTILES = (50, 95, 99)
-_PRECISION = 1000
-"""Of approximate percentiles: one part in so many."""
+PRECISION = 10_000
+"""Of approximate percentiles: one rank in so many, so that of fewer values they are exact in Spark, too."""
 
 
 def latency(recording: Recording, *, levels: int = 2) -> str:
@@ -38,7 +38,7 @@ def latency(recording: Recording, *, levels: int = 2) -> str:
     delivered = of(schema.DELIVERED, "client", f"coalesce(reason, '') <> '{FROM_STORE}'")
     meanwhile = "array_contains(transform(came, c -> c > began AND c <= began + delay), true)"
     percentiles = ", ".join(
-        f"percentile_approx(delay, {part / 100}, {_PRECISION}) AS p{part}_us" for part in _PERCENTILES
+        f"percentile_approx(delay, {part / 100}, {PRECISION}) AS p{part}_us" for part in _PERCENTILES
     )
     return f"""
         WITH published AS ({published}), delivered AS ({delivered}),
