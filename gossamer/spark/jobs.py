@@ -101,7 +101,7 @@ def _summarize_completeness(engine: Engine, tables: Tables) -> Findings:
             f"SELECT percentile_approx(late_by_us, 0.5, {traffic.PRECISION}) AS half, "
             f"max(late_by_us) AS most FROM {table} WHERE verdict = 'late'"
         )
-        late = f", by {by['half'] / 1e6:,.1f} s in the median and {by['most'] / 1e6:,.1f} s at worst"
+        late = f", by {_span(by['half'])} in the median and {_span(by['most'])} at worst"
     for verdict, words in (
         ("doubled", "{:,} came more than once."),
         ("late", f"{{:,}} came late{late}, counted from when they could be delivered."),
@@ -360,3 +360,7 @@ JOBS = {
         ),
     )
 }
+
+
+def _span(micros: float) -> str:
+    return f"{micros / 1e6:,.1f} s" if micros >= 1e6 else f"{micros / 1e3:,.1f} ms"

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from gossamer.distribution import Distribution
+from gossamer.node.views import readiness
 from gossamer.node.views.readiness import ALARM_AFTER, NEWCOMER
 
 from .clusters import nodes, restart
@@ -164,3 +165,17 @@ async def test_a_full_disc_is_an_alarm_and_the_node_not_ready_until_it_takes_wri
     await asyncio.sleep(5)
     assert node.view.readiness().ready
     assert not [a for a in node.view.healing.alarms() if a.name == "disc_failing"]
+
+
+@nodes(1, discs=True)
+async def test_a_node_whose_disc_is_nearly_full_says_so_before_a_write_fails(sim, cluster, monkeypatch):
+    [node] = cluster.nodes.values()
+    assert ready(cluster) == {1: True}
+    monkeypatch.setattr(readiness, "ROOM", 1 << 62)
+    assert ready(cluster) == {1: False}
+    [waiting] = node.view.readiness().waiting
+    assert "expected" in waiting
+    assert [alarm.name for alarm in node.view.healing.alarms()] == ["disc_failing"]
+    monkeypatch.undo()
+    assert ready(cluster) == {1: True}
+    assert not node.view.healing.alarms()

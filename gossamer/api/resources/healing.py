@@ -46,7 +46,7 @@ OWN_ALARMS: Mapping[str, str] = {
     "peer_apart": "A member is online and has no part in the cluster: no link, or tables that do not load.",
     "node_down": "A member is dead to this node and has not left; until it is back, or removed.",
     "not_joined": "Seeds are there and do not let this node in: it is in no cluster, and tries on.",
-    "disc_failing": "The disc takes no writes: nothing that lasts is acknowledged, and it is not ready.",
+    "disc_failing": "The disc takes no writes, or has little room: no promise of what lasts, and not ready.",
     "kept_overflow": "Messages kept for the sessions of a node that is away were given up for want of room.",
 }
 """Alarms that a node raises by itself, and what each means."""

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from shutil import disk_usage
 
 import structlog
 
@@ -33,6 +34,8 @@ log = structlog.get_logger(__name__)
 
 NEWCOMER = 30.0
 ALARM_AFTER = 10.0
+ROOM = 4 * 2**20
+"""Bytes that the disc of a node must have free: with less the next write may be refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +88,7 @@ class ReadinessCheck:
         self._node = node
         self._judge = Judge(name=node.name, started_at=node.started_at)
         self._told: set[str] = set()
+        self._full_since = 0.0
 
     def readiness(self) -> Readiness:
         """As ``/ready`` tells it."""
@@ -112,6 +116,9 @@ class ReadinessCheck:
             since = wall - (node.runtime.loop.time() - queue.failed_at)
             text = f"the disc of {node.name} takes no writes: {queue.failed}"
             alarms.append(("disc_failing", since, text))
+        elif full := self._disc_full():
+            since = wall - (now - self._full_since)
+            alarms.append(("disc_failing", since, f"{full}; make room at {node.name}"))
         if seeds := node.join_progress.rejections:
             text = f"{node.name} has joined no cluster: {'; '.join(_rejections(seeds))}"
             alarms.append(("not_joined", node.started_at, text))
@@ -126,6 +133,15 @@ class ReadinessCheck:
             AlarmInfo(name=name, active=True, since=since, until=0.0, text=text)
             for name, since, text in alarms
         ]
+
+    def _disc_full(self) -> str:
+        """Return what says that the next write may find no room; blank where it will."""
+        directory = self._node.data_dir
+        free = ROOM if directory is None else disk_usage(directory).free
+        if free >= ROOM:
+            self._full_since = self._node.clock.monotonic()
+            return ""
+        return f"the disc of {directory} has {free // 1024} KiB free, expected {ROOM // 1024} KiB or more"
 
     def _down_since(self, member: str) -> float:
         """Return the wall-clock time at which a member went down, or this node started and found it so."""
@@ -149,10 +165,9 @@ class ReadinessCheck:
         if node.state != "running":
             return [f"the node is {node.state}", *_rejections(node.join_progress.rejections)]
         failed = node.store.queue.failed
-        return [
-            *(["the node is drained"] if node.broker.admission.references is not None else []),
-            *([f"the disc takes no writes: {failed}"] if failed is not None else []),
-        ]
+        problem = self._disc_full() if failed is None else f"the disc takes no writes: {failed}"
+        drained = ["the node is drained"] if node.broker.admission.references is not None else []
+        return [*drained, *([problem] if problem else [])]
 
     def _peers(self) -> Iterable[Peer]:
         node = self._node
