@@ -40,6 +40,11 @@ FEATURES = (
         "0.1.0",
         "All links speak protocol 5, whose messages may gain fields. Nodes of protocol 4 are refused.",
     ),
+    Feature(
+        "consensus",
+        "0.1.0",
+        "Nodes keep replicas of what must not differ between them: names with one holder.",
+    ),
 )
 
 Support = Mapping[str, Collection[str] | None]

@@ -21,7 +21,15 @@ if TYPE_CHECKING:
     from gossamer.api.resources.audits import is_audit, spark_lacks
     from gossamer.api.resources.healing import OWN_ALARMS, Alarms
     from gossamer.api.server import ApiServer
-    from gossamer.api.view import EventLogView, HealingView, Metric, NodeView, RecordingView, TopicRow
+    from gossamer.api.view import (
+        ConsensusView,
+        EventLogView,
+        HealingView,
+        Metric,
+        NodeView,
+        RecordingView,
+        TopicRow,
+    )
 
 __all__ = [
     "OWN_ALARMS",
@@ -32,6 +40,7 @@ __all__ = [
     "Ask",
     "BadTokenError",
     "ClientSearch",
+    "ConsensusView",
     "DrillRequest",
     "EventLogView",
     "Exposition",

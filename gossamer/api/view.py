@@ -46,6 +46,7 @@ from gossamer.api.model.node import (
     TableInfo,
     TopicMatch,
 )
+from gossamer.api.model.raft import GroupInfo, UniqueName
 from gossamer.api.peers.paging import ClientSearch, Listed, ListOrder, Walked
 from gossamer.api.peers.requests import Ask, More, PeerAnswer
 from gossamer.config import Endpoint
@@ -82,6 +83,19 @@ class EventLogView(Protocol):
 
     def age(self, happening: Any) -> float:
         """Return the age of an event in seconds."""
+
+
+class ConsensusView(Protocol):
+    """The cluster's group of replicas."""
+
+    async def group(self) -> GroupInfo:
+        """Return the group as its leader sees it, or this node where none leads."""
+
+    async def transfer(self, node: str) -> None:
+        """Have ``node`` lead. Raises NotFoundError if it is no voter, UnavailableError if it does not."""
+
+    async def names(self) -> Sequence[UniqueName]:
+        """Return the names that have one holder. Raises UnavailableError without a quorum."""
 
 
 class HealingView(Protocol):
@@ -127,6 +141,7 @@ class NodeView(Protocol):
 
     name: str
     event_log: EventLogView
+    consensus: ConsensusView
     healing: HealingView
     recording: RecordingView
     drills: Runs

@@ -38,6 +38,7 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
         "nodes": ("commands.nodes", "The nodes of the cluster, as one of them sees them."),
         "features": ("commands.nodes", "Feature flags: what waits until all nodes have it; enable it."),
         "cluster": ("commands.nodes", "Membership: status, members, join, leave, gossip keys."),
+        "raft": ("commands.nodes", "Replicas that agree on what must not differ: who leads, names."),
         "events": ("commands.events", "List recent events: members, links, splits, heals."),
         "alarms": ("commands.events", "Alarms: partitions, heals, audits; raise or clear one."),
     },

@@ -14,12 +14,18 @@ from gossamer.distribution.events import Counts, Event, Frame, NodeDown, NodeUp,
 from gossamer.distribution.links.channels import identify
 from gossamer.distribution.links.manager import Evidence
 from gossamer.distribution.remote import pg, rpc
-from gossamer.distribution.remote.names import register_name, registered_names, unregister_name, whereis_name
+from gossamer.distribution.remote.names import (
+    register_name,
+    registered_names,
+    unregister_name,
+    whereis_name,
+)
 from gossamer.distribution.remote.remote import RemoteProcesses, RouterCounts
 from gossamer.distribution.remote.resolvers import NameConflict, register_resolver
 from gossamer.distribution.remote.rpc import pid_of
 from gossamer.distribution.remote.services import connect_node, node, nodes, remote_services
 from gossamer.distribution.remote.terms import register_message
+from gossamer.distribution.remote.unique import holder_of
 from gossamer.distribution.transport.certificates import LinkCertificates
 from gossamer.distribution.transport.grpc import GrpcTransport
 from gossamer.distribution.transport.stream import StreamTransport
@@ -53,6 +59,7 @@ __all__ = [
     "TlsError",
     "WireError",
     "connect_node",
+    "holder_of",
     "identify",
     "node",
     "nodes",

@@ -20,6 +20,7 @@ from gossamer.gossip import Leave, Status, UpdateMetadata
 from gossamer.mnesia_like import TablesNotLoadedError
 from gossamer.mqtt import mqtt_spec
 from gossamer.node.configured_files import file_problems
+from gossamer.node.consensus import consensus_spec
 from gossamer.node.datadir import DataDir
 from gossamer.node.membership import name_taken
 from gossamer.node.parts import NodeParts
@@ -129,6 +130,7 @@ class Node(NodeParts):
             await self.feature_table.open(self.store, on_disc=self.on_disc)
             await _wait_for_cluster(self)
             self.feature_table.begin(fresh=self.fresh)
+            await self.runtime.run(Supervisor.start_child, "node", consensus_spec(self))
             await self.runtime.run(
                 Supervisor.start_child, "node", mqtt_spec(self.broker, lambda: self.reloadable)
             )

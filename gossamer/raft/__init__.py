@@ -1,8 +1,9 @@
-"""Consensus: a replicated log by Raft, without clock and without I/O.
+"""Consensus: a replicated log by Raft.
 
 :class:`Replica` is one copy of one group; its module says in which order a host does what it asks for.
 Quorums, elections, a leader's and a follower's part are modules of their own; ``log`` is the log in memory,
-and ``wal`` what a node keeps of all its groups on disc.
+and ``wal`` what a node keeps of all its groups on disc. All this is without clock and I/O; ``host`` is what
+runs it on a node, and ``names`` the first that rests on it.
 """
 
 from gossamer.raft.errors import (
@@ -11,9 +12,18 @@ from gossamer.raft.errors import (
     LogWriteError,
     LyingReplicaError,
     NotReadyError,
+    UnknownOutcomeError,
 )
+from gossamer.raft.host.client import read, request
+from gossamer.raft.host.messages import RAFT, Transfer
+from gossamer.raft.host.replicated import StateMachine
+from gossamer.raft.host.server import RaftServer
+from gossamer.raft.host.thread import DiscThread
+from gossamer.raft.host.upkeep import Register
 from gossamer.raft.log import Log
 from gossamer.raft.messages import Chunk, Message, decode, encode
+from gossamer.raft.names.machine import NamesMachine
+from gossamer.raft.names.server import UNIQUE_NAMES, ConsistentNames, UniqueNames
 from gossamer.raft.progress import Flow
 from gossamer.raft.replica import Ready, Replica
 from gossamer.raft.state import Role, Settings
@@ -24,13 +34,17 @@ from gossamer.raft.wal.records import Mark, Record, Stored
 from gossamer.raft.wal.wal import WriteAheadLog
 
 __all__ = [
+    "RAFT",
     "SECTOR",
+    "UNIQUE_NAMES",
     "BadMembershipError",
     "Chunk",
     "ChunkWanted",
+    "ConsistentNames",
     "DamagedLogError",
     "Directory",
     "DiscDirectory",
+    "DiscThread",
     "Entry",
     "File",
     "Flow",
@@ -42,16 +56,25 @@ __all__ = [
     "Mark",
     "Membership",
     "Message",
+    "NamesMachine",
     "NotReadyError",
+    "RaftServer",
     "ReadState",
     "Ready",
     "Record",
+    "Register",
     "Replica",
     "Role",
     "Settings",
     "Snapshot",
+    "StateMachine",
     "Stored",
+    "Transfer",
+    "UniqueNames",
+    "UnknownOutcomeError",
     "WriteAheadLog",
     "decode",
     "encode",
+    "read",
+    "request",
 ]

@@ -5,7 +5,7 @@
     UsageError        BadMembershipError
     PeerError         LyingReplicaError
     TransportError    DamagedLogError LogWriteError
-    UnavailableError  NotReadyError
+    UnavailableError  NotReadyError UnknownOutcomeError
 """
 
 from __future__ import annotations
@@ -31,6 +31,16 @@ class NotReadyError(UnavailableError):
         self.leader = leader
         at = f" at replica {leader}, the leader" if leader else ""
         super().__init__(f"{what}: {why}; try again{at}")
+
+
+class UnknownOutcomeError(UnavailableError):
+    """The leader of a request stepped down before it was answered."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "request: its leader stepped down before it was answered, so it may be done or not; one that may "
+            "be done twice can be made again"
+        )
 
 
 class LyingReplicaError(PeerError):

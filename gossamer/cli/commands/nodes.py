@@ -1,4 +1,4 @@
-"""``gossamer cluster``, ``nodes``, ``live``, ``features``, ``tables``: members, and what they hold."""
+"""``gossamer cluster``, ``nodes``, ``live``, ``features``, ``raft``, ``tables``: who there is, with what."""
 
 from __future__ import annotations
 
@@ -134,6 +134,7 @@ _PROCESS: Columns = {
 
 nodes = noun()
 features = noun()
+raft = noun()
 tables = noun()
 
 _LIVE_TIMEOUT = 15.0
@@ -238,6 +239,58 @@ def _features(rows: Sequence[Row]) -> Listing:
         },
         empty="this release has no feature flags",
     )
+
+
+@raft.command("status")
+@asks("--watch", node=True, watch=True)
+def raft_status(client: ApiClient) -> Report:
+    """Show who leads the group of replicas, and how far each replica is."""
+    return _group(client.document("raft"))
+
+
+@raft.command()
+@asks("node2@10.0.0.2")
+def transfer(
+    client: ApiClient,
+    name: str = argument(..., "NODE", "The voter that is to lead.", completion.nodes),
+) -> Report:
+    """Hand leadership to another voter."""
+    return _group(client.post("raft/transfer", {"node": name}))
+
+
+@raft.command()
+@asks(node=True, watch=True)
+def names(client: ApiClient) -> Listing:
+    """List the names that have one holder in the whole cluster."""
+    return Listing(
+        client.rows("names"),
+        {"NAME": "name", "NODE": "node", "PID": "pid", "FENCE": "fence"},
+        empty="no names",
+    )
+
+
+def _group(answer: Row) -> Report:
+    leads = answer["leader"]
+    columns: Columns = {
+        "NODE": "node",
+        "REPLICA": "replica",
+        "ROLE": lambda row: "learner" if not row["voter"] else "leader" if row["node"] == leads else "voter",
+        "BEHIND": lambda row: "" if row["match"] is None else max(answer["committed"] - row["match"], 0),
+        "FLOW": "flow",
+    }
+
+    def parts() -> Iterable[Part]:
+        if not answer["group"]:
+            yield "no group of replicas was founded: it takes a data directory and five quiet seconds"
+            return
+        leader = f"led by {leads}" if leads else "without a leader: too few of its voters are up"
+        changing = ", its voters are changing" if answer["changing"] else ""
+        yield f"group {answer['group']}, {leader}, term {answer['term']}{changing}"
+        yield f"{answer['applied']} entries applied, says {answer['told_by']}"
+        yield ""
+        yield table(answer["members"], columns, "no replicas")
+
+    return Report(answer, parts)
 
 
 @tables.command("list")

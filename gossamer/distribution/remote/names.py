@@ -25,6 +25,7 @@ from gossamer.distribution.events import NodeDown, NodeUp
 from gossamer.distribution.remote.remote import RemoteProcesses
 from gossamer.distribution.remote.resolvers import NameConflict, Resolution, check_resolve, resolve_conflict
 from gossamer.distribution.remote.terms import register_message
+from gossamer.distribution.remote.unique import consistent
 from gossamer.errors import UsageError
 from gossamer.supervisor import (
     Caller,
@@ -325,24 +326,33 @@ async def _ask_arbiter(server: Pid, arbiter: str, claim: _Claim) -> None:
     send(server, _Granted(claim.name, granted))
 
 
-async def register_name(name: str, pid: Pid | None = None, *, resolve: str = "exit") -> bool:
+async def register_name(name: str, pid: Pid | None = None, *, resolve: str = "exit", cp: bool = False) -> int:
     """Register ``name`` for a process of this node, the running one by default; False if it is taken.
 
     ``resolve`` decides what happens if another process got it during a split: ``exit``, ``random_exit``,
     ``notify``, ``random_notify``, ``notify_all``, or the name of a function from :func:`register_resolver`.
 
+    With ``cp`` there are never two holders: a quorum of nodes gives the name, in a space of its own, and a
+    holder that can reach none for some seconds is killed. What is returned is its *fence*, a number above
+    that of every earlier holder; whoever it gives orders to can refuse those of a lower one.
+
     Raises:
         UsageError: it is not a live process of this node, or ``resolve`` is unknown.
+        UnavailableError: with ``cp``, no quorum could be reached in time.
     """
     check_resolve(resolve)
+    if cp:
+        return await consistent().register(name, pid or self_pid())
     answer = await call(GLOBAL, _Register(name, pid or self_pid(), resolve))
     if isinstance(answer, Exception):
         raise answer
     return bool(answer)
 
 
-async def unregister_name(name: str) -> bool:
+async def unregister_name(name: str, *, cp: bool = False) -> bool:
     """Unregister a name that a process of this node holds; return False if none does."""
+    if cp:
+        return await consistent().unregister(name)
     return bool(await call(GLOBAL, _Unregister(name)))
 
 

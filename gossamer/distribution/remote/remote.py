@@ -71,6 +71,8 @@ class RemoteProcesses:
         self.counts = RouterCounts()
         self.names: object = None
         """View of the global names, if they are served."""
+        self.consistent: object = None
+        """Registers names with one holder whatever happens, if consensus is served."""
         self._runtime: Runtime = distribution.runtime
         self._runtime.remote = self
         distribution.subscribe(self._event, hidden=True)

@@ -9,6 +9,7 @@ from gossamer import __version__
 from gossamer.api import (
     REQUEST,
     Ask,
+    ConsensusView,
     EventLogView,
     HealingView,
     Metric,
@@ -25,6 +26,7 @@ from gossamer.node.history import resident_memory
 from gossamer.node.metrics import Census, loop_watch, metrics_of, take_census
 from gossamer.node.parts import NodeParts
 from gossamer.node.views.clients import ClientsView
+from gossamer.node.views.consensus import Consensus
 from gossamer.node.views.healing import Healing
 from gossamer.node.views.inside import InsideView, Recording
 from gossamer.node.views.members import MembersView
@@ -42,6 +44,7 @@ class View(MembersView, ClientsView, InsideView):
         self.event_log: EventLogView = node.event_log
         self.healing: HealingView = Healing(node, self._readiness)
         self.recording: RecordingView = Recording(node)
+        self.consensus: ConsensusView = Consensus(node)
         self.drills = node.drills
         self.audits = node.audits
         self.faults = node.faults

@@ -26,7 +26,7 @@ class Mark(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True):
-    """What a turn wants kept of one group."""
+    """What a turn wants kept of one group. ``replica``: the number of this node's, 0 for the one before."""
 
     group: int
     hard: HardState | None = None
@@ -34,6 +34,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
     entries: Sequence[Entry] = ()
     whole: bool = False
     removed: bool = False
+    replica: int = 0
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True):
@@ -47,6 +48,7 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
 class Stored:
     """What is on disc of one group."""
 
+    replica: int = 0
     hard: HardState = field(default_factory=HardState)
     mark: Mark = field(default_factory=lambda: Mark(Snapshot(), 0, 0))
     entries: list[Entry] = field(default_factory=list)
@@ -66,6 +68,8 @@ class Stored:
         """Take a record of a segment."""
         if record.whole:
             self.entries, self.places, self.first = [], [], self.mark.base + 1
+        if record.replica:
+            self.replica = record.replica
         if record.hard is not None:
             self.hard = record.hard
         if record.mark is not None:

@@ -139,7 +139,7 @@ class WriteAheadLog:
     def _roll(self) -> None:
         """Begin the next segment; where the disc is full, after a later write."""
         number = self._segment + 1
-        heads = [Record(group, s.hard, s.mark) for group, s in sorted(self.groups.items())]
+        heads = [Record(group, s.hard, s.mark, replica=s.replica) for group, s in sorted(self.groups.items())]
         frame = seal(_encode(Batch(self._oldest, heads)), number, 0)
         file = None
         try:
@@ -177,7 +177,8 @@ class WriteAheadLog:
         border = self._segment - self._keep_segments
         for group, stored in sorted(self.groups.items()):
             if stored.oldest is not None and stored.oldest <= border:
-                whole = Record(group, stored.hard, stored.mark, list(stored.entries), whole=True)
+                entries = list(stored.entries)
+                whole = Record(group, stored.hard, stored.mark, entries, whole=True, replica=stored.replica)
                 self._append([whole])
                 stored.apply(whole, self._segment)
         needed = [stored.oldest for stored in self.groups.values() if stored.oldest is not None]

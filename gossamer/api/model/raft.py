@@ -1,0 +1,53 @@
+"""Replicas of the cluster's group, and the names that it gives, as the API shows them."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from gossamer.api.model.base import Value
+
+
+class ReplicaInfo(Value):
+    """A member of the group."""
+
+    node: str
+    """Blank: not known yet."""
+    replica: int
+    voter: bool
+    match: int | None = None
+    """How far the leader knows its log to be on its disc; null: this is not the leader."""
+    flow: str = ""
+    """How entries go to it: `probe`, `replicate` or `snapshot`."""
+
+
+class GroupInfo(Value):
+    """The group, as its leader sees it, or this node where none leads."""
+
+    group: str
+    """In hexadecimal; blank: none was founded."""
+    leader: str = ""
+    """Node; blank: none leads, so fewer than half of the voters are up."""
+    told_by: str
+    """The node that told this."""
+    term: int = 0
+    committed: int = 0
+    applied: int = 0
+    changing: bool = False
+    """True while its voters change."""
+    members: tuple[ReplicaInfo, ...] = ()
+
+
+class TransferRequest(Value):
+    """Who is to lead."""
+
+    node: str = Field(min_length=1, max_length=255)
+
+
+class UniqueName(Value):
+    """A name with one holder."""
+
+    name: str
+    node: str
+    pid: str
+    fence: int
+    """It is higher than that of every earlier holder."""

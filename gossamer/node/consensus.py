@@ -1,0 +1,74 @@
+"""The group of replicas of a node's cluster: what runs it here, and the table in which every node finds it.
+
+Rule: it waits for the feature flag ``consensus``, so that a cluster can go back to a release without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from gossamer.distribution import RemoteProcesses
+from gossamer.gossip import MembershipView
+from gossamer.mnesia_like import SharedTable
+from gossamer.node.parts import NodeParts
+from gossamer.raft import (
+    RAFT,
+    UNIQUE_NAMES,
+    ConsistentNames,
+    DiscThread,
+    NamesMachine,
+    RaftServer,
+    UniqueNames,
+)
+from gossamer.supervisor import ChildSpec, Pid, Supervisor
+
+TABLE = "consensus"
+
+
+class GroupTable:
+    """Register of groups: a row each, with the time of day at which it was founded and its voters."""
+
+    def __init__(self, table: SharedTable) -> None:
+        self._table = table
+
+    def groups(self) -> Mapping[int, tuple[float, int]]:
+        return {number: (row[0], row[1]) for number, row in self._table.rows().items()}
+
+    def enter(self, group: int, founded: float, voters: int) -> None:
+        self._table.write(group, (founded, voters))
+
+
+def consensus_spec(node: NodeParts) -> ChildSpec:
+    """Return the spec of the server of replicas, and of the names that rest on them."""
+    router = node.runtime.remote
+    if isinstance(router, RemoteProcesses):
+        router.consistent = ConsistentNames()
+    children = [
+        ChildSpec(RAFT, partial(_start_raft, node)),
+        ChildSpec("names", partial(UniqueNames.start_link, name=UNIQUE_NAMES, label=UNIQUE_NAMES)),
+    ]
+    start = partial(Supervisor.start_link, children, label="consensus")
+    return ChildSpec("consensus", start, type="supervisor")
+
+
+async def _start_raft(node: NodeParts) -> Pid:
+    storage = "disc_copies" if node.on_disc else "ram_copies"
+    table = await node.store.create_table(TABLE, replication="shared", storage=storage)
+    return await RaftServer.start_link(
+        node.distribution,
+        disc=None if node.data_dir is None else DiscThread(node.data_dir / "raft"),
+        register=GroupTable(table),
+        members=partial(_members, node.members),
+        enabled=lambda: "consensus" in node.features.enabled,
+        machine=partial(NamesMachine, node.clock.monotonic),
+        wall=node.clock.wall,
+        rng=node.rng,
+        name=RAFT,
+        label=RAFT,
+    )
+
+
+def _members(view: MembershipView) -> set[str]:
+    """The nodes that have not left the cluster, up or down."""
+    return {member.name for member in view.members() if not member.left}

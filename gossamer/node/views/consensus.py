@@ -1,0 +1,87 @@
+"""The API's view of the cluster's group of replicas."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from gossamer.api.model.raft import GroupInfo, ReplicaInfo, UniqueName
+from gossamer.errors import NotFoundError, UnavailableError, mismatch
+from gossamer.node.parts import NodeParts
+from gossamer.raft import RAFT, ConsistentNames, Transfer
+from gossamer.supervisor import CallFailed, call
+
+ASK = 3.0
+HAND_OVER = 3.0
+"""Seconds in which leadership is handed over."""
+PAUSE = 0.2
+
+
+class Consensus:
+    """Implements :class:`gossamer.api.ConsensusView`."""
+
+    def __init__(self, node: NodeParts) -> None:
+        self._node = node
+
+    async def group(self) -> GroupInfo:
+        """Return the group as its leader sees it, or this node where none leads."""
+        number, leader = await self._node.runtime.call(RAFT, "where")
+        answer: list[dict[str, Any]] = []
+        told_by = leader
+        if leader and leader != self._node.name:
+            try:
+                answer = await self._node.runtime.run(call, (RAFT, leader), "status", ASK)
+            except CallFailed:
+                told_by = ""
+        if not answer:
+            told_by = self._node.name
+            answer = await self._node.runtime.call(RAFT, "status")
+        for found in answer:
+            if found["group"] == f"{number:x}":
+                return _group(found, told_by)
+        return GroupInfo(group=f"{number:x}" if number else "", leader=leader, told_by=told_by)
+
+    async def transfer(self, node: str) -> None:
+        """Have ``node`` lead.
+
+        Raises:
+            NotFoundError: it is no voter.
+            UnavailableError: none leads, or it does not within three seconds.
+        """
+        known = await self.group()
+        voters = [member.node for member in known.members if member.voter]
+        if node not in voters:
+            expected = f"one of the voters {', '.join(voters)}" if voters else "a voter; there is none"
+            raise mismatch(NotFoundError, "NODE", repr(node[:100]), expected)
+        for _ in range(int(HAND_OVER / PAUSE)):
+            if known.leader == node:
+                return
+            if known.leader:
+                order = Transfer(int(known.group, 16), node)
+                await self._node.runtime.run(call, (RAFT, known.leader), order, ASK)
+            await asyncio.sleep(PAUSE)
+            known = await self.group()
+        leader = known.leader or "nobody"
+        raise UnavailableError(f"raft transfer: {leader} leads after {HAND_OVER:g} s; try again")
+
+    async def names(self) -> Sequence[UniqueName]:
+        """Return the names that have one holder. Raises UnavailableError without a quorum."""
+        found = await self._node.runtime.run(ConsistentNames().names)
+        return [
+            UniqueName(name=name, node=pid.node, pid=str(pid), fence=fence)
+            for name, (pid, fence) in sorted(found.items())
+        ]
+
+
+def _group(found: dict[str, Any], told_by: str) -> GroupInfo:
+    return GroupInfo(
+        group=found["group"],
+        leader=found["leader"],
+        told_by=told_by,
+        term=found["term"],
+        committed=found["committed"],
+        applied=found["applied"],
+        changing=found["joint"],
+        members=tuple(ReplicaInfo(**member) for member in found["members"]),
+    )

@@ -1,0 +1,1 @@
+"""Groups of a node: replicas run over its links and its disc."""

@@ -1,0 +1,59 @@
+"""Asking the group of the cluster, from any process of any node.
+
+A request that is not answered is made again until the time is over, by way of whichever node leads then: it
+must be one that may be done twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from gossamer.raft.errors import NotReadyError
+from gossamer.raft.host.messages import RAFT, Done, NotDone, Read, Submit
+from gossamer.supervisor import CallFailed, Runtime, call
+
+PATIENCE = 5.0
+"""Seconds in which an answer is expected, by default."""
+ATTEMPT = 2.0
+_PAUSE = 0.1
+
+
+async def request(data: bytes, *, timeout: float = PATIENCE) -> Any:
+    """Have a request committed; return its result.
+
+    Raises:
+        NotReadyError: it is not known to be done: no quorum could be reached in time.
+    """
+    return await _ask("request", Submit, data, timeout)
+
+
+async def read(question: bytes, *, timeout: float = PATIENCE) -> Any:
+    """Return the answer to a question, by a state that has all that was done before it was asked.
+
+    Raises:
+        NotReadyError: no quorum could be reached in time.
+    """
+    return await _ask("read", Read, question, timeout)
+
+
+async def _ask(what: str, make: type[Submit | Read], data: bytes, timeout: float) -> Any:
+    loop = asyncio.get_running_loop()
+    until = loop.time() + timeout
+    own = Runtime.current().node
+    why = "no group of replicas is known"
+    while (left := until - loop.time()) > 0:
+        try:
+            group, leader = await call(RAFT, "where", left)
+            if group and leader:
+                to = RAFT if leader == own else (RAFT, leader)
+                answer = await call(to, make(group, data), min(left, ATTEMPT))
+                if isinstance(answer, Done):
+                    return answer.value
+                why = answer.why if isinstance(answer, NotDone) else f"got a {type(answer).__name__}"
+            elif group:
+                why = "no leader is known: fewer than half of the voters can be reached"
+        except CallFailed as error:
+            why = str(error)
+        await asyncio.sleep(min(_PAUSE, max(until - loop.time(), 0)))
+    raise NotReadyError(what, why)

@@ -1,0 +1,169 @@
+"""One replica of a group on this node: its turns, and who waits for what they bring.
+
+Without I/O: the server asks for the work of a turn, has it done in the order that ``replica`` explains, and
+reports it done. Snapshots are taken every :data:`SNAPSHOT_EVERY` entries.
+
+Rules: 1. Requests and reads are taken at the leader alone, which answers once they are applied; elsewhere the
+answer is who leads.  2. A leader that steps down answers :class:`UnknownOutcomeError` to who still waits:
+what it appended may be committed or lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gossamer.raft.errors import NotReadyError, UnknownOutcomeError
+from gossamer.raft.host.replicated import Replicated, request_entry
+from gossamer.raft.messages import Message
+from gossamer.raft.replica import Ready, Replica
+from gossamer.raft.state import Role
+from gossamer.raft.values import ChunkWanted
+from gossamer.raft.wal.records import Mark, Record
+
+SNAPSHOT_EVERY = 4096
+KEPT = 1024
+"""Entries behind a snapshot that stay for members that are a little behind."""
+CHUNK = 128 * 1024
+
+Answer = Callable[[object], object]
+"""Called with a result, or with the error in its place."""
+
+
+class Group:
+    """Group ``number``; its replica at ``node``, this one, has what ``replica`` and ``state`` began with."""
+
+    def __init__(self, number: int, node: str, replica: Replica, state: Replicated) -> None:
+        self.number = number
+        self.replica = replica
+        self.state = state
+        self.learned = {replica.id: node}
+        """Nodes of replicas from which messages came, for one that has no entries yet."""
+        self._waiting: dict[int, tuple[int, Answer]] = {}
+        """Term and answer of each request, by index."""
+        self._reads: dict[int, tuple[bytes, Answer]] = {}
+        self._ripe: list[tuple[int, int]] = []
+        """Index that must be applied and context of each read that is confirmed."""
+        self._context = 0
+        self._staged = b""
+
+    @property
+    def leads(self) -> bool:
+        """True while this replica leads, as far as it knows."""
+        return self.replica.role is Role.LEADER
+
+    def node_of(self, replica: int) -> str:
+        """Return the node of a replica; blank: not known."""
+        return self.state.nodes.get(replica) or self.learned.get(replica, "")
+
+    @property
+    def leader(self) -> str:
+        """Node of the leader; blank: not known."""
+        return self.node_of(self.replica.leader) if self.replica.leader else ""
+
+    # -- clients
+
+    def request(self, request: bytes, answer: Answer) -> None:
+        """Commit a request, and answer with its result.
+
+        Raises:
+            NotReadyError: not here, or not now.
+        """
+        self._propose(request_entry(request), answer)
+
+    def admit(self, entry: bytes, answer: Answer) -> None:
+        """Commit an entry that admits a replica; answer with its number. Raises NotReadyError."""
+        self._propose(entry, answer)
+
+    def read(self, question: bytes, answer: Answer) -> None:
+        """Answer a question by a state that has all that was answered before it was asked.
+
+        Raises:
+            NotReadyError: not here, or not now.
+        """
+        self._must_lead("read")
+        self._context += 1
+        self.replica.read(self._context)
+        self._reads[self._context] = question, answer
+
+    def _propose(self, entry: bytes, answer: Answer) -> None:
+        self._must_lead("request")
+        self.replica.propose([entry])
+        self._waiting[self.replica.log.last] = self.replica.term, answer
+
+    def _must_lead(self, what: str) -> None:
+        if not self.leads:
+            raise NotReadyError(what, "this node does not lead", leader=self.replica.leader)
+
+    # -- turns
+
+    def stage(self, ready: Ready) -> bytes | None:
+        """Take the chunks of a turn; return the snapshot to be stored, if it is whole now."""
+        for chunk in ready.chunks:
+            self._staged = (self._staged if chunk.offset else b"") + chunk.data
+        return self._staged if ready.snapshot is not None else None
+
+    def record(self, ready: Ready) -> Record | None:
+        """Return what the log must keep of a turn."""
+        mark = None
+        if ready.snapshot is not None:
+            mark = Mark(ready.snapshot, ready.snapshot.index, ready.snapshot.term)
+        if not (ready.hard or ready.entries or mark):
+            return None
+        return Record(self.number, ready.hard, mark, ready.entries, mark is not None)
+
+    def done(self, ready: Ready) -> list[Message]:
+        """Apply what is committed, and answer; return the messages that were promises. The disc has the turn.
+
+        Raises:
+            DamagedLogError: a snapshot is not what its sender stored.
+        """
+        if ready.snapshot is not None:
+            self.state.restore(self._staged, f"snapshot {ready.snapshot.index} of group {self.number:x}")
+            self._staged = b""
+        for entry in ready.committed:
+            result = self.state.apply(entry)
+            term, answer = self._waiting.pop(entry.index, (0, None))
+            if answer is not None:
+                answer(result if term == entry.term else UnknownOutcomeError())
+        self._ripe += [(read.index, read.context) for read in ready.reads]
+        self.replica.advance(ready)
+        self._answer_reads()
+        if not self.leads:
+            self.give_up()
+        return ready.promises
+
+    def _answer_reads(self) -> None:
+        applied = self.replica.log.applied
+        ripe, self._ripe = self._ripe, []
+        for index, context in ripe:
+            if index > applied:
+                self._ripe.append((index, context))
+            elif context in self._reads:
+                question, answer = self._reads.pop(context)
+                answer(self.state.machine.read(question))
+
+    def give_up(self) -> None:
+        """Answer who waits for a leader that is none any more."""
+        waiting, self._waiting = self._waiting, {}
+        reads, self._reads, self._ripe = self._reads, {}, []
+        for answer in [*(w[1] for w in waiting.values()), *(r[1] for r in reads.values())]:
+            answer(UnknownOutcomeError())
+
+    # -- snapshots
+
+    @property
+    def snapshot_due(self) -> bool:
+        """True once enough was applied since the last one."""
+        log = self.replica.log
+        return log.applied - log.snapshot.index >= SNAPSHOT_EVERY
+
+    def compact(self, index: int) -> Record:
+        """Forget what is before a snapshot that the disc has; return the record that says so."""
+        snapshot = self.replica.compact(index, keep=KEPT)
+        log = self.replica.log
+        return Record(self.number, None, Mark(snapshot, log.base, log.term(log.base) or 0))
+
+    def chunk(self, wanted: ChunkWanted, data: bytes) -> None:
+        """Send the part of a snapshot that is wanted."""
+        part = data[wanted.offset : wanted.offset + CHUNK]
+        self.replica.chunk(wanted, part, last=wanted.offset + CHUNK >= len(data))

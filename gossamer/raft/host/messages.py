@@ -1,0 +1,86 @@
+"""What the servers of nodes send one another, over the links' control stream, and what clients ask them.
+
+What is lost is sent again by whoever misses it, so nothing here is acknowledged.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from gossamer.distribution import register_message
+
+RAFT = "raft"
+"""Registered name of the server on every node."""
+
+
+class Packet(Struct, frozen=True):
+    """Message of a replica at ``node``, as ``messages.encode`` has it."""
+
+    group: int
+    node: str
+    data: bytes
+
+
+class Create(Struct, frozen=True):
+    """A leader admitted a replica at the receiver."""
+
+    group: int
+    replica: int
+
+
+class Gone(Struct, frozen=True):
+    """``node`` has not the replica to which a message was sent."""
+
+    group: int
+    replica: int
+    node: str
+
+
+class Told(Struct, frozen=True):
+    """Whether ``node`` can have replicas, and the term in which it leads each group that it leads.
+
+    ``answer``: its server has just begun, and wants to be told the same.
+    """
+
+    node: str
+    able: bool
+    leads: dict[int, int]
+    answer: bool = False
+
+
+class Submit(Struct, frozen=True):
+    """Call: commit a request."""
+
+    group: int
+    request: bytes
+
+
+class Read(Struct, frozen=True):
+    """Call: answer a question by the state as of now."""
+
+    group: int
+    question: bytes
+
+
+class Transfer(Struct, frozen=True):
+    """Call: hand leadership of a group to the voter at ``node``."""
+
+    group: int
+    node: str
+
+
+class Done(Struct, frozen=True):
+    """Answer to a call that was taken: the result."""
+
+    value: object
+
+
+class NotDone(Struct, frozen=True):
+    """Answer to a call that was not taken here, or of which that is not known; the ``leader`` to ask."""
+
+    why: str
+    leader: str = ""
+
+
+for _type in (Packet, Create, Gone, Told, Submit, Read, Transfer, Done, NotDone):
+    register_message(_type, f"raft.{_type.__name__}")

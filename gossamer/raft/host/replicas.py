@@ -1,0 +1,167 @@
+"""The replicas of a node, with its disc: they are made, do their turns together, and are dropped.
+
+A turn takes all groups that have something to do: their messages go, one write and one sync store it all,
+their promises go, what is committed is applied. One call at a time.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from random import Random
+
+import structlog
+
+from gossamer.raft.errors import DamagedLogError, LogWriteError
+from gossamer.raft.host.group import Group
+from gossamer.raft.host.replicated import Replicated, StateMachine
+from gossamer.raft.host.thread import DiscThread
+from gossamer.raft.log import Log
+from gossamer.raft.messages import Message
+from gossamer.raft.replica import Ready, Replica
+from gossamer.raft.values import HardState, Membership, Snapshot
+from gossamer.raft.wal.records import Mark, Record, Stored
+
+log = structlog.get_logger(__name__)
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Replicas:
+    """Replicas of ``node`` by group. ``send`` is called with what a group wants sent."""
+
+    def __init__(
+        self,
+        node: str,
+        disc: DiscThread,
+        machine: Callable[[], StateMachine],
+        *,
+        rng: Random,
+        send: Callable[[Group, list[Message]], None],
+    ) -> None:
+        self._node = node
+        self._disc = disc
+        self._machine = machine
+        self._rng = rng
+        self._send = send
+        self.groups: dict[int, Group] = {}
+        self._turn: _Turn | None = None
+        """The turn that a full disc refused."""
+
+    @property
+    def full(self) -> bool:
+        """True while the disc has no room for what is to be written."""
+        return self._turn is not None
+
+    async def open(self) -> None:
+        """Begin with what the disc has. Raises OSError, LogWriteError."""
+        try:
+            for number, stored in (await self._disc.open()).items():
+                self.groups[number] = await self._loaded(number, stored)
+        except DamagedLogError as error:
+            self.groups.clear()
+            await self._disc.put_aside(error)
+
+    async def close(self) -> None:
+        """Write what waits, and close the disc."""
+        await self._disc.close()
+
+    async def _loaded(self, number: int, stored: Stored) -> Group:
+        state = Replicated(self._machine())
+        index = stored.mark.snapshot.index
+        if index:
+            data = await self._disc.snapshot(number, index)
+            state.restore(data, f"snapshot {index} of group {number:x}")
+        replica = Replica(stored.replica, stored.log(), stored.hard, random=self._rng)
+        return Group(number, self._node, replica, state)
+
+    async def begin(self, number: int, replica: int, membership: Membership) -> Group | None:
+        """Make a replica that has nothing, on disc first; None where the disc is full."""
+        mark = Mark(Snapshot(0, 0, membership), 0, 0)
+        record = Record(number, HardState(), mark, (), whole=True, replica=replica)
+        try:
+            await self._disc.write([record], sync=True)
+        except LogWriteError as error:
+            if not error.full:
+                raise
+            return None
+        if (old := self.groups.pop(number, None)) is not None:
+            old.give_up()
+        log.info("raft_replica", group=f"{number:x}", replica=replica)
+        made = Replica(replica, Log(mark.snapshot), random=self._rng)
+        group = self.groups[number] = Group(number, self._node, made, Replicated(self._machine()))
+        return group
+
+    def drop(self, group: Group, why: str) -> None:
+        """Have no replica of a group any more; :meth:`forget` removes it from the disc."""
+        log.error("raft_replica_dropped", group=f"{group.number:x}", replica=group.replica.id, why=why)
+        del self.groups[group.number]
+        group.give_up()
+
+    async def forget(self) -> None:
+        """Remove from the disc what was dropped."""
+        gone = [number for number in self._disc.groups if number not in self.groups]
+        if gone and not self.full:
+            await self._disc.write([Record(number, removed=True) for number in gone], sync=True)
+
+    async def take_turn(self) -> bool:
+        """Do what is to be done; return whether there was something. Nothing is done while the disc is full,
+        but to try the same again."""
+        turn = self._turn
+        if turn is None:
+            turn = _Turn([(g, r) for g in self.groups.values() if (r := g.replica.ready()) is not None])
+            for group, ready in turn.work:
+                self._send(group, ready.messages)
+        try:
+            await self._disc.write(turn.records, turn.snapshots, sync=turn.must_sync)
+        except (LogWriteError, OSError) as error:
+            if not _is_full(error):
+                raise
+            if self._turn is None:
+                log.error("raft_disc_full", node=self._node, error=str(error))
+            self._turn = turn
+            return False
+        self._turn = None
+        for group, ready in turn.work:
+            if self.groups.get(group.number) is group:
+                await self._finish(group, ready)
+        return bool(turn.work)
+
+    async def _finish(self, group: Group, ready: Ready) -> None:
+        """Do what may be done once the disc has a turn."""
+        try:
+            self._send(group, group.done(ready))
+        except DamagedLogError as error:
+            self.drop(group, str(error))
+            return
+        for wanted in ready.wanted:
+            group.chunk(wanted, await self._disc.snapshot(group.number, wanted.snapshot.index))
+        if group.snapshot_due:
+            await self._compact(group)
+
+    async def _compact(self, group: Group) -> None:
+        """Store a snapshot, and forget what is before it; a full disc has no room for it."""
+        index, disc = group.replica.log.applied, self._disc
+        try:
+            await disc.write((), [(group.number, index, group.state.snapshot())], sync=True)
+            await disc.write([group.compact(index)], sync=True)
+            in_use = [(g.number, s) for g in self.groups.values() for s in g.replica.snapshots_in_use()]
+            await disc.clean(in_use)
+        except (LogWriteError, OSError) as error:
+            if not _is_full(error):
+                raise
+
+
+class _Turn:
+    """Work of one turn of all groups, which is done again where the disc is full."""
+
+    def __init__(self, work: list[tuple[Group, Ready]]) -> None:
+        self.work = work
+        staged = [(g.number, r.snapshot, g.stage(r)) for g, r in work]
+        self.snapshots = [(n, s.index, data) for n, s, data in staged if s is not None and data is not None]
+        self.records = [record for g, r in work if (record := g.record(r)) is not None]
+        self.must_sync = any(ready.must_sync for _, ready in work)
+
+
+def _is_full(error: LogWriteError | OSError) -> bool:
+    return error.full if isinstance(error, LogWriteError) else error.errno in _FULL

@@ -1,0 +1,96 @@
+"""What the entries of a group add up to: the node of each replica, and the state machine of the group's user.
+
+An entry's first byte says whose it is. A replica's number is the index of the entry that admitted it, so no
+number is given twice, also not to the same node after its disc was lost.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Protocol
+
+import msgspec
+
+from gossamer.raft.errors import DamagedLogError
+from gossamer.raft.values import Entry, Kind
+
+FOUNDER = 1
+"""Number of the first replica of a group, which no entry admits."""
+_ADMIT, _REQUEST = b"\0", b"\1"
+_DIGEST = 16
+
+
+class StateMachine(Protocol):
+    """The user's part. Deterministic: equal requests in equal order make equal states and results."""
+
+    def apply(self, index: int, request: bytes) -> object:
+        """Take a request that is committed as entry ``index``; return its result."""
+
+    def read(self, question: bytes) -> object:
+        """Answer a question by the state as it is."""
+
+    def snapshot(self) -> bytes:
+        """Return the whole state."""
+
+    def restore(self, data: bytes) -> None:
+        """Replace the state by that of a snapshot."""
+
+    def upkeep(self, leading_for: float) -> list[bytes]:
+        """Return requests that time has made due. The leader asks about once a second."""
+
+
+class _Image(msgspec.Struct, frozen=True, array_like=True):
+    nodes: dict[int, str]
+    state: bytes
+
+
+_image = msgspec.msgpack.Decoder(_Image).decode
+
+
+def admission(node: str) -> bytes:
+    """Return the entry that admits a replica at a node."""
+    return _ADMIT + node.encode()
+
+
+def request_entry(request: bytes) -> bytes:
+    """Return the entry of a request to the state machine."""
+    return _REQUEST + request
+
+
+class Replicated:
+    """State up to the last entry that was applied."""
+
+    def __init__(self, machine: StateMachine) -> None:
+        self.machine = machine
+        self.nodes: dict[int, str] = {}
+        """Node of each replica that was ever admitted."""
+
+    def apply(self, entry: Entry) -> object:
+        """Take the next entry; return what its request came to."""
+        if entry.kind is not Kind.DATA or not entry.data:
+            return None
+        kind, body = entry.data[:1], entry.data[1:]
+        if kind == _REQUEST:
+            return self.machine.apply(entry.index, body)
+        # The founder's own entry comes first, and says what its node is called.
+        number = entry.index if self.nodes else FOUNDER
+        self.nodes[number] = body.decode()
+        return number
+
+    def snapshot(self) -> bytes:
+        """Return everything, with a checksum."""
+        body = msgspec.msgpack.encode(_Image(self.nodes, self.machine.snapshot()))
+        return hashlib.blake2b(body, digest_size=_DIGEST).digest() + body
+
+    def restore(self, data: bytes, where: str) -> None:
+        """Take over a snapshot.
+
+        Raises:
+            DamagedLogError: it is not what was stored.
+        """
+        digest, body = data[:_DIGEST], data[_DIGEST:]
+        if hashlib.blake2b(body, digest_size=_DIGEST).digest() != digest:
+            raise DamagedLogError(where, got="another checksum", expected="the snapshot that was stored")
+        image = _image(body)
+        self.nodes = dict(image.nodes)
+        self.machine.restore(image.state)

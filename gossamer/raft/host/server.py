@@ -1,0 +1,298 @@
+"""The process that runs the replicas of a node: their time, their mail, their turns, who asks them.
+
+::
+
+    tick, packet, request ──> replicas ──> turn: send · one write and sync for all groups · send promises ·
+                                                 apply · answer
+
+Rules: 1. Only a node with a data directory has replicas; any node may ask.  2. A turn waits for the disc, and
+what comes meanwhile waits for the turn: a leader with a disc that stands still is replaced.  3. A full disc
+refuses turns, which are tried again; any other error of the disc ends the process, whose next life begins
+with what the disc has.  4. A damaged log is put aside; the replicas are replaced by their leaders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any
+
+import msgspec
+import structlog
+
+from gossamer.distribution import Distribution, NodeDown, NodeUp
+from gossamer.raft.errors import DamagedLogError, LyingReplicaError, NotReadyError
+from gossamer.raft.host.group import Answer, Group
+from gossamer.raft.host.messages import (
+    RAFT,
+    Create,
+    Done,
+    Gone,
+    NotDone,
+    Packet,
+    Read,
+    Submit,
+    Told,
+    Transfer,
+)
+from gossamer.raft.host.replicas import Replicas
+from gossamer.raft.host.replicated import StateMachine
+from gossamer.raft.host.thread import DiscThread
+from gossamer.raft.host.upkeep import Register, Upkeep, current
+from gossamer.raft.messages import Message, decode, encode
+from gossamer.raft.replica import Replica
+from gossamer.raft.values import Membership
+from gossamer.supervisor import (
+    Caller,
+    GenServer,
+    NoReply,
+    Reason,
+    Reply,
+    cast,
+    reply,
+    self_pid,
+    send,
+    send_after,
+    trap_exit,
+)
+
+log = structlog.get_logger(__name__)
+
+TICK = 0.1
+UPKEEP = 1.0
+RETRY = 1.0
+"""Seconds after which a full disc is tried again."""
+_TICK, _TURN, _UPKEEP = "tick", "turn", "upkeep"
+
+
+class RaftServer(GenServer):
+    """Runs the replicas of a node; start it under the name :data:`RAFT`, once the register is there."""
+
+    async def init(
+        self,
+        distribution: Distribution,
+        *,
+        disc: DiscThread | None,
+        register: Register,
+        members: Callable[[], set[str]],
+        enabled: Callable[[], bool],
+        machine: Callable[[], StateMachine],
+        wall: Callable[[], float],
+        rng: Random,
+    ) -> None:
+        """``disc`` is None where the node keeps nothing; the rest is for :class:`Upkeep`."""
+        self._distribution = distribution
+        self._node = node = distribution.runtime.node
+        self._register = register
+        self._leaders: dict[int, tuple[int, str]] = {}
+        """Term and node of the latest leader of which this node was told, by group."""
+        self._scheduled = False
+        self._quiet_since = self.process.loop.time()
+        self._replicas: Replicas | None = None
+        self._upkeep: Upkeep | None = None
+        trap_exit(True)
+        if disc is not None:
+            replicas = self._replicas = Replicas(node, disc, machine, rng=rng, send=self._send)
+            self._upkeep = Upkeep(
+                node, replicas, register=register, members=members, enabled=enabled, wall=wall, rng=rng
+            )
+            await replicas.open()
+            send_after(TICK, self_pid(), _TICK)
+            send_after(UPKEEP, self_pid(), _UPKEEP)
+        distribution.subscribe(self.process.pid)
+        for other in distribution.nodes():
+            self._tell(other, answer=True)
+
+    async def terminate(self, reason: Reason) -> None:
+        if self._replicas is not None:
+            await self._replicas.close()
+
+    @property
+    def _groups(self) -> Mapping[int, Group]:
+        return {} if self._replicas is None else self._replicas.groups
+
+    # -- what comes in
+
+    async def handle_call(self, request: object, caller: Caller) -> Reply | NoReply:
+        match request:
+            case Submit(number, data):
+                return self._ask(number, lambda group, answer: group.request(data, answer), caller)
+            case Read(number, question):
+                return self._ask(number, lambda group, answer: group.read(question, answer), caller)
+            case Transfer(number, node):
+                return Reply(self._transfer(number, node))
+            case "where":
+                number = current(self._register)
+                return Reply((number, self._leader_of(number)))
+            case "status":
+                return Reply([_status_of(group) for group in self._groups.values()])
+        return Reply(NotDone(f"raft got {type(request).__name__}, which it does not know"))
+
+    async def handle_cast(self, request: object) -> None:
+        match request:
+            case Packet(number, node, data):
+                self._receive(number, node, data)
+            case Create(number, replica):
+                await self._create(number, replica)
+            case Gone(number, replica, node):
+                group = self._groups.get(number)
+                if group is not None and self._upkeep is not None and group.node_of(replica) == node:
+                    self._upkeep.lost.add((number, replica))
+            case Told():
+                self._told(request)
+
+    async def handle_info(self, message: object) -> None:
+        match message:
+            case "tick":
+                send_after(TICK, self_pid(), _TICK)
+                for group in list(self._groups.values()):
+                    self._do(group, Replica.tick)
+            case "turn":
+                self._scheduled = False
+                await self._take_turn()
+            case "upkeep":
+                send_after(UPKEEP, self_pid(), _UPKEEP)
+                if self._upkeep is not None:
+                    await self._upkeep.look(self.process.loop.time(), self._quiet_since)
+                    self._schedule()
+            case NodeUp(node, _):
+                self._quiet_since = self.process.loop.time()
+                self._tell(node)
+            case NodeDown(node, _, _):
+                self._quiet_since = self.process.loop.time()
+                if self._upkeep is not None:
+                    self._upkeep.able.discard(node)
+
+    def _ask(self, number: int, ask: Callable[[Group, Answer], None], caller: Caller) -> Reply | NoReply:
+        group = self._groups.get(number)
+        if group is None:
+            return Reply(NotDone("this node has no replica of the group", self._leader_of(number)))
+
+        def answer(value: object) -> None:
+            reply(caller, NotDone(str(value)) if isinstance(value, Exception) else Done(value))
+
+        try:
+            ask(group, answer)
+        except NotReadyError as error:
+            return Reply(NotDone(error.why, self._leader_of(number)))
+        self._schedule()
+        return NoReply()
+
+    def _receive(self, number: int, node: str, data: bytes) -> None:
+        try:
+            message = decode(data)
+        except msgspec.MsgspecError as error:
+            log.error("raft_message_unreadable", node=node, error=str(error)[:200])
+            return
+        group = self._groups.get(number)
+        if group is None or message.to > group.replica.id:
+            cast((RAFT, node), Gone(number, message.to, self._node))
+            return
+        group.learned[message.sender] = node
+        self._do(group, lambda replica: replica.step(message))
+
+    def _do(self, group: Group, action: Callable[[Replica], None]) -> None:
+        try:
+            action(group.replica)
+        except DamagedLogError as error:
+            if self._replicas is not None:
+                self._replicas.drop(group, f"its disc lost what it had acknowledged: {error}")
+        except LyingReplicaError as error:
+            log.error("raft_message_refused", group=f"{group.number:x}", error=str(error))
+        else:
+            self._schedule()
+
+    async def _create(self, number: int, replica: int) -> None:
+        known = self._groups.get(number)
+        if self._replicas is not None and (known is None or known.replica.id < replica):
+            await self._replicas.begin(number, replica, Membership())
+
+    # -- turns
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            send(self_pid(), _TURN)
+
+    async def _take_turn(self) -> None:
+        if self._replicas is None or self._upkeep is None:
+            return
+        more = await self._replicas.take_turn()
+        leading, groups = self._upkeep.leading, self._replicas.groups
+        for number in [number for number in leading if number not in groups or not groups[number].leads]:
+            del leading[number]
+        for group in groups.values():
+            if group.leads and group.number not in leading:
+                leading[group.number] = self.process.loop.time()
+                log.info("raft_leads", group=f"{group.number:x}", term=group.replica.term)
+                for node in self._distribution.nodes():
+                    self._tell(node)
+        if self._replicas.full:
+            self._scheduled = True
+            send_after(RETRY, self_pid(), _TURN)
+        elif more:
+            self._schedule()
+
+    def _send(self, group: Group, messages: list[Message]) -> None:
+        for message in messages:
+            node = group.node_of(message.to)
+            if node:
+                cast((RAFT, node), Packet(group.number, self._node, encode(message)))
+
+    # -- other nodes
+
+    def _tell(self, node: str, *, answer: bool = False) -> None:
+        leads: dict[int, int] = {}
+        if self._upkeep is not None:
+            leads = {n: self._groups[n].replica.term for n in self._upkeep.leading if n in self._groups}
+        cast((RAFT, node), Told(self._node, self._replicas is not None, leads, answer))
+
+    def _told(self, told: Told) -> None:
+        if told.answer:
+            self._tell(told.node)
+        if self._upkeep is not None:
+            (self._upkeep.able.add if told.able else self._upkeep.able.discard)(told.node)
+        for number, term in told.leads.items():
+            if term >= self._leaders.get(number, (0, ""))[0]:
+                self._leaders[number] = term, told.node
+
+    def _leader_of(self, number: int) -> str:
+        """Return the node that leads a group; blank: not known."""
+        group = self._groups.get(number)
+        if group is not None and group.leader:
+            return group.leader
+        return self._leaders.get(number, (0, ""))[1]
+
+    def _transfer(self, number: int, node: str) -> Done | NotDone:
+        group = self._groups.get(number)
+        if group is not None:
+            for voter in group.replica.membership.voters:
+                if group.node_of(voter) == node and group.leads:
+                    group.replica.transfer(voter)
+                    self._schedule()
+                    return Done(None)
+        return NotDone("this node does not lead, or the other is no voter", self._leader_of(number))
+
+
+def _status_of(group: Group) -> dict[str, Any]:
+    replica = group.replica
+    membership, progress = replica.membership, replica.progress()
+    return {
+        "group": f"{group.number:x}",
+        "role": replica.role.value,
+        "term": replica.term,
+        "leader": group.leader,
+        "committed": replica.log.committed,
+        "applied": replica.log.applied,
+        "joint": membership.joint,
+        "members": [
+            {
+                "node": group.node_of(member),
+                "replica": member,
+                "voter": membership.votes(member),
+                "match": progress[member][0] if member in progress else None,
+                "flow": progress[member][1].value if member in progress else "",
+            }
+            for member in membership.members
+        ],
+    }

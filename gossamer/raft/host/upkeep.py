@@ -1,0 +1,159 @@
+"""What a node does about its groups once a second: founds the first, leads those that it leads, drops others.
+
+A cluster has one group to begin with. It is founded once, by the node of the least name among those that
+could have a replica, when the cluster has been quiet for :data:`FOUND_AFTER` seconds and its register of
+groups, a table that every node has, is empty. Where two halves found one each, the register shows both when
+they meet, and the one with fewer voters, then the younger, is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Protocol
+
+import structlog
+
+from gossamer.raft.errors import NotReadyError
+from gossamer.raft.host.group import Group
+from gossamer.raft.host.messages import RAFT, Create
+from gossamer.raft.host.placement import Admit, Change, View, next_step
+from gossamer.raft.host.replicas import Replicas
+from gossamer.raft.host.replicated import FOUNDER, admission
+from gossamer.raft.progress import Flow
+from gossamer.raft.values import Membership
+from gossamer.supervisor import cast
+
+log = structlog.get_logger(__name__)
+
+FOUND_AFTER = 5.0
+SETTLE = 30.0
+"""Seconds in which a leader takes no node for gone: one that has just started may not know all members."""
+
+
+class Register(Protocol):
+    """The groups of the cluster, as every node knows them."""
+
+    def groups(self) -> Mapping[int, tuple[float, int]]:
+        """Return the time of day at which each group was founded, and its number of voters."""
+
+    def enter(self, group: int, founded: float, voters: int) -> None:
+        """Say what a group has."""
+
+
+def current(register: Register) -> int:
+    """Return the cluster's group; 0: it has none."""
+    rows = register.groups()
+    return max(rows, key=lambda number: (rows[number][1], -rows[number][0], number), default=0)
+
+
+class Upkeep:
+    """``members()`` are the nodes of the cluster, up or not; a group is founded only while ``enabled()``."""
+
+    def __init__(
+        self,
+        node: str,
+        replicas: Replicas,
+        *,
+        register: Register,
+        members: Callable[[], set[str]],
+        enabled: Callable[[], bool],
+        wall: Callable[[], float],
+        rng: Random,
+    ) -> None:
+        self._node = node
+        self._replicas = replicas
+        self._register = register
+        self._members = members
+        self._enabled = enabled
+        self._wall = wall
+        self._rng = rng
+        self.able: set[str] = set()
+        """Other nodes that are up and can have replicas."""
+        self.lost: set[tuple[int, int]] = set()
+        """Groups and replicas that their nodes do not have."""
+        self.leading: dict[int, float] = {}
+        """Since when this node leads a group."""
+
+    async def look(self, now: float, quiet_since: float) -> None:
+        """Do what is due; nodes came and went last at ``quiet_since``."""
+        groups = self._register.groups()
+        for group in list(self._replicas.groups.values()):
+            self._look_at(group, groups, now)
+        await self._replicas.forget()
+        quiet = now - quiet_since >= FOUND_AFTER and all(self._node < node for node in self.able)
+        if quiet and not groups and not self._replicas.groups and self._enabled():
+            await self._found()
+
+    def _look_at(self, group: Group, groups: Mapping[int, tuple[float, int]], now: float) -> None:
+        if group.leads:
+            self._enter(group)
+        theirs = current(self._register)
+        if theirs not in (0, group.number):
+            self._replicas.drop(group, f"the cluster has another group, {theirs:x}")
+        elif group.leads and group.number in self.leading:
+            self._lead(group, now - self.leading[group.number])
+
+    async def _found(self) -> None:
+        number = self._rng.getrandbits(62) | 1
+        group = await self._replicas.begin(number, FOUNDER, Membership((FOUNDER,)))
+        if group is not None:
+            log.info("raft_group_founded", group=f"{number:x}")
+            group.replica.campaign()
+
+    def _enter(self, group: Group) -> None:
+        known = self._register.groups().get(group.number)
+        voters = len(group.replica.membership.voters)
+        if known is None or known[1] != voters:
+            self._register.enter(group.number, known[0] if known else self._wall(), voters)
+
+    def _lead(self, group: Group, seconds: float) -> None:
+        """Take the next step towards the members that should be, and do what time has made due."""
+        replica = group.replica
+        if replica.log.term(replica.log.committed) != replica.term:
+            return
+        try:
+            if not group.state.nodes:
+                group.admit(admission(self._node), _ignore)
+            else:
+                self._place(group, seconds)
+            for request in group.state.machine.upkeep(seconds):
+                group.request(request, _ignore)
+        except NotReadyError as error:
+            log.debug("raft_upkeep_waits", group=f"{group.number:x}", error=str(error))
+
+    def _place(self, group: Group, seconds: float) -> None:
+        replica, members = group.replica, self._members()
+        if seconds < SETTLE:
+            members.update(group.state.nodes.values())
+        last, progress = replica.log.last, replica.progress()
+        view = View(
+            own=replica.id,
+            membership=replica.membership,
+            nodes=group.state.nodes,
+            members=members,
+            able={*self.able, self._node},
+            lost={lost for number, lost in self.lost if number == group.number},
+            lag={m: last - match for m, (match, flow) in progress.items() if flow is Flow.REPLICATE},
+        )
+        step = next_step(view)
+        if isinstance(step, Change):
+            replica.change_membership(step.voters, step.learners)
+        elif isinstance(step, Admit):
+            node = step.node
+            group.admit(admission(node), lambda number: self._admitted(group, node, number))
+
+    def _admitted(self, group: Group, node: str, number: object) -> None:
+        if not isinstance(number, int):
+            return
+        cast((RAFT, node), Create(group.number, number))
+        membership = group.replica.membership
+        try:
+            group.replica.change_membership(membership.voters, (*membership.learners, number))
+        except NotReadyError as error:
+            # Another number is given the next time.
+            log.debug("raft_upkeep_waits", group=f"{group.number:x}", error=str(error))
+
+
+def _ignore(_value: object) -> None:
+    pass
