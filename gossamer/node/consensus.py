@@ -64,6 +64,7 @@ async def _start_raft(node: NodeParts) -> Pid:
         machine=partial(NamesMachine, node.clock.monotonic),
         wall=node.clock.wall,
         rng=node.rng,
+        status=node.consensus,
         name=RAFT,
         label=RAFT,
     )

@@ -51,6 +51,7 @@ from gossamer.network import Address, Network, SystemNetwork
 from gossamer.node.features import FeatureTable
 from gossamer.node.history import EventLog, Ring
 from gossamer.node.replication import TableLinks
+from gossamer.raft import RaftStatus
 from gossamer.routes import Router
 from gossamer.supervisor import ChildSpec, Runtime
 from gossamer.tracing import TracedBuffer, Tracing
@@ -128,6 +129,7 @@ class NodeParts:
         config, data_dir = self.config, self.data_dir
         self.members = MembershipView()
         self.healing = HealStatus()
+        self.consensus = RaftStatus()
         self.event_log = EventLog(self.clock, creation=self.creation)
         self.history = Ring()
         self.standalone = Standalone(data_dir)

@@ -18,6 +18,7 @@ from gossamer.raft.host.client import read, request
 from gossamer.raft.host.messages import RAFT, Transfer
 from gossamer.raft.host.replicated import StateMachine
 from gossamer.raft.host.server import RaftServer
+from gossamer.raft.host.status import RaftStatus
 from gossamer.raft.host.thread import DiscThread
 from gossamer.raft.host.upkeep import Register
 from gossamer.raft.log import Log
@@ -59,6 +60,7 @@ __all__ = [
     "NamesMachine",
     "NotReadyError",
     "RaftServer",
+    "RaftStatus",
     "ReadState",
     "Ready",
     "Record",

@@ -114,6 +114,20 @@ async def test_names_outlive_the_leader_and_every_node_at_once(sim, cluster):
 
 
 @nodes(3, discs=True)
+async def test_a_replica_without_a_quorum_raises_an_alarm_until_it_has_one(sim, cluster):
+    await formed(cluster)
+    cluster.partition([1, 2], [3])
+    await asyncio.sleep(30)
+    alarms = {n: [alarm.name for alarm in node.view.healing.alarms()] for n, node in cluster.nodes.items()}
+    assert {n for n, names in alarms.items() if "no_quorum" in names} == {3}
+    cluster.heal()
+    await asyncio.sleep(20)
+    assert not any(
+        a.name == "no_quorum" for node in cluster.nodes.values() for a in node.view.healing.alarms()
+    )
+
+
+@nodes(3, discs=True)
 async def test_a_process_that_ends_gives_its_name_back(sim, cluster):
     await formed(cluster)
     pid, _ = await claim(cluster, 1, "ledger")

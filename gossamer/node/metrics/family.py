@@ -106,6 +106,11 @@ TEXTS: Final[Mapping[str, str]] = {
     "disc_commit_seconds": "How long commits to disc took.",
     "disc_waiting_rows": "Rows that wait to be written.",
     "disc_failing": "1 while the disc does not take what is written; it is tried again.",
+    "raft_term": "Term of the replica at this node; 0 where it has none.",
+    "raft_leads": "1 while the replica at this node leads.",
+    "raft_leaderless": "1 while the replica at this node knows no leader.",
+    "raft_committed_entries": "Entries of the log that are known to be committed.",
+    "raft_unapplied_entries": "Committed entries that the state does not have yet.",
     "alarm_active{alarm}": "Alarms that last, by name.",
     "autoheal_partitions_total": "Pairs of this node that were found to have been apart "
     "(inconsistent_database).",

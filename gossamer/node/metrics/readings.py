@@ -85,6 +85,7 @@ def metrics_of(
     yield from links(node)
     yield from tables(node)
     yield from disc(node)
+    yield from consensus(node)
     yield from healing(node, alarms)
     yield from loop(node.runtime)
     yield from processes(node.runtime, census)
@@ -242,6 +243,16 @@ def disc(node: NodeParts) -> Iterator[Metric]:
     yield durations("disc_commit_seconds", queue.latency)
     yield family("disc_waiting_rows", queue.waiting)
     yield family("disc_failing", int(queue.failed is not None))
+
+
+def consensus(node: NodeParts) -> Iterator[Metric]:
+    """Of the replica of the cluster's group."""
+    status = node.consensus
+    yield family("raft_term", status.term)
+    yield family("raft_leads", int(status.leads))
+    yield family("raft_leaderless", int(status.leaderless_since is not None))
+    yield family("raft_committed_entries", status.committed)
+    yield family("raft_unapplied_entries", status.committed - status.applied)
 
 
 def healing(node: NodeParts, alarms: Sequence[AlarmInfo]) -> Iterator[Metric]:

@@ -37,6 +37,7 @@ from gossamer.raft.host.messages import (
 )
 from gossamer.raft.host.replicas import Replicas
 from gossamer.raft.host.replicated import StateMachine
+from gossamer.raft.host.status import RaftStatus
 from gossamer.raft.host.thread import DiscThread
 from gossamer.raft.host.upkeep import Register, Upkeep, current
 from gossamer.raft.messages import Message, decode, encode
@@ -79,11 +80,14 @@ class RaftServer(GenServer):
         machine: Callable[[], StateMachine],
         wall: Callable[[], float],
         rng: Random,
+        status: RaftStatus,
     ) -> None:
-        """``disc`` is None where the node keeps nothing; the rest is for :class:`Upkeep`."""
+        """``disc`` is None where the node keeps nothing; ``status`` is kept up to date; the rest is for
+        :class:`Upkeep`."""
         self._distribution = distribution
         self._node = node = distribution.runtime.node
         self._register = register
+        self._status = status
         self._leaders: dict[int, tuple[int, str]] = {}
         """Term and node of the latest leader of which this node was told, by group."""
         self._scheduled = False
@@ -154,6 +158,7 @@ class RaftServer(GenServer):
                 send_after(UPKEEP, self_pid(), _UPKEEP)
                 if self._upkeep is not None:
                     await self._upkeep.look(self.process.loop.time(), self._quiet_since)
+                    self._note(self._groups.get(current(self._register)))
                     self._schedule()
             case NodeUp(node, _):
                 self._quiet_since = self.process.loop.time()
@@ -238,6 +243,18 @@ class RaftServer(GenServer):
             node = group.node_of(message.to)
             if node:
                 cast((RAFT, node), Packet(group.number, self._node, encode(message)))
+
+    def _note(self, group: Group | None) -> None:
+        status, replica = self._status, None if group is None else group.replica
+        status.term = 0 if replica is None else replica.term
+        status.committed = 0 if replica is None else replica.log.committed
+        status.applied = 0 if replica is None else replica.log.applied
+        status.leads = group is not None and group.leads
+        status.disc_full = self._replicas is not None and self._replicas.full
+        if replica is None or replica.leader:
+            status.leaderless_since = None
+        elif status.leaderless_since is None:
+            status.leaderless_since = self.process.loop.time()
 
     # -- other nodes
 
