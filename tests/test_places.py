@@ -46,6 +46,19 @@ def test_one_network_of_ipv6_is_one_address():
     assert places.take("again", "10.0.0.1")
 
 
+def test_a_network_of_many_addresses_that_hold_all_places_keeps_nobody_out():
+    evicted = []
+    places = Places(total=4, each=2, evict=evicted.append)
+    for number in range(4):
+        assert not places.take(f"10.0.0.{number}", f"10.0.0.{number}")
+    assert places.take("one more", "10.0.0.9")
+    assert not places.take("another", "10.0.1.1")
+    assert evicted == ["10.0.0.0"]
+    assert not places.take("6", "2001:db8:1::1")
+    assert places.take("of the same", "2001:db8:1:7::1")
+    assert evicted == ["10.0.0.0", "10.0.0.1"]
+
+
 @given(st.lists(st.tuples(st.integers(0, 9), st.sampled_from("abcd"), st.booleans())))
 def test_no_bound_is_passed_and_who_is_evicted_had_more_than_who_comes(steps):
     held, evicted = {}, []
