@@ -13,10 +13,14 @@ HOSTS = {number: f"127.0.8.{number}" for number in (1, 2, 3)}
 
 
 class Fleet:
-    """Three nodes on addresses of their own, which keep their discs and ports when they are restarted."""
+    """Three nodes on addresses of their own, which keep their discs and ports when they are restarted.
 
-    def __init__(self, directory):
+    ``changes`` go into the sections of their configuration.
+    """
+
+    def __init__(self, directory, **changes):
         self.directory = directory
+        self.changes = changes
         self.port = free_on(list(HOSTS.values()))
         self.nodes = {}
         self.lives = 0
@@ -33,9 +37,16 @@ class Fleet:
             self.nodes[number] = Node(
                 home / f"life{self.lives}",
                 f"node{number}@{HOSTS[number]}",
-                node={"cookie": "x" * 16, "data_dir": str(home / "data")},
-                cluster=cluster,
-                mqtt={"auth": {"allow_anonymous": True}},
+                **{
+                    **self.changes,
+                    "node": {
+                        "cookie": "x" * 16,
+                        "data_dir": str(home / "data"),
+                        **self.changes.get("node", {}),
+                    },
+                    "cluster": cluster,
+                    "mqtt": {"auth": {"allow_anonymous": True}},
+                },
             )
         eventually(lambda: whole(*self.nodes.values()), says="three nodes are one cluster")
 
