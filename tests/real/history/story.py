@@ -117,6 +117,7 @@ class Story:
 
     def _spans(self) -> None:
         self._down: dict[int, list[Span]] = defaultdict(list)
+        self._deaths: dict[int, list[float]] = defaultdict(list)
         self._paused: dict[int, list[Span]] = defaultdict(list)
         self._apart: dict[frozenset[int], list[Span]] = defaultdict(list)
         self._views: dict[int, list[tuple[float, frozenset[int]]]] = defaultdict(list)
@@ -137,6 +138,8 @@ class Story:
                 self._views[event.node].append((event.at, seen))
             elif what := _BEGINS.get(kind):
                 key = (what, event.node, event.code)
+                if what == "down":
+                    self._deaths[event.node].append(event.at)
                 # Of a node that was killed in its sleep nobody says that it woke.
                 if what == "paused" or key not in began:
                     began[key] = event.at
@@ -223,6 +226,7 @@ class Story:
         was killed while it moved from there, and where another was away then, or just back: that might still
         send to the place it knew. "Just then" is longer for one that was new: what it had at
         first is told others when it has subscribed; and as long as the other node is not back to be told.
+        So is what came to that one, on its way back, just before it died again.
         """
         asked = {e.connection: e.at for e in self.clients.get(client, ()) if e.kind == "connecting"}
         for one, other in combinations(events, 2):
@@ -237,7 +241,19 @@ class Story:
                     continue
                 if (copied and span.start <= told) or any(span.start <= copy.end for copy in left):
                     return True
+                if anew and self._died_again(one, until=span.start):
+                    return True
         return False
+
+    def _died_again(self, event: Event, *, until: float) -> bool:
+        """Did another node die just after this, on its way back from where it had died, and stay away?"""
+        return any(
+            down.start < death <= down.end and event.at <= death <= event.at + MOVE_END and until <= down.end
+            for node, deaths in self._deaths.items()
+            if node != event.node
+            for death in deaths
+            for down in self._down[node]
+        )
 
     def _moved_unmarked(self, client: str, event: Event) -> bool:
         """Was a node down or paused, or just back, when the client came to the one of this event?"""
