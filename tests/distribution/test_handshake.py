@@ -23,6 +23,7 @@ from gossamer.distribution.wire import (
     encode,
     spoken,
 )
+from gossamer.features import FEATURES
 
 COOKIE = "correct horse battery staple"
 
@@ -257,7 +258,10 @@ def test_a_node_of_the_release_before_reads_the_messages_of_this_one():
     assert decode_handshake(msgspec.msgpack.encode([*hello, "of a later release"])).newest == VERSION
 
 
-@pytest.mark.parametrize(("has_it", "got"), [("caller", "protocol_5"), ("called", "none")])
+EVERY = ", ".join(feature.name for feature in FEATURES)
+
+
+@pytest.mark.parametrize(("has_it", "got"), [("caller", EVERY), ("called", "none")])
 def test_a_node_without_an_enabled_feature_is_refused_by_either_side(has_it, got):
     caller, called = local("a@host", 3), local()
     (caller if has_it == "caller" else called).features.enabled = {"colour": "0.3.0"}
