@@ -12,7 +12,7 @@ from gossamer.mqtt.migration.superseded import SupersededSessions
 from gossamer.testing.links import LinkQuality
 from gossamer.testing.traffic import Flow
 
-from .clusters import nodes, until
+from .clusters import nodes, restart, until
 from .flows import SESSION, delivered, fill_disc, gone, numbered, resumed, session, subscriber
 
 
@@ -393,3 +393,38 @@ async def test_what_a_client_had_behind_a_cut_is_not_replayed_to_it_after_the_he
     await cluster.settled()
     await asyncio.sleep(15)
     assert [payload for life in lives for payload in life.payloads()] == sent
+
+
+@nodes(3, seeds=2, discs=True)
+async def test_an_answer_to_an_offer_of_a_session_that_is_served_again_counts_no_more(
+    sim, cluster, monkeypatch
+):
+    """What was offered is its own again, and is not taken a second time when the other node offers it."""
+    await gone(cluster, 2, "c", "t", qos=2)
+    cluster.partition([1], [2, 3])
+    await asyncio.sleep(30)
+    (await session(cluster, 1, "c", "t", qos=2)).drop()
+    speaker = await cluster.client(3)
+    await speaker.publish("t", b"x", qos=2)
+    call, answered, told = superseded.remote.call, asyncio.Event(), asyncio.Event()
+
+    async def late(node, function, *args, **options):
+        answer = await call(node, function, *args, **options)
+        if function == superseded.OFFER and isinstance(getattr(answer, "value", None), int):
+            answered.set()
+            await told.wait()
+        return answer
+
+    monkeypatch.setattr(superseded.remote, "call", late)
+    cluster.heal()
+    async with asyncio.timeout(60):
+        await answered.wait()
+    cluster.crash(1)
+    await asyncio.sleep(10)
+    client = await resumed(cluster, 2, "c", pause=5)
+    assert client.payloads() == [b"x"]
+    told.set()
+    await restart(cluster, 1, pause=30)
+    await speaker.publish("t", b"y", qos=2)
+    await asyncio.sleep(1)
+    assert client.payloads() == [b"x", b"y"]

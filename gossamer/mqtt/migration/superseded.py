@@ -220,6 +220,8 @@ class SupersededSessions:
                         if succeeded or fanout.now() >= until:
                             self._unsubscribe(session)
                     offered, refused = await self._offer_to(owner, session)
+                    if self._offering.get(client_id) is not session:
+                        return
                     taken, lost = taken + offered - refused, lost + refused
                     over = client_id not in self._subscribed and fanout.now() >= lingers
                     if over and not session.queue and not self._handoff.pending:
@@ -317,8 +319,11 @@ class SupersededSessions:
                 session.username,
                 timeout=CALL_TIMEOUT,
             )
+            if self._offering.get(session.client_id) is not session:
+                # It is served again meanwhile, with all that it has; what the other took is offered to it.
+                break
             result: object = answer.value if isinstance(answer, remote.Returned) else None
-            if isinstance(result, list) and self._offering.get(session.client_id) is session:
+            if isinstance(result, list):
                 # It takes them later. Should that node go before, what the client has had there so far is
                 # not delivered again.
                 transfer.forget(session, Once.of(result))
