@@ -94,6 +94,9 @@ class ConsensusView(Protocol):
     async def transfer(self, node: str) -> None:
         """Have ``node`` lead. Raises NotFoundError if it is no voter, UnavailableError if it does not."""
 
+    async def recover(self) -> None:
+        """Found a group with what this node has of one that lost its quorum. Raises UnavailableError."""
+
     async def names(self) -> Sequence[UniqueName]:
         """Return the names that have one holder. Raises UnavailableError without a quorum."""
 

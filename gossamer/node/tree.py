@@ -20,6 +20,7 @@
     ├── history          the last hour in a few numbers (not in simulations)
     ├── runs             drills and audits, as programs beside the node
     ├── api              HTTP
+    ├── consensus        replicas, and names with one holder; started once the tables are there
     └── mqtt             listeners and channels; started last, stopped first
 
 Each child is restarted on its own, because what others read of it (views, tables, routes, sessions) belongs
@@ -57,7 +58,8 @@ APPLICATIONS = "applications"
 
 
 def children_of(node: NodeParts, *, view: View, fatal: Callable[[UnavailableError], None]) -> list[ChildSpec]:
-    """Return what the root starts, in this order; ``mqtt`` is added once the tables are there.
+    """Return what the root starts, in this order; ``consensus`` and ``mqtt`` are added once the tables are
+    there.
 
     ``fatal`` ends the node.
     """

@@ -15,7 +15,7 @@ from gossamer.raft.errors import (
     UnknownOutcomeError,
 )
 from gossamer.raft.host.client import read, request
-from gossamer.raft.host.messages import RAFT, Transfer
+from gossamer.raft.host.messages import RAFT, NotDone, Transfer
 from gossamer.raft.host.replicated import StateMachine
 from gossamer.raft.host.server import RaftServer
 from gossamer.raft.host.status import RaftStatus
@@ -58,6 +58,7 @@ __all__ = [
     "Membership",
     "Message",
     "NamesMachine",
+    "NotDone",
     "NotReadyError",
     "RaftServer",
     "RaftStatus",

@@ -145,6 +145,10 @@ class FakeConsensus:
             )
         self.known = self.known.model_copy(update={"leader": node, "term": self.known.term + 1})
 
+    async def recover(self):
+        if self.known.leader:
+            raise UnavailableError("raft recover: the group has a leader; there is nothing to recover")
+
     async def names(self):
         if not self.known.leader:
             raise UnavailableError("read: no leader is known; try again")

@@ -114,6 +114,37 @@ async def test_names_outlive_the_leader_and_every_node_at_once(sim, cluster):
 
 
 @nodes(3, discs=True)
+@pytest.mark.parametrize("lost", [True, False], ids=["their discs are lost", "they come back"])
+async def test_a_group_that_lost_its_quorum_goes_on_with_what_one_node_has(sim, cluster, lost):
+    await formed(cluster)
+    _, fence = await claim(cluster, 1, "ledger")
+    node = cluster.nodes[1]
+    with pytest.raises(UnavailableError, match="there is nothing to recover"):
+        await node.view.consensus.recover()
+    for number in (2, 3):
+        cluster.crash(number)
+        if lost:
+            for path in (cluster.discs / f"node{number}" / "raft").iterdir():
+                path.unlink()
+    await asyncio.sleep(20)
+    with pytest.raises(UnavailableError):
+        await claim(cluster, 1, "other")
+    await node.view.consensus.recover()
+    await asyncio.sleep(20)
+    # Its holder was killed meanwhile.
+    pid, later = await claim(cluster, 1, "ledger")
+    assert later > fence
+    for number in (2, 3):
+        await cluster.restart(number)
+    await formed(cluster)
+    assert {await ask(cluster, number, "ledger") for number in (1, 2, 3)} == {(pid, later)}
+    cluster.crash(1)
+    await asyncio.sleep(15)
+    _, last = await claim(cluster, 2, "ledger")
+    assert last > later
+
+
+@nodes(3, discs=True)
 async def test_a_replica_without_a_quorum_raises_an_alarm_until_it_has_one(sim, cluster):
     await formed(cluster)
     cluster.partition([1, 2], [3])

@@ -25,6 +25,15 @@ def raft_router(view: NodeView) -> APIRouter:
         await view.consensus.transfer(order.node)
         return await view.consensus.group()
 
+    @router.post("/raft/recover", dependencies=[needs(Role.ADMIN)])
+    async def recover() -> GroupInfo:
+        """Give up the group that has lost its quorum for good, and found one with what this node has of it.
+
+        What was committed without this node is lost.
+        """
+        await view.consensus.recover()
+        return await view.consensus.group()
+
     @router.get("/names")
     async def names() -> tuple[UniqueName, ...]:
         """The names that have one holder in the cluster, as of now."""

@@ -259,6 +259,20 @@ def transfer(
 
 
 @raft.command()
+@asks("node2@10.0.0.2")
+def recover(
+    client: ApiClient,
+    name: str = argument(..., "NODE", "The node whose copy goes on.", completion.nodes),
+) -> Report:
+    """Give up a group that lost its quorum for good, and go on with what one node has of it.
+
+    What was committed without that node is lost. Try first to start the other voters.
+    """
+    with client.node(name) as peer:
+        return _group(peer.post("raft/recover"))
+
+
+@raft.command()
 @asks(node=True, watch=True)
 def names(client: ApiClient) -> Listing:
     """List the names that have one holder in the whole cluster."""

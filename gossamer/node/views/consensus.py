@@ -9,7 +9,7 @@ from typing import Any
 from gossamer.api.model.raft import GroupInfo, ReplicaInfo, UniqueName
 from gossamer.errors import NotFoundError, UnavailableError, mismatch
 from gossamer.node.parts import NodeParts
-from gossamer.raft import RAFT, ConsistentNames, Transfer
+from gossamer.raft import RAFT, ConsistentNames, NotDone, Transfer
 from gossamer.supervisor import CallFailed, call
 
 ASK = 3.0
@@ -64,6 +64,16 @@ class Consensus:
             known = await self.group()
         leader = known.leader or "nobody"
         raise UnavailableError(f"raft transfer: {leader} leads after {HAND_OVER:g} s; try again")
+
+    async def recover(self) -> None:
+        """Give up the group that lost its quorum, and found one with what this node has of it.
+
+        Raises:
+            UnavailableError: it has a leader, or this node cannot have a replica.
+        """
+        answer = await self._node.runtime.call(RAFT, "recover", timeout=ASK)
+        if isinstance(answer, NotDone):
+            raise UnavailableError(f"raft recover: {answer.why}")
 
     async def names(self) -> Sequence[UniqueName]:
         """Return the names that have one holder. Raises UnavailableError without a quorum."""

@@ -75,21 +75,29 @@ class Replicas:
         replica = Replica(stored.replica, stored.log(), stored.hard, random=self._rng)
         return Group(number, self._node, replica, state)
 
-    async def begin(self, number: int, replica: int, membership: Membership) -> Group | None:
-        """Make a replica that has nothing, on disc first; None where the disc is full."""
-        mark = Mark(Snapshot(0, 0, membership), 0, 0)
-        record = Record(number, HardState(), mark, (), whole=True, replica=replica)
+    async def begin(
+        self, number: int, replica: int, membership: Membership, *, index: int = 0, state: bytes = b""
+    ) -> Group | None:
+        """Make a replica that has nothing, or what another group's ``state`` machine had, whose entries begin
+        behind ``index``; on disc first, None where that is full."""
+        term = min(index, 1)
+        mark = Mark(Snapshot(index, term, membership), index, term)
+        replicated = Replicated(self._machine())
+        if state:
+            replicated.machine.restore(state)
+        snapshots = [(number, index, replicated.snapshot())] if index else []
+        record = Record(number, HardState(term, 0, index), mark, (), whole=True, replica=replica)
         try:
-            await self._disc.write([record], sync=True)
-        except LogWriteError as error:
-            if not error.full:
+            await self._disc.write([record], snapshots, sync=True)
+        except (LogWriteError, OSError) as error:
+            if not _is_full(error):
                 raise
             return None
         if (old := self.groups.pop(number, None)) is not None:
             old.give_up()
         log.info("raft_replica", group=f"{number:x}", replica=replica)
-        made = Replica(replica, Log(mark.snapshot), random=self._rng)
-        group = self.groups[number] = Group(number, self._node, made, Replicated(self._machine()))
+        made = Replica(replica, Log(mark.snapshot), HardState(term, 0, index), random=self._rng)
+        group = self.groups[number] = Group(number, self._node, made, replicated)
         return group
 
     def drop(self, group: Group, why: str) -> None:

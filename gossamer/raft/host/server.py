@@ -125,6 +125,8 @@ class RaftServer(GenServer):
                 return self._ask(number, lambda group, answer: group.read(question, answer), caller)
             case Transfer(number, node):
                 return Reply(self._transfer(number, node))
+            case "recover":
+                return Reply(await self._recover())
             case "where":
                 number = current(self._register)
                 return Reply((number, self._leader_of(number)))
@@ -279,6 +281,13 @@ class RaftServer(GenServer):
         if group is not None and group.leader:
             return group.leader
         return self._leaders.get(number, (0, ""))[1]
+
+    async def _recover(self) -> Done | NotDone:
+        problem = "this node has no data directory"
+        if self._upkeep is not None:
+            problem = await self._upkeep.recover()
+            self._schedule()
+        return NotDone(problem) if problem else Done(None)
 
     def _transfer(self, number: int, node: str) -> Done | NotDone:
         group = self._groups.get(number)

@@ -4,6 +4,9 @@ A cluster has one group to begin with. It is founded once, by the node of the le
 could have a replica, when the cluster has been quiet for :data:`FOUND_AFTER` seconds and its register of
 groups, a table that every node has, is empty. Where two halves found one each, the register shows both when
 they meet, and the one with fewer voters, then the younger, is dropped.
+
+A group that lost its quorum for good is given up by hand (:meth:`Upkeep.recover`): its row has no voters
+then, and nobody has it any more.
 """
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ class Register(Protocol):
 
 def current(register: Register) -> int:
     """Return the cluster's group; 0: it has none."""
-    rows = register.groups()
+    rows = {number: row for number, row in register.groups().items() if row[1]}
     return max(rows, key=lambda number: (rows[number][1], -rows[number][0], number), default=0)
 
 
@@ -86,6 +89,9 @@ class Upkeep:
             await self._found()
 
     def _look_at(self, group: Group, groups: Mapping[int, tuple[float, int]], now: float) -> None:
+        if groups.get(group.number, (0.0, 1))[1] == 0:
+            self._replicas.drop(group, "it was given up, and another recovered in its place")
+            return
         if group.leads:
             self._enter(group)
         theirs = current(self._register)
@@ -94,12 +100,37 @@ class Upkeep:
         elif group.leads and group.number in self.leading:
             self._lead(group, now - self.leading[group.number])
 
-    async def _found(self) -> None:
+    async def _found(self, *, index: int = 0, state: bytes = b"") -> Group | None:
         number = self._rng.getrandbits(62) | 1
-        group = await self._replicas.begin(number, FOUNDER, Membership((FOUNDER,)))
+        membership = Membership((FOUNDER,))
+        group = await self._replicas.begin(number, FOUNDER, membership, index=index, state=state)
         if group is not None:
             log.info("raft_group_founded", group=f"{number:x}")
             group.replica.campaign()
+        return group
+
+    async def recover(self) -> str:
+        """Give up the cluster's group, and found one with what this node has of it; return why not, if so.
+
+        What was committed without this node is lost. Nothing else is lost: entries go on above every earlier
+        index, by the time of day, so that fences still rise.
+        """
+        lost = current(self._register)
+        group = self._replicas.groups.get(lost)
+        if group is not None and group.replica.leader:
+            return f"the group has a leader, {group.leader}; there is nothing to recover"
+        had = 0 if group is None else group.replica.log.last
+        index = max(int(self._wall() * 1000), had + 1)
+        made = await self._found(index=index, state=b"" if group is None else group.state.machine.snapshot())
+        if made is None:
+            return "the disc is full; make room"
+        log.error("raft_recovered", lost=f"{lost:x}", group=f"{made.number:x}", had=had)
+        if lost:
+            self._register.enter(lost, self._register.groups()[lost][0], 0)
+        self._enter(made)
+        if group is not None:
+            self._replicas.drop(group, "it was given up here")
+        return ""
 
     def _enter(self, group: Group) -> None:
         known = self._register.groups().get(group.number)
