@@ -171,21 +171,27 @@ async def test_a_node_whose_seeds_are_not_there_starts_alone(
     await cluster.stop_all()
 
 
-@pytest.mark.parametrize("addresses", [3, 140])
+@pytest.mark.parametrize(
+    ("hosts", "state"),
+    [
+        ([f"10.9.0.{number % 3 + 1}" for number in range(140)], "running"),
+        ([f"10.9.0.{number + 1}" for number in range(140)], "running"),
+        ([f"10.9.{number}.1" for number in range(140)], "starting"),
+    ],
+    ids=["a few addresses", "one network", "many networks"],
+)
 async def test_a_seed_whose_places_are_taken_brings_about_no_second_cluster(
-    sim: SimNetwork, addresses: int
+    sim: SimNetwork, hosts: list[str], state: str
 ) -> None:
-    """By 140 connections that say nothing, each made again when it ends: a few addresses keep nobody out."""
+    """By 140 connections that say nothing, each made again when it ends: a few addresses keep nobody out, and
+    neither does one network."""
     cluster = SimCluster(sim, 2, seeds=1)
     await cluster.start(1)
-    flood = [
-        asyncio.create_task(hold(sim.host(f"10.9.0.{number % addresses + 1}"), ("10.0.0.1", PORT)))
-        for number in range(140)
-    ]
+    flood = [asyncio.create_task(hold(sim.host(host), ("10.0.0.1", PORT))) for host in hosts]
     await asyncio.sleep(1)
     starting = asyncio.create_task(cluster.start(2))
     await asyncio.sleep(20)
-    assert cluster.nodes[2].state == ("running" if addresses == 3 else "starting")
+    assert cluster.nodes[2].state == state
     for task in flood:
         task.cancel()
     await asyncio.wait(flood)
