@@ -104,7 +104,7 @@ class Group:
         """Nodes that are away, with persistent members, whose rows are gone."""
         self.row = 0
         """Value of this node's row: :meth:`count` when it was last written."""
-        self.stuck: tuple[Subscriber, ...] = ()
+        self.stuck: dict[Subscriber, None] = {}
         """Members here that had no room at the last two looks, and took nothing in between."""
         self._full: dict[Subscriber, int] = {}
         """Members here that had no room at the last look, with their progress."""
@@ -141,7 +141,7 @@ class Group:
         self._full = {
             member: member.delivered for member in self.members if member.online and not member.ready
         }
-        self.stuck = tuple(member for member, count in self._full.items() if before.get(member) == count)
+        self.stuck = {member: None for member, count in self._full.items() if before.get(member) == count}
 
     def has_room(self) -> bool:
         """Return whether a member would take a message at once, as far as this node knows."""

@@ -287,7 +287,7 @@ def test_a_group_whose_members_take_nothing_is_reported_while_another_has_room(s
         cluster.join(node, member)
     reported: list[tuple[Any, ...]] = []
     for router in cluster.routers.values():
-        router.on_stuck(lambda group: reported.append(group.stuck))
+        router.on_stuck(lambda group: reported.append(tuple(group.stuck)))
     for member in (stuck, slow):
         member.become(ready=False)
     refresh(cluster)

@@ -61,9 +61,12 @@ class Redispatch:
 
     def relieve(self, group: Group) -> None:
         """Give half of what is queued for members that take nothing to those that have room."""
+        room = STEP
         for session in group.stuck:
-            if isinstance(session, Session):
-                self(take_back(session, group.name, STEP))
+            if room and isinstance(session, Session) and session.queue:
+                left = take_back(session, group.name, room)
+                room -= len(left)
+                self(left)
 
     def lost(self, name: str, record: bytes, on_safe: Callable[[bool], None]) -> None:
         """Redispatch a record that was in transit to a group on a node that is down."""

@@ -27,6 +27,10 @@ Orphan = tuple[str, Message]
 """Filter of a share group, ``$share/group/filter``, and a message for another of its members."""
 
 
+COMPARED = 10_000
+"""Comparisons of topic and filter in a turn of the loop."""
+
+
 def orphans(session: Session) -> list[Orphan]:
     """Return the unacknowledged messages of ``session`` for share groups, a group each."""
     shared = [(name, body_of(name)) for name in session.subscriptions if name.startswith("$share/")]
@@ -51,15 +55,16 @@ def orphans(session: Session) -> list[Orphan]:
 def take_back(session: Session, name: str, most: int) -> list[Orphan]:
     """Take the older half of the queue, at most ``most`` messages, off a session that goes on.
 
-    Up to the first that may not be for the group ``name`` alone; none while the session moves.
+    Up to the first that may not be for the group ``name`` alone; none while the session moves. Each message
+    is held against each subscription, so of a session with many it is fewer.
     """
     if session.gate is not None or session.given is not None:
         return []
     shares = {topic_filter: body_of(topic_filter) for topic_filter in session.subscriptions}
     taken: list[Orphan] = []
-    half = islice(session.queue, min(most, (len(session.queue) + 1) // 2))
+    most = min(most, max(COMPARED // len(shares), 1), (len(session.queue) + 1) // 2)
     try:
-        for message in messages_in(session, half):
+        for message in messages_in(session, islice(session.queue, most)):
             topic = message.topic.decode()
             if [found for found, body in shares.items() if matches(body, topic)] != [name]:
                 break
