@@ -21,7 +21,7 @@ from gossamer.raft import (
     RaftServer,
     UniqueNames,
 )
-from gossamer.supervisor import ChildSpec, Pid, Supervisor
+from gossamer.supervisor import Backoff, ChildSpec, Pid, Supervisor
 
 TABLE = "consensus"
 
@@ -48,7 +48,10 @@ def consensus_spec(node: NodeParts) -> ChildSpec:
         ChildSpec(RAFT, partial(_start_raft, node)),
         ChildSpec("names", partial(UniqueNames.start_link, name=UNIQUE_NAMES, label=UNIQUE_NAMES)),
     ]
-    start = partial(Supervisor.start_link, children, label="consensus")
+    # A disc that refuses writes must not end the node, which serves clients all the same: the waits are so
+    # long that the intensity is never reached.
+    patience = {"intensity": 20, "period": 10.0, "backoff": Backoff(initial=0.5)}
+    start = partial(Supervisor.start_link, children, **patience, label="consensus")
     return ChildSpec("consensus", start, type="supervisor")
 
 

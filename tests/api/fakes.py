@@ -11,8 +11,9 @@ from typing import Literal, get_args, get_origin
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from pydantic import BaseModel
 
+from api.fake_consensus import FakeConsensus
 from gossamer.api import Alarms, Metric, PeerRequests, PeerSilentError, Runs, TopicRow, is_audit
-from gossamer.api.model import cluster, node, raft
+from gossamer.api.model import cluster, node
 from gossamer.errors import NotFoundError, UnavailableError, UsageError, WrongValueError, mismatch
 from gossamer.faults import FaultTable
 from gossamer.features import FeatureBlockedError
@@ -115,44 +116,6 @@ class FakeEventLog:
 
     def age(self, _happening):
         return 1.5
-
-
-class FakeConsensus:
-    """A group of two voters, led by the first, and one name."""
-
-    def __init__(self):
-        self.known = raft.GroupInfo(
-            group="5f0c",
-            leader="node1@127.0.0.1",
-            told_by="node1@127.0.0.1",
-            term=3,
-            committed=20,
-            applied=20,
-            members=(
-                raft.ReplicaInfo(node="node1@127.0.0.1", replica=1, voter=True, match=20, flow="replicate"),
-                raft.ReplicaInfo(node="node2@127.0.0.1", replica=4, voter=True, match=17, flow="replicate"),
-                raft.ReplicaInfo(node="node3@127.0.0.1", replica=9, voter=False, match=0, flow="probe"),
-            ),
-        )
-
-    async def group(self):
-        return self.known
-
-    async def transfer(self, node):
-        if node not in [member.node for member in self.known.members if member.voter]:
-            raise mismatch(
-                NotFoundError, "NODE", repr(node), "one of the voters node1@127.0.0.1, node2@127.0.0.1"
-            )
-        self.known = self.known.model_copy(update={"leader": node, "term": self.known.term + 1})
-
-    async def recover(self):
-        if self.known.leader:
-            raise UnavailableError("raft recover: the group has a leader; there is nothing to recover")
-
-    async def names(self):
-        if not self.known.leader:
-            raise UnavailableError("read: no leader is known; try again")
-        return [raft.UniqueName(name="ledger", node="node2@127.0.0.1", pid="<node2@127.0.0.1.7>", fence=12)]
 
 
 class FakeHealing:

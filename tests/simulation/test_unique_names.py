@@ -1,11 +1,13 @@
 """Names that a quorum gives: one holder at any moment, whatever is cut, paused or dies."""
 
 import asyncio
+import errno
 
 import pytest
 
 from gossamer.distribution import holder_of, register_name, unregister_name
 from gossamer.errors import GossamerError, UnavailableError
+from gossamer.raft import DiscThread
 from gossamer.supervisor import GenServer
 
 from .clusters import nodes
@@ -142,6 +144,41 @@ async def test_a_group_that_lost_its_quorum_goes_on_with_what_one_node_has(sim, 
     await asyncio.sleep(15)
     _, last = await claim(cluster, 2, "ledger")
     assert last > later
+
+
+@nodes(4, discs=True)
+async def test_a_group_with_a_leader_is_not_recovered_by_a_node_without_a_replica(sim, cluster):
+    leader = await formed(cluster)
+    [outside] = [n for n in cluster.nodes if not await roles(cluster, n)]
+    await claim(cluster, outside, "ledger")
+    with pytest.raises(UnavailableError, match="there is nothing to recover"):
+        await cluster.nodes[outside].view.consensus.recover()
+    assert await voters(cluster, await formed(cluster)) == await voters(cluster, leader)
+
+
+@nodes(3, discs=True)
+async def test_a_disc_that_refuses_writes_ends_no_node(sim, cluster, monkeypatch):
+    """Its replica is lost to the group until it takes them again; clients are served meanwhile."""
+    leader = await formed(cluster)
+    write, bad = DiscThread.write, cluster.discs / f"node{leader}" / "raft"
+
+    async def refused(self, *args, **options):
+        if self._path == bad:
+            raise OSError(errno.EIO, "broken")
+        await write(self, *args, **options)
+
+    monkeypatch.setattr(DiscThread, "write", refused)
+    other = leader % 3 + 1
+    _, fence = await claim(cluster, other, "ledger")
+    await asyncio.sleep(60)
+    assert fence > 0
+    assert cluster.nodes[leader].state == "running"
+    client = await cluster.client(leader)
+    await client.publish("t", b"x", qos=1)
+    monkeypatch.undo()
+    await asyncio.sleep(60)
+    assert await formed(cluster)
+    assert await roles(cluster, leader)
 
 
 @nodes(3, discs=True)

@@ -24,19 +24,26 @@ class Consensus:
     def __init__(self, node: NodeParts) -> None:
         self._node = node
 
+    async def _ask(self, request: object, node: str = "") -> Any:
+        """Ask the server of a node, by default this one's. Raises UnavailableError where none answers."""
+        own = node in ("", self._node.name)
+        try:
+            return await self._node.runtime.run(call, RAFT if own else (RAFT, node), request, ASK)
+        except CallFailed as error:
+            why = f"it is starting, or its disc stands still ({error})"
+            raise UnavailableError(f"raft at {node or self._node.name}: {why}; try again") from None
+
     async def group(self) -> GroupInfo:
-        """Return the group as its leader sees it, or this node where none leads."""
-        number, leader = await self._node.runtime.call(RAFT, "where")
-        answer: list[dict[str, Any]] = []
-        told_by = leader
-        if leader and leader != self._node.name:
-            try:
-                answer = await self._node.runtime.run(call, (RAFT, leader), "status", ASK)
-            except CallFailed:
-                told_by = ""
-        if not answer:
+        """Return the group as its leader sees it, or this node where none leads or answers."""
+        number, leader = await self._ask("where")
+        told_by = leader or self._node.name
+        try:
+            answer = await self._ask("status", told_by)
+        except UnavailableError:
+            if told_by == self._node.name:
+                raise
             told_by = self._node.name
-            answer = await self._node.runtime.call(RAFT, "status")
+            answer = await self._ask("status")
         for found in answer:
             if found["group"] == f"{number:x}":
                 return _group(found, told_by)
@@ -58,20 +65,19 @@ class Consensus:
             if known.leader == node:
                 return
             if known.leader:
-                order = Transfer(int(known.group, 16), node)
-                await self._node.runtime.run(call, (RAFT, known.leader), order, ASK)
+                await self._ask(Transfer(int(known.group, 16), node), known.leader)
             await asyncio.sleep(PAUSE)
             known = await self.group()
         leader = known.leader or "nobody"
         raise UnavailableError(f"raft transfer: {leader} leads after {HAND_OVER:g} s; try again")
 
     async def recover(self) -> None:
-        """Give up the group that lost its quorum, and found one with what this node has of it.
+        """Abandon the group whose quorum is lost, and found a new one from this node's copy.
 
         Raises:
             UnavailableError: it has a leader, or this node cannot have a replica.
         """
-        answer = await self._node.runtime.call(RAFT, "recover", timeout=ASK)
+        answer = await self._ask("recover")
         if isinstance(answer, NotDone):
             raise UnavailableError(f"raft recover: {answer.why}")
 

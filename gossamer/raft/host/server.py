@@ -283,8 +283,14 @@ class RaftServer(GenServer):
         return self._leaders.get(number, (0, ""))[1]
 
     async def _recover(self) -> Done | NotDone:
-        problem = "this node has no data directory"
-        if self._upkeep is not None:
+        lost = current(self._register)
+        leader = self._leader_of(lost)
+        if self._upkeep is None:
+            problem = "this node has no data directory"
+        elif leader in (self._node, *self._distribution.nodes()):
+            # One that it only heard of may lead no more; it has a replica, and should be asked then.
+            problem = f"{leader} is up and leads, or did last; there is nothing to recover, or else there"
+        else:
             problem = await self._upkeep.recover()
             self._schedule()
         return NotDone(problem) if problem else Done(None)

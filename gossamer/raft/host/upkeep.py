@@ -110,15 +110,13 @@ class Upkeep:
         return group
 
     async def recover(self) -> str:
-        """Give up the cluster's group, and found one with what this node has of it; return why not, if so.
+        """Abandon the cluster's group, and found one with what this node has of it; return why not, if so.
 
-        What was committed without this node is lost. Nothing else is lost: entries go on above every earlier
-        index, by the time of day, so that fences still rise.
+        The caller knows that no leader can be reached. What was committed without this node is lost, and
+        nothing else: entries go on above every earlier index, by the time of day, so that fences still rise.
         """
         lost = current(self._register)
         group = self._replicas.groups.get(lost)
-        if group is not None and group.replica.leader:
-            return f"the group has a leader, {group.leader}; there is nothing to recover"
         had = 0 if group is None else group.replica.log.last
         index = max(int(self._wall() * 1000), had + 1)
         made = await self._found(index=index, state=b"" if group is None else group.state.machine.snapshot())

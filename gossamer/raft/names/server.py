@@ -16,6 +16,7 @@ from gossamer.raft.host import client
 from gossamer.raft.names.machine import HOLD, ListNames, Register, Renew, Unregister, Whereis, encoded
 from gossamer.supervisor import (
     Caller,
+    CallTimeout,
     Down,
     GenServer,
     NoReply,
@@ -236,8 +237,15 @@ class ConsistentNames:
         return int(answer)
 
     async def unregister(self, name: str) -> bool:
-        """Give a name of this node's back; False if no process here has it."""
-        return bool(await call(UNIQUE_NAMES, _Unregister(name), None))
+        """Give a name of this node's back; False if no process here has it.
+
+        Raises:
+            NotReadyError: no quorum could be reached in time; it is given back once one can.
+        """
+        try:
+            return bool(await call(UNIQUE_NAMES, _Unregister(name), 2 * client.PATIENCE))
+        except CallTimeout:
+            raise NotReadyError("unregister_name", "no quorum has answered; it is given back later") from None
 
     async def whereis(self, name: str) -> tuple[Pid, int] | None:
         """Return who holds a name, and its fence. Raises NotReadyError."""
