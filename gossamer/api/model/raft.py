@@ -38,7 +38,7 @@ class GroupInfo(Value):
 
 
 class TransferRequest(Value):
-    """Who is to lead."""
+    """The voter that becomes leader."""
 
     node: str = Field(min_length=1, max_length=255)
 
@@ -50,4 +50,4 @@ class UniqueName(Value):
     node: str
     pid: str
     fence: int
-    """It is higher than that of every earlier holder."""
+    """Fencing token: greater than that of every earlier holder."""

@@ -27,7 +27,7 @@ def raft_router(view: NodeView) -> APIRouter:
 
     @router.post("/raft/recover", dependencies=[needs(Role.ADMIN)])
     async def recover() -> GroupInfo:
-        """Give up the group that has lost its quorum for good, and found one with what this node has of it.
+        """Abandon a group whose quorum is lost for good, and found a new one from this node's copy.
 
         What was committed without this node is lost.
         """

@@ -264,9 +264,9 @@ def recover(
     client: ApiClient,
     name: str = argument(..., "NODE", "The node whose copy goes on.", completion.nodes),
 ) -> Report:
-    """Give up a group that lost its quorum for good, and go on with what one node has of it.
+    """Abandon a group whose quorum is lost for good, and found a new one from one node's copy.
 
-    What was committed without that node is lost. Try first to start the other voters.
+    What was committed without that node is lost. Try to start the other voters first.
     """
     with client.node(name) as peer:
         return _group(peer.post("raft/recover"))

@@ -333,8 +333,8 @@ async def register_name(name: str, pid: Pid | None = None, *, resolve: str = "ex
     ``notify``, ``random_notify``, ``notify_all``, or the name of a function from :func:`register_resolver`.
 
     With ``cp`` there are never two holders: a quorum of nodes gives the name, in a space of its own, and a
-    holder that can reach none for some seconds is killed. What is returned is its *fence*, a number above
-    that of every earlier holder; whoever it gives orders to can refuse those of a lower one.
+    holder that can reach none for some seconds is killed. What is returned is its fencing token (*fence*), a
+    number greater than that of every earlier holder: whatever it writes to can refuse a lower one.
 
     Raises:
         UsageError: it is not a live process of this node, or ``resolve`` is unknown.
@@ -350,7 +350,11 @@ async def register_name(name: str, pid: Pid | None = None, *, resolve: str = "ex
 
 
 async def unregister_name(name: str, *, cp: bool = False) -> bool:
-    """Unregister a name that a process of this node holds; return False if none does."""
+    """Unregister a name that a process of this node holds; return False if none does.
+
+    Raises:
+        UnavailableError: with ``cp``, no quorum could be reached in time; it is unregistered once one can.
+    """
     if cp:
         return await consistent().unregister(name)
     return bool(await call(GLOBAL, _Unregister(name)))

@@ -1,6 +1,6 @@
-"""What the servers of nodes send one another, over the links' control stream, and what clients ask them.
+"""Messages between the servers of nodes, over the links' control stream, and requests of clients.
 
-What is lost is sent again by whoever misses it, so nothing here is acknowledged.
+Nothing here is acknowledged: whoever lacks a message asks again.
 """
 
 from __future__ import annotations

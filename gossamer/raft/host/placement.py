@@ -1,4 +1,4 @@
-"""Who should have a replica of a group: pure, asked by its leader about once a second.
+"""Placement of a group's replicas: pure, asked by its leader about once a second.
 
 Three voters where three or more nodes could have one, else one voter and, where there is a second node, a
 learner: two voters would stop when either dies. A replica whose node has left the cluster, or has lost it, is
