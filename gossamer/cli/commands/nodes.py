@@ -300,7 +300,7 @@ def _group(answer: Row) -> Report:
         leader = f"led by {leads}" if leads else "without a leader: too few of its voters are up"
         changing = ", its voters are changing" if answer["changing"] else ""
         yield f"group {answer['group']}, {leader}, term {answer['term']}{changing}"
-        yield f"{answer['applied']} entries applied, says {answer['told_by']}"
+        yield f"applied up to entry {answer['applied']}, says {answer['told_by']}"
         yield ""
         yield table(answer["members"], columns, "no replicas")
 

@@ -288,8 +288,8 @@ class RaftServer(GenServer):
         if self._upkeep is None:
             problem = "this node has no data directory"
         elif leader in (self._node, *self._distribution.nodes()):
-            # One that it only heard of may lead no more; it has a replica, and should be asked then.
-            problem = f"{leader} is up and leads, or did last; there is nothing to recover, or else there"
+            # A node without a replica may not know that it leads no more; one with a replica does.
+            problem = f"{leader} is up and led last; there is nothing to recover here"
         else:
             problem = await self._upkeep.recover()
             self._schedule()
