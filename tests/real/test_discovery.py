@@ -1,7 +1,9 @@
 """Whole nodes, each a process of its own, that find each other through etcd and through Kubernetes."""
 
 import asyncio
+from contextlib import suppress
 
+import psutil
 import pytest
 from discovery.apiserver import ApiServer, pod, slice_of
 from discovery.etcds import free_port
@@ -17,9 +19,19 @@ def start(directory, name, cluster):
     return Node(directory / name.partition("@")[0], name, node={"cookie": COOKIE}, cluster=cluster)
 
 
-def etcd_of(node):
-    """The embedded one."""
-    (child,) = [child for child in node.family() if child.name() == "etcd"]
+def etcd_of(node, *, besides=None):
+    """The embedded one, once it serves: before it starts the program is asked for its version."""
+
+    def serving():
+        with suppress(psutil.NoSuchProcess):
+            return [
+                child
+                for child in node.family()
+                if child.name() == "etcd" and "--data-dir" in " ".join(child.cmdline()) and child != besides
+            ]
+        return []
+
+    (child,) = eventually(serving, says="an etcd")
     return child
 
 
@@ -64,9 +76,8 @@ def test_three_nodes_find_each_other_through_the_etcd_that_they_run_themselves(t
 
         before = etcd_of(nodes[0])
         before.kill()
-        eventually(lambda: [c for c in nodes[0].family() if c.name() == "etcd" and c.pid != before.pid])
+        etcds = [etcd_of(nodes[0], besides=before), *map(etcd_of, nodes[1:])]
         assert whole(*nodes)
-        etcds = [etcd_of(node) for node in nodes]
     finally:
         end(nodes)
     assert not alive(etcds)
