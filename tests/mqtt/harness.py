@@ -240,7 +240,7 @@ class World:
         """A connected client."""
         client = self.dial()
         connack = await client.connect(client_id, **options)
-        assert connack.reason == 0
+        assert connack.reason == 0, connack
         return client
 
     async def subscriber(self, client_id, *filters, qos=0, identifier=None, **options):
