@@ -239,7 +239,8 @@ class GossipTransport(Port):
         return not full
 
     def _evict(self, stream: _AnsweringStream) -> None:
-        self._turned_away(stream, f"{_MAX_STREAMS} callers, most of them of this address")
+        if not stream.answered:
+            self._turned_away(stream, f"{_MAX_STREAMS} callers, most of them of this address")
         stream.close()
 
     def _turned_away(self, stream: _AnsweringStream, full: str) -> None:
@@ -343,8 +344,13 @@ class _AnsweringStream(asyncio.Protocol):
             self._transport.write(frame(packet))
             self._transport.close()
 
+    @property
+    def answered(self) -> bool:
+        """True once the whole answer has left: its place is about to be free."""
+        return self._transport.is_closing() and not self._transport.get_write_buffer_size()
+
     def close(self) -> None:
-        """Close without an answer."""
+        """Close at once, also without an answer."""
         self.asked = True
         self._transport.abort()
 

@@ -37,7 +37,7 @@ from gossamer.gossip.frames import MAX_QUESTION, MAX_STRANGER, frame
 from gossamer.gossip.keyring import at_address
 from gossamer.gossip.steps import STREAM_TIMEOUT
 from gossamer.gossip.swim.table import LEFT
-from gossamer.gossip.wire import Alive, Record, Sync
+from gossamer.gossip.wire import Alive, Record, Sync, compound, encode
 from gossamer.network import Listener, SystemNetwork
 from gossamer.supervisor import Pid, Runtime, StartFailed, receive
 
@@ -244,6 +244,65 @@ async def test_one_address_that_holds_streams_keeps_nobody_from_joining(peers: C
     assert await b.call(Join((a.address,))) == JoinResult(joined=(a.address,))
     for _, writer in held:
         writer.close()
+
+
+class Caller(asyncio.Transport):
+    """One end of a stream, of which nothing is read or closed until the test says so."""
+
+    def __init__(self, host: str) -> None:
+        super().__init__({"peername": (host, 40000), "sockname": ("127.0.0.1", 7946)})
+        self.sent = b""
+        self.ending = self.aborted = False
+
+    def write(self, data: Any) -> None:
+        self.sent += data
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def is_closing(self) -> bool:
+        return self.ending
+
+    def close(self) -> None:
+        self.ending = True
+
+    def abort(self) -> None:
+        self.ending = self.aborted = True
+
+
+class ByHand(SystemNetwork):
+    """Keeps what makes the streams of a listener."""
+
+    make: Callable[[], Any]
+
+    async def listen(self, make: Any, address: Any, **options: Any) -> Listener:
+        self.make = make
+        return await super().listen(make, address, **options)
+
+
+async def test_one_that_has_its_answer_was_not_turned_away_when_another_gets_its_place() -> None:
+    network = ByHand()
+    peer = Peer("a")
+    peer.watcher = peer.runtime.spawn(peer._watch, name="watcher")
+    await peer.restart(network=network)
+    callers = [Caller(f"127.0.0.{3 + number // 64}") for number in range(130)]
+    streams = [network.make() for _ in callers]
+    for stream, caller in zip(streams[:128], callers, strict=False):
+        stream.connection_made(caller)
+    joiner = Alive("b", "b" * 16, "127.0.0.3", 7946, 1, MemberMetadata("b", creation=1, start_time=1.0))
+    question = compound([encode(Sync("join", [Record(joiner, 0, 0.0)]))])
+    streams[0].data_received(
+        frame(peer.keyring.seal("b" * 16, 1, time(), question, to=at_address(("127.0.0.1", 7946))))
+    )
+    await eventually(lambda: callers[0].ending)
+    assert callers[0].sent
+    streams[128].connection_made(callers[128])
+    assert callers[0].aborted
+    assert peer.view.counters["rejected.busy"] == 0
+    streams[129].connection_made(callers[129])
+    assert callers[64].aborted
+    assert peer.view.counters["rejected.busy"] == 1
+    await peer.runtime.stop()
 
 
 @pytest.mark.parametrize(("known", "most"), [(False, MAX_STRANGER), (True, MAX_QUESTION)])
