@@ -62,7 +62,7 @@ export function Healing() {
         <Table
           label="Alarms"
           head={["Alarm", "State", "Since", "Lasted", "Seen by", "What"]}
-          empty="No alarms. A split raises one when its sides meet again; who is down meanwhile stands below."
+          empty="No alarms: no node is dead, no disc is full, no split waits to be healed."
           rows={rows.map((row) => [
             row.name,
             <Badge kind={row.active ? "bad" : "dim"}>{row.active ? "active" : "over"}</Badge>,
