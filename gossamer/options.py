@@ -20,6 +20,17 @@ class OptionGroup(TyperGroup):
             raise
 
 
+def duration(text: str) -> float:
+    """Parse the value of an option that is a duration such as ``15s``; seconds."""
+    # Imported here, so that help is printed without loading the schema.
+    from gossamer.config import parse_duration
+
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"got {text!r}, expected {error}") from None
+
+
 def _reword(error: typer.BadParameter) -> None:
     # Here, so that a command whose options are right does not load what words mistakes.
     from pydantic import ValidationError

@@ -77,17 +77,6 @@ Parameters = Mapping[str, tuple[object, object]]
 """Annotation and default by name."""
 
 
-def duration(text: str) -> float:
-    """Parse the value of an option that is a duration such as ``15s``; seconds."""
-    # Imported here, so that help is printed without loading the schema.
-    from gossamer.config import parse_duration
-
-    try:
-        return parse_duration(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"got {text!r}, expected {error}") from None
-
-
 def asks(
     *examples: str, node: bool = False, watch: bool = False, timeout: float = TIMEOUT
 ) -> Callable[[Callable[..., Rendered]], Callable[..., None]]:

@@ -21,7 +21,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from gossamer.errors import GossamerError, UsageError, WrongValueError
-from gossamer.options import OptionGroup
+from gossamer.options import OptionGroup, duration
 from gossamer.spark.analyses import VERDICTS, Terms
 from gossamer.spark.engine import AUTO, engine_for, open_engine
 from gossamer.spark.engine.session import check_files, is_little, open_session
@@ -57,8 +57,15 @@ Memory = Annotated[
     str | None,
     typer.Option(help="What DuckDB, or a local Spark, may take, such as 4g; default: by what is free."),
 ]
-Settle = Annotated[float, typer.Option(help="Seconds around a change in which nothing is owed.")]
-LateAfter = Annotated[float, typer.Option(help="Seconds after which a delivery is late.")]
+
+Settle = Annotated[
+    float,
+    typer.Option(help="Time around a change in which nothing is owed.", parser=duration, metavar="DURATION"),
+]
+LateAfter = Annotated[
+    float,
+    typer.Option(help="Time after which a delivery is late.", parser=duration, metavar="DURATION"),
+]
 Conf = Annotated[
     list[str] | None, typer.Option("--conf", help="A setting of Spark's, KEY=VALUE; may be given again.")
 ]
@@ -133,9 +140,14 @@ def stream(
     checkpoint: Annotated[
         str | None, typer.Option(help="Where it remembers how far it is; default: checkpoint in --out.")
     ] = None,
-    every: Annotated[float, typer.Option(help="Seconds between batches.")] = 30.0,
+    every: Annotated[
+        float, typer.Option(help="Time between batches.", parser=duration, metavar="DURATION")
+    ] = 30.0,
     once: Annotated[bool, typer.Option("--once", help="Judge what is there, and end.")] = False,
-    patience: Annotated[float, typer.Option(help="Seconds that a node without news is waited for.")] = 600.0,
+    patience: Annotated[
+        float,
+        typer.Option(help="How long a node without news is waited for.", parser=duration, metavar="DURATION"),
+    ] = 600.0,
     api: Annotated[
         str | None, typer.Option(help="API of a node to raise alarms at, such as http://127.0.0.1:8091.")
     ] = None,

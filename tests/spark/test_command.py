@@ -53,6 +53,17 @@ def test_no_such_job_promise_time_or_setting():
     assert refused(audit("run", "completness"), 2, "no job 'completness'", "expected report or any of")
     assert refused(audit("run", "report", "--fail-on", "lots"), 2, "--fail-on: got 'lots'", "lost, doubled")
     assert refused(audit("run", "report", "--from", "teatime"), 2, "--from: got 'teatime'", "6h")
+    assert refused(audit("run", "report", "--settle", "5x"), 2, "--settle", "got '5x'", "such as 500ms")
+
+
+def test_what_is_late_is_said_as_any_other_duration(tmp_path, recorded):
+    def numbers(late_after):
+        done = audit("run", "completeness", *where, "--late-after", late_after)
+        return json.loads(done.stdout)["jobs"]["completeness"]["numbers"]
+
+    where = ("--dir", recorded, "--out", str(tmp_path), "--json")
+    at_once, patient = numbers("0ms"), numbers("1h")
+    assert at_once["late"] > 0 == patient["late"]
 
 
 def test_a_span_a_memory_and_an_engine_that_are_none(recorded):

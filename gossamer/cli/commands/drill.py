@@ -17,7 +17,7 @@ from msgspec import to_builtins
 
 from gossamer.cli import completion, values
 from gossamer.cli.client import ApiClient, Row
-from gossamer.cli.command import Parameters, argument, asks, duration, option, with_parameters
+from gossamer.cli.command import Parameters, argument, asks, option, with_parameters
 from gossamer.cli.commands.drill_suite import KINDS, BackEnd, Seed, check_files, deliver, open_screen, suite
 from gossamer.cli.commands.runs import ON_NODE, RUN_TIMEOUT, Wait, add_runs, result_parts, start_run
 from gossamer.cli.errors import ExitCode, OptionError
@@ -28,6 +28,7 @@ from gossamer.cli.root import example
 from gossamer.config import format_duration
 from gossamer.drill.record import Plan, Setting, record_json
 from gossamer.faults import DRILLS, Drill, DrillKind, DrillSetting
+from gossamer.options import duration
 
 if TYPE_CHECKING:
     from gossamer.drill.record import DrillRecord

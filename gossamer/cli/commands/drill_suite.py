@@ -21,7 +21,7 @@ from rich.live import Live
 from rich.text import Text
 
 from gossamer.cli import completion
-from gossamer.cli.command import duration, option
+from gossamer.cli.command import option
 from gossamer.cli.commands.runs import VERDICTS
 from gossamer.cli.errors import ExitCode, OptionError
 from gossamer.cli.local.interrupt import interruptible, loop_factory
@@ -30,6 +30,7 @@ from gossamer.cli.render.show import Part, show_part
 from gossamer.cli.root import example
 from gossamer.drill.record import BackEndName, DrillRecord, Plan
 from gossamer.faults import DRILLS
+from gossamer.options import duration
 
 if TYPE_CHECKING:
     from gossamer.drill import Progress, StepName, SuiteResult, Summary
