@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from math import inf
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 
 from .history import Event
 
@@ -165,12 +165,23 @@ class Story:
         neither can know of the other before those two nodes have met.
         """
         return any(
-            span.start <= one.at and other.at <= self._met(node, other.node, span.end)
+            span.start <= one.at and other.at <= span.end
             for one, other in combinations(events, 2)
             for node in {one.node, *self._visited(client, one.at, other.at)} - {other.node}
-            for span in self._apart[frozenset((node, other.node))]
+            for span in self._cuts(node, other.node)
             if any(span.start <= began <= other.at for began in self.lives[client])
         )
+
+    def _cuts(self, one: int, other: int) -> Iterator[Span]:
+        """Their cuts, each until they see each other again; one goes on with the next if they do for
+        so short a time that one may not have told the other what it has."""
+        start = end = -inf
+        for span in sorted(self._apart[frozenset((one, other))], key=attrgetter("start")):
+            if span.start > end + MOVE_END:
+                yield Span(start, end)
+                start = span.start
+            end = self._met(one, other, span.end)
+        yield Span(start, end)
 
     def _visited(self, client: str, start: float, end: float) -> set[int]:
         """The nodes that let it in between the two."""
