@@ -18,13 +18,17 @@ const state = signal<"off" | "connecting" | "connected">("off");
 const messages = new Feed();
 const filters = signal<string[]>([]);
 
-/** Where nodes listen for WebSockets; the one that this page is of comes first. */
+/**
+ * Where nodes listen for WebSockets; the one that this page is of comes first. A page that came over TLS may open
+ * none without.
+ */
 function addresses(nodes: Node[]): string[] {
   const here = sample.value?.asked;
   const order = [...nodes].sort((one, other) => Number(other.name === here) - Number(one.name === here));
+  const kinds = location.protocol === "https:" ? /^mqtt_wss(_|$)/ : /^mqtt_wss?(_|$)/;
   return order.flatMap((node) =>
     Object.entries(node.ports)
-      .filter(([kind]) => /^mqtt_wss?(_|$)/.test(kind))
+      .filter(([kind]) => kinds.test(kind))
       .map(([kind, port]) => {
         const bound = node.address.slice(0, node.address.lastIndexOf(":"));
         const host = node.name === here || bound.startsWith("127.") ? location.hostname : bound;
@@ -94,7 +98,8 @@ export function Mqtt() {
       <Card title="MQTT client" aside={<Badge kind={on ? "good" : state.value === "off" ? "dim" : "warn"}>{state.value}</Badge>}>
         {!known.length && nodes.data && (
           <p class="hint">
-            A browser speaks MQTT over WebSockets, and no node listens for them yet: add <code>{"- {type: ws, port: 8083}"}</code> to{" "}
+            A browser speaks MQTT over WebSockets, and no node listens for them yet: add{" "}
+            <code>{location.protocol === "https:" ? "- {type: wss, port: 8084, tls: …}" : "- {type: ws, port: 8083}"}</code> to{" "}
             <code>mqtt.server.listeners</code> in a node's configuration and start it again, and this page finds it.
           </p>
         )}

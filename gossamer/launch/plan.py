@@ -21,7 +21,10 @@ HOST = "127.0.0.1"
 CA_FILE = "ca.pem"
 SERVICES = ("mqtt", "api", "gossip", "distribution")
 WEBSOCKET = "mqtt_ws"
+WEBSOCKET_TLS = "mqtt_wss"
 MQTT_TLS = "mqtt_tls"
+LISTENERS = {"mqtt": "tcp", WEBSOCKET: "ws", MQTT_TLS: "tls", WEBSOCKET_TLS: "wss"}
+"""Type of the listener at each port for clients."""
 MAX_NODES = 64
 
 
@@ -145,15 +148,17 @@ def make_plan(
 
 def node_tree(plan: ClusterPlan, node: NodePlan) -> dict[str, object]:
     """The configuration file of ``node``, as plain data; its cookie is in a file of its own."""
-    listeners: list[dict[str, object]] = [{"type": "tcp", "host": node.host, "port": node.ports["mqtt"]}]
-    if WEBSOCKET in node.ports:
-        listeners.append({"type": "ws", "host": node.host, "port": node.ports[WEBSOCKET]})
+    listeners: list[dict[str, object]] = [
+        {"type": kind, "host": node.host, "port": node.ports[service]}
+        | ({"tls": node.tls()} if service in (MQTT_TLS, WEBSOCKET_TLS) else {})
+        for service, kind in LISTENERS.items()
+        if service in node.ports
+    ]
     if plan.shared_port is not None:
         listeners.append({"type": "tcp", "host": node.host, "port": plan.shared_port, "reuse_port": True})
     links: dict[str, object] = {"host": node.host, "port": node.ports["distribution"]}
     api: dict[str, object] = {"host": node.host, "port": node.ports["api"]}
     if node.certificates is not None:
-        listeners.append({"type": "tls", "host": node.host, "port": node.ports[MQTT_TLS], "tls": node.tls()})
         links["tls"] = {**node.tls(), "ca_file": str(node.ca_file)}
         api["tls"] = node.tls()
     return {
@@ -199,9 +204,9 @@ def check_ports(plan: ClusterPlan, options: Mapping[str, str]) -> None:
 
 
 def plan_with_websockets(
-    make: Callable[[PortSpec], ClusterPlan], *, option: str, others_chosen: bool
+    make: Callable[[PortSpec], ClusterPlan], service: str, *, option: str, others_chosen: bool
 ) -> ClusterPlan:
-    """Make the plan with WebSocket listeners on default ports; ``make`` is called with their ports.
+    """Make the plan with WebSocket listeners (``service``) on default ports; ``make`` is called with these.
 
     They are at :data:`WEBSOCKET_PORT` and up; where one of these is in use, by another program or for
     something that was asked for, or where the ports of the others are chosen, too, they are free ones.
@@ -218,7 +223,7 @@ def plan_with_websockets(
             if error.option != option or last:
                 raise
             continue
-        if all(_is_free(node.ports[WEBSOCKET]) for node in plan.nodes):
+        if all(_is_free(node.ports[service]) for node in plan.nodes):
             break
     return plan
 

@@ -11,6 +11,7 @@ from gossamer.config import config_from, load_config
 from gossamer.distribution import LinkCertificates
 from gossamer.errors import UnavailableError, UsageError
 from gossamer.launch import (
+    WEBSOCKET,
     PortSpec,
     Workspace,
     check_ports,
@@ -133,7 +134,7 @@ class TestWebSockets:
                 choose=lambda: next(choose),
             )
 
-        made = plan_with_websockets(make, option="--ws-port", others_chosen=others_chosen)
+        made = plan_with_websockets(make, WEBSOCKET, option="--ws-port", others_chosen=others_chosen)
         return [node.ports["mqtt_ws"] for node in made.nodes]
 
     def test_they_count_up_and_64_nodes_do_not_meet_other_ports(self, tmp_path):

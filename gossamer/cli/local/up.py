@@ -12,7 +12,7 @@ import typer
 from gossamer.cli.command import Json, option
 from gossamer.cli.render.output import json_text, make_console, ports_text, print_line
 from gossamer.cli.root import example
-from gossamer.launch import MAX_NODES, MQTT_TLS, WEBSOCKET
+from gossamer.launch import MAX_NODES, MQTT_TLS, WEBSOCKET, WEBSOCKET_TLS
 
 if TYPE_CHECKING:
     from gossamer.launch import ClusterPlan, PortSpec
@@ -23,6 +23,7 @@ OPTIONS = {
     "gossip": "--gossip-port",
     "distribution": "--distribution-port",
     WEBSOCKET: "--ws-port",
+    WEBSOCKET_TLS: "--ws-port",
     MQTT_TLS: "--tls-port",
 }
 _PORTS = "A port to count up from, 0 for free ones, or one for each node (1883,2883,…)."
@@ -39,7 +40,7 @@ def up(
     ws_port: str | None = option(
         None,
         "--ws-port",
-        "MQTT over WebSockets, for browsers: a port as above, or off. "
+        "MQTT over WebSockets, for browsers, with --tls over TLS: a port as above, or off. "
         "Unless given: from 9001 on where those are free, else free ones.",
     ),
     shared_port: int | None = option(
@@ -78,12 +79,14 @@ def _plan(specs: dict[str, PortSpec], ws_port: str | None, **options: Any) -> Cl
     choose = chooser()
     if ws_port == "off":
         return make_plan(specs=specs, choose=choose, **options)
-    option = OPTIONS[WEBSOCKET]
+    service = WEBSOCKET_TLS if MQTT_TLS in specs else WEBSOCKET
+    option = OPTIONS[service]
     if ws_port is not None:
-        specs |= {WEBSOCKET: PortSpec(option, ws_port)}
+        specs |= {service: PortSpec(option, ws_port)}
         return make_plan(specs=specs, choose=choose, **options)
     return plan_with_websockets(
-        lambda ports: make_plan(specs=specs | {WEBSOCKET: ports}, choose=choose, **options),
+        lambda ports: make_plan(specs=specs | {service: ports}, choose=choose, **options),
+        service,
         option=option,
         others_chosen=specs["mqtt"].text.strip() == "0",
     )

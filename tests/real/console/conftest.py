@@ -2,7 +2,7 @@
 
 import shutil
 import subprocess
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 
 import pytest
 from playwright.sync_api import expect, sync_playwright
@@ -24,14 +24,26 @@ def cluster(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def browser():
+def launched():
+    """``launched("--option")``: a browser, until its block ends."""
     path = shutil.which("chromium") or shutil.which("google-chrome")
     assert path, "expected chromium; script/test installs it"
     expect.set_options(timeout=PATIENCE)
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
+
+    @contextmanager
+    def launch(*options):
+        browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox", *options])
         yield browser
         browser.close()
+
+    with sync_playwright() as driver:
+        yield launch
+
+
+@pytest.fixture(scope="module")
+def browser(launched):
+    with launched() as browser:
+        yield browser
 
 
 @pytest.fixture
