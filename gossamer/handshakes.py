@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
-from typing import Any, cast
+from typing import cast
 
 import structlog
 
@@ -70,17 +70,68 @@ class Handshakes:
             door.abort()
 
 
-class TlsDoor(asyncio.Protocol):
-    """Protocol of a connection until its handshake is over."""
+class Securing(asyncio.Protocol):
+    """Protocol of an accepted connection until TLS is there; its bytes must wait before that (rule 3)."""
 
-    def __init__(self, handshakes: Handshakes) -> None:
-        self._handshakes = handshakes
-        self.host = ""
-        self._raw: asyncio.Transport | None = None
+    def __init__(self) -> None:
         self._held = b""
+        """What came before TLS was there."""
         self._early: list[bytes] | None = None
         """What came through TLS; None while it is not there."""
         self._lost = False
+
+    def data_received(self, data: bytes) -> None:
+        if self._early is not None:
+            self._early.append(data)
+        elif not self._lost:
+            self._held += data
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lost = True
+
+    async def _upgrade(
+        self, raw: asyncio.Transport, context: ssl.SSLContext, limit: float
+    ) -> asyncio.Transport | None:
+        """Shake hands within ``limit`` seconds; None: that came to nothing, and ``raw`` is aborted."""
+        loop = asyncio.get_running_loop()
+        secured: asyncio.Transport | None = None
+        try:
+            if not raw.is_closing():
+                shaking = loop.create_task(
+                    loop.start_tls(raw, self, context, server_side=True, ssl_handshake_timeout=limit)
+                )
+                # Once it has begun, and has asked to be told of its connection and to be read for.
+                loop.call_soon(self._begun, raw)
+                secured = await shaking
+        except OSError as error:
+            log.debug("tls_handshake_failed", peer=str(raw.get_extra_info("peername")), error=str(error))
+        finally:
+            if secured is None or self._lost:
+                secured = None
+                raw.abort()
+        return secured
+
+    def _begun(self, raw: asyncio.Transport) -> None:
+        self._early = []
+        held, self._held = self._held, b""
+        if held:
+            # In the turn in which it is told: before anything else is read.
+            asyncio.get_running_loop().call_soon(_feed, raw, held)
+
+    def _catch_up(self, inner: asyncio.Protocol) -> None:
+        """Give the protocol above what came through TLS before it was there."""
+        for data in self._early or ():
+            inner.data_received(data)
+
+
+class TlsDoor(Securing):
+    """Protocol of a connection of :class:`Handshakes` until its handshake is over."""
+
+    def __init__(self, handshakes: Handshakes) -> None:
+        super().__init__()
+        self._handshakes = handshakes
+        self.host = ""
+        self._raw: asyncio.Transport | None = None
 
     def abort(self) -> None:
         """End the connection."""
@@ -95,52 +146,21 @@ class TlsDoor(asyncio.Protocol):
             self._lost = True
             raw.abort()
 
-    def data_received(self, data: bytes) -> None:
-        if self._early is not None:
-            self._early.append(data)
-        elif not self._lost:
-            self._held += data
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._lost = True
-
     async def secure(self, raw: asyncio.Transport) -> None:
         """Shake hands, and hand the connection over."""
-        loop, settings = asyncio.get_running_loop(), self._handshakes
-        secured: Any = None
+        settings = self._handshakes
         try:
-            if not raw.is_closing():
-                shaking = loop.create_task(
-                    loop.start_tls(
-                        raw, self, settings.context, server_side=True, ssl_handshake_timeout=settings.limit
-                    )
-                )
-                # Once it has begun, and has asked to be told of its connection and to be read for.
-                loop.call_soon(self._begun, raw)
-                secured = await shaking
-        except OSError as error:
-            log.debug("tls_handshake_failed", peer=str(raw.get_extra_info("peername")), error=str(error))
+            secured = await self._upgrade(raw, settings.context, settings.limit)
         finally:
             settings.places.free(self)
-            if secured is None or self._lost:
-                secured = None
-                raw.abort()
         if secured is not None:
-            inner = settings.make()
+            inner = cast("asyncio.Protocol", settings.make())
             secured.set_protocol(inner)
             inner.connection_made(secured)
-            for data in self._early or ():
-                cast("asyncio.Protocol", inner).data_received(data)
-
-    def _begun(self, raw: asyncio.Transport) -> None:
-        self._early = []
-        held, self._held = self._held, b""
-        if held:
-            # In the turn in which it is told: before anything else is read.
-            asyncio.get_running_loop().call_soon(feed, raw, held)
+            self._catch_up(inner)
 
 
-def feed(raw: asyncio.Transport, data: bytes) -> None:
+def _feed(raw: asyncio.Transport, data: bytes) -> None:
     """Give TLS what was read before it was there."""
     # What it is called differs from loop to loop.
     tls = cast("asyncio.BufferedProtocol", raw.get_protocol())

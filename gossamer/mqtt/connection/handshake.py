@@ -22,16 +22,12 @@ import asyncio
 import ipaddress
 import ssl
 from collections.abc import Callable
-from typing import Any, cast
-
-import structlog
+from typing import cast
 
 from gossamer.errors import PeerError
-from gossamer.handshakes import feed
+from gossamer.handshakes import Securing
 from gossamer.mqtt.connection.channel import Channel
 from gossamer.mqtt.connection.limits import Entrance
-
-log = structlog.get_logger(__name__)
 
 HANDSHAKE_TIMEOUT = 10.0
 V1_LIMIT = 107
@@ -104,7 +100,7 @@ def _text(host: ipaddress.IPv4Address | ipaddress.IPv6Address, port: int) -> str
     return f"[{host}]:{port}" if host.version == 6 else f"{host}:{port}"
 
 
-class Door(asyncio.Protocol):
+class Door(Securing):
     """Protocol of a connection until MQTT may begin; then ``inner``, which is or fronts ``channel``, takes
     over.
 
@@ -122,6 +118,7 @@ class Door(asyncio.Protocol):
         context: ssl.SSLContext | None,
         spawn: Callable[..., object],
     ) -> None:
+        super().__init__()
         self._entrance = entrance
         self._channel = channel
         self._inner = inner
@@ -132,11 +129,6 @@ class Door(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._proxied = proxied
         """Its header has not all come."""
-        self._held = b""
-        """What came in the clear."""
-        self._early: list[bytes] | None = None
-        """What came through TLS."""
-        self._lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         raw = self._raw = cast("asyncio.Transport", transport)
@@ -152,14 +144,8 @@ class Door(asyncio.Protocol):
             self._secure(self._context)
 
     def data_received(self, data: bytes) -> None:
-        if self._early is not None:
-            # In the very turn in which the handshake was over.
-            self._early.append(data)
-            return
-        if self._lost:
-            return
-        self._held += data
-        if not self._proxied:
+        super().data_received(data)
+        if self._lost or not self._proxied:
             return
         try:
             found = parse_header(self._held)
@@ -188,44 +174,22 @@ class Door(asyncio.Protocol):
     def _secure(self, context: ssl.SSLContext) -> None:
         # The bytes that come next are for TLS.
         self._raw.pause_reading()
-        self._spawn(self._upgrade, self._raw, context)
+        self._spawn(self._shake, self._raw, context)
 
-    async def _upgrade(self, raw: asyncio.Transport, context: ssl.SSLContext) -> None:
-        secured: Any = None
-        loop = asyncio.get_running_loop()
+    async def _shake(self, raw: asyncio.Transport, context: ssl.SSLContext) -> None:
+        secured = None
         try:
-            if not raw.is_closing():
-                handshake = loop.create_task(
-                    loop.start_tls(
-                        raw, self, context, server_side=True, ssl_handshake_timeout=HANDSHAKE_TIMEOUT
-                    )
-                )
-                # Once it has begun, and has asked to be told of its connection and to be read for.
-                loop.call_soon(self._begun, raw)
-                secured = await handshake
-        except OSError as error:
-            log.debug("tls_handshake_failed", peer=str(raw.get_extra_info("peername")), error=str(error))
+            secured = await self._upgrade(raw, context, HANDSHAKE_TIMEOUT)
         finally:
-            if self._lost:
-                secured = None
             if secured is None:
                 self._entrance.refused("tls_handshake")
-                raw.abort()
                 self._entrance.leave(admitted=False)
         if secured is not None:
             secured.set_protocol(self._inner)
             self._inner.connection_made(secured)
             if self._peer is not None:
                 self._channel.peer = self._peer
-            for data in self._early or ():
-                self._inner.data_received(data)
-
-    def _begun(self, raw: asyncio.Transport) -> None:
-        self._early = []
-        held, self._held = self._held, b""
-        if held:
-            # In the turn in which it is told: before anything else is read.
-            asyncio.get_running_loop().call_soon(feed, raw, held)
+            self._catch_up(self._inner)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._context is None and not self._lost:
