@@ -14,6 +14,7 @@ import ipaddress
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 C = TypeVar("C")
@@ -75,6 +76,7 @@ def _larger(held: Counter[str], own: int) -> str:
     return largest if most > own + 1 else ""
 
 
+@lru_cache(maxsize=1024)
 def _source(host: str) -> tuple[str, str]:
     """Return what counts as one address, and as one network. One that is written otherwise is by itself."""
     with suppress(ValueError):

@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Self
@@ -57,8 +58,9 @@ class Names:
     """E-mail names, which are whole node names."""
 
     @classmethod
+    @lru_cache(maxsize=256)
     def of(cls, certificate: bytes) -> Self:
-        """Read them from a certificate in DER."""
+        """Read them from a certificate in DER; a mesh sees the same few again and again."""
         # One that cannot be read names nobody.
         with suppress(x509.ExtensionNotFound, ValueError):
             found = x509.load_der_x509_certificate(certificate)

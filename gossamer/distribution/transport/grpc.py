@@ -198,6 +198,7 @@ class GrpcTransport:
         self, *, certificates: LinkCertificates | None = None, network: Network | None = None
     ) -> None:
         self._certificates = certificates
+        self._shown: tuple[Identity, grpc.ChannelCredentials] | None = None
         self._relay = None if network is None else Relay(network)
         # Strong references: the loop holds tasks weakly.
         self._calls: set[asyncio.Task[None]] = set()
@@ -265,7 +266,10 @@ class GrpcTransport:
             connection = grpc.aio.insecure_channel(target, options=_CLIENT_OPTIONS)
         else:
             options = [*_CLIENT_OPTIONS, ("grpc.ssl_target_name_override", host_of(name))]
-            connection = grpc.aio.secure_channel(target, credentials_of(identity), options)
+            if self._shown is None or self._shown[0] is not identity:
+                # Once: gRPC parses the certificates for each that it is given.
+                self._shown = identity, credentials_of(identity)
+            connection = grpc.aio.secure_channel(target, self._shown[1], options)
         try:
             async with connection:
                 call = connection.stream_stream(f"/{_SERVICE}/{_METHOD}")()
