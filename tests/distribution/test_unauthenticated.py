@@ -11,7 +11,8 @@ from structlog.testing import capture_logs
 import gossamer.distribution.transport.grpc as grpc_transport
 from gossamer.distribution import GrpcTransport
 from gossamer.distribution.links.admission import MAX_UNAUTHENTICATED_EACH
-from gossamer.distribution.transport.grpc import PIECE
+from gossamer.distribution.transport.grpc import PIECE, address_of
+from gossamer.distribution.transport.transport import show
 from gossamer.distribution.wire import HANDSHAKE_LIMIT
 
 from .conftest import Node, linked
@@ -44,6 +45,49 @@ async def test_one_address_keeps_no_other_out(net):
     assert a.nodes() == ["b"]
     await asyncio.sleep(10)
     assert all(protocol.lost.is_set() for protocol in silent)
+
+
+class Stranger:
+    """End of an accepted channel; the address as its transport gives it."""
+
+    def __init__(self, address):
+        self.address = address
+
+    def abort(self):
+        raise AssertionError("its place was given to another")
+
+
+@pytest.mark.parametrize("written", ["[{}]:{}", "ipv6:%5B{}%5D:{}"], ids=["tcp", "grpc"])
+async def test_one_network_of_ipv6_is_one_address_whatever_the_transport(net, written):
+    """Whoever has one address of a network of 64 bits has them all."""
+    acceptor = (await net.start("a")).acceptor
+
+    def enter(host, port):
+        address = address_of(written.format(host, port))
+        return acceptor.enter(Stranger(address), address)
+
+    assert all(enter(f"2001:db8::{n:x}", 40_000 + n) for n in range(MAX_UNAUTHENTICATED_EACH))
+    assert not enter("2001:db8::ffff", 50_000)
+    assert enter("2001:db8:0:1::1", 50_000)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+async def test_a_caller_over_grpc_is_counted_by_its_address(host):
+    node = await Node("a@127.0.0.1", address=(host, 0)).start()
+    counted, enter = asyncio.get_running_loop().create_future(), node.distribution.acceptor.enter
+    node.distribution.acceptor.enter = lambda caller, address: (
+        counted.set_result(address) or enter(caller, address)
+    )
+    shown = show(node.distribution.address)
+    try:
+        async with grpc.aio.insecure_channel(shown) as connection:
+            call = connection.stream_stream("/gossamer.Distribution/Channel")()
+            async with asyncio.timeout(5):
+                address = await counted
+            call.cancel()
+        assert address.rpartition(":")[0] == shown.rpartition(":")[0]
+    finally:
+        await node.runtime.stop()
 
 
 def dial(node):

@@ -22,6 +22,7 @@ import errno
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
+from urllib.parse import unquote
 
 import grpc
 import grpc.aio
@@ -163,6 +164,13 @@ class _GrpcChannel:
                 return
 
 
+def address_of(peer: str) -> str:
+    """Return a caller's address as other transports write it, ``host:port``, from gRPC's name of it."""
+    kind, _, rest = peer.partition(":")
+    # The brackets of IPv6 are escaped as in a URI. Others, such as Unix sockets, have no port.
+    return unquote(rest) if kind in ("ipv4", "ipv6") else peer
+
+
 def _detail(error: BaseException) -> str:
     if isinstance(error, grpc.aio.AioRpcError):
         return str(error.details() or error.code().name)
@@ -216,7 +224,7 @@ class GrpcTransport:
             shown = None if server_tls is None else server_tls.opened(context)
             if server_tls is not None and shown is None:
                 return
-            channel = _GrpcChannel(accept(), context.peer(), *(shown or ()))
+            channel = _GrpcChannel(accept(), address_of(context.peer()), *(shown or ()))
             listener.live.add(channel)
             try:
                 await channel.run(context.read, context.write)
