@@ -4,8 +4,7 @@
 
     magic 2 | mode 1 | key 4 | env 4 | sender 8 | recipient 8 | number 8 | sent at 4 | body | tag 16
 
-Modes: 1 = HMAC-SHA256 truncated to 16 bytes, readable on the wire; 2 = AES-256-GCM, the default, which is
-also faster. Both authenticate the header. Receivers accept either; the mode only applies to sending.
+The mode is 2: AES-256-GCM, which authenticates the header too.
 
 Rules: 1. AES keys are derived per sender, and the nonce is the sender's packet number, so a nonce repeats
 only if two processes draw the same random 64-bit id.  2. Every installed key opens, the primary one seals:
@@ -17,7 +16,8 @@ recipient's. A question is for the address it is sent to, which is all that is k
 successor may have to answer for a dead instance. An answer is for the instance that asked, on a stream also
 for its question: where questions seem to come from may be an address that their sender does not know of.
 
-Rejected: swim-protocol's ``Signatures``: one key only, 48 bytes of overhead, no replay protection.
+Rejected: swim-protocol's ``Signatures``: one key only, 48 bytes of overhead, no replay protection; a mode
+that signs and does not encrypt, which is slower.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -50,7 +50,7 @@ _TAG = 16
 OVERHEAD = _HEAD.size + _TAG
 """Bytes that an envelope adds to a body."""
 
-_MODES: dict[str, int] = {"hmac": 1, "aes-gcm": 2}
+_AES_GCM = 2
 _CIPHERS = 4096
 _RECIPIENTS = 4096
 
@@ -115,11 +115,8 @@ class Opened:
 class Keyring:
     """Seals and opens packets of one ``env``. The first key is the primary one."""
 
-    def __init__(
-        self, keys: Sequence[bytes], *, env: str, mode: Literal["hmac", "aes-gcm"] = "aes-gcm"
-    ) -> None:
+    def __init__(self, keys: Sequence[bytes], *, env: str) -> None:
         self._env = hmac.digest(b"gossamer env", env.encode(), "sha256")[:4]
-        self._mode = _MODES[mode]
         self.replace(keys)
 
     def copy(self) -> Keyring:
@@ -168,9 +165,7 @@ class Keyring:
         """Seal a packet for one recipient; ``number`` must never repeat for the id ``sender``."""
         origin, key_id = bytes.fromhex(sender), next(iter(self._keys))
         when = int(sent_at) & 0xFFFFFFFF
-        head = _HEAD.pack(_MAGIC, self._mode, key_id, self._env, origin, to, number, when)
-        if self._mode == 1:
-            return head + body + hmac.digest(self._keys[key_id].packets, head + body, "sha256")[:_TAG]
+        head = _HEAD.pack(_MAGIC, _AES_GCM, key_id, self._env, origin, to, number, when)
         return head + self._cipher(key_id, origin).encrypt(number.to_bytes(12, "big"), body, head)
 
     def open(self, packet: bytes, *, own: Collection[bytes]) -> Opened:
@@ -183,26 +178,18 @@ class Keyring:
         if len(packet) < OVERHEAD:
             raise PacketRejected("malformed", f"{len(packet)} bytes, expected at least {OVERHEAD}")
         magic, mode, key_id, env, origin, to, number, sent_at = _HEAD.unpack_from(packet)
-        if magic != _MAGIC or mode not in (1, 2):
+        if magic != _MAGIC or mode != _AES_GCM:
             raise PacketRejected("version", "not a packet of this protocol")
         if env != self._env:
             raise PacketRejected("foreign-env", "a node of another env reaches this one")
-        key = self._keys.get(key_id)
-        if key is None:
+        if key_id not in self._keys:
             raise PacketRejected("unknown-key", f"key {key_id.hex()} is not installed here")
-        if mode == 1:
-            body = packet[_HEAD.size : -_TAG]
-            if not hmac.compare_digest(
-                packet[-_TAG:], hmac.digest(key.packets, packet[:-_TAG], "sha256")[:_TAG]
-            ):
-                raise PacketRejected("forged", "the signature does not match")
-        else:
-            try:
-                body = self._cipher(key_id, origin).decrypt(
-                    number.to_bytes(12, "big"), packet[_HEAD.size :], packet[: _HEAD.size]
-                )
-            except InvalidTag:
-                raise PacketRejected("forged", "the seal does not match") from None
+        try:
+            body = self._cipher(key_id, origin).decrypt(
+                number.to_bytes(12, "big"), packet[_HEAD.size :], packet[: _HEAD.size]
+            )
+        except InvalidTag:
+            raise PacketRejected("forged", "the seal does not match") from None
         if to not in own:
             raise PacketRejected(
                 "misdirected",

@@ -152,7 +152,7 @@ def websocket(data: bytes) -> None:
     web.connection_lost(None)
 
 
-_ring = Keyring([cluster_key("fuzz")], env="fuzz", mode="hmac")
+_ring = Keyring([cluster_key("fuzz")], env="fuzz")
 _THERE = instance("0123456789abcdef")
 
 
