@@ -183,7 +183,7 @@ class GossipTransport(Port):
             self._complain("send_failed", address=address, error=str(error))
 
     def answer(self, token: object, body: bytes) -> None:
-        """RequestResult a request on a stream, if it is still open."""
+        """Answer a request on a stream, if it is still open."""
         if isinstance(token, _AnsweringStream) and token in self._streams:
             token.send(self._seal(self._identity.next_number(), body, token.asker))
 

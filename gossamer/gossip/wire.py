@@ -62,7 +62,7 @@ class PingRequest(msgspec.Struct, frozen=True, array_like=True, tag=4):
 
 
 class Mismatch(msgspec.Struct, frozen=True, array_like=True, tag=5):
-    """RequestResult to a Ping for another instance: this process has its address now."""
+    """Answer to a Ping for another instance: this process has its address now."""
 
     sequence: Sequence32
 

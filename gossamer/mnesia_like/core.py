@@ -84,7 +84,7 @@ class ReplicationLink(Protocol):
         """Restart the session with ``peer`` at both ends, because something of it was lost here."""
 
     def attach(self, sink: ReplicationSink) -> None:
-        """LogEvent to ``sink`` from now on; frames that the previous sink did not finish come again."""
+        """Report to ``sink`` from now on; frames that the previous sink did not finish come again."""
 
 
 class Notifier:
@@ -257,7 +257,7 @@ class StoreCore(TableOwner):
         self.report_applied()
 
     def report_applied(self) -> None:
-        """LogEvent to peers how many of their rows are here, on disc where the table is."""
+        """Report to peers how many of their rows are here, on disc where the table is."""
         for name in [*self._pending_reports, *self._unreported]:
             seen = self._pending_reports.pop(name, None)
             if seen is None:

@@ -28,7 +28,7 @@ class Watermark:
         return future
 
     def moved(self) -> None:
-        """AttemptSignal waiters whose number is reached."""
+        """Wake waiters whose number is reached."""
         if self._waiters:
             there = self.read()
             for number in [n for n in self._waiters if n <= there]:

@@ -135,7 +135,7 @@ class PushPull(Part):
     # ---- requests of peers ------------------------------------------------------------------------------
 
     def compared(self, token: Token, asked: Compare, now: float) -> None:
-        """RequestResult a peer's question whether our tables are equal."""
+        """Answer a peer's question whether our tables are equal."""
         self._verdicts.alive(asked.me, now)
         alike = asked.digest == self._table.digest()
         self._outbox.reply(token, RowHashes(self._table.me, b"" if alike else _packed(self._table.hashes())))
@@ -208,7 +208,7 @@ class PushPull(Part):
         self._outbox.stream(("sync", self._number), exchange.address, question, STREAM_TIMEOUT)
 
     def _settle(self, join: _Join | None) -> None:
-        """RequestResult a join once all of its seeds have answered or failed."""
+        """Answer a join once all of its seeds have answered or failed."""
         if join is not None and all(exchange.join is not join for exchange in self._running.values()):
             self._outbox.answer(join.token, JoinResult(tuple(join.joined), join.failed))
 

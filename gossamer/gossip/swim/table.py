@@ -34,7 +34,7 @@ _STATUS = (Status.ONLINE, Status.SUSPECT, Status.OFFLINE, Status.OFFLINE, Status
 
 
 class MemberEntry:
-    """MemberEntry of one member: its own last statement, and our verdict on it."""
+    """One member: its own last statement, and our verdict on it."""
 
     __slots__ = ("alive", "heard", "reason", "returned", "row_hash", "since", "state", "suspicion")
 

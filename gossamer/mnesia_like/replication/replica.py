@@ -106,7 +106,7 @@ class Replica:
     # -- the peer comes and goes
 
     def peer_up(self, creation: int) -> bool:
-        """DigestRequest the peer up; return True to follow it now, False once its old rows are purged."""
+        """Mark the peer up; return True to follow it now, False once its old rows are purged."""
         self.forced = False
         if creation != self.creation:
             self.creation = creation
@@ -131,7 +131,7 @@ class Replica:
         return self.purging or (self.up and bool(self.parked_rows))
 
     def peer_down(self, now: float, *, left: bool) -> None:
-        """DigestRequest the peer down; ``left``: permanently."""
+        """Mark the peer down; ``left``: permanently."""
         self.up = False
         self.left = left
         self.down_since = now

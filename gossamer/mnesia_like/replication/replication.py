@@ -214,7 +214,7 @@ class Replication(Exchange):
         return self._epochs.observe(table)
 
     def report_applied(self, table: str, observed: Observed) -> list[Action]:
-        """LogEvent to peers that what was observed is safe."""
+        """Report to peers that what was observed is safe."""
         self.may_be_busy = True
         self._epochs.report_applied(table, observed)
         return self.done()

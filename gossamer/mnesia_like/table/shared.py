@@ -101,7 +101,7 @@ class SharedTable(Queries, ReplicatedTable):
         return await self._safe.reached(number, timeout)
 
     def confirmed(self) -> None:
-        """AttemptSignal waiters for visible and for safe writes."""
+        """Wake waiters for visible and for safe writes."""
         super().confirmed()
         self._safe.moved()
 

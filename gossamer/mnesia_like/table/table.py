@@ -299,5 +299,5 @@ class ReplicatedTable(Table):
         return self._visible.reached(number, timeout)
 
     def confirmed(self) -> None:
-        """AttemptSignal waiters, after peers acknowledged more or went down."""
+        """Wake waiters, after peers acknowledged more or went down."""
         self._visible.moved()
