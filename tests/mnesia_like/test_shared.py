@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -33,14 +34,13 @@ class Sharing(Net):
         horizon: float = 86_400.0,
         **options: Any,
     ) -> None:
-        self.horizon = horizon
         self.skews = {name: i * skew for i, name in enumerate(names)}
         self.shared: dict[str, Shared] = {}
         self.seen: dict[str, dict[Any, Any]] = {}
         self.crashed: set[str] = set()
         # Every version ever written: (key, version) to value, None for a deletion.
         self.history: dict[tuple[Any, tuple[int, str]], Any] = {}
-        super().__init__(seed, names, definition=DEFINITION, **options)
+        super().__init__(seed, names, definition=replace(DEFINITION, tombstone_horizon=horizon), **options)
 
     def wall(self, name: str) -> float:
         return EPOCH + self.now + self.skews[name]
@@ -48,9 +48,7 @@ class Sharing(Net):
     def core(self, machine: Machine) -> Shared:
         core = self.shared.get(machine.name)
         if core is None:
-            core = Shared(
-                machine.state, node=machine.name, horizon=self.horizon, creation=machine.core.creation
-            )
+            core = Shared(machine.state, node=machine.name, creation=machine.core.creation)
             machine.core.transactions.shared["routes"] = core
             self.shared[machine.name] = core
             self.seen[machine.name] = {}

@@ -148,11 +148,7 @@ class Copies:
             self.tables[name] = OwnedTable(definition, core)
         else:
             core.replication.transactions.shared[name] = Shared(
-                state,
-                node=core.node,
-                clock=core.hlc,
-                horizon=definition.tombstone_horizon,
-                creation=core.replication.creation,
+                state, node=core.node, clock=core.hlc, creation=core.replication.creation
             )
             kind = SchemaTable if name == SCHEMA else SharedTable
             self.tables[name] = kind(definition, core)

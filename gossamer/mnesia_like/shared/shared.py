@@ -43,6 +43,8 @@ from gossamer.mnesia_like.shared.versions import (
 from gossamer.mnesia_like.values import Key, Value, canonical, encode
 
 _MISSING: Value = object()
+_ADOPT_AFTER = 2.0
+"""Seconds for which a row may be without a holder; thrice that where this node is not the first."""
 
 
 class Shared:
@@ -54,9 +56,7 @@ class Shared:
         *,
         node: str,
         clock: HybridLogicalClock | None = None,
-        horizon: float = 86_400.0,
         creation: int = 0,
-        adopt_after: float = 2.0,
     ) -> None:
         self.node = node
         self.rows: dict[Key, Value] = {}
@@ -74,10 +74,9 @@ class Shared:
         self._log = state.log
         self._definition = state.definition
         self._clock = clock or HybridLogicalClock()
-        self.collector = TombstoneCollector(node, state, horizon, creation)
+        self.collector = TombstoneCollector(node, state, creation)
         # No version is issued below those that were collected: other nodes may still have them.
         self._floor = 0
-        self._adopt_after = adopt_after
         # Keys whose latest version has no known holder, and since when.
         self._orphans: dict[Key, float] = {}
         self._lent: set[str] = set()
@@ -220,7 +219,7 @@ class Shared:
         """Adopt rows without a holder; collect tombstones that all have seen, and return their keys."""
         alone = first(self._state, self.node)
         # The first live node does it; the others only if it did not.
-        delay = self._adopt_after if alone else 3 * self._adopt_after
+        delay = _ADOPT_AFTER if alone else 3 * _ADOPT_AFTER
         for key in [key for key, since in self._orphans.items() if now - since >= delay]:
             del self._orphans[key]
             if not held(self._state, key, self.versions.get(key)):

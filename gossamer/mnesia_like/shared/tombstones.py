@@ -91,11 +91,10 @@ class _AppliedReport:
 
 @dataclass(slots=True)
 class TombstoneCollector:
-    """Tombstone collection of one shared table at one node. ``horizon`` in seconds."""
+    """Tombstone collection of one shared table at one node."""
 
     node: str
     state: OwnedState
-    horizon: float
     creation: int = 0
     epoch: Epoch = field(default_factory=Epoch)
     # To be sent: a new epoch; other members. To be written to disc: the epoch.
@@ -252,7 +251,8 @@ class TombstoneCollector:
 
     def _remove_absent(self, now: float, *, first: bool) -> None:
         """Remove members that have been down past the horizon, and begin a new epoch."""
-        delay = self.horizon if first else self.horizon + _SUCCESSOR_DELAY
+        horizon = self.state.definition.tombstone_horizon
+        delay = horizon if first else horizon + _SUCCESSOR_DELAY
         removed = set()
         for name in self.epoch.members - {self.node}:
             replica = self.state.replicas.get(name)
