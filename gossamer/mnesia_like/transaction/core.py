@@ -131,11 +131,8 @@ class Transactions(Participant):
 
     def release(self, attempt: Attempt) -> None:
         """End the attempt for its caller. One that is being voted on is still decided."""
-        if attempt.state == "voting" or self.attempts.pop(attempt.number, None) is None:
-            return
-        for name in sorted(attempt.contacted & self._x.peers.keys()):
-            self._send(name, Commit(attempt.number, 0))
-        self._apply(self.locks.release((self.node, attempt.number)))
+        if attempt.state != "voting" and attempt.number in self.attempts:
+            self._undo(attempt)
 
     # -- events of tables and peers
 
