@@ -247,16 +247,6 @@ async def test_unreliable_frames_are_dropped_and_counted_when_there_is_no_room(n
     assert [frame.number for frame in b.frames] == [0] * 6
 
 
-async def test_a_killed_link_process_comes_back_and_loses_nothing(net):
-    a, b = await net.pair()
-    for n in range(5):
-        a.send("b", "data", b"%d" % n)
-        a.runtime.exit(a.links["b"], "kill")
-        await asyncio.sleep(2)
-    assert payloads(b, "data") == [b"%d" % n for n in range(5)]
-    assert a.events == [NodeUp("b", 1)]
-
-
 async def test_any_process_of_it_may_die(net):
     a, b = await net.pair()
     labels = ["transport", "links", "dialer", "listener", "link to b"]
@@ -289,20 +279,6 @@ async def test_a_wrong_cookie_or_env_keeps_nodes_apart_and_others_unharmed(net):
     a.send("b", "data", b"still")
     await asyncio.sleep(1)
     assert payloads(b, "data") == [b"still"]
-
-
-async def test_a_caller_that_says_nothing_is_dropped(net):
-    a, _ = await net.pair()
-    before = len(net.connections())
-
-    class Silent(asyncio.Protocol):
-        pass
-
-    await net.sim.host("x").connect(Silent, ("a", 4370))
-    assert len(net.connections()) == before + 2
-    await asyncio.sleep(6)
-    assert len(net.connections()) == before
-    assert a.nodes() == ["b"]
 
 
 async def test_an_orderly_stop_sends_what_was_queued(net):

@@ -7,40 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gossamer.gossip import KeyFile, KeyFileError, Keys, Leave, LinkEvidence, cluster_key
+from gossamer.gossip import KeyFile, KeyFileError, Keys, Leave, cluster_key
 from gossamer.network import Address
-from gossamer.testing import LOSSY, SimHost, SimNetwork, seeds
+from gossamer.testing import SimHost, SimNetwork, seeds
 from tests.gossip.nodes import Node, cluster, stop, whole, within
-
-
-@seeds(3)
-async def test_a_crashed_node_is_seen_and_rejoins(sim: SimNetwork) -> None:
-    sim.weather(LOSSY)
-    nodes = await cluster(sim, 5)
-    victim = nodes[4]
-    victim.crash()
-    for node in nodes[:4]:
-        node.runtime.cast("gossip", LinkEvidence(victim.name, "reset"))
-    await within(4, whole(*nodes[:4]))
-    victim.boot()
-    await victim.start(nodes[0])
-    await within(5, whole(*nodes))
-    await stop(*nodes)
-
-
-@seeds(3)
-async def test_a_split_heals_by_itself(sim: SimNetwork) -> None:
-    nodes = await cluster(sim, 5)
-    sides = nodes[:3], nodes[3:]
-    sim.partition([n.host for n in sides[0]], [n.host for n in sides[1]])
-    for side in sides:
-        await within(20, whole(*side))
-    await asyncio.sleep(300)
-    sim.heal()
-    await within(15, whole(*nodes))
-    kinds = {hint.kind for node in nodes for _, hint in node.view.hints}
-    assert {"minority", "healed-split"} <= kinds
-    await stop(*nodes)
 
 
 async def test_a_wall_clock_that_jumps_moves_nobody_and_keeps_strangers_out(sim: SimNetwork) -> None:

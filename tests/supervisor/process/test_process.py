@@ -14,20 +14,6 @@ import gossamer.supervisor as otp
 from tests.supervisor.harness import Worker, crashed, ended, settle, waits
 
 
-async def test_messages_arrive_in_order(rt):
-    me = otp.self_pid()
-
-    async def echo():
-        while True:
-            message = await otp.receive()
-            otp.send(me, message)
-
-    pid = otp.spawn(echo)
-    for number in range(500):
-        otp.send(pid, number)
-    assert [await otp.receive(timeout=1) for _ in range(500)] == list(range(500))
-
-
 async def test_send_says_when_nobody_is_there(rt):
     pid = otp.spawn(waits)
     assert otp.send(pid, "hello")
