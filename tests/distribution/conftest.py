@@ -10,7 +10,7 @@ from certs import Authority
 
 from gossamer.config import DistributionConfig, LinkTlsConfig
 from gossamer.distribution import PURPOSES, Distribution, GrpcTransport, LinkCertificates, StreamTransport
-from gossamer.supervisor import CallFailed, Runtime, Supervisor
+from gossamer.supervisor import CallFailed, Runtime, Supervisor, receive
 from gossamer.testing import LinkQuality
 
 
@@ -173,6 +173,10 @@ async def net(sim):
 
 def record(into, *what):
     into.append(what)
+
+
+async def idle():
+    await receive(match=lambda _: False)
 
 
 async def failure(calling):

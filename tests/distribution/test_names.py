@@ -19,9 +19,7 @@ from gossamer.distribution.remote.resolvers import resolve_conflict
 from gossamer.errors import UsageError
 from gossamer.supervisor import Pid, Supervisor, receive, self_pid
 
-
-async def idle():
-    await receive(match=lambda _: False)
+from .conftest import idle
 
 
 async def cluster(net, names="ab"):

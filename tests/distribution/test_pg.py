@@ -7,11 +7,8 @@ import pytest
 from gossamer.distribution import RemoteProcesses
 from gossamer.distribution.remote.pg import PG, Groups, Pg, join, leave
 from gossamer.errors import UsageError
-from gossamer.supervisor import receive
 
-
-async def idle():
-    await receive(match=lambda _: False)
+from .conftest import idle
 
 
 async def start(node):

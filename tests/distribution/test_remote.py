@@ -32,7 +32,7 @@ from gossamer.supervisor import (
 )
 from gossamer.supervisor.process.signals import ExitSignal
 
-from .conftest import failure
+from .conftest import failure, idle
 
 
 class Counter(GenServer):
@@ -65,10 +65,6 @@ async def remote_pair(net, **options):
     RemoteProcesses(b)
     server = await b.runtime.start(Counter, name="counter")
     return a, b, server
-
-
-async def idle():
-    await receive(match=lambda _: False)
 
 
 async def test_a_call_that_fails_says_how(net):

@@ -89,24 +89,15 @@ async def test_messages_arrive_whole_and_in_order_both_ways(pair):
     assert called.inbox == caller.inbox == messages
 
 
-async def test_closing_lets_what_waits_arrive_first(pair):
-    caller, called = pair
-    caller.send(b"last words")
-    caller.channel.close()
-    await called.until(lambda end: end.closings)
-    await caller.until(lambda end: end.closings)
-    assert called.inbox == [b"last words"]
-    assert caller.closings == [None]
-
-
-async def test_the_called_side_closes_as_politely(pair):
-    caller, called = pair
-    called.send(b"refused, because")
-    called.channel.close()
-    await caller.until(lambda end: end.closings)
-    await called.until(lambda end: end.closings)
-    assert caller.inbox == [b"refused, because"]
-    assert called.closings == [None]
+@pytest.mark.parametrize("who", ["caller", "called"])
+async def test_closing_lets_what_waits_arrive_first(pair, who):
+    here, there = pair if who == "caller" else pair[::-1]
+    here.send(b"last words")
+    here.channel.close()
+    await there.until(lambda end: end.closings)
+    await here.until(lambda end: end.closings)
+    assert there.inbox == [b"last words"]
+    assert here.closings == [None]
 
 
 async def test_an_abort_ends_both_sides_once(pair):

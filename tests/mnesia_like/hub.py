@@ -156,8 +156,17 @@ async def host(name: str, hub: Hub | None = None, **options: Any) -> AsyncIterat
         await runtime.stop()
 
 
-async def until(condition: Any, seconds: float = 20.0) -> None:
+@contextlib.asynccontextmanager
+async def cluster(names: str, kind: Any, **options: Any) -> AsyncIterator[tuple[Hub, list[Host], list[Any]]]:
+    """Linked hosts, a letter each, and their copies of one table ``t``."""
+    hub = Hub()
+    async with contextlib.AsyncExitStack() as stack:
+        hosts = [await stack.enter_async_context(host(name, hub, **options)) for name in names]
+        yield hub, hosts, [await h.store.create_table("t", replication=kind) for h in hosts]
+
+
+async def until(condition: Any, seconds: float = 20.0, *, pause: float = 0.0) -> None:
     """Let the loop turn until ``condition()``; fails when it never comes true."""
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 - any state of any object may be waited for
-            await asyncio.sleep(0)
+            await asyncio.sleep(pause)

@@ -11,14 +11,12 @@ from gossamer.clock import HybridLogicalClock
 from gossamer.mnesia_like import Discarded, Store, Transaction
 from gossamer.mnesia_like.errors import NoSuchTableError
 
-from .hub import Hub, host, until
+from .hub import cluster, until
 
 
 async def test_a_copy_that_is_made_again_is_told_anew_what_of_it_is_safe() -> None:
     """Though its rows stand where those of its predecessor stood; and what that one said is forgotten."""
-    hub = Hub()
-    async with host("a", hub, tick=0.02) as a, host("b", hub, tick=0.02) as b:
-        ta, tb = [await h.store.create_table("t", replication="shared") for h in (a, b)]
+    async with cluster("ab", "shared", tick=0.02) as (_, (_a, b), (ta, tb)):
         for table in (ta, tb):
             assert await table.safe(table.write(table.node, 1), 5.0)
         await b.store.del_table_copy("t")
@@ -33,9 +31,7 @@ async def test_a_copy_that_is_made_again_is_told_anew_what_of_it_is_safe() -> No
 
 async def test_what_loses_in_a_merge_is_handed_over() -> None:
     """The loser's version and value, and who won; a failing callback harms nothing."""
-    hub = Hub()
-    async with host("a", hub) as a, host("b", hub) as b:
-        ta, tb = [await h.store.create_table("t", replication="shared") for h in (a, b)]
+    async with cluster("ab", "shared") as (hub, (a, b), (ta, tb)):
         assert await ta.visible(ta.write("k", 0))
         hub.partition("a", "b")
         await until(lambda: not a.store.replication.connected() and not b.store.replication.connected())
@@ -78,10 +74,8 @@ async def test_a_table_can_be_dropped_under_a_transaction() -> None:
 
 async def test_a_peer_that_takes_nothing_costs_its_window_and_catches_up_by_a_snapshot() -> None:
     """However much is written meanwhile; and it is seen who is behind."""
-    hub = Hub()
     options: Any = {"tick": 0.02, "window": 20_000, "log_bytes": 50_000}
-    async with host("a", hub, **options) as a, host("b", hub, **options) as b:
-        ta, tb = [await h.store.create_table("t", replication="owned") for h in (a, b)]
+    async with cluster("ab", "owned", **options) as (hub, (a, _b), (ta, tb)):
         assert await ta.visible(ta.write("first", 1))
         hub.hold()
         for turn in range(100):

@@ -8,20 +8,18 @@ from typing import Any
 
 import pytest
 
-from gossamer.mnesia_like import Change, OwnedTable, Store
+from gossamer.mnesia_like import Change, Store
 from gossamer.mnesia_like.replication.replication import Replication
 from gossamer.mnesia_like.replicator import _Inbox
 from gossamer.mnesia_like.watermark import Watermark
 from gossamer.supervisor import Runtime
 
-from .hub import Hub, host, until
+from .hub import cluster, until
 
 
 async def test_a_row_is_visible_on_every_peer_when_visible_says_so() -> None:
     """Three nodes; the number of the write tells when."""
-    hub = Hub()
-    async with host("a", hub) as a, host("b", hub) as b, host("c", hub) as c:
-        tables = [await h.store.create_table("routes", replication="owned") for h in (a, b, c)]
+    async with cluster("abc", "owned") as (_, _, tables):
         number = tables[0].write("a/b", 1)
         assert not tables[0].is_visible(number)
         assert await tables[0].visible(number)
@@ -34,9 +32,7 @@ async def test_a_row_is_visible_on_every_peer_when_visible_says_so() -> None:
 
 async def test_writes_of_one_turn_travel_in_one_frame_a_peer() -> None:
     """A thousand writes, one frame to each of two peers."""
-    hub = Hub()
-    async with host("a", hub) as a, host("b", hub) as b, host("c", hub) as c:
-        tables = [await h.store.create_table("routes", replication="owned") for h in (a, b, c)]
+    async with cluster("abc", "owned") as (hub, (a, _b, _c), tables):
         await a.store.wait_for_tables()
         await tables[0].visible(tables[0].write("first", 1))
         before = hub.links["a"].sent
@@ -63,9 +59,7 @@ async def test_a_number_reached_in_the_turn_in_which_the_time_ends_is_told_once(
 
 async def test_whoever_waits_for_a_table_that_is_dropped_is_told_no_when_the_time_is_up() -> None:
     """It is not known any more how far it is."""
-    hub = Hub()
-    async with host("a", hub) as a, host("b", hub) as b:
-        ta, _ = [await h.store.create_table("t", replication="owned") for h in (a, b)]
+    async with cluster("ab", "owned") as (_, (a, _b), (ta, _)):
         await until(lambda: a.store.table_info("t")["followers"])
         waiting = asyncio.ensure_future(ta.visible(ta.write("k", 1), 0.01))
         await a.store.del_table_copy("t")
@@ -74,13 +68,8 @@ async def test_whoever_waits_for_a_table_that_is_dropped_is_told_no_when_the_tim
 
 async def test_visible_is_bounded_and_ends_when_the_peer_goes_down() -> None:
     """A silent peer costs the time limit; a dead one nothing."""
-    hub = Hub()
-    async with host("a", hub) as a, host("b", hub) as b:
-        for h in (a, b):
-            await h.store.create_table("routes", replication="owned")
-        table = a.store.table("routes")
-        assert isinstance(table, OwnedTable)
-        await until(lambda: a.store.table_info("routes")["followers"])
+    async with cluster("ab", "owned") as (hub, (a, _b), (table, _)):
+        await until(lambda: a.store.table_info("t")["followers"])
         hub.cut.add(frozenset("ab"))
         number = table.write("k", 1)
         assert not await table.visible(number, timeout=0.05)
@@ -92,9 +81,7 @@ async def test_visible_is_bounded_and_ends_when_the_peer_goes_down() -> None:
 
 async def test_the_restart_of_the_replicator_loses_nothing() -> None:
     """Readers keep the rows; writes made in between reach the peers; frames missed come again."""
-    hub = Hub()
-    async with host("a", hub, tick=0.02) as a, host("b", hub, tick=0.02) as b:
-        ta, tb = [await h.store.create_table("routes", replication="owned") for h in (a, b)]
+    async with cluster("ab", "owned", tick=0.02) as (_, (_a, b), (ta, tb)):
         await ta.visible(ta.write("before", 1))
         victim = b.child("replicator")
         b.runtime.exit(victim, "kill")
@@ -109,9 +96,7 @@ async def test_a_frame_that_fails_a_replicator_does_not_come_again_and_loses_not
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Half of it may have taken effect: the session is begun anew, and transactions with it."""
-    hub = Hub()
-    async with host("a", hub, tick=0.02) as a, host("b", hub, tick=0.02) as b:
-        ta, tb = [await h.store.create_table("t", replication="shared") for h in (a, b)]
+    async with cluster("ab", "shared", tick=0.02) as (_, (a, b), (ta, tb)):
         await until(lambda: a.store.replication.connected() and b.store.replication.connected())
         core, victim = b.store.replication, b.child("replicator")
 
@@ -137,10 +122,8 @@ async def test_what_a_failing_replicator_did_not_send_is_made_up_for(
     monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
     """To whomever it was to go: nobody stays prepared, with locks, because somebody else's vote failed it."""
-    hub = Hub()
-    async with host("a", hub, tick=0.02) as a, host("b", hub, tick=0.02) as b, host("c", hub, tick=0.02) as c:
-        hosts = (a, b, c)
-        tables = [await h.store.create_table("t", replication="shared") for h in hosts]
+    async with cluster("abc", "shared", tick=0.02) as (_, hosts, tables):
+        a = hosts[0]
         await until(lambda: all(len(h.store.replication.holders("t")) == 2 for h in hosts))
         for table in tables:
             assert await table.safe(table.write(table.node, 1), 5.0)
@@ -165,9 +148,7 @@ async def test_what_a_failing_replicator_did_not_send_is_made_up_for(
 
 async def test_a_frame_that_cannot_be_read_is_made_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """By another session; but a peer of whom nothing can be read speaks otherwise, and is left alone."""
-    hub = Hub()
-    async with host("a", hub, tick=0.02) as a, host("b", hub, tick=0.02) as b:
-        ta, tb = [await h.store.create_table("t", replication="shared") for h in (a, b)]
+    async with cluster("ab", "shared", tick=0.02) as (hub, (a, b), (ta, tb)):
         await until(lambda: all(h.store.replication.holders("t") for h in (a, b)))
         deliver = hub.deliver
 
@@ -188,10 +169,7 @@ async def test_a_frame_that_cannot_be_read_is_made_up_for(monkeypatch: pytest.Mo
 
 async def test_an_event_that_found_the_mailbox_full_is_made_up_for() -> None:
     """What the link says is compared with what is known, again and again."""
-    hub = Hub()
-    async with host("a", hub, tick=0.02) as a, host("b", hub, tick=0.02) as b:
-        for h in (a, b):
-            await h.store.create_table("routes", replication="owned")
+    async with cluster("ab", "owned", tick=0.02) as (hub, (a, _b), _):
         await until(lambda: a.store.replication.connected() == {"b": 2})
         hub.cut.add(frozenset("ab"))
         await until(lambda: a.store.replication.connected() == {})
@@ -214,9 +192,7 @@ async def test_a_peer_that_came_while_the_mailbox_was_full_comes_again() -> None
 
 async def test_a_subscriber_sees_own_and_replicated_changes_in_the_writers_turn() -> None:
     """Events carry op, owner, key and value."""
-    hub = Hub()
-    async with host("a", hub) as a, host("b", hub) as b:
-        ta, tb = [await h.store.create_table("routes", replication="owned") for h in (a, b)]
+    async with cluster("ab", "owned") as (_, _, (ta, tb)):
         events: list[Any] = []
         ta.subscribe(events.extend)
         ta.write("x", 1)
@@ -267,9 +243,7 @@ async def test_a_failing_subscriber_in_a_process_crashes_that_process_only() -> 
 
 async def test_info_tells_sizes_positions_and_followers() -> None:
     """What ``gossamer tables`` shows."""
-    hub = Hub()
-    async with host("a", hub) as a, host("b", hub) as b:
-        ta, _ = [await h.store.create_table("t", replication="owned") for h in (a, b)]
+    async with cluster("ab", "owned") as (_, (a, b), (ta, _)):
         await ta.visible(ta.write("k", 1))
         info = b.store.table_info("t")
         assert info["owners"] == {"b": 0, "a": 1}

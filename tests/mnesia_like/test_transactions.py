@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,6 +23,9 @@ from gossamer.mnesia_like.transaction.locks import WHOLE, LockManager, LockOwner
 from gossamer.testing import SimNetwork, seeds
 
 from .hub import Host, Hub, host, until
+
+until_virtual = partial(until, seconds=600.0, pause=0.001)
+"""Lets virtual time pass."""
 
 # -- locks
 
@@ -343,10 +347,3 @@ class Fraying(Hub):
         for other in list(self.links):
             if other != name and frozenset((name, other)) not in self.cut:
                 self.partition(name, other)
-
-
-async def until_virtual(condition: Any, seconds: float = 600.0) -> None:
-    """Let virtual time pass until ``condition()``."""
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 - any state of any object may be waited for
-            await asyncio.sleep(0.001)

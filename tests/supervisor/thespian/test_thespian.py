@@ -119,27 +119,19 @@ async def test_a_killed_proxy_takes_its_actor_along(real_rt):
     await until(lambda: not is_alive(pid))
 
 
-async def test_a_killed_host_ends_the_system_and_every_actor(real_rt):
+@pytest.mark.parametrize(
+    ("victim", "status"), [("host", ("signal", "SIGKILL")), ("admin", ("exit_status", 71))]
+)
+async def test_a_killed_host_or_admin_ends_the_system_and_every_actor(real_rt, victim, status):
     otp.trap_exit(True)
     system = await start_system()
     adder = await ThespianActor.start("thespian", actor("Adder"))
-    pid, _, group = await otp.call(adder, "pid")
+    pid, admin, group = await otp.call(adder, "pid")
     otp.monitor(adder)
-    os.kill(group, signal.SIGKILL)
+    os.kill(group if victim == "host" else admin, signal.SIGKILL)
     assert (await down()).reason[0] == "thespian_system"
     end = await otp.receive(PATIENCE, lambda m: isinstance(m, otp.Exit) and m.source == system)
-    assert end.reason == ("thespian_host", ("signal", "SIGKILL"))
-    await until(lambda: not is_alive(pid))
-
-
-async def test_a_killed_admin_ends_the_system_too(real_rt):
-    otp.trap_exit(True)
-    system = await start_system()
-    adder = await ThespianActor.start("thespian", actor("Adder"))
-    pid, admin, _ = await otp.call(adder, "pid")
-    os.kill(admin, signal.SIGKILL)
-    end = await otp.receive(PATIENCE, lambda m: isinstance(m, otp.Exit) and m.source == system)
-    assert end.reason == ("thespian_host", ("exit_status", 71))
+    assert end.reason == ("thespian_host", status)
     await until(lambda: not is_alive(pid))
 
 
