@@ -63,7 +63,7 @@ def _promised(story: Story, sub: Subscription, message: Message) -> bool:
     if not (first.at > sub.granted.at and last.at < sub.end):
         return False
     nodes = {last.node, *(e.node for e in message.sent)}
-    return not (nodes & sub.unseen) or first.at > story.whole_after(sub.granted.at)
+    return not (nodes & sub.unseen) or first.at > story.outages.whole_after(sub.granted.at)
 
 
 def _lost(story: Story, sub: Subscription, message: Message) -> str:
@@ -140,7 +140,7 @@ def ordered(story: Story) -> Iterator[Violation]:
             if message.number > number:
                 last[key] = (message.number, event)
                 continue
-            if story.disturbed(message.sent[0].at, event.at):
+            if story.outages.disturbed(message.sent[0].at, event.at):
                 continue
             newer = story.messages[before.message]
             moved = message.sent[0].connection != newer.sent[0].connection

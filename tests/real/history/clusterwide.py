@@ -88,15 +88,15 @@ def register(story: Story) -> Iterator[Violation]:
 
 def _behind(story: Story, topic: str, seen: _Seen, read: _Seen) -> bool:
     """May one node not have what was seen at another: apart, or not told by a third that went?"""
-    if story.apart(seen.node, read.node, seen.since, read.at):
+    if story.outages.apart(seen.node, read.node, seen.since, read.at):
         return True
     message = _message(story, topic, seen)
     if message is None or seen.what != "read" or seen.node == read.node:
         return False
     done = inf if message.acknowledged is None else message.acknowledged.at
     return any(
-        story.told_some(sent.node, read.node, sent.at, done, read.since, read.at)
-        or story.sent_apart(sent.node, read.node, sent.at, read.since, read.at)
+        story.outages.told_some(sent.node, read.node, sent.at, done, read.since, read.at)
+        or story.outages.sent_apart(sent.node, read.node, sent.at, read.since, read.at)
         for sent in message.sent
         if sent.node != read.node
     )
@@ -199,8 +199,10 @@ def _fate(story: Story, client: str, will: Event, own: list[Event]) -> tuple[int
 
 def _broken(story: Story, node: int, start: float, end: float) -> bool:
     """May the other nodes have taken this one for dead?"""
-    others = [other for other in story.nodes if other != node]
-    return story.impaired(node, start, end) or any(story.apart(node, other, start, end) for other in others)
+    others = [other for other in story.outages.nodes if other != node]
+    return story.outages.impaired(node, start, end) or any(
+        story.outages.apart(node, other, start, end) for other in others
+    )
 
 
 def _course(own: list[Event]) -> str:
@@ -231,7 +233,7 @@ def _both(
     ended = next((e for e in new if e.kind in ("closed", "aborted", "goodbye")), None)
     until = ended.at if ended is not None else story.end
     both = [at for at in served if at < until]
-    if not served or story.apart(earlier.node, later.node, earlier.at, served[-1]):
+    if not served or story.outages.apart(earlier.node, later.node, earlier.at, served[-1]):
         return
     told = f"{earlier.client} at node {earlier.node} and {later.client} at node {later.node}"
     if ended is not None and ended.kind == "closed" and served[-1] > ended.at + EARLY:
@@ -268,7 +270,7 @@ def shared(story: Story) -> Iterator[Violation]:
             yield Violation("given to nobody", f"{told}; came to {to}", ack.at)
         elif len(taken) > 1 and len(message.sent) == 1:
             first, second = taken[:2]
-            if not story.disturbed(first.at, second.at) and not _left(story, first):
+            if not story.outages.disturbed(first.at, second.at) and not _left(story, first):
                 to = ", ".join(f"{e.client} {e.at:.2f}s" for e in taken)
                 yield Violation("given twice", f"{told}; came to {to}", second.at)
 

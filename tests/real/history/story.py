@@ -1,50 +1,26 @@
-"""A history put in order for the judges: which nodes were out of reach when, and which sessions lasted.
+"""A history put in order for the judges: which sessions lasted, and what was in them.
 
-Pure. What is legal is decided here, on these grounds:
-
-- A node is **impaired** from the moment it is killed, stopped or paused until ``GRACE`` after it is back; two
-  nodes are **apart** while packets between them are dropped, or either is paused, and ``GRACE`` longer.
-- A session is new where CONNACK says so. It may be new without a word where a CONNECT before had no answer at
-  a time when a new session was legal: that answer is lost, and the next one names the session that it made.
+Pure. What is legal is decided here, by what the nodes went through meanwhile (``outages``). A session is new
+where CONNACK says so. It may be new without a word where a CONNECT before had no answer at a time when a new
+session was legal: that answer is lost, and the next one names the session that it made.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from math import inf
-from operator import attrgetter, itemgetter
 
 from .history import Event
+from .outages import MOVE_END, Outages, Span
 
-GRACE = 10.0
-"""Seconds after a fault in which the nodes may still act on it."""
 LATE_CONNECT = 5.0
 """Seconds after which a node may read a CONNECT whose client has gone."""
-MOVE_END = 1.0
-"""Seconds after CONNACK in which a move comes to its end between the nodes."""
 NEW_SESSION = 3.0
 """Seconds after CONNACK in which a new session subscribes, and other nodes come to know what it has had."""
-PASSED_ON = 2.5
-"""Seconds after a node holds another for down in which others pass on what that had told them alone."""
-STALE = 1.5
-"""Seconds by which the operator's view of the members may lag."""
-
-_BEGINS = {"down": "down", "paused": "paused", "cut": "cut"}
-_ENDS = {"up": "down", "resumed": "paused", "joined": "cut"}
-"""Kinds of events, or notes of a fault, between which something is wrong."""
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    start: float
-    end: float
-
-    def has(self, at: float) -> bool:
-        return self.start <= at <= self.end
 
 
 @dataclass(slots=True)
@@ -93,10 +69,8 @@ class Story:
     def __init__(self, events: Sequence[Event]) -> None:
         self.events = events
         self.end = events[-1].at if events else 0.0
-        self.nodes = sorted({e.node for e in events if e.kind == "up"})
-        self.wholes = [e.at for e in events if e.kind == "whole"]
+        self.outages = Outages(events)
         self.settling = next((e.at for e in events if e.kind == "settling"), inf)
-        self._spans()
         self.clients: dict[str, list[Event]] = defaultdict(list)
         for event in self.events:
             if event.client:
@@ -115,49 +89,6 @@ class Story:
         for client, own in self.clients.items():
             self.received[client] = list(self._handed_on(client, own))
 
-    def _spans(self) -> None:
-        self._down: dict[int, list[Span]] = defaultdict(list)
-        self._deaths: dict[int, list[float]] = defaultdict(list)
-        self._paused: dict[int, list[Span]] = defaultdict(list)
-        self._apart: dict[frozenset[int], list[Span]] = defaultdict(list)
-        self._views: dict[int, list[tuple[float, frozenset[int]]]] = defaultdict(list)
-        began: dict[tuple[str, int, int], float] = {}
-
-        def end(key: tuple[str, int, int], at: float) -> None:
-            what, node, other = key
-            span = Span(began.pop(key), at)
-            if what == "cut":
-                self._apart[frozenset((node, other))].append(span)
-            else:
-                {"down": self._down, "paused": self._paused}[what][node].append(span)
-
-        for event in self.events:
-            kind = event.note if event.kind == "fault" else event.kind
-            if kind == "members":
-                seen = frozenset(int(n) for n in event.note.split(",") if n)
-                self._views[event.node].append((event.at, seen))
-            elif what := _BEGINS.get(kind):
-                key = (what, event.node, event.code)
-                if what == "down":
-                    self._deaths[event.node].append(event.at)
-                # Of a node that was killed in its sleep nobody says that it woke.
-                if what == "paused" or key not in began:
-                    began[key] = event.at
-            elif (key := (_ENDS.get(kind, ""), event.node, event.code)) in began:
-                end(key, event.at)
-        for key in list(began):
-            end(key, inf)
-
-    def impaired(self, node: int, start: float, end: float | None = None) -> bool:
-        """Was it down or paused at any time from start to end, or shortly before?"""
-        spans = [*self._down[node], *self._paused[node]]
-        return any(_touch(span, start, start if end is None else end) for span in spans)
-
-    def apart(self, one: int, other: int, start: float, end: float | None = None) -> bool:
-        """Could two nodes not talk at any time from start to end, or shortly before?"""
-        spans = [*self._apart[frozenset((one, other))], *self._paused[one], *self._paused[other]]
-        return one != other and any(_touch(span, start, start if end is None else end) for span in spans)
-
     def parted(self, client: str, events: Sequence[Event]) -> bool:
         """Did two of these happen on both sides of one cut, and did the client begin a session during it?
 
@@ -168,66 +99,14 @@ class Story:
             span.start <= one.at and other.at <= span.end
             for one, other in combinations(events, 2)
             for node in {one.node, *self._visited(client, one.at, other.at)} - {other.node}
-            for span in self._cuts(node, other.node)
+            for span in self.outages.cuts(node, other.node)
             if any(span.start <= began <= other.at for began in self.lives[client])
         )
-
-    def _cuts(self, one: int, other: int) -> Iterator[Span]:
-        """Their cuts, each until they see each other again; one goes on with the next if they do for
-        so short a time that one may not have told the other what it has."""
-        start = end = -inf
-        for span in sorted(self._apart[frozenset((one, other))], key=attrgetter("start")):
-            if span.start > end + MOVE_END:
-                yield Span(start, end)
-                start = span.start
-            end = self._met(one, other, span.end)
-        yield Span(start, end)
 
     def _visited(self, client: str, start: float, end: float) -> set[int]:
         """The nodes that let it in between the two."""
         own = self.clients.get(client, ())
         return {e.node for e in own if e.kind == "connected" and start <= e.at <= end}
-
-    def _met(self, one: int, other: int, since: float) -> float:
-        """When two nodes said that they see each other, not before that time."""
-        at = since
-        for node, peer in ((one, other), (other, one)):
-            views = self._views[node]
-            place = bisect_right(views, since, key=itemgetter(0)) - 1
-            if place >= 0 and peer not in views[place][1]:
-                at = max(at, next((when for when, seen in views[place + 1 :] if peer in seen), inf))
-        return at
-
-    def told_some(self, node: int, other: int, sent: float, done: float, start: float, end: float) -> bool:
-        """May another node, from start to end, lack what it was sent by a node that went meanwhile?
-
-        That went between ``sent`` and ``done``, the acknowledgement, or had begun to; and the other has not
-        held it for down long enough to have been told by a third.
-        """
-        spans = [*self._apart[frozenset((node, other))], *self._down[node], *self._paused[node]]
-        return any(
-            sent <= span.start + MOVE_END
-            and span.start <= min(done, end)
-            and start <= min(self._lost(other, node, span.start) + PASSED_ON, span.end + GRACE)
-            for span in spans
-        )
-
-    def sent_apart(self, node: int, other: int, sent: float, start: float, end: float) -> bool:
-        """Was it sent at a node that could not tell another, which may lack it from start to end, though the
-        cut is over?"""
-        spans = [*self._apart[frozenset((node, other))], *self._paused[other]]
-        return any(
-            span.start <= sent <= (met := self._met(node, other, span.end))
-            and span.end <= end
-            and start <= met + PASSED_ON
-            for span in spans
-        )
-
-    def _lost(self, node: int, peer: int, since: float) -> float:
-        """When a node said that it does not see another, not before that time."""
-        views = self._views[node]
-        place = max(bisect_right(views, since, key=itemgetter(0)) - 1, 0)
-        return next((max(at, since) for at, seen in views[place:] if seen and peer not in seen), inf)
 
     def outlived(self, client: str, events: Sequence[Event]) -> bool:
         """Was one of these in a session whose node died, slept or was cut off just then with what it knew of
@@ -246,31 +125,21 @@ class Story:
             left = self._left_behind(client, one)
             copied = anew or bool(left) or self._moved_unmarked(client, one)
             told = max(one.at + MOVE_END, began + NEW_SESSION)
-            gone = [*self._down[one.node], *self._paused[one.node]]
-            for span in [*gone, *self._apart[frozenset((one.node, other.node))]]:
+            gone = [*self.outages.down[one.node], *self.outages.paused[one.node]]
+            for span in [*gone, *self.outages.separate[frozenset((one.node, other.node))]]:
                 if not (sent <= span.start <= asked.get(other.connection, inf) <= span.end):
                     continue
                 if (copied and span.start <= told) or any(span.start <= copy.end for copy in left):
                     return True
-                if anew and self._died_again(one, until=span.start):
+                if anew and self.outages.died_again(one, until=span.start):
                     return True
         return False
-
-    def _died_again(self, event: Event, *, until: float) -> bool:
-        """Did another node die just after this, on its way back from where it had died, and stay away?"""
-        return any(
-            down.start < death <= down.end and event.at <= death <= event.at + MOVE_END and until <= down.end
-            for node, deaths in self._deaths.items()
-            if node != event.node
-            for death in deaths
-            for down in self._down[node]
-        )
 
     def _moved_unmarked(self, client: str, event: Event) -> bool:
         """Was a node down or paused, or just back, when the client came to the one of this event?"""
         came = [e for e in self.clients.get(client, ()) if e.kind == "connected" and e.at <= event.at]
         return bool(came) and any(
-            self.impaired(node, came[-1].at) for node in self.nodes if node != event.node
+            self.outages.impaired(node, came[-1].at) for node in self.outages.nodes if node != event.node
         )
 
     def _left_behind(self, client: str, event: Event) -> list[Span]:
@@ -285,9 +154,9 @@ class Story:
                 began = None
         return [
             span
-            for node in self.nodes
+            for node in self.outages.nodes
             if node != event.node
-            for span in self._down[node]
+            for span in self.outages.down[node]
             if any(
                 start <= span.start <= end and start <= event.at and where != node
                 for start, end, where in moves
@@ -301,11 +170,11 @@ class Story:
         before its node was cut off from the other may have been on its way.
         """
         at = event.at
-        for span in self._down[event.node]:
+        for span in self.outages.down[event.node]:
             if span.start <= at <= span.end:
                 return span.start
         published = self.messages[event.message].sent[0].at if event.message in self.messages else inf
-        for span in self._apart[frozenset((event.node, other))]:
+        for span in self.outages.separate[frozenset((event.node, other))]:
             if span.start - MOVE_END <= published <= span.start <= at <= span.end:
                 return span.start
         return at
@@ -321,38 +190,12 @@ class Story:
             if event.kind == "connecting":
                 asked = event
             elif asked is not None and event.kind in ("connected", "refused", "timeout", "closed", "aborted"):
-                for pair, spans in self._apart.items():
+                for pair, spans in self.outages.separate.items():
                     begun = (span.start for span in spans if asked.node in pair)
                     if any(asked.at <= start <= event.at + MOVE_END and start <= at for start in begun):
                         return True
                 asked = None
         return False
-
-    def disturbed(self, start: float, end: float) -> bool:
-        """Was anything wrong with any node or link in that time, or shortly before?"""
-        every = [*self._down.values(), *self._paused.values(), *self._apart.values()]
-        return any(_touch(span, start, end) for spans in every for span in spans)
-
-    def whole_after(self, at: float) -> float:
-        place = bisect_right(self.wholes, at)
-        return self.wholes[place] if place < len(self.wholes) else inf
-
-    def unseen(self, node: int, at: float) -> frozenset[int]:
-        """Nodes that this node did not say it sees, at that time or nearly."""
-        views = self._views[node]
-        missing: set[int] = set()
-        for place, (since, seen) in enumerate(views):
-            until = views[place + 1][0] if place + 1 < len(views) else inf
-            if since <= at + STALE and until >= at - STALE:
-                missing |= {n for n in self.nodes if n not in seen}
-        return frozenset(missing - {node})
-
-    def _may_be_new(self, owners: Iterable[int], node: int, start: float, end: float) -> bool:
-        """May a session that could be at ``owners`` not be found by ``node``?"""
-        return any(
-            owner != node and (self.impaired(owner, start, end) or self.apart(owner, node, start, end))
-            for owner in owners
-        )
 
     def _tell(self, client: str, own: list[Event]) -> None:
         """Go through what one client saw."""
@@ -371,7 +214,7 @@ class Story:
                     if (
                         asked is not None
                         and exists
-                        and self._may_be_new(owners, asked.node, asked.at, event.at)
+                        and self.outages.may_be_new(owners, asked.node, asked.at, event.at)
                     ):
                         doubt = min(doubt, asked.at)
                     if asked is not None:
@@ -389,7 +232,7 @@ class Story:
                     if event.present and not known and not owners:
                         self.presences.append(event)
                     if not event.present and known and not clean:
-                        legal = self._may_be_new(owners, event.node, asked.at, event.at)
+                        legal = self.outages.may_be_new(owners, event.node, asked.at, event.at)
                         self.absences.append((event, frozenset(owners) if legal else frozenset()))
                     # A node that reads a CONNECT late takes the session for a client that has gone.
                     late = (one.node for one in unanswered if event.at - one.at < LATE_CONNECT)
@@ -406,7 +249,11 @@ class Story:
                     # Answered so late that the client has unsubscribed since.
                     if began.get((event.topic, event.packet_id), inf) < revoked.get(event.topic, -inf):
                         continue
-                    unseen = frozenset(self.nodes) if event.note else self.unseen(event.node, event.at)
+                    unseen = (
+                        frozenset(self.outages.nodes)
+                        if event.note
+                        else self.outages.unseen(event.node, event.at)
+                    )
                     sub = Subscription(client, event.topic, event.code, event, unseen=unseen)
                     open_[event.topic] = sub
                     self.subscriptions.append(sub)
@@ -443,10 +290,6 @@ class Story:
     def life(self, client: str, at: float) -> int:
         """Which session of the client it was at that time."""
         return bisect_right(self.lives.get(client, []), at)
-
-
-def _touch(span: Span, start: float, end: float) -> bool:
-    return span.start <= end and start <= span.end + GRACE
 
 
 def matches(topic_filter: str, topic: str) -> bool:
