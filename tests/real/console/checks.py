@@ -1,5 +1,7 @@
 """What a page is asked in the browser, as JavaScript: each gives a list of what is wrong, as text."""
 
+from playwright.sync_api import expect
+
 PATIENCE = 30_000
 """Milliseconds that a page gets to show something."""
 PAGES = (
@@ -96,3 +98,15 @@ PAINTINGS = """milliseconds => new Promise(done => {
 def names(cluster):
     """Return the names of the nodes, in order."""
     return [node["name"] for node in cluster.nodes]
+
+
+def talk(page, text):
+    """Connect the page's MQTT client, and publish a text to itself."""
+    page.get_by_role("button", name="connect").click()
+    expect(page.get_by_text("connected", exact=True)).to_be_visible()
+    page.get_by_label("Filter").fill("console/#")
+    page.get_by_role("button", name="subscribe").click()
+    page.get_by_label("Topic").fill("console/test")
+    page.get_by_label("Payload").fill(text)
+    page.get_by_role("button", name="publish").click()
+    expect(page.get_by_role("cell", name=text)).to_be_visible()

@@ -9,7 +9,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from playwright.sync_api import Error, expect
 
-from real.console.checks import PATIENCE
+from real.console.checks import PATIENCE, talk
 from real.harness import Cluster
 
 
@@ -51,14 +51,7 @@ def test_pages_and_the_mqtt_client_work_without_one_plain_connection(believer, s
     expect(page.get_by_role("heading", name="node2@127.0.0.1")).to_be_visible()
     page.goto("/#/mqtt")
     expect(page.get_by_label("Address")).to_have_value(f"wss://127.0.0.1:{secure.port(1, 'mqtt_wss')}/mqtt")
-    page.get_by_role("button", name="connect").click()
-    expect(page.get_by_text("connected", exact=True)).to_be_visible()
-    page.get_by_label("Filter").fill("secure/#")
-    page.get_by_role("button", name="subscribe").click()
-    page.get_by_label("Topic").fill("secure/test")
-    page.get_by_label("Payload").fill("sealed")
-    page.get_by_role("button", name="publish").click()
-    expect(page.get_by_role("cell", name="sealed")).to_be_visible()
+    talk(page, "sealed")
     assert wrong == []
     assert {address.partition(":")[0] for address in asked} == {"https", "wss"}
     page.close()
