@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -291,20 +290,8 @@ def test_what_a_peer_that_is_behind_does_not_get_is_told():
     assert told == [("b", b"de", "congested", False)]
 
 
-@pytest.mark.parametrize(
-    ("fate", "expected"),
-    [
-        pytest.param("dropped", [(b"12", False), (b"34", False)], id="dropped"),
-        pytest.param("another", [(b"4", False)], id="what finds another member is not told"),
-        pytest.param("kept", [(b"12", True), (b"34", True)], id="what is kept is told with that"),
-    ],
-)
-def test_what_a_peer_that_goes_down_does_not_get_is_told(fate, expected):
-    found: list[bytes] = []
-    options = {"lost": lambda record, on_safe: found.append(record)} if fate == "another" else {}
-    to, _, turn, told = dropping(**options)
-    if fate == "kept":
-        to.left = lambda number, records, waiting: 0
+def test_what_a_peer_that_goes_down_does_not_get_is_told():
+    to, _, turn, told = dropping()
     to.append_acked(b"1", lambda ok: None)
     to.append(b"2")
     turn.end()
@@ -312,8 +299,28 @@ def test_what_a_peer_that_goes_down_does_not_get_is_told(fate, expected):
     to.append(b"4")
     to.down()
     turn.end()
-    assert told == [("b", records, "peer_down", kept) for records, kept in expected]
-    assert found == ([b"1", b"3"] if fate == "another" else [])
+    assert told == [("b", b"12", "peer_down", False), ("b", b"34", "peer_down", False)]
+
+
+def test_what_finds_another_member_is_not_told_as_dropped():
+    found: list[bytes] = []
+    to, _, turn, told = dropping(lost=lambda record, on_safe: found.append(record))
+    to.append_acked(b"1", lambda ok: None)
+    turn.end()
+    to.append_acked(b"2", lambda ok: None)
+    to.append(b"3")
+    to.down()
+    turn.end()
+    assert (found, told) == ([b"1", b"2"], [("b", b"3", "peer_down", False)])
+
+
+def test_what_is_kept_for_a_peer_is_told_with_that():
+    to, _, turn, told = dropping()
+    to.left = lambda number, records, waiting: 0
+    to.append_acked(b"1", lambda ok: None)
+    turn.end()
+    to.down()
+    assert told == [("b", b"1", "peer_down", True)]
 
 
 def test_a_frame_that_left_late_goes_as_those_say_who_know_what_is_in_it():
