@@ -5,8 +5,8 @@ never finish theirs are counted by nobody. Here each takes one of :data:`gossame
 accepted, and gives it back when its handshake is over, however it ends; then what listens counts it.
 
 Rules: 1. A handshake takes ``limit`` seconds at most.  2. Who finds no place is cut off before anything is
-read.  3. What came before TLS was there to take it (the loop may read whether it was told to or not) is given
-to it first, what came through it in its last turn to the protocol above.
+read.  3. Bytes read before TLS is ready (the loop may read even when told not to) are given to TLS first;
+those decrypted in the turn in which its handshake ends, to the protocol above.
 """
 
 from __future__ import annotations
@@ -71,13 +71,13 @@ class Handshakes:
 
 
 class Securing(asyncio.Protocol):
-    """Protocol of an accepted connection until TLS is there; its bytes must wait before that (rule 3)."""
+    """Protocol of an accepted connection until TLS is ready; keeps early bytes (rule 3)."""
 
     def __init__(self) -> None:
         self._held = b""
-        """What came before TLS was there."""
+        """Bytes read before TLS is ready."""
         self._early: list[bytes] | None = None
-        """What came through TLS; None while it is not there."""
+        """Bytes decrypted before the protocol above takes over; None until TLS is ready."""
         self._lost = False
 
     def data_received(self, data: bytes) -> None:
@@ -92,7 +92,7 @@ class Securing(asyncio.Protocol):
     async def _upgrade(
         self, raw: asyncio.Transport, context: ssl.SSLContext, limit: float
     ) -> asyncio.Transport | None:
-        """Shake hands within ``limit`` seconds; None: that came to nothing, and ``raw`` is aborted."""
+        """Shake hands within ``limit`` seconds; return None if that fails, with ``raw`` aborted."""
         loop = asyncio.get_running_loop()
         secured: asyncio.Transport | None = None
         try:
@@ -119,7 +119,7 @@ class Securing(asyncio.Protocol):
             asyncio.get_running_loop().call_soon(_feed, raw, held)
 
     def _catch_up(self, inner: asyncio.Protocol) -> None:
-        """Give the protocol above what came through TLS before it was there."""
+        """Give the protocol above the bytes decrypted before it took over."""
         for data in self._early or ():
             inner.data_received(data)
 
@@ -161,7 +161,7 @@ class TlsDoor(Securing):
 
 
 def _feed(raw: asyncio.Transport, data: bytes) -> None:
-    """Give TLS what was read before it was there."""
+    """Give TLS the bytes read before it was ready."""
     # What it is called differs from loop to loop.
     tls = cast("asyncio.BufferedProtocol", raw.get_protocol())
     while data and not raw.is_closing():

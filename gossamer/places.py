@@ -3,9 +3,9 @@
 Where all are taken, a caller gets the place of the oldest one of the address that holds most, unless its own
 would then hold as many. So a few addresses that hold all places keep nobody else out, and those that come and
 go from one address do not drive others out. Where no address holds more than the caller's would, networks are
-held against each other in the same way (24 bits of IPv4, 48 of IPv6), since whoever rents one has all of it.
+held against each other in the same way (24 bits of IPv4, 48 of IPv6), since its tenant controls all of it.
 
-The addresses of one IPv6 network of 64 bits count as one: whoever has one of them has all.
+The addresses of one IPv6 network of 64 bits count as one, since one machine may use them all.
 """
 
 from __future__ import annotations

@@ -57,7 +57,6 @@ Memory = Annotated[
     str | None,
     typer.Option(help="What DuckDB, or a local Spark, may take, such as 4g; default: by what is free."),
 ]
-
 Settle = Annotated[
     float,
     typer.Option(help="Time around a change in which nothing is owed.", parser=duration, metavar="DURATION"),

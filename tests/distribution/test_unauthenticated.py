@@ -59,7 +59,7 @@ class Stranger:
 
 @pytest.mark.parametrize("written", ["[{}]:{}", "ipv6:%5B{}%5D:{}"], ids=["tcp", "grpc"])
 async def test_one_network_of_ipv6_is_one_address_whatever_the_transport(net, written):
-    """Whoever has one address of a network of 64 bits has them all."""
+    """One machine may use every address of a network of 64 bits."""
     acceptor = (await net.start("a")).acceptor
 
     def enter(host, port):
