@@ -247,6 +247,16 @@ async def test_unreliable_frames_are_dropped_and_counted_when_there_is_no_room(n
     assert [frame.number for frame in b.frames] == [0] * 6
 
 
+async def test_a_killed_link_process_comes_back_and_loses_nothing(net):
+    a, b = await net.pair()
+    for n in range(5):
+        a.send("b", "data", b"%d" % n)
+        a.runtime.exit(a.links["b"], "kill")
+        await asyncio.sleep(2)
+    assert payloads(b, "data") == [b"%d" % n for n in range(5)]
+    assert a.events == [NodeUp("b", 1)]
+
+
 async def test_any_process_of_it_may_die(net):
     a, b = await net.pair()
     labels = ["transport", "links", "dialer", "listener", "link to b"]
