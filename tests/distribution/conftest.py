@@ -144,11 +144,11 @@ class Node:
 
 
 async def linked(a, b):
-    """Wait until both are up for each other."""
+    """Wait until every channel between them is open."""
     a.connect(b)
     b.connect(a)
-    await a.until(a.distribution.nodes)
-    await b.until(b.distribution.nodes)
+    await a.until(lambda: (b.runtime.node, "ok") in a.evidence)
+    await b.until(lambda: (a.runtime.node, "ok") in b.evidence)
     return a, b
 
 

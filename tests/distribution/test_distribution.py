@@ -32,6 +32,34 @@ async def test_frames_flow_both_ways_and_are_acked(net):
     assert a.evidence_seen == [("b", "ok")]
 
 
+async def test_a_peer_is_up_with_control_and_frames_of_others_wait_for_their_connections(net):
+    a, b = await net.start("a"), await net.start("b")
+    net.take_all(b)
+    open_then = []
+
+    def send(event):
+        open_then.extend(a.peers["b"].outbound)
+        a.send("b", "data", b"early")
+
+    a.subscribe(send)
+    net.connect(a, b)
+    await asyncio.sleep(1)
+    assert open_then == ["control"]
+    assert payloads(b, "data") == [b"early"]
+
+
+async def test_silent_peers_do_not_keep_from_calling_those_that_answer(net):
+    a, b = await net.start("a"), await net.start("b")
+    silent = [f"silent{n}" for n in range(8)]
+    for name in silent:
+        net.sim.cut("a", name)
+        a.connect(name, 1, (name, 4370))
+    await asyncio.sleep(0.1)
+    net.connect(a, b)
+    await asyncio.sleep(4.5)
+    assert a.nodes() == ["b"]
+
+
 async def test_an_ack_waits_until_the_frame_has_taken_effect(net):
     a, b = await net.pair()
     taken = []

@@ -126,12 +126,12 @@ async def strangers(kind, authority):
 
 @asynccontextmanager
 async def watched(kind, authority):
-    """They are linked."""
+    """Every channel between them is open."""
     async with strangers(kind, authority) as (between, a, b):
         a.distribution.connect(B, 1, between.address)
         b.connect(a)
-        await a.until(a.distribution.nodes)
-        await b.until(b.distribution.nodes)
+        await a.until(lambda: (B, "ok") in a.evidence)
+        await b.until(lambda: (A, "ok") in b.evidence)
         yield between, a, b
 
 

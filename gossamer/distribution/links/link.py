@@ -1,8 +1,9 @@
 """Link process: keeps the outgoing channels to one peer open as long as it is a member.
 
-One attempt opens a channel per purpose, control first. They share their fate: when one ends, for any reason,
-all are aborted and a new attempt begins, so a link is up or down as a whole. The session
-(:mod:`~gossamer.distribution.links.traffic`) outlives a link's connections.
+One attempt opens a channel per purpose, control first and the others once that is open, both when it is this
+link's turn (:mod:`~gossamer.distribution.links.turns`). They share their fate: when one ends, for any reason,
+all are aborted and a new attempt begins. The session (:mod:`~gossamer.distribution.links.traffic`) outlives
+a link's connections.
 
 A hidden node opens a second channel per purpose, on which it receives.
 
@@ -14,6 +15,7 @@ inbound call of the peer cuts the wait short, since then it is there.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import product
 
@@ -24,7 +26,9 @@ from gossamer.distribution.links.channels import Outbound
 from gossamer.distribution.links.handshake import Opened
 from gossamer.distribution.links.manager import RETRY, LinkManager
 from gossamer.distribution.links.traffic import PeerSession
+from gossamer.distribution.links.turns import YOUR_TURN
 from gossamer.distribution.transport.transport import show
+from gossamer.distribution.wire import Purpose
 from gossamer.supervisor import Exit, ExitProcess, receive, self_pid, trap_exit
 
 log = structlog.get_logger(__name__)
@@ -75,34 +79,24 @@ class Link:
         loop = asyncio.get_running_loop()
         me = self_pid()
         since: float | None = None
-
-        def tell(outbound: Outbound, what: Opened | Ending) -> None:
-            if manager.hidden and isinstance(what, Opened):
-                # A hidden node is never called, so it learns the other side's session here.
-                peer.theirs = what.session
-            manager.runtime.send(me, (outbound, what))
-
+        deadline: float | None = None
         error: Ending = None
+        opened = 0
+        waves = [wave for wave in (peer.purposes[:1], peer.purposes[1:]) if wave]
         try:
-            deadline = loop.time() + manager.handshake_timeout
-            opened = 0
-            ways = (False, True) if manager.hidden else (False,)
-            for purpose, pull in product(peer.purposes, ways):
-                outbound = Outbound(manager, peer, purpose, tell, pull=pull)
-                self._outbounds.append(outbound)
-                async with asyncio.timeout_at(deadline):
-                    await manager.transport.connect(peer.address, outbound, peer.name)
-                if outbound.over:
-                    break
+            manager.turns.ask(me, first=True)
             while True:
-                told, what = await self._receive(None if since is not None else deadline - loop.time())
+                told, what = await self._receive(None if deadline is None else deadline - loop.time())
                 if manager.peers.get(peer.name) is not peer:
                     break
-                if told not in self._outbounds:
+                if what == YOUR_TURN and waves:
+                    deadline = loop.time() + manager.handshake_timeout
+                    await self._call(peer, waves.pop(0), deadline)
+                if told not in self._outbounds or isinstance(what, str):
                     continue
                 if not isinstance(what, Opened):
                     error = what
-                    if error is None and since is not None:
+                    if error is None and opened:
                         # A killed process closes its sockets as orderly as one that stops.
                         detail = "closed by the other side"
                         error = LinkLostError(address=show(peer.address), kind="reset", detail=detail)
@@ -111,18 +105,43 @@ class Link:
                     manager.renew(peer, what.creation, "restarted")
                     break
                 opened += 1
-                if opened == len(self._outbounds):
-                    since = loop.time()
-                    peer.counts.connects += 1
-                    self._refusal = ""
-                    log.info("link_open", peer=peer.name, creation=peer.creation)
-                    manager.evidence(peer.name, "ok")
+                if opened < len(self._outbounds):
+                    continue
+                deadline = None
+                manager.turns.free(me)
+                if waves:
+                    manager.turns.ask(me, first=False)
+                    continue
+                since = loop.time()
+                peer.counts.connects += 1
+                self._refusal = ""
+                log.info("link_open", peer=peer.name, creation=peer.creation)
+                manager.evidence(peer.name, "ok")
         except TimeoutError:
             log.debug("link_timeout", peer=peer.name, seconds=manager.handshake_timeout)
         finally:
+            manager.turns.free(me)
             self._abort()
         self._report(peer, error)
         return since is not None and loop.time() - since >= STABLE_AFTER
+
+    async def _call(self, peer: PeerSession, purposes: Sequence[Purpose], deadline: float) -> None:
+        """Open a channel for each purpose, and with a hidden node's both ways. Raises TimeoutError."""
+        manager, me = self._manager, self_pid()
+
+        def tell(outbound: Outbound, what: Opened | Ending) -> None:
+            if manager.hidden and isinstance(what, Opened):
+                # A hidden node is never called, so it learns the other side's session here.
+                peer.theirs = what.session
+            manager.runtime.send(me, (outbound, what))
+
+        for purpose, pull in product(purposes, (False, True) if manager.hidden else (False,)):
+            outbound = Outbound(manager, peer, purpose, tell, pull=pull)
+            self._outbounds.append(outbound)
+            async with asyncio.timeout_at(deadline):
+                await manager.transport.connect(peer.address, outbound, peer.name)
+            if outbound.over:
+                return
 
     def _report(self, peer: PeerSession, error: Ending) -> None:
         manager = self._manager
@@ -157,8 +176,8 @@ class Link:
         for outbound in outbounds:
             outbound.abort()
 
-    async def _receive(self, timeout: float | None) -> tuple[Outbound | None, Opened | Ending]:
-        """Wait for an outbound's report; return ``(None, None)`` at the timeout."""
+    async def _receive(self, timeout: float | None) -> tuple[Outbound | None, Opened | Ending | str]:
+        """Wait for an outbound's report, or a message to this link. Raises TimeoutError."""
         message = await receive(None if timeout is None else max(0.0, timeout))
         if isinstance(message, Exit):
             # An orderly stop: queued frames may still leave.
@@ -166,11 +185,11 @@ class Link:
             for outbound in outbounds:
                 outbound.close()
             raise ExitProcess(message.reason)
-        return (None, None) if message == RETRY else message
+        return (None, message) if isinstance(message, str) else message
 
     async def _wait(self, seconds: float) -> None:
         """Wait ``seconds``, or until a sign that the peer is there."""
         deadline = asyncio.get_running_loop().time() + seconds
         with suppress(TimeoutError):
-            while (await self._receive(deadline - asyncio.get_running_loop().time()))[0] is not None:
+            while (await self._receive(deadline - asyncio.get_running_loop().time()))[1] != RETRY:
                 pass

@@ -18,6 +18,7 @@ from gossamer.distribution.links.handshake import Admit, Handshake, Local, calle
 from gossamer.distribution.links.seal import ChannelKey
 from gossamer.distribution.links.stream import SendStream
 from gossamer.distribution.links.traffic import PeerSession, Traffic, Users
+from gossamer.distribution.links.turns import Turns
 from gossamer.distribution.transport.transport import LinkListener, LinkTransport
 from gossamer.distribution.wire import KEY_SIZE, OLDEST, PURPOSES, VERSION, Hello, Purpose
 from gossamer.features import Features
@@ -75,6 +76,7 @@ class LinkManager:
         self.hidden = hidden
         """True if this node itself is hidden."""
         self.links: dict[str, Pid] = {}
+        self.turns = Turns(runtime)
         self.listening: LinkListener | None = None
         self.local = Local(
             name=runtime.node,
@@ -172,7 +174,7 @@ class LinkManager:
             previous.abort()
         if not peer.outbound:
             self.retry(peer.name)
-        if not peer.up and peer.connected:
+        if not peer.up and peer.reached:
             peer.up, peer.renewing = True, False
             log.info("node_up", peer=peer.name, creation=peer.creation)
             self.publish(NodeUp(peer.name, peer.creation), hidden=peer.hidden)

@@ -69,7 +69,7 @@ class PeerSession:
     features: tuple[str, ...] = ()
     """Feature flags that the peer supports."""
     up: bool = False
-    """True once both directions have been open in this session."""
+    """True once control has been open both ways in this session."""
     renewing: bool = False
     """True while not up yet in this session, though it was in the one before: subscribers wait for it."""
     given_up: bool = False
@@ -82,9 +82,9 @@ class PeerSession:
     """Open channels from the peer, by purpose; ``outbound``: those to it."""
 
     @property
-    def connected(self) -> bool:
-        """True while every stream is open both ways."""
-        return len(self.outbound) == len(self.inbound) == len(self.purposes)
+    def reached(self) -> bool:
+        """True while control is open both ways; frames of other streams wait for their own connections."""
+        return "control" in self.outbound and "control" in self.inbound
 
 
 @dataclass(slots=True, eq=False)
