@@ -86,16 +86,19 @@ class EventLogView(Protocol):
 
 
 class ConsensusView(Protocol):
-    """The cluster's group of replicas."""
+    """The cluster's groups of replicas."""
 
-    async def group(self) -> GroupInfo:
-        """Return the group as its leader sees it, or this node where none leads."""
+    async def groups(self) -> Sequence[GroupInfo]:
+        """Return the groups as their leaders see them, or this node where none leads."""
 
-    async def transfer(self, node: str) -> None:
-        """Have ``node`` lead. Raises NotFoundError if it is no voter, UnavailableError if it does not."""
+    async def transfer(self, node: str, kind: str) -> GroupInfo:
+        """Have ``node`` lead the group of a kind, and return it.
+
+        Raises NotFoundError if it is no voter, UnavailableError if it does not.
+        """
 
     async def recover(self) -> None:
-        """Found a group with what this node has of one that lost its quorum. Raises UnavailableError."""
+        """Found groups with what this node has of those that lost their quorum. Raises UnavailableError."""
 
     async def names(self) -> Sequence[UniqueName]:
         """Return the names that have one holder. Raises UnavailableError without a quorum."""

@@ -1,6 +1,7 @@
-"""The group of replicas of a node's cluster: what runs it here, and the table in which every node finds it.
+"""The groups of replicas of a node's cluster: what runs them here, and the table in which every node finds
+them.
 
-Rule: it waits for the feature flag ``consensus``, so that a cluster can go back to a release without it.
+Rule: they wait for their feature flags, so that a cluster can go back to a release without them.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from gossamer.gossip import MembershipView
 from gossamer.mnesia_like import SharedTable
 from gossamer.node.parts import NodeParts
 from gossamer.raft import (
+    NAMES,
     RAFT,
     UNIQUE_NAMES,
     ConsistentNames,
     DiscThread,
+    GroupRow,
     NamesMachine,
     RaftServer,
     UniqueNames,
@@ -27,16 +30,16 @@ TABLE = "consensus"
 
 
 class GroupTable:
-    """Register of groups: a row each, with the time of day at which it was founded and its voters."""
+    """Register of groups: a row each."""
 
     def __init__(self, table: SharedTable) -> None:
         self._table = table
 
-    def groups(self) -> Mapping[int, tuple[float, int]]:
-        return {number: (row[0], row[1]) for number, row in self._table.rows().items()}
+    def groups(self) -> Mapping[int, GroupRow]:
+        return {number: GroupRow(*row) for number, row in self._table.rows().items()}
 
-    def enter(self, group: int, founded: float, voters: int) -> None:
-        self._table.write(group, (founded, voters))
+    def enter(self, group: int, row: GroupRow) -> None:
+        self._table.write(group, tuple(row))
 
 
 def consensus_spec(node: NodeParts) -> ChildSpec:
@@ -63,14 +66,19 @@ async def _start_raft(node: NodeParts) -> Pid:
         disc=None if node.data_dir is None else DiscThread(node.data_dir / "raft"),
         register=GroupTable(table),
         members=partial(_members, node.members),
-        enabled=lambda: "consensus" in node.features.enabled,
-        machine=partial(NamesMachine, node.clock.monotonic),
+        kinds=partial(_kinds, node),
+        machines=lambda _kind: NamesMachine(node.clock.monotonic),
         wall=node.clock.wall,
         rng=node.rng,
         status=node.consensus,
         name=RAFT,
         label=RAFT,
     )
+
+
+def _kinds(node: NodeParts) -> list[str]:
+    """The groups that the cluster should have: each waits for the flag of what rests on it."""
+    return [NAMES] if "consensus" in node.features.enabled else []
 
 
 def _members(view: MembershipView) -> set[str]:

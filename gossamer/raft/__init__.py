@@ -15,12 +15,12 @@ from gossamer.raft.errors import (
     UnknownOutcomeError,
 )
 from gossamer.raft.host.client import read, request
-from gossamer.raft.host.messages import RAFT, NotDone, Transfer
-from gossamer.raft.host.replicated import StateMachine
+from gossamer.raft.host.messages import RAFT, NotDone, Transfer, Where
+from gossamer.raft.host.replicated import NAMES, StateMachine
 from gossamer.raft.host.server import RaftServer
-from gossamer.raft.host.status import RaftStatus
+from gossamer.raft.host.status import RaftStatus, ReplicaStatus
 from gossamer.raft.host.thread import DiscThread
-from gossamer.raft.host.upkeep import Register
+from gossamer.raft.host.upkeep import GroupRow, Register
 from gossamer.raft.log import Log
 from gossamer.raft.messages import Chunk, Message, decode, encode
 from gossamer.raft.names.machine import NamesMachine
@@ -35,6 +35,7 @@ from gossamer.raft.wal.records import Mark, Record, Stored
 from gossamer.raft.wal.wal import WriteAheadLog
 
 __all__ = [
+    "NAMES",
     "RAFT",
     "SECTOR",
     "UNIQUE_NAMES",
@@ -49,6 +50,7 @@ __all__ = [
     "Entry",
     "File",
     "Flow",
+    "GroupRow",
     "HardState",
     "Kind",
     "Log",
@@ -67,6 +69,7 @@ __all__ = [
     "Record",
     "Register",
     "Replica",
+    "ReplicaStatus",
     "Role",
     "Settings",
     "Snapshot",
@@ -75,6 +78,7 @@ __all__ = [
     "Transfer",
     "UniqueNames",
     "UnknownOutcomeError",
+    "Where",
     "WriteAheadLog",
     "decode",
     "encode",

@@ -9,6 +9,7 @@ class FakeConsensus:
 
     def __init__(self):
         self.known = raft.GroupInfo(
+            kind="names",
             group="5f0c",
             leader="node1@127.0.0.1",
             told_by="node1@127.0.0.1",
@@ -22,15 +23,18 @@ class FakeConsensus:
             ),
         )
 
-    async def group(self):
-        return self.known
+    async def groups(self):
+        return [self.known]
 
-    async def transfer(self, node):
+    async def transfer(self, node, kind):
+        if kind != self.known.kind:
+            raise mismatch(NotFoundError, "GROUP", repr(kind), "names")
         if node not in [member.node for member in self.known.members if member.voter]:
             raise mismatch(
                 NotFoundError, "NODE", repr(node), "one of the voters node1@127.0.0.1, node2@127.0.0.1"
             )
         self.known = self.known.model_copy(update={"leader": node, "term": self.known.term + 1})
+        return self.known
 
     async def recover(self):
         if self.known.leader:

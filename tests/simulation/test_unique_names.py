@@ -17,10 +17,10 @@ class Holder(GenServer):
     """Does nothing but live."""
 
 
-def roles(cluster, number):
-    """What node ``number`` says of its replicas."""
-    node = cluster.nodes[number]
-    return node.runtime.call("raft", "status")
+async def roles(cluster, number):
+    """What node ``number`` says of its replica of the group that gives names, if it has one."""
+    groups = await cluster.nodes[number].runtime.call("raft", "status")
+    return [group for group in groups if group["kind"] == "names"]
 
 
 def voters_of(group):

@@ -1,4 +1,4 @@
-"""Replicas of the cluster's group, and the names that it gives, as the API shows them."""
+"""Replicas of the cluster's groups, and the names that one gives, as the API shows them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ class ReplicaInfo(Value):
 
 
 class GroupInfo(Value):
-    """The group, as its leader sees it, or this node where none leads."""
+    """A group, as its leader sees it, or this node where none leads."""
 
+    kind: str
+    """What it decides: `names`, or a range of keys, such as `basekv/0`."""
     group: str
-    """In hexadecimal; blank: none was founded."""
+    """Its number in hexadecimal; another where it was founded anew."""
     leader: str = ""
     """Node; blank: none leads, so fewer than half of the voters are up."""
     told_by: str
@@ -38,9 +40,10 @@ class GroupInfo(Value):
 
 
 class TransferRequest(Value):
-    """The voter that becomes leader."""
+    """The voter that becomes leader, and of which group."""
 
     node: str = Field(min_length=1, max_length=255)
+    kind: str = Field("names", min_length=1, max_length=255)
 
 
 class UniqueName(Value):

@@ -1,4 +1,4 @@
-"""``/raft`` and ``/names``: the replicas of the cluster's group, and the names that rest on it."""
+"""``/raft`` and ``/names``: the replicas of the cluster's groups, and the names that rest on one."""
 
 from __future__ import annotations
 
@@ -15,24 +15,23 @@ def raft_router(view: NodeView) -> APIRouter:
     router = APIRouter(tags=["cluster"])
 
     @router.get("/raft")
-    async def group() -> GroupInfo:
-        """The group of replicas that decides what must not differ between nodes, as its leader sees it."""
-        return await view.consensus.group()
+    async def groups() -> tuple[GroupInfo, ...]:
+        """The groups of replicas that decide what must not differ between nodes, as the leaders see them."""
+        return tuple(await view.consensus.groups())
 
     @router.post("/raft/transfer", dependencies=[needs(Role.ADMIN)])
     async def transfer(order: TransferRequest) -> GroupInfo:
-        """Hand leadership to another voter, which has the whole log first."""
-        await view.consensus.transfer(order.node)
-        return await view.consensus.group()
+        """Hand leadership of a group to another voter, which has the whole log first."""
+        return await view.consensus.transfer(order.node, order.kind)
 
     @router.post("/raft/recover", dependencies=[needs(Role.ADMIN)])
-    async def recover() -> GroupInfo:
-        """Abandon a group whose quorum is lost for good, and found a new one from this node's copy.
+    async def recover() -> tuple[GroupInfo, ...]:
+        """Abandon the groups whose quorum is lost for good, and found new ones from this node's copies.
 
         What was committed without this node is lost.
         """
         await view.consensus.recover()
-        return await view.consensus.group()
+        return tuple(await view.consensus.groups())
 
     @router.get("/names")
     async def names() -> tuple[UniqueName, ...]:

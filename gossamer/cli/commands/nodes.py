@@ -244,8 +244,8 @@ def _features(rows: Sequence[Row]) -> Listing:
 @raft.command("status")
 @asks("--watch", node=True, watch=True)
 def raft_status(client: ApiClient) -> Report:
-    """Show who leads the group of replicas, and how far each replica is."""
-    return _group(client.document("raft"))
+    """Show the groups of replicas: who leads each, and how far each replica is."""
+    return _groups(client.rows("raft"))
 
 
 @raft.command()
@@ -253,9 +253,10 @@ def raft_status(client: ApiClient) -> Report:
 def transfer(
     client: ApiClient,
     name: str = argument(..., "NODE", "The voter that is to lead.", completion.nodes),
+    group: str = option("names", "--group", "Which group, by its kind as the status shows it."),
 ) -> Report:
-    """Hand leadership to another voter."""
-    return _group(client.post("raft/transfer", {"node": name}))
+    """Hand leadership of a group to another voter."""
+    return _groups([client.post("raft/transfer", {"node": name, "kind": group})])
 
 
 @raft.command()
@@ -264,12 +265,13 @@ def recover(
     client: ApiClient,
     name: str = argument(..., "NODE", "The node whose copy goes on.", completion.nodes),
 ) -> Report:
-    """Abandon a group whose quorum is lost for good, and found a new one from one node's copy.
+    """Abandon the groups whose quorum is lost for good, and found new ones from one node's copies.
 
     What was committed without that node is lost. Try to start the other voters first.
     """
     with client.node(name) as peer:
-        return _group(peer.post("raft/recover"))
+        peer.post("raft/recover")
+        return _groups(peer.rows("raft"))
 
 
 @raft.command()
@@ -283,7 +285,18 @@ def names(client: ApiClient) -> Listing:
     )
 
 
-def _group(answer: Row) -> Report:
+def _groups(groups: Sequence[Row]) -> Report:
+    def parts() -> Iterable[Part]:
+        if not groups:
+            yield "no group of replicas was founded: it takes a data directory and five quiet seconds"
+        for number, group in enumerate(groups):
+            yield from [""] * (number > 0)
+            yield from _group(group)
+
+    return Report({"groups": list(groups)}, parts)
+
+
+def _group(answer: Row) -> Iterable[Part]:
     leads = answer["leader"]
     columns: Columns = {
         "NODE": "node",
@@ -293,18 +306,12 @@ def _group(answer: Row) -> Report:
         "FLOW": "flow",
     }
 
-    def parts() -> Iterable[Part]:
-        if not answer["group"]:
-            yield "no group of replicas was founded: it takes a data directory and five quiet seconds"
-            return
-        leader = f"led by {leads}" if leads else "without a leader: too few of its voters are up"
-        changing = ", its voters are changing" if answer["changing"] else ""
-        yield f"group {answer['group']}, {leader}, term {answer['term']}{changing}"
-        yield f"applied up to entry {answer['applied']}, says {answer['told_by']}"
-        yield ""
-        yield table(answer["members"], columns, "no replicas")
-
-    return Report(answer, parts)
+    leader = f"led by {leads}" if leads else "without a leader: too few of its voters are up"
+    changing = ", its voters are changing" if answer["changing"] else ""
+    yield f"{answer['kind']}, group {answer['group']}, {leader}, term {answer['term']}{changing}"
+    yield f"applied up to entry {answer['applied']}, says {answer['told_by']}"
+    yield ""
+    yield table(answer["members"], columns, "no replicas")
 
 
 @tables.command("list")

@@ -246,13 +246,15 @@ def disc(node: NodeParts) -> Iterator[Metric]:
 
 
 def consensus(node: NodeParts) -> Iterator[Metric]:
-    """Of the replica of the cluster's group."""
-    status = node.consensus
-    yield family("raft_term", status.term)
-    yield family("raft_leads", int(status.leads))
-    yield family("raft_leaderless", int(status.leaderless_since is not None))
-    yield family("raft_committed_entries", status.committed)
-    yield family("raft_unapplied_entries", status.committed - status.applied)
+    """Of the replicas at this node."""
+    found = node.consensus.replicas
+    yield family("raft_term{group}", {kind: one.term for kind, one in found.items()})
+    yield family("raft_leads{group}", {kind: int(one.leads) for kind, one in found.items()})
+    leaderless = {kind: int(one.leaderless_since is not None) for kind, one in found.items()}
+    yield family("raft_leaderless{group}", leaderless)
+    yield family("raft_committed_entries{group}", {kind: one.committed for kind, one in found.items()})
+    unapplied = {kind: one.committed - one.applied for kind, one in found.items()}
+    yield family("raft_unapplied_entries{group}", unapplied)
 
 
 def healing(node: NodeParts, alarms: Sequence[AlarmInfo]) -> Iterator[Metric]:

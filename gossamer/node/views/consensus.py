@@ -1,4 +1,4 @@
-"""The API's view of the cluster's group of replicas."""
+"""The API's view of the cluster's groups of replicas."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from gossamer.api.model.raft import GroupInfo, ReplicaInfo, UniqueName
 from gossamer.errors import NotFoundError, UnavailableError, mismatch
 from gossamer.node.parts import NodeParts
-from gossamer.raft import RAFT, ConsistentNames, NotDone, Transfer
+from gossamer.raft import RAFT, ConsistentNames, NotDone, Transfer, Where
 from gossamer.supervisor import CallFailed, call
 
 ASK = 3.0
@@ -33,9 +33,12 @@ class Consensus:
             why = f"it is starting, or its disc stands still ({error})"
             raise UnavailableError(f"raft at {node or self._node.name}: {why}; try again") from None
 
-    async def group(self) -> GroupInfo:
-        """Return the group as its leader sees it, or this node where none leads or answers."""
-        number, leader = await self._ask("where")
+    async def groups(self) -> Sequence[GroupInfo]:
+        """Return the groups as their leaders see them, or this node where none leads or answers."""
+        return await asyncio.gather(*(self._group(kind) for kind in await self._ask("kinds")))
+
+    async def _group(self, kind: str) -> GroupInfo:
+        number, leader = await self._ask(Where(kind))
         told_by = leader or self._node.name
         try:
             answer = await self._ask("status", told_by)
@@ -47,35 +50,35 @@ class Consensus:
         for found in answer:
             if found["group"] == f"{number:x}":
                 return _group(found, told_by)
-        return GroupInfo(group=f"{number:x}" if number else "", leader=leader, told_by=told_by)
+        return GroupInfo(kind=kind, group=f"{number:x}" if number else "", leader=leader, told_by=told_by)
 
-    async def transfer(self, node: str) -> None:
-        """Have ``node`` lead.
+    async def transfer(self, node: str, kind: str) -> GroupInfo:
+        """Have ``node`` lead the group of a kind; return the group.
 
         Raises:
             NotFoundError: it is no voter.
             UnavailableError: none leads, or it does not within three seconds.
         """
-        known = await self.group()
+        known = await self._group(kind)
         voters = [member.node for member in known.members if member.voter]
         if node not in voters:
             expected = f"one of the voters {', '.join(voters)}" if voters else "a voter; there is none"
             raise mismatch(NotFoundError, "NODE", repr(node[:100]), expected)
         for _ in range(int(HAND_OVER / PAUSE)):
             if known.leader == node:
-                return
+                return known
             if known.leader:
                 await self._ask(Transfer(int(known.group, 16), node), known.leader)
             await asyncio.sleep(PAUSE)
-            known = await self.group()
+            known = await self._group(kind)
         leader = known.leader or "nobody"
         raise UnavailableError(f"raft transfer: {leader} leads after {HAND_OVER:g} s; try again")
 
     async def recover(self) -> None:
-        """Abandon the group whose quorum is lost, and found a new one from this node's copy.
+        """Abandon the groups whose quorum is lost, and found new ones from this node's copies.
 
         Raises:
-            UnavailableError: it has a leader, or this node cannot have a replica.
+            UnavailableError: all have a leader, or this node cannot have a replica.
         """
         answer = await self._ask("recover")
         if isinstance(answer, NotDone):
@@ -92,6 +95,7 @@ class Consensus:
 
 def _group(found: dict[str, Any], told_by: str) -> GroupInfo:
     return GroupInfo(
+        kind=found["kind"],
         group=found["group"],
         leader=found["leader"],
         told_by=told_by,

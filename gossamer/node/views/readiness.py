@@ -119,12 +119,16 @@ class ReadinessCheck:
         elif full := self._disc_full():
             since = wall - (now - self._full_since)
             alarms.append(("disc_failing", since, f"{full}; make room at {node.name}"))
-        leaderless = node.consensus.leaderless_since
-        if leaderless is not None and node.runtime.loop.time() - leaderless >= ALARM_AFTER:
-            text = (
-                f"{node.name} reaches too few of the voters; see gossamer raft status, and start their nodes"
-            )
-            alarms.append(("no_quorum", wall - (node.runtime.loop.time() - leaderless), text))
+        lasting = {
+            kind: lasts
+            for kind, replica in node.consensus.replicas.items()
+            if replica.leaderless_since is not None
+            and (lasts := node.runtime.loop.time() - replica.leaderless_since) >= ALARM_AFTER
+        }
+        if lasting:
+            groups = ", ".join(sorted(lasting))
+            text = f"{node.name} reaches too few voters of {groups}; see gossamer raft status"
+            alarms.append(("no_quorum", wall - max(lasting.values()), text))
         if seeds := node.join_progress.rejections:
             text = f"{node.name} has joined no cluster: {'; '.join(_rejections(seeds))}"
             alarms.append(("not_joined", node.started_at, text))

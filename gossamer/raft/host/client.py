@@ -1,4 +1,4 @@
-"""Asking the group of the cluster, from any process of any node.
+"""Asking a group of the cluster by its kind, from any process of any node.
 
 A request that is not answered is made again until the time is over, by way of whichever node leads then: it
 must be one that may be done twice.
@@ -10,7 +10,7 @@ import asyncio
 from typing import Any
 
 from gossamer.raft.errors import NotReadyError
-from gossamer.raft.host.messages import RAFT, Done, NotDone, Read, Submit
+from gossamer.raft.host.messages import RAFT, Done, NotDone, Read, Submit, Where
 from gossamer.supervisor import CallFailed, Runtime, call
 
 PATIENCE = 5.0
@@ -19,32 +19,32 @@ ATTEMPT = 2.0
 _PAUSE = 0.1
 
 
-async def request(data: bytes, *, timeout: float = PATIENCE) -> Any:
+async def request(kind: str, data: bytes, *, timeout: float = PATIENCE) -> Any:
     """Have a request committed; return its result.
 
     Raises:
         NotReadyError: it is not known to be done: no quorum could be reached in time.
     """
-    return await _ask("request", Submit, data, timeout)
+    return await _ask("request", kind, Submit, data, timeout)
 
 
-async def read(question: bytes, *, timeout: float = PATIENCE) -> Any:
+async def read(kind: str, question: bytes, *, timeout: float = PATIENCE) -> Any:
     """Return the answer to a question, by a state that has all that was done before it was asked.
 
     Raises:
         NotReadyError: no quorum could be reached in time.
     """
-    return await _ask("read", Read, question, timeout)
+    return await _ask("read", kind, Read, question, timeout)
 
 
-async def _ask(what: str, make: type[Submit | Read], data: bytes, timeout: float) -> Any:
+async def _ask(what: str, kind: str, make: type[Submit | Read], data: bytes, timeout: float) -> Any:
     loop = asyncio.get_running_loop()
     until = loop.time() + timeout
     own = Runtime.current().node
     why = "no group of replicas is known"
     while (left := until - loop.time()) > 0:
         try:
-            group, leader = await call(RAFT, "where", left)
+            group, leader = await call(RAFT, Where(kind), left)
             if group and leader:
                 to = RAFT if leader == own else (RAFT, leader)
                 answer = await call(to, make(group, data), min(left, ATTEMPT))

@@ -13,12 +13,11 @@ RAFT = "raft"
 """Registered name of the server on every node."""
 
 
-class Packet(Struct, frozen=True):
-    """Message of a replica at ``node``, as ``messages.encode`` has it."""
+class Packets(Struct, frozen=True):
+    """Messages of the replicas at ``node``: of each its group, and itself as ``messages.encode`` has it."""
 
-    group: int
     node: str
-    data: bytes
+    messages: list[tuple[int, bytes]]
 
 
 class Create(Struct, frozen=True):
@@ -46,6 +45,12 @@ class Told(Struct, frozen=True):
     able: bool
     leads: dict[int, int]
     answer: bool = False
+
+
+class Where(Struct, frozen=True):
+    """Call: the number of the group of a kind, and the node that leads it; 0 and blank where not known."""
+
+    kind: str
 
 
 class Submit(Struct, frozen=True):
@@ -82,5 +87,5 @@ class NotDone(Struct, frozen=True):
     leader: str = ""
 
 
-for _type in (Packet, Create, Gone, Told, Submit, Read, Transfer, Done, NotDone):
+for _type in (Packets, Create, Gone, Told, Submit, Read, Transfer, Done, NotDone):
     register_message(_type, f"raft.{_type.__name__}")

@@ -14,7 +14,7 @@ import structlog
 
 from gossamer.raft.errors import DamagedLogError, LogWriteError
 from gossamer.raft.host.group import Group
-from gossamer.raft.host.replicated import Replicated, StateMachine
+from gossamer.raft.host.replicated import NAMES, Machines, Replicated
 from gossamer.raft.host.thread import DiscThread
 from gossamer.raft.log import Log
 from gossamer.raft.messages import Message
@@ -28,20 +28,20 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Replicas:
-    """Replicas of ``node`` by group. ``send`` is called with what a group wants sent."""
+    """Replicas of ``node`` by group. ``send`` is called with what groups want sent, all of a turn at once."""
 
     def __init__(
         self,
         node: str,
         disc: DiscThread,
-        machine: Callable[[], StateMachine],
+        machines: Machines,
         *,
         rng: Random,
-        send: Callable[[Group, list[Message]], None],
+        send: Callable[[list[tuple[Group, list[Message]]]], None],
     ) -> None:
         self._node = node
         self._disc = disc
-        self._machine = machine
+        self._machines = machines
         self._rng = rng
         self._send = send
         self.groups: dict[int, Group] = {}
@@ -67,7 +67,7 @@ class Replicas:
         await self._disc.close()
 
     async def _loaded(self, number: int, stored: Stored) -> Group:
-        state = Replicated(self._machine())
+        state = Replicated(self._machines)
         index = stored.mark.snapshot.index
         if index:
             data = await self._disc.snapshot(number, index)
@@ -76,13 +76,21 @@ class Replicas:
         return Group(number, self._node, replica, state)
 
     async def begin(
-        self, number: int, replica: int, membership: Membership, *, index: int = 0, state: bytes = b""
+        self,
+        number: int,
+        replica: int,
+        membership: Membership,
+        *,
+        kind: str = NAMES,
+        index: int = 0,
+        state: bytes = b"",
     ) -> Group | None:
         """Make a replica that has nothing, or what another group's ``state`` machine had, whose entries begin
-        behind ``index``; on disc first, None where that is full."""
+        behind ``index``; on disc first, None where that is full. Of a group that is not founded here the
+        ``kind`` comes with its entries."""
         term = min(index, 1)
         mark = Mark(Snapshot(index, term, membership), index, term)
-        replicated = Replicated(self._machine())
+        replicated = Replicated(self._machines, kind)
         if state:
             replicated.machine.restore(state)
         snapshots = [(number, index, replicated.snapshot())] if index else []
@@ -118,8 +126,7 @@ class Replicas:
         turn = self._turn
         if turn is None:
             turn = _Turn([(g, r) for g in self.groups.values() if (r := g.replica.ready()) is not None])
-            for group, ready in turn.work:
-                self._send(group, ready.messages)
+            self._send([(group, ready.messages) for group, ready in turn.work])
         try:
             await self._disc.write(turn.records, turn.snapshots, sync=turn.must_sync)
         except (LogWriteError, OSError) as error:
@@ -130,18 +137,23 @@ class Replicas:
             self._turn = turn
             return False
         self._turn = None
-        for group, ready in turn.work:
+        work = [(group, ready) for group, ready in turn.work if self.groups.get(group.number) is group]
+        self._send([(group, self._done(group, ready)) for group, ready in work])
+        for group, ready in work:
             if self.groups.get(group.number) is group:
                 await self._finish(group, ready)
         return bool(turn.work)
 
-    async def _finish(self, group: Group, ready: Ready) -> None:
-        """Do what may be done once the disc has a turn."""
+    def _done(self, group: Group, ready: Ready) -> list[Message]:
+        """Do what may be done once the disc has a turn; return what may be sent."""
         try:
-            self._send(group, group.done(ready))
+            return group.done(ready)
         except DamagedLogError as error:
             self.drop(group, str(error))
-            return
+            return []
+
+    async def _finish(self, group: Group, ready: Ready) -> None:
+        """Read the parts of snapshots that are wanted, and store one that is due."""
         for wanted in ready.wanted:
             group.chunk(wanted, await self._disc.snapshot(group.number, wanted.snapshot.index))
         if group.snapshot_due:

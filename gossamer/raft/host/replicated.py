@@ -1,12 +1,14 @@
-"""What the entries of a group add up to: the node of each replica, and the state machine of the group's user.
+"""What the entries of a group add up to: its kind, the node of each replica, and its user's state machine.
 
 An entry's first byte says whose it is. A replica's number is the index of the entry that admitted it, so no
-number is given twice, also not to the same node after its disc was lost.
+number is given twice, also not to the same node after its disc was lost. The kind, which says what state
+machine the group has, is in the entry of its founder.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
@@ -16,7 +18,9 @@ from gossamer.raft.values import Entry, Kind
 
 FOUNDER = 1
 """Number of the first replica of a group, which no entry admits."""
-_ADMIT, _REQUEST = b"\0", b"\1"
+NAMES = "names"
+"""Kind of a group whose founder's entry says none."""
+_ADMIT, _REQUEST, _FOUND = b"\0", b"\1", b"\2"
 _DIGEST = 16
 
 
@@ -39,17 +43,28 @@ class StateMachine(Protocol):
         """Return requests that time has made due. The leader asks about once a second."""
 
 
+Machines = Callable[[str], StateMachine]
+"""Makes the state machine of a group by its kind."""
+
+
 class _Image(msgspec.Struct, frozen=True, array_like=True):
     nodes: dict[int, str]
     state: bytes
+    kind: str = NAMES
 
 
 _image = msgspec.msgpack.Decoder(_Image).decode
+_founder = msgspec.msgpack.Decoder(tuple[str, str]).decode
 
 
 def admission(node: str) -> bytes:
     """Return the entry that admits a replica at a node."""
     return _ADMIT + node.encode()
+
+
+def founding(node: str, kind: str) -> bytes:
+    """Return the first entry of a group of this kind, which was founded at a node."""
+    return admission(node) if kind == NAMES else _FOUND + msgspec.msgpack.encode((node, kind))
 
 
 def request_entry(request: bytes) -> bytes:
@@ -60,8 +75,10 @@ def request_entry(request: bytes) -> bytes:
 class Replicated:
     """State up to the last entry that was applied."""
 
-    def __init__(self, machine: StateMachine) -> None:
-        self.machine = machine
+    def __init__(self, machines: Machines, kind: str = NAMES) -> None:
+        self._machines = machines
+        self.kind = kind
+        self.machine = machines(kind)
         self.nodes: dict[int, str] = {}
         """Node of each replica that was ever admitted."""
 
@@ -69,17 +86,24 @@ class Replicated:
         """Take the next entry; return what its request came to."""
         if entry.kind is not Kind.DATA or not entry.data:
             return None
-        kind, body = entry.data[:1], entry.data[1:]
-        if kind == _REQUEST:
+        form, body = entry.data[:1], entry.data[1:]
+        if form == _REQUEST:
             return self.machine.apply(entry.index, body)
         # The founder's own entry comes first, and says what its node is called.
+        if form == _FOUND:
+            node, kind = _founder(body)
+            # A group that was recovered begins with the state of the one before.
+            if kind != self.kind:
+                self.kind, self.machine = kind, self._machines(kind)
+            self.nodes[FOUNDER] = node
+            return FOUNDER
         number = entry.index if self.nodes else FOUNDER
         self.nodes[number] = body.decode()
         return number
 
     def snapshot(self) -> bytes:
         """Return everything, with a checksum."""
-        body = msgspec.msgpack.encode(_Image(self.nodes, self.machine.snapshot()))
+        body = msgspec.msgpack.encode(_Image(self.nodes, self.machine.snapshot(), self.kind))
         return hashlib.blake2b(body, digest_size=_DIGEST).digest() + body
 
     def restore(self, data: bytes, where: str) -> None:
@@ -93,4 +117,6 @@ class Replicated:
             raise DamagedLogError(where, got="another checksum", expected="the snapshot that was stored")
         image = _image(body)
         self.nodes = dict(image.nodes)
+        if image.kind != self.kind:
+            self.kind, self.machine = image.kind, self._machines(image.kind)
         self.machine.restore(image.state)

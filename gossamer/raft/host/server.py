@@ -13,7 +13,8 @@ with what the disc has.  4. A damaged log is put aside; the replicas are replace
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
 from random import Random
 from typing import Any
 
@@ -29,15 +30,16 @@ from gossamer.raft.host.messages import (
     Done,
     Gone,
     NotDone,
-    Packet,
+    Packets,
     Read,
     Submit,
     Told,
     Transfer,
+    Where,
 )
 from gossamer.raft.host.replicas import Replicas
-from gossamer.raft.host.replicated import StateMachine
-from gossamer.raft.host.status import RaftStatus
+from gossamer.raft.host.replicated import NAMES, Machines
+from gossamer.raft.host.status import RaftStatus, ReplicaStatus
 from gossamer.raft.host.thread import DiscThread
 from gossamer.raft.host.upkeep import Register, Upkeep, current
 from gossamer.raft.messages import Message, decode, encode
@@ -76,8 +78,8 @@ class RaftServer(GenServer):
         disc: DiscThread | None,
         register: Register,
         members: Callable[[], set[str]],
-        enabled: Callable[[], bool],
-        machine: Callable[[], StateMachine],
+        kinds: Callable[[], Collection[str]],
+        machines: Machines,
         wall: Callable[[], float],
         rng: Random,
         status: RaftStatus,
@@ -96,9 +98,9 @@ class RaftServer(GenServer):
         self._upkeep: Upkeep | None = None
         trap_exit(True)
         if disc is not None:
-            replicas = self._replicas = Replicas(node, disc, machine, rng=rng, send=self._send)
+            replicas = self._replicas = Replicas(node, disc, machines, rng=rng, send=self._send)
             self._upkeep = Upkeep(
-                node, replicas, register=register, members=members, enabled=enabled, wall=wall, rng=rng
+                node, replicas, register=register, members=members, kinds=kinds, wall=wall, rng=rng
             )
             await replicas.open()
             send_after(TICK, self_pid(), _TICK)
@@ -127,8 +129,10 @@ class RaftServer(GenServer):
                 return Reply(self._transfer(number, node))
             case "recover":
                 return Reply(await self._recover())
-            case "where":
-                number = current(self._register)
+            case "kinds":
+                return Reply(sorted({row.kind for row in self._register.groups().values() if row.voters}))
+            case Where(kind):
+                number = current(self._register, kind)
                 return Reply((number, self._leader_of(number)))
             case "status":
                 return Reply([_status_of(group) for group in self._groups.values()])
@@ -136,8 +140,9 @@ class RaftServer(GenServer):
 
     async def handle_cast(self, request: object) -> None:
         match request:
-            case Packet(number, node, data):
-                self._receive(number, node, data)
+            case Packets(node, messages):
+                for number, data in messages:
+                    self._receive(number, node, data)
             case Create(number, replica):
                 await self._create(number, replica)
             case Gone(number, replica, node):
@@ -160,7 +165,7 @@ class RaftServer(GenServer):
                 send_after(UPKEEP, self_pid(), _UPKEEP)
                 if self._upkeep is not None:
                     await self._upkeep.look(self.process.loop.time(), self._quiet_since)
-                    self._note(self._groups.get(current(self._register)))
+                    self._note()
                     self._schedule()
             case NodeUp(node, _):
                 self._quiet_since = self.process.loop.time()
@@ -240,23 +245,32 @@ class RaftServer(GenServer):
         elif more:
             self._schedule()
 
-    def _send(self, group: Group, messages: list[Message]) -> None:
-        for message in messages:
-            node = group.node_of(message.to)
+    def _send(self, work: list[tuple[Group, list[Message]]]) -> None:
+        packets: defaultdict[str, list[tuple[int, bytes]]] = defaultdict(list)
+        for group, messages in work:
+            for message in messages:
+                packets[group.node_of(message.to)].append((group.number, encode(message)))
+        for node, to_node in packets.items():
             if node:
-                cast((RAFT, node), Packet(group.number, self._node, encode(message)))
+                cast((RAFT, node), Packets(self._node, to_node))
 
-    def _note(self, group: Group | None) -> None:
-        status, replica = self._status, None if group is None else group.replica
-        status.term = 0 if replica is None else replica.term
-        status.committed = 0 if replica is None else replica.log.committed
-        status.applied = 0 if replica is None else replica.log.applied
-        status.leads = group is not None and group.leads
-        status.disc_full = self._replicas is not None and self._replicas.full
-        if replica is None or replica.leader:
-            status.leaderless_since = None
-        elif status.leaderless_since is None:
-            status.leaderless_since = self.process.loop.time()
+    def _note(self) -> None:
+        known = self._status.replicas
+        self._status.replicas = {
+            group.state.kind: self._noted(group, known.get(group.state.kind))
+            for group in self._groups.values()
+        }
+        self._status.disc_full = self._replicas is not None and self._replicas.full
+
+    def _noted(self, group: Group, known: ReplicaStatus | None) -> ReplicaStatus:
+        replica, since = group.replica, known and known.leaderless_since
+        return ReplicaStatus(
+            term=replica.term,
+            committed=replica.log.committed,
+            applied=replica.log.applied,
+            leads=group.leads,
+            leaderless_since=None if replica.leader else since or self.process.loop.time(),
+        )
 
     # -- other nodes
 
@@ -283,17 +297,21 @@ class RaftServer(GenServer):
         return self._leaders.get(number, (0, ""))[1]
 
     async def _recover(self) -> Done | NotDone:
-        lost = current(self._register)
-        leader = self._leader_of(lost)
+        """Recover all groups whose last known leader is not up; a node without a replica may not know that
+        it leads no more, one with a replica does."""
         if self._upkeep is None:
-            problem = "this node has no data directory"
-        elif leader in (self._node, *self._distribution.nodes()):
-            # A node without a replica may not know that it leads no more; one with a replica does.
-            problem = f"{leader} is up and led last; there is nothing to recover here"
-        else:
-            problem = await self._upkeep.recover()
-            self._schedule()
-        return NotDone(problem) if problem else Done(None)
+            return NotDone("this node has no data directory")
+        up, problems, done = (self._node, *self._distribution.nodes()), [], False
+        for kind in sorted({row.kind for row in self._register.groups().values()} | {NAMES}):
+            leader = self._leader_of(current(self._register, kind))
+            if leader in up:
+                problems.append(f"{leader} is up and led {kind} last; there is nothing to recover here")
+            elif problem := await self._upkeep.recover(kind):
+                return NotDone(problem)
+            else:
+                done = True
+        self._schedule()
+        return Done(None) if done else NotDone("; ".join(problems))
 
     def _transfer(self, number: int, node: str) -> Done | NotDone:
         group = self._groups.get(number)
@@ -311,6 +329,7 @@ def _status_of(group: Group) -> dict[str, Any]:
     membership, progress = replica.membership, replica.progress()
     return {
         "group": f"{group.number:x}",
+        "kind": group.state.kind,
         "role": replica.role.value,
         "term": replica.term,
         "leader": group.leader,

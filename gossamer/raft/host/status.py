@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
-class RaftStatus:
-    """The replica of the cluster's group at this node, as of the last second; zero where it has none."""
+class ReplicaStatus:
+    """One replica at this node."""
 
     term: int = 0
     committed: int = 0
@@ -15,4 +15,11 @@ class RaftStatus:
     leads: bool = False
     leaderless_since: float | None = None
     """When the group was first seen without a leader, by the loop's clock; None: it has one."""
+
+
+@dataclass(slots=True)
+class RaftStatus:
+    """The replicas at this node by the kind of their group, as of the last second."""
+
+    replicas: dict[str, ReplicaStatus] = field(default_factory=dict)
     disc_full: bool = False

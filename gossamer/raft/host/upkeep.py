@@ -1,8 +1,8 @@
-"""What a node does about its groups once a second: founds the first, leads those that it leads, drops others.
+"""What a node does about its groups once a second: founds them, leads those that it leads, drops others.
 
-A cluster has one group to begin with. It is founded once, by the node of the least name among those that
+A cluster has one group of each kind. It is founded once, by the node of the least name among those that
 could have a replica, when the cluster has been quiet for :data:`FOUND_AFTER` seconds and its register of
-groups, a table that every node has, is empty. Where two halves found one each, the register shows both when
+groups, a table that every node has, shows none. Where two halves found one each, the register shows both when
 they meet, and the one with fewer voters, then the younger, is dropped.
 
 A group that lost its quorum for good is given up by hand (:meth:`Upkeep.recover`): its row has no voters
@@ -11,9 +11,9 @@ then, and nobody has it any more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from random import Random
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import structlog
 
@@ -22,7 +22,7 @@ from gossamer.raft.host.group import Group
 from gossamer.raft.host.messages import RAFT, Create
 from gossamer.raft.host.placement import Admit, Change, View, next_step
 from gossamer.raft.host.replicas import Replicas
-from gossamer.raft.host.replicated import FOUNDER, admission
+from gossamer.raft.host.replicated import FOUNDER, NAMES, admission, founding
 from gossamer.raft.progress import Flow
 from gossamer.raft.values import Membership
 from gossamer.supervisor import cast
@@ -34,24 +34,32 @@ SETTLE = 30.0
 """Seconds in which a leader takes no node for gone: one that has just started may not know all members."""
 
 
+class GroupRow(NamedTuple):
+    """A group in the register: the time of day at which it was founded, and its voters; 0: given up."""
+
+    founded: float
+    voters: int
+    kind: str = NAMES
+
+
 class Register(Protocol):
     """The groups of the cluster, as every node knows them."""
 
-    def groups(self) -> Mapping[int, tuple[float, int]]:
-        """Return the time of day at which each group was founded, and its number of voters."""
+    def groups(self) -> Mapping[int, GroupRow]:
+        """Return all that were ever entered."""
 
-    def enter(self, group: int, founded: float, voters: int) -> None:
+    def enter(self, group: int, row: GroupRow) -> None:
         """Say what a group has."""
 
 
-def current(register: Register) -> int:
-    """Return the cluster's group; 0: it has none."""
-    rows = {number: row for number, row in register.groups().items() if row[1]}
-    return max(rows, key=lambda number: (rows[number][1], -rows[number][0], number), default=0)
+def current(register: Register, kind: str) -> int:
+    """Return the cluster's group of a kind; 0: it has none."""
+    rows = {number: row for number, row in register.groups().items() if row.voters and row.kind == kind}
+    return max(rows, key=lambda number: (rows[number].voters, -rows[number].founded, number), default=0)
 
 
 class Upkeep:
-    """``members()`` are the nodes of the cluster, up or not; a group is founded only while ``enabled()``."""
+    """``members()`` are the nodes of the cluster, up or not; ``kinds()`` the groups that it should have."""
 
     def __init__(
         self,
@@ -60,7 +68,7 @@ class Upkeep:
         *,
         register: Register,
         members: Callable[[], set[str]],
-        enabled: Callable[[], bool],
+        kinds: Callable[[], Collection[str]],
         wall: Callable[[], float],
         rng: Random,
     ) -> None:
@@ -68,7 +76,7 @@ class Upkeep:
         self._replicas = replicas
         self._register = register
         self._members = members
-        self._enabled = enabled
+        self._kinds = kinds
         self._wall = wall
         self._rng = rng
         self.able: set[str] = set()
@@ -77,6 +85,8 @@ class Upkeep:
         """Groups and replicas that their nodes do not have."""
         self.leading: dict[int, float] = {}
         """Since when this node leads a group."""
+        self._founded: set[int] = set()
+        """Groups that this process founded."""
 
     async def look(self, now: float, quiet_since: float) -> None:
         """Do what is due; nodes came and went last at ``quiet_since``."""
@@ -84,47 +94,53 @@ class Upkeep:
         for group in list(self._replicas.groups.values()):
             self._look_at(group, groups, now)
         await self._replicas.forget()
-        quiet = now - quiet_since >= FOUND_AFTER and all(self._node < node for node in self.able)
-        if quiet and not groups and not self._replicas.groups and self._enabled():
-            await self._found()
+        if now - quiet_since >= FOUND_AFTER and all(self._node < node for node in self.able):
+            known = {row.kind for row in groups.values()}
+            known |= {group.state.kind for group in self._replicas.groups.values()}
+            for kind in self._kinds():
+                if kind not in known:
+                    await self._found(kind)
 
-    def _look_at(self, group: Group, groups: Mapping[int, tuple[float, int]], now: float) -> None:
-        if groups.get(group.number, (0.0, 1))[1] == 0:
+    def _look_at(self, group: Group, groups: Mapping[int, GroupRow], now: float) -> None:
+        row = groups.get(group.number)
+        if row is not None and not row.voters:
             self._replicas.drop(group, "it was given up, and another recovered in its place")
             return
-        if group.leads:
+        if group.leads and (group.state.nodes or group.number in self._founded):
             self._enter(group)
-        theirs = current(self._register)
+        theirs = current(self._register, group.state.kind if row is None else row.kind)
         if theirs not in (0, group.number):
             self._replicas.drop(group, f"the cluster has another group, {theirs:x}")
         elif group.leads and group.number in self.leading:
             self._lead(group, now - self.leading[group.number])
 
-    async def _found(self, *, index: int = 0, state: bytes = b"") -> Group | None:
+    async def _found(self, kind: str, *, index: int = 0, state: bytes = b"") -> Group | None:
         number = self._rng.getrandbits(62) | 1
         membership = Membership((FOUNDER,))
-        group = await self._replicas.begin(number, FOUNDER, membership, index=index, state=state)
+        group = await self._replicas.begin(number, FOUNDER, membership, kind=kind, index=index, state=state)
         if group is not None:
-            log.info("raft_group_founded", group=f"{number:x}")
+            self._founded.add(number)
+            log.info("raft_group_founded", group=f"{number:x}", kind=kind)
             group.replica.campaign()
         return group
 
-    async def recover(self) -> str:
-        """Abandon the cluster's group, and found one with what this node has of it; return why not, if so.
+    async def recover(self, kind: str) -> str:
+        """Abandon the group of a kind, and found one with what this node has of it; return why not, if so.
 
         The caller knows that no leader can be reached. What was committed without this node is lost, and
         nothing else: entries go on above every earlier index, by the time of day, so that fences still rise.
         """
-        lost = current(self._register)
+        lost = current(self._register, kind)
         group = self._replicas.groups.get(lost)
         had = 0 if group is None else group.replica.log.last
         index = max(int(self._wall() * 1000), had + 1)
-        made = await self._found(index=index, state=b"" if group is None else group.state.machine.snapshot())
+        state = b"" if group is None else group.state.machine.snapshot()
+        made = await self._found(kind, index=index, state=state)
         if made is None:
             return "the disc is full; make room"
         log.error("raft_recovered", lost=f"{lost:x}", group=f"{made.number:x}", had=had)
         if lost:
-            self._register.enter(lost, self._register.groups()[lost][0], 0)
+            self._register.enter(lost, self._register.groups()[lost]._replace(voters=0))
         self._enter(made)
         if group is not None:
             self._replicas.drop(group, "it was given up here")
@@ -133,17 +149,24 @@ class Upkeep:
     def _enter(self, group: Group) -> None:
         known = self._register.groups().get(group.number)
         voters = len(group.replica.membership.voters)
-        if known is None or known[1] != voters:
-            self._register.enter(group.number, known[0] if known else self._wall(), voters)
+        if known is None:
+            self._register.enter(group.number, GroupRow(self._wall(), voters, group.state.kind))
+        elif known.voters != voters:
+            self._register.enter(group.number, known._replace(voters=voters))
 
     def _lead(self, group: Group, seconds: float) -> None:
         """Take the next step towards the members that should be, and do what time has made due."""
         replica = group.replica
-        if replica.log.term(replica.log.committed) != replica.term:
+        committed = replica.log.committed
+        if replica.log.term(committed) != replica.term or replica.log.applied < committed:
+            return
+        if not group.state.nodes and group.number not in self._founded:
+            # It ended before anything was committed, its kind with it: another is founded.
+            self._replicas.drop(group, "its founding was broken off")
             return
         try:
             if not group.state.nodes:
-                group.admit(admission(self._node), _ignore)
+                group.admit(founding(self._node, group.state.kind), _ignore)
             else:
                 self._place(group, seconds)
             for request in group.state.machine.upkeep(seconds):

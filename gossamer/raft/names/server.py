@@ -13,6 +13,7 @@ from msgspec import Struct
 from gossamer.errors import UsageError
 from gossamer.raft.errors import NotReadyError
 from gossamer.raft.host import client
+from gossamer.raft.host.replicated import NAMES
 from gossamer.raft.names.machine import HOLD, ListNames, Register, Renew, Unregister, Whereis, encoded
 from gossamer.supervisor import (
     Caller,
@@ -193,7 +194,7 @@ async def _ask_for(server: Pid, name: str, pid: Pid, caller: Caller) -> None:
     sent = _now()
     fence, why = None, ""
     try:
-        fence = int(await client.request(encoded(Register(name, pid))))
+        fence = int(await client.request(NAMES, encoded(Register(name, pid))))
     except NotReadyError as error:
         why = error.why
     send(server, _Answered(name, pid, fence, sent, caller, why))
@@ -202,7 +203,7 @@ async def _ask_for(server: Pid, name: str, pid: Pid, caller: Caller) -> None:
 async def _renew(server: Pid, node: str, creation: int, sent: float) -> None:
     names = None
     try:
-        names = await client.read(encoded(Renew(node, creation)), timeout=HOLD)
+        names = await client.read(NAMES, encoded(Renew(node, creation)), timeout=HOLD)
     except NotReadyError as error:
         log.warning("names_not_renewed", why=error.why)
     send(server, _Renewed(sent, names))
@@ -211,7 +212,7 @@ async def _renew(server: Pid, node: str, creation: int, sent: float) -> None:
 async def _give_back(server: Pid, name: str, pid: Pid, caller: Caller | None) -> None:
     done = True
     try:
-        await client.request(encoded(Unregister(name, pid)), timeout=60.0)
+        await client.request(NAMES, encoded(Unregister(name, pid)), timeout=60.0)
     except NotReadyError:
         done = False
     send(server, _GivenBack(name, pid, done, caller))
@@ -249,9 +250,9 @@ class ConsistentNames:
 
     async def whereis(self, name: str) -> tuple[Pid, int] | None:
         """Return who holds a name, and its fence. Raises NotReadyError."""
-        found = await client.read(encoded(Whereis(name)))
+        found = await client.read(NAMES, encoded(Whereis(name)))
         return None if found is None else (found[0], found[1])
 
     async def names(self) -> dict[str, tuple[Pid, int]]:
         """Return all names. Raises NotReadyError."""
-        return dict(await client.read(encoded(ListNames())))
+        return dict(await client.read(NAMES, encoded(ListNames())))
