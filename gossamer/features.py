@@ -45,6 +45,11 @@ FEATURES = (
         "0.1.0",
         "Nodes keep replicas of what must not differ between them: names with one holder.",
     ),
+    Feature(
+        "basekv",
+        "0.1.0",
+        "Nodes keep replicas of ranges of keys, on which tables of replication quorum rest.",
+    ),
 )
 
 Support = Mapping[str, Collection[str] | None]

@@ -14,6 +14,7 @@ FLOORS = (
     "gossip",
     "distribution",
     "raft",
+    "basekv",
     "discovery",
     "mnesia_like",
     "routes",

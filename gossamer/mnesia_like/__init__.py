@@ -17,6 +17,7 @@ from gossamer.mnesia_like.store import Store
 from gossamer.mnesia_like.table.local import LocalTable
 from gossamer.mnesia_like.table.owned import OwnedTable
 from gossamer.mnesia_like.table.queries import ANY
+from gossamer.mnesia_like.table.quorum import QuorumTable
 from gossamer.mnesia_like.table.shared import SharedTable
 from gossamer.mnesia_like.transactions import Transaction
 
@@ -30,6 +31,7 @@ __all__ = [
     "Journal",
     "LocalTable",
     "OwnedTable",
+    "QuorumTable",
     "ReplicationLink",
     "ReplicationSink",
     "SharedTable",

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
+from gossamer import basekv
+from gossamer.basekv import BASEKV, KeyValueServer
 from gossamer.distribution import RemoteProcesses
 from gossamer.gossip import MembershipView
 from gossamer.mnesia_like import SharedTable
@@ -50,6 +52,7 @@ def consensus_spec(node: NodeParts) -> ChildSpec:
     children = [
         ChildSpec(RAFT, partial(_start_raft, node)),
         ChildSpec("names", partial(UniqueNames.start_link, name=UNIQUE_NAMES, label=UNIQUE_NAMES)),
+        ChildSpec(BASEKV, partial(KeyValueServer.start_link, node.rng, name=BASEKV, label=BASEKV)),
     ]
     # A disc that refuses writes must not end the node, which serves clients all the same: the waits are so
     # long that the intensity is never reached.
@@ -67,7 +70,7 @@ async def _start_raft(node: NodeParts) -> Pid:
         register=GroupTable(table),
         members=partial(_members, node.members),
         kinds=partial(_kinds, node),
-        machines=lambda _kind: NamesMachine(node.clock.monotonic),
+        machines=lambda kind: basekv.machine_of(kind) or NamesMachine(node.clock.monotonic),
         wall=node.clock.wall,
         rng=node.rng,
         status=node.consensus,
@@ -78,7 +81,9 @@ async def _start_raft(node: NodeParts) -> Pid:
 
 def _kinds(node: NodeParts) -> list[str]:
     """The groups that the cluster should have: each waits for the flag of what rests on it."""
-    return [NAMES] if "consensus" in node.features.enabled else []
+    enabled = node.features.enabled
+    names = [NAMES] if "consensus" in enabled else []
+    return names + [kind for kind in basekv.KINDS if names and "basekv" in enabled]
 
 
 def _members(view: MembershipView) -> set[str]:

@@ -107,7 +107,9 @@ async def test_features_wait_for_the_last_node_and_close_the_way_back(
     name = f"node4@{cluster.addresses[4][0]}"
     for node in (1, 4):
         log = (tmp_path / f"node{node}.log").read_text()
-        lacked = "feature consensus (since 0.1.0) and feature protocol_5 (since 0.1.0)"
+        lacked = " and ".join(
+            f"feature {flag} (since 0.1.0)" for flag in ("basekv", "consensus", "protocol_5")
+        )
         assert f"(feature): expected {lacked}, got none" in log
         assert f"upgrade {name}" in log
     assert all(row["link"] != "up" for row in await rows(cluster, 1, "nodes") if row["name"] == name)

@@ -1,0 +1,35 @@
+"""Errors of key ranges.
+
+::
+
+    UsageError        BadRowError
+    UnavailableError  NotWrittenError
+"""
+
+from __future__ import annotations
+
+from gossamer.errors import UnavailableError, UsageError
+
+
+class BadRowError(UsageError):
+    """A key, a value or a write that no range takes."""
+
+    def __init__(self, what: str, *, got: str, expected: str) -> None:
+        self.what = what
+        self.got = got
+        self.expected = expected
+        super().__init__(f"{what}: got {got}, expected {expected}")
+
+
+class NotWrittenError(UnavailableError):
+    """A write that is not known to be done; ``unknown``: it may be, else it is not."""
+
+    def __init__(self, why: str, *, unknown: bool) -> None:
+        self.why = why
+        self.unknown = unknown
+        outcome = (
+            "it may be done or not: read before it is tried again"
+            if unknown
+            else "nothing was done; try again"
+        )
+        super().__init__(f"write: {why}; {outcome}")

@@ -1,0 +1,187 @@
+"""Writer of a node: gathers the writes of its processes, and has each range take them batch by batch.
+
+Rules: 1. One batch of a range is on its way at a time, and what comes meanwhile makes the next: a range that
+is slow gets larger batches, and writes of one node are done in the order in which they came.  2. A batch is
+made again until it is answered or :data:`PATIENCE` is over; then its callers are told that it may be done or
+not, and the next one, by its number, makes sure that it is not done after that.  3. So many wait at most;
+more are refused at once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from random import Random
+
+from msgspec import Struct
+
+from gossamer.basekv.errors import BadRowError, NotWrittenError
+from gossamer.basekv.ranges import RoutingTable, kind_of
+from gossamer.basekv.values import (
+    MAX_KEY,
+    MAX_OPERATIONS,
+    MAX_VALUE,
+    Batch,
+    DeleteRange,
+    Done,
+    Moved,
+    Put,
+    RangeInfo,
+    Write,
+    decode_answer,
+    encode,
+)
+from gossamer.errors import UsageError
+from gossamer.raft import NotReadyError, request
+from gossamer.supervisor import Caller, GenServer, NoReply, Pid, Reply, reply, self_pid, send, spawn
+
+BASEKV = "basekv"
+"""Registered name of the server on every node."""
+PATIENCE = 8.0
+MAX_WAITING = 10_000
+BATCH_BYTES = 256 * 1024
+BATCH_WRITES = 512
+
+
+class WriteRequest(Struct, frozen=True):
+    """Call: do a write; the answer is whether its expectations held, or an error."""
+
+    write: Write
+
+
+class Find(Struct, frozen=True):
+    """Call: the range of a key, as this node knows it."""
+
+    key: bytes
+
+
+class Learn(Struct, frozen=True):
+    """Cast: a range, as its leader knows it."""
+
+    range: RangeInfo
+
+
+class _Answered(Struct, frozen=True):
+    number: int
+    answer: bytes | None
+    why: str = ""
+
+
+@dataclass(slots=True)
+class _Queue:
+    """Writes to one range, with who waits for each."""
+
+    waiting: deque[tuple[Write, Caller]] = field(default_factory=deque)
+    sent: list[tuple[Write, Caller]] = field(default_factory=list)
+    """The batch that is on its way."""
+
+
+class KeyValueServer(GenServer):
+    """Start it under the name :data:`BASEKV`, on every node."""
+
+    async def init(self, rng: Random) -> None:
+        self._writer = rng.randbytes(16)
+        self._routing = RoutingTable()
+        self._queues: dict[int, _Queue] = {}
+        self._batches = 0
+
+    async def handle_call(self, asked: object, caller: Caller) -> Reply | NoReply:
+        match asked:
+            case WriteRequest(write):
+                return self._enter(write, caller)
+            case Find(key):
+                return Reply(self._routing.find(key))
+        return Reply(UsageError(f"basekv got {type(asked).__name__}; use gossamer.basekv.write()"))
+
+    async def handle_cast(self, told: object) -> None:
+        if isinstance(told, Learn):
+            self._routing.learn(told.range)
+
+    async def handle_info(self, message: object) -> None:
+        if isinstance(message, _Answered):
+            self._answered(message)
+
+    def _enter(self, write: Write, caller: Caller) -> Reply | NoReply:
+        try:
+            info = self._range_of(write)
+        except BadRowError as error:
+            return Reply(error)
+        queue = self._queues.setdefault(info.number, _Queue())
+        if len(queue.waiting) >= MAX_WAITING:
+            return Reply(NotWrittenError(f"{MAX_WAITING} writes wait for range {info.number}", unknown=False))
+        queue.waiting.append((write, caller))
+        self._send_next(info, queue)
+        return NoReply()
+
+    def _range_of(self, write: Write) -> RangeInfo:
+        """Return the range that has all keys of a write. Raises BadRowError."""
+        keys = list(_keys(write))
+        if not write.operations or len(keys) > MAX_OPERATIONS:
+            got = f"{len(write.operations)} operations and {len(write.expected)} expectations"
+            raise BadRowError("write", got=got, expected=f"one operation or more, {MAX_OPERATIONS} in all")
+        for what, size, most in _sizes(write):
+            if size > most:
+                raise BadRowError(what, got=f"{size} bytes", expected=f"at most {most} bytes")
+        info = self._routing.find(keys[0])
+        if not all(map(info.has, keys)):
+            raise BadRowError(
+                "write", got="keys of several ranges", expected="keys of one; write them one by one"
+            )
+        return info
+
+    def _send_next(self, info: RangeInfo, queue: _Queue) -> None:
+        if queue.sent or not queue.waiting:
+            return
+        size = 0
+        while queue.waiting and size < BATCH_BYTES and len(queue.sent) < BATCH_WRITES:
+            size += sum(size for _, size, _ in _sizes(queue.waiting[0][0]))
+            queue.sent.append(queue.waiting.popleft())
+        self._batches += 1
+        batch = Batch(info.version, self._writer, self._batches, [write for write, _ in queue.sent])
+        label = f"write to {kind_of(info.number)}"
+        spawn(_send, self_pid(), info.number, encode(batch), label=label)
+
+    def _answered(self, got: _Answered) -> None:
+        queue = self._queues[got.number]
+        sent, queue.sent = queue.sent, []
+        answer = None if got.answer is None else decode_answer(got.answer)
+        match answer:
+            case Done(done, False):
+                for (_, caller), held in zip(sent, done, strict=True):
+                    reply(caller, held)
+            case Moved(info):
+                self._routing.learn(info)
+                for write, caller in sent:
+                    if isinstance(told := self._enter(write, caller), Reply):
+                        reply(caller, told.value)
+            case _:
+                for _, caller in sent:
+                    reply(caller, NotWrittenError(got.why or "another answer was expected", unknown=True))
+        self._send_next(self._routing.range(got.number), queue)
+
+
+def _keys(write: Write) -> Iterable[bytes]:
+    for operation in write.operations:
+        yield operation.start if isinstance(operation, DeleteRange) else operation.key
+    for one in write.expected:
+        yield one.key
+
+
+def _sizes(write: Write) -> Iterable[tuple[str, int, int]]:
+    """Yield what is bounded in a write: what it is, its size, and the most."""
+    for key in _keys(write):
+        yield "key", len(key), MAX_KEY
+    for operation in write.operations:
+        if isinstance(operation, Put):
+            yield "value", len(operation.value), MAX_VALUE
+    for one in write.expected:
+        yield "expected value", len(one.value or b""), MAX_VALUE
+
+
+async def _send(server: Pid, number: int, batch: bytes) -> None:
+    try:
+        answer = _Answered(number, await request(kind_of(number), batch, timeout=PATIENCE))
+    except NotReadyError as error:
+        answer = _Answered(number, None, error.why)
+    send(server, answer)

@@ -1,0 +1,127 @@
+"""What a range is, and what it is asked: as msgpack, in entries of its log and in questions to its leader.
+
+A request names the range's *version* as its caller knows it. One of another version is answered with the
+range as it is now (:class:`Moved`), so that nobody writes to a range that no longer has the key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import msgspec
+
+MAX_KEY = 4096
+MAX_VALUE = 131_072
+MAX_OPERATIONS = 1000
+"""Bytes of a key and of a value, and operations of one write."""
+
+
+class RangeInfo(msgspec.Struct, frozen=True, array_like=True):
+    """Range of the keys from ``start`` up to ``end``, excluded; None: to the last one."""
+
+    number: int
+    start: bytes
+    end: bytes | None
+    version: int = 1
+
+    def has(self, key: bytes) -> bool:
+        """Return whether a key is in it."""
+        return self.start <= key and (self.end is None or key < self.end)
+
+
+class Put(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """Set the value of a key."""
+
+    key: bytes
+    value: bytes
+
+
+class Delete(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """Remove a key, if it is there."""
+
+    key: bytes
+
+
+class DeleteRange(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """Remove all keys from ``start`` up to ``end``, excluded."""
+
+    start: bytes
+    end: bytes
+
+
+Operation: TypeAlias = Put | Delete | DeleteRange
+
+
+class Expect(msgspec.Struct, frozen=True, array_like=True):
+    """Condition of a write: the value that a key has; None: it is not there."""
+
+    key: bytes
+    value: bytes | None
+
+
+class Write(msgspec.Struct, frozen=True, array_like=True):
+    """All operations, or, where one expectation does not hold, none."""
+
+    operations: list[Operation]
+    expected: list[Expect] = []
+
+
+class Batch(msgspec.Struct, frozen=True, array_like=True):
+    """Writes in order. ``number`` counts the batches of a ``writer``, who has one on its way at a time: one
+    that comes twice is done once, and one that comes behind a later one is not done any more."""
+
+    version: int
+    writer: bytes
+    number: int
+    writes: list[Write]
+
+
+class Get(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """Question: the value of a key."""
+
+    version: int
+    key: bytes
+
+
+class Scan(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """Question: the rows from ``start`` up to ``end``, excluded, in order, ``limit`` at most."""
+
+    version: int
+    start: bytes
+    end: bytes
+    limit: int
+
+
+class Done(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """Answer to a batch: for each write whether it was done, and not refused by an expectation. ``late``: it
+    came behind a later batch of its writer, and may have been done before that."""
+
+    done: list[bool]
+    late: bool = False
+
+
+class Value(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """Answer to :class:`Get`."""
+
+    value: bytes | None
+
+
+class Rows(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """Answer to :class:`Scan`; ``more``: there are rows behind the last of these."""
+
+    rows: list[tuple[bytes, bytes]]
+    more: bool
+
+
+class Moved(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """Answer to a request of another version: the range as it is."""
+
+    range: RangeInfo
+
+
+Answer: TypeAlias = Done | Value | Rows | Moved
+encode = msgspec.msgpack.Encoder().encode
+decode_batch: Callable[[bytes], Batch] = msgspec.msgpack.Decoder(Batch).decode
+decode_question: Callable[[bytes], Get | Scan] = msgspec.msgpack.Decoder(Get | Scan).decode
+decode_answer: Callable[[bytes], Answer] = msgspec.msgpack.Decoder(Done | Value | Rows | Moved).decode

@@ -1,0 +1,123 @@
+"""State machine of a range: what batches do, and what comes twice."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gossamer.basekv import Delete, DeleteRange, Expect, Put, RangeInfo, RangeMachine
+from gossamer.basekv.machine import MAX_WRITERS
+from gossamer.basekv.values import Batch, Done, Get, Moved, Rows, Scan, Value, Write, decode_answer, encode
+
+INFO = RangeInfo(0, b"", b"\x80")
+
+
+@pytest.fixture
+def machine():
+    return RangeMachine(INFO)
+
+
+def put(machine, number, *writes, writer=b"w", version=1):
+    return decode_answer(machine.apply(number, encode(Batch(version, writer, number, list(writes)))))
+
+
+def one(*operations, expected=()):
+    return Write(list(operations), list(expected))
+
+
+def get(machine, key, version=1):
+    return decode_answer(machine.read(encode(Get(version, key))))
+
+
+def scan(machine, start=b"", end=b"\xff", limit=100):
+    return decode_answer(machine.read(encode(Scan(1, start, end, limit))))
+
+
+def test_what_is_put_is_found_until_it_is_deleted(machine):
+    assert put(machine, 1, one(Put(b"a", b"1"), Put(b"b", b"2"))) == Done([True])
+    assert get(machine, b"a") == Value(b"1")
+    put(machine, 2, one(Delete(b"a"), Delete(b"nothing")))
+    assert get(machine, b"a") == Value(None)
+
+
+def test_rows_come_in_order_and_in_pages(machine):
+    put(machine, 1, one(*(Put(bytes([n]), b"v") for n in (3, 1, 2))))
+    assert scan(machine) == Rows([(b"\1", b"v"), (b"\2", b"v"), (b"\3", b"v")], more=False)
+    assert scan(machine, limit=2) == Rows([(b"\1", b"v"), (b"\2", b"v")], more=True)
+    assert scan(machine, b"\2", b"\3") == Rows([(b"\2", b"v")], more=False)
+
+
+def test_a_range_of_keys_is_deleted_without_its_end(machine):
+    put(machine, 1, one(*(Put(bytes([n]), b"v") for n in range(5))))
+    put(machine, 2, one(DeleteRange(b"\1", b"\3")))
+    assert [key for key, _ in scan(machine).rows] == [b"\0", b"\3", b"\4"]
+
+
+def test_a_write_whose_expectation_fails_does_nothing(machine):
+    put(machine, 1, one(Put(b"a", b"1")))
+    refused = one(Put(b"b", b"2"), expected=[Expect(b"a", b"0")])
+    new = one(Put(b"c", b"3"), expected=[Expect(b"c", None)])
+    assert put(machine, 2, refused, new, new) == Done([False, True, False])
+    assert get(machine, b"b") == Value(None)
+
+
+def test_a_batch_that_comes_again_is_answered_as_it_was_and_done_once(machine):
+    new = one(Put(b"a", b"1"), expected=[Expect(b"a", None)])
+    assert put(machine, 1, new) == put(machine, 1, new) == Done([True])
+
+
+def test_a_batch_that_comes_behind_a_later_one_is_not_done(machine):
+    put(machine, 2, one(Put(b"a", b"later")))
+    assert put(machine, 1, one(Put(b"a", b"earlier"))) == Done([], late=True)
+    assert get(machine, b"a") == Value(b"later")
+    assert put(machine, 1, one(Put(b"a", b"another")), writer=b"x") == Done([True])
+
+
+def test_a_request_of_another_version_is_told_the_range_as_it_is(machine):
+    assert put(machine, 1, one(Put(b"a", b"1")), version=2) == Moved(INFO)
+    assert get(machine, b"a", version=2) == Moved(INFO)
+    assert get(machine, b"a") == Value(None)
+
+
+def test_writers_are_forgotten_those_first_that_wrote_least_lately(machine):
+    for number in range(MAX_WRITERS + 1):
+        put(machine, 5, writer=number.to_bytes(3))
+        put(machine, 5, writer=(0).to_bytes(3))
+    again = one(Put(b"a", b"1"))
+    assert put(machine, 4, again, writer=(0).to_bytes(3)) == Done([], late=True)
+    assert put(machine, 4, again, writer=(1).to_bytes(3)) == Done([True])
+
+
+KEYS = st.binary(max_size=2)
+OPERATIONS = (
+    st.builds(Put, KEYS, st.binary(max_size=1)) | st.builds(Delete, KEYS) | st.builds(DeleteRange, KEYS, KEYS)
+)
+WRITES = st.builds(
+    Write,
+    st.lists(OPERATIONS, max_size=3),
+    st.lists(st.builds(Expect, KEYS, st.none() | st.binary(max_size=1)), max_size=1),
+)
+
+
+@given(st.lists(st.lists(WRITES, max_size=3), max_size=8))
+def test_it_does_what_a_plain_dict_would_and_a_snapshot_has_all(batches):
+    machine, plain = RangeMachine(INFO), {}
+    for number, writes in enumerate(batches, 1):
+        put(machine, number, *writes)
+        for write in writes:
+            if any(plain.get(one.key) != one.value for one in write.expected):
+                continue
+            for operation in write.operations:
+                match operation:
+                    case Put(key, value):
+                        plain[key] = value
+                    case Delete(key):
+                        plain.pop(key, None)
+                    case DeleteRange(start, end):
+                        plain = {key: value for key, value in plain.items() if not start <= key < end}
+    copy = RangeMachine(RangeInfo(7, b"", None))
+    copy.restore(machine.snapshot())
+    assert scan(machine, limit=10_000) == scan(copy, limit=10_000) == Rows(sorted(plain.items()), more=False)
+    assert copy.snapshot() == machine.snapshot()
+    if batches:
+        assert put(copy, len(batches), one(Put(b"", b"again"))) == put(machine, len(batches))
+        assert copy.snapshot() == machine.snapshot()

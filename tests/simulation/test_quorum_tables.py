@@ -1,0 +1,131 @@
+"""Tables of a quorum: what was written is there for everybody, or nothing is answered."""
+
+import asyncio
+from itertools import count
+
+import pytest
+
+from gossamer.basekv import KINDS, BadRowError
+from gossamer.errors import GossamerError, UnavailableError
+from gossamer.mnesia_like import QuorumTable
+
+from .clusters import nodes
+
+
+async def formed(cluster):
+    """Wait until each range has a leader and three voters."""
+    async with asyncio.timeout(90):
+        led = set()
+        while not led >= set(KINDS):
+            await asyncio.sleep(0.5)
+            for node in cluster.nodes.values():
+                led |= {
+                    group["kind"] for group in await node.runtime.call("raft", "status") if settled(group)
+                }
+
+
+def settled(group):
+    voters = [member for member in group["members"] if member["voter"]]
+    return group["role"] == "leader" and not group["joint"] and len(voters) == 3
+
+
+def run(cluster, number, function, *arguments):
+    return cluster.nodes[number].runtime.run(function, *arguments)
+
+
+@nodes(3, discs=True)
+async def test_what_one_node_wrote_every_node_reads(sim, cluster):
+    await formed(cluster)
+    orders, stock = QuorumTable("orders"), QuorumTable("stock")
+    await run(cluster, 1, orders.write, ("a", 1), {"sum": 5})
+    await run(cluster, 2, stock.write, "bolts", 7)
+    assert await run(cluster, 3, orders.read, ("a", 1)) == {"sum": 5}
+    assert await run(cluster, 1, orders.rows) == {("a", 1): {"sum": 5}}
+    assert await run(cluster, 1, stock.read, "nuts", 0) == 0
+    await run(cluster, 3, orders.delete, ("a", 1))
+    assert await run(cluster, 2, orders.rows) == {}
+    assert await run(cluster, 2, stock.rows) == {"bolts": 7}
+
+
+@nodes(3, discs=True)
+async def test_of_those_that_insert_or_replace_at_once_one_succeeds(sim, cluster):
+    await formed(cluster)
+    table = QuorumTable("locks")
+    inserted = await asyncio.gather(*(run(cluster, n, table.insert_new, "x", n) for n in (1, 2, 3)))
+    assert sorted(inserted) == [False, False, True]
+    holder = await run(cluster, 1, table.read, "x")
+    replaced = await asyncio.gather(*(run(cluster, n, table.replace, "x", holder, -n) for n in (1, 2, 3)))
+    assert sorted(replaced) == [False, False, True]
+
+
+@nodes(3, discs=True)
+async def test_rows_beyond_a_page_come_in_order(sim, cluster):
+    await formed(cluster)
+    table = QuorumTable("many")
+    written = await asyncio.gather(*(run(cluster, 1 + n % 3, table.write, n, n) for n in range(1200)))
+    assert len(written) == 1200
+    assert await run(cluster, 2, table.rows) == {n: n for n in range(1200)}
+    assert list(await run(cluster, 2, table.rows, 700)) == list(range(700))
+
+
+@nodes(3, discs=True)
+async def test_a_row_that_no_table_takes_is_refused(sim, cluster):
+    await formed(cluster)
+    table = QuorumTable("orders")
+    with pytest.raises(BadRowError, match="at most 4096 bytes"):
+        await run(cluster, 1, table.write, "x" * 5000, 1)
+
+
+@nodes(3, discs=True, seeds=3)
+async def test_the_smaller_side_of_a_cut_answers_nothing_and_the_larger_goes_on(sim, cluster):
+    await formed(cluster)
+    table = QuorumTable("orders")
+    await run(cluster, 3, table.write, "x", "before")
+    cluster.partition([1, 2], [3])
+    with pytest.raises(UnavailableError):
+        await run(cluster, 3, table.read, "x")
+    with pytest.raises(UnavailableError, match="may be done or not"):
+        await run(cluster, 3, table.write, "x", "from the smaller side")
+    await run(cluster, 1, table.write, "x", "from the larger side")
+    cluster.heal()
+    await asyncio.sleep(20)
+    assert await run(cluster, 3, table.read, "x") == "from the larger side"
+
+
+@nodes(3, discs=True, seeds=5)
+async def test_a_counter_that_all_raise_has_every_step_that_was_acknowledged(sim, cluster, seed):
+    """Nodes die and come back meanwhile. A step without an answer may be done or not."""
+    await formed(cluster)
+    table, rng = QuorumTable("counters"), sim.rng("deaths")
+    done, unknown, over = [], [], asyncio.Event()
+    await run(cluster, 1, table.write, "n", [0, ""])
+
+    async def raise_it(number):
+        for step in count():
+            if over.is_set():
+                return
+            await asyncio.sleep(rng.uniform(0, 0.3))
+            if number not in cluster.nodes:
+                continue
+            mark = f"{number}:{step}"
+            try:
+                async with asyncio.timeout(30):
+                    value, last = await run(cluster, number, table.read, "n")
+                    if await run(cluster, number, table.replace, "n", [value, last], [value + 1, mark]):
+                        done.append(mark)
+            except (GossamerError, TimeoutError):
+                unknown.append(mark)
+
+    workers = [asyncio.ensure_future(raise_it(number)) for number in (1, 2, 3)]
+    for _ in range(4):
+        await asyncio.sleep(rng.uniform(2, 10))
+        number = rng.choice([1, 2, 3])
+        cluster.crash(number)
+        await asyncio.sleep(rng.uniform(0.5, 10))
+        await cluster.restart(number)
+    await asyncio.sleep(30)
+    over.set()
+    await asyncio.gather(*workers)
+    value, _ = await run(cluster, 1, table.read, "n")
+    assert len(done) <= value <= len(done) + len(unknown)
+    assert len(done) > 20
