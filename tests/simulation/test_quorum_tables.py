@@ -24,6 +24,16 @@ async def formed(cluster):
                 }
 
 
+async def leads(cluster, number):
+    """Ranges that a node leads, and in which term."""
+    groups = await cluster.nodes[number].runtime.call("raft", "status")
+    return {
+        group["kind"]: group["term"]
+        for group in groups
+        if group["role"] == "leader" and group["kind"] in KINDS
+    }
+
+
 def settled(group):
     voters = [member for member in group["members"] if member["voter"]]
     return group["role"] == "leader" and not group["joint"] and len(voters) == 3
@@ -45,6 +55,17 @@ async def test_what_one_node_wrote_every_node_reads(sim, cluster):
     await run(cluster, 3, orders.delete, ("a", 1))
     assert await run(cluster, 2, orders.rows) == {}
     assert await run(cluster, 2, stock.rows) == {"bolts": 7}
+
+
+@nodes(3, discs=True)
+async def test_leaders_of_ranges_are_spread_over_nodes_and_stay(sim, cluster):
+    await formed(cluster)
+    await asyncio.sleep(60)
+    led = {number: await leads(cluster, number) for number in (1, 2, 3)}
+    assert sum(map(len, led.values())) == len(KINDS)
+    assert max(map(len, led.values())) < len(KINDS)
+    await asyncio.sleep(60)
+    assert {number: await leads(cluster, number) for number in (1, 2, 3)} == led
 
 
 @nodes(3, discs=True)

@@ -4,12 +4,16 @@ Three voters where three or more nodes could have one, else one voter and, where
 learner: two voters would stop when either dies. A replica whose node has left the cluster, or has lost it, is
 replaced; one whose node is down is not, since it is expected back.
 
+Leaders are spread: each group prefers one of its voters' nodes, by a hash of both, so that groups whose
+voters are the same nodes are led by different ones.
+
 Rule: voters change from one set that may lose a member to the next, in one step. So one that is to be
 replaced goes when the learner in its place has the log, and the second and the third voter come together.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
@@ -80,6 +84,21 @@ def next_step(view: View) -> Admit | Change | None:
     if len(voters) + len(learners) < min(places, COPIES) and free:
         return Admit(free[0])
     return None
+
+
+def preferred_leader(group: int, view: View) -> int:
+    """Return the voter that should lead: one that is up and has the log; ``view.own`` where there is no
+    other."""
+
+    def weight(replica: int) -> bytes:
+        return hashlib.blake2b(f"{group:x} {view.nodes[replica]}".encode(), digest_size=8).digest()
+
+    ready = [
+        one
+        for one in view.membership.voters
+        if view.nodes.get(one) in view.able and view.lag.get(one, ALMOST + 1) <= ALMOST
+    ]
+    return max({*ready, view.own} & view.nodes.keys(), key=weight, default=view.own)
 
 
 def _change(voters: list[int], members: list[int]) -> Change:

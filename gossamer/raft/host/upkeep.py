@@ -12,6 +12,7 @@ then, and nobody has it any more.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from math import inf
 from random import Random
 from typing import NamedTuple, Protocol
 
@@ -20,7 +21,7 @@ import structlog
 from gossamer.raft.errors import NotReadyError
 from gossamer.raft.host.group import Group
 from gossamer.raft.host.messages import RAFT, Create
-from gossamer.raft.host.placement import Admit, Change, View, next_step
+from gossamer.raft.host.placement import Admit, Change, View, next_step, preferred_leader
 from gossamer.raft.host.replicas import Replicas
 from gossamer.raft.host.replicated import FOUNDER, NAMES, admission, founding
 from gossamer.raft.progress import Flow
@@ -30,6 +31,8 @@ from gossamer.supervisor import cast
 log = structlog.get_logger(__name__)
 
 FOUND_AFTER = 5.0
+HAND_OVER_AFTER = 10.0
+"""Seconds for which a leader leads before it hands over to the one that should, and between two attempts."""
 SETTLE = 30.0
 """Seconds in which a leader takes no node for gone: one that has just started may not know all members."""
 
@@ -85,6 +88,8 @@ class Upkeep:
         """Groups and replicas that their nodes do not have."""
         self.leading: dict[int, float] = {}
         """Since when this node leads a group."""
+        self._handed_over: dict[int, float] = {}
+        """When this node last tried to hand a group over."""
         self._founded: set[int] = set()
         """Groups that this process founded."""
 
@@ -194,6 +199,14 @@ class Upkeep:
         elif isinstance(step, Admit):
             node = step.node
             group.admit(admission(node), lambda number: self._admitted(group, node, number))
+        elif seconds >= HAND_OVER_AFTER and group.state.kind != NAMES:
+            # A new leader of names gives none away for a lease.
+            self._hand_over(group, preferred_leader(group.number, view), self.leading[group.number] + seconds)
+
+    def _hand_over(self, group: Group, to: int, now: float) -> None:
+        if to != group.replica.id and now >= self._handed_over.get(group.number, -inf) + HAND_OVER_AFTER:
+            self._handed_over[group.number] = now
+            group.replica.transfer(to)
 
     def _admitted(self, group: Group, node: str, number: object) -> None:
         if not isinstance(number, int):

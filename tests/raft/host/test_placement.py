@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gossamer.raft import Membership
-from gossamer.raft.host.placement import ALMOST, COPIES, Admit, Change, View, next_step
+from gossamer.raft.host.placement import ALMOST, COPIES, Admit, Change, View, next_step, preferred_leader
 
 NODES = {1: "a", 3: "b", 5: "c", 7: "d"}
 
@@ -72,3 +72,15 @@ def test_steps_end_with_as_many_copies_as_there_can_be(data):
     assert set(homes) <= members
     assert len(membership.voters) in (1, 3)
     assert (len(membership.voters) == 3) == (len(set(homes) | able) >= 3)
+
+
+def test_groups_of_the_same_voters_are_led_by_different_ones():
+    led = [preferred_leader(group, view([1, 3, 5])) for group in range(99)]
+    assert {one: led.count(one) > 15 for one in (1, 3, 5)} == {1: True, 3: True, 5: True}
+
+
+def test_a_leader_is_up_and_has_the_log():
+    for group in range(20):
+        assert preferred_leader(group, view([1, 3, 5], able="ac")) in (1, 5)
+        assert preferred_leader(group, view([1, 3, 5], behind=(3, 5))) == 1
+        assert preferred_leader(group, view([1, 3, 5])) == preferred_leader(group, view([5, 1, 3]))
