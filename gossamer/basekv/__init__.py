@@ -6,7 +6,7 @@ calls.
 """
 
 from gossamer.basekv.client import delete, get, scan, write
-from gossamer.basekv.errors import BadRowError, NotWrittenError
+from gossamer.basekv.errors import BadRowError, NotWrittenError, RangeFullError
 from gossamer.basekv.machine import RangeMachine
 from gossamer.basekv.ranges import KINDS, machine_of
 from gossamer.basekv.server import BASEKV, KeyValueServer
@@ -23,6 +23,7 @@ __all__ = [
     "NotWrittenError",
     "Operation",
     "Put",
+    "RangeFullError",
     "RangeInfo",
     "RangeMachine",
     "delete",

@@ -40,6 +40,7 @@ async def write(operations: Sequence[Operation], expected: Iterable[Expect] = ()
     Raises:
         BadRowError: no range takes it.
         NotWrittenError: no quorum could be reached in time; it says what may have become of the write.
+        RangeFullError: the range has no room; nothing was done.
     """
     asked = WriteRequest(Write(list(operations), list(expected)))
     try:

@@ -3,11 +3,12 @@
 ::
 
     UsageError        BadRowError
-    UnavailableError  NotWrittenError
+    UnavailableError  NotWrittenError RangeFullError
 """
 
 from __future__ import annotations
 
+from gossamer.basekv.values import MAX_RANGE
 from gossamer.errors import UnavailableError, UsageError
 
 
@@ -33,3 +34,12 @@ class NotWrittenError(UnavailableError):
             else "nothing was done; try again"
         )
         super().__init__(f"write: {why}; {outcome}")
+
+
+class RangeFullError(UnavailableError):
+    """A write to a range that holds as much as it may; nothing was done."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        most = f"{MAX_RANGE // 2**20} MiB"
+        super().__init__(f"write: range {number} is full, with {most}; delete rows and try again")

@@ -2,7 +2,8 @@
 
 Rules: 1. A batch of another version than the range's is refused.  2. A batch that comes again is answered as
 it was, and done once; one behind a later batch of its writer is not done.  3. A write is done whole or not at
-all. 4. Writers are forgotten, those first that wrote least lately, beyond :data:`MAX_WRITERS`.
+all. 4. Writers are forgotten, those first that wrote least lately, beyond :data:`MAX_WRITERS`.  5. A range
+holds :data:`MAX_RANGE` bytes; what would go beyond is refused.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import msgspec
 from sortedcontainers import SortedDict
 
 from gossamer.basekv.values import (
+    MAX_RANGE,
     Batch,
     Delete,
     Done,
@@ -22,6 +24,7 @@ from gossamer.basekv.values import (
     Operation,
     Put,
     RangeInfo,
+    Result,
     Rows,
     Scan,
     Value,
@@ -37,7 +40,7 @@ MAX_WRITERS = 10_000
 class _Image(msgspec.Struct, frozen=True, array_like=True):
     range: RangeInfo
     rows: list[tuple[bytes, bytes]]
-    writers: list[tuple[bytes, int, list[bool]]]
+    writers: list[tuple[bytes, int, list[Result]]]
 
 
 _image = msgspec.msgpack.Decoder(_Image).decode
@@ -49,45 +52,57 @@ class RangeMachine:
     def __init__(self, info: RangeInfo) -> None:
         self.range = info
         self._rows: SortedDict[bytes, bytes] = SortedDict()
-        self._writers: OrderedDict[bytes, tuple[int, list[bool]]] = OrderedDict()
+        self._writers: OrderedDict[bytes, tuple[int, list[Result]]] = OrderedDict()
         """Number and results of each writer's last batch."""
+        self._bytes = 0
 
     def apply(self, index: int, request: bytes) -> object:
         """Do a batch."""
         batch = decode_batch(request)
         if batch.version != self.range.version:
             return encode(Moved(self.range))
-        number, done = self._writers.get(batch.writer, (0, []))
+        number, results = self._writers.get(batch.writer, (0, []))
         if batch.number < number:
             return encode(Done([], late=True))
         if batch.number > number:
-            done = [self._write(write) for write in batch.writes]
-            self._remember(batch, done)
-        return encode(Done(done))
+            results = [self._write(write) for write in batch.writes]
+            self._remember(batch, results)
+        return encode(Done(results))
 
-    def _remember(self, batch: Batch, done: list[bool]) -> None:
-        self._writers[batch.writer] = batch.number, done
+    def _remember(self, batch: Batch, results: list[Result]) -> None:
+        self._writers[batch.writer] = batch.number, results
         self._writers.move_to_end(batch.writer)
         if len(self._writers) > MAX_WRITERS:
             self._writers.popitem(last=False)
 
-    def _write(self, write: Write) -> bool:
+    def _write(self, write: Write) -> Result:
         rows = self._rows
         if any(rows.get(one.key) != one.value for one in write.expected):
-            return False
+            return Result.UNEXPECTED
+        puts = [operation for operation in write.operations if isinstance(operation, Put)]
+        # As if they replaced nothing. Whoever only deletes is never refused.
+        if puts and self._bytes + sum(len(put.key) + len(put.value) for put in puts) > MAX_RANGE:
+            return Result.FULL
         for operation in write.operations:
             self._do(operation)
-        return True
+        return Result.DONE
 
     def _do(self, operation: Operation) -> None:
         match operation:
             case Put(key, value):
+                self._remove(key)
                 self._rows[key] = value
+                self._bytes += len(key) + len(value)
             case Delete(key):
-                self._rows.pop(key, None)
+                self._remove(key)
             case _:
                 for key in list(self._keys(operation.start, operation.end)):
-                    del self._rows[key]
+                    self._remove(key)
+
+    def _remove(self, key: bytes) -> None:
+        value = self._rows.pop(key, None)
+        if value is not None:
+            self._bytes -= len(key) + len(value)
 
     def _keys(self, start: bytes, end: bytes) -> Iterator[bytes]:
         return iter(self._rows.irange(start, end, inclusive=(True, False)))
@@ -114,7 +129,7 @@ class RangeMachine:
 
     def snapshot(self) -> bytes:
         """Return the whole state."""
-        writers = [(writer, number, done) for writer, (number, done) in self._writers.items()]
+        writers = [(writer, number, results) for writer, (number, results) in self._writers.items()]
         return encode(_Image(self.range, list(self._rows.items()), writers))
 
     def restore(self, data: bytes) -> None:
@@ -122,4 +137,5 @@ class RangeMachine:
         image = _image(data)
         self.range = image.range
         self._rows = SortedDict(image.rows)
-        self._writers = OrderedDict((writer, (number, done)) for writer, number, done in image.writers)
+        self._bytes = sum(len(key) + len(value) for key, value in image.rows)
+        self._writers = OrderedDict((writer, (number, results)) for writer, number, results in image.writers)

@@ -16,7 +16,7 @@ from random import Random
 
 from msgspec import Struct
 
-from gossamer.basekv.errors import BadRowError, NotWrittenError
+from gossamer.basekv.errors import BadRowError, NotWrittenError, RangeFullError
 from gossamer.basekv.ranges import RoutingTable, kind_of
 from gossamer.basekv.values import (
     MAX_KEY,
@@ -28,6 +28,7 @@ from gossamer.basekv.values import (
     Moved,
     Put,
     RangeInfo,
+    Result,
     Write,
     decode_answer,
     encode,
@@ -62,6 +63,12 @@ class Learn(Struct, frozen=True):
     range: RangeInfo
 
 
+class _Due(Struct, frozen=True):
+    """To itself: send the next batch of a range, once what has come with its first write is read."""
+
+    number: int
+
+
 class _Answered(Struct, frozen=True):
     number: int
     answer: bytes | None
@@ -75,6 +82,7 @@ class _Queue:
     waiting: deque[tuple[Write, Caller]] = field(default_factory=deque)
     sent: list[tuple[Write, Caller]] = field(default_factory=list)
     """The batch that is on its way."""
+    due: bool = False
 
 
 class KeyValueServer(GenServer):
@@ -99,8 +107,12 @@ class KeyValueServer(GenServer):
             self._routing.learn(told.range)
 
     async def handle_info(self, message: object) -> None:
-        if isinstance(message, _Answered):
-            self._answered(message)
+        match message:
+            case _Answered():
+                self._answered(message)
+            case _Due(number):
+                self._queues[number].due = False
+                self._send_next(self._routing.range(number), self._queues[number])
 
     def _enter(self, write: Write, caller: Caller) -> Reply | NoReply:
         try:
@@ -111,7 +123,9 @@ class KeyValueServer(GenServer):
         if len(queue.waiting) >= MAX_WAITING:
             return Reply(NotWrittenError(f"{MAX_WAITING} writes wait for range {info.number}", unknown=False))
         queue.waiting.append((write, caller))
-        self._send_next(info, queue)
+        if not queue.due and not queue.sent:
+            queue.due = True
+            send(self_pid(), _Due(info.number))
         return NoReply()
 
     def _range_of(self, write: Write) -> RangeInfo:
@@ -147,9 +161,10 @@ class KeyValueServer(GenServer):
         sent, queue.sent = queue.sent, []
         answer = None if got.answer is None else decode_answer(got.answer)
         match answer:
-            case Done(done, False):
-                for (_, caller), held in zip(sent, done, strict=True):
-                    reply(caller, held)
+            case Done(results, False):
+                for (_, caller), result in zip(sent, results, strict=True):
+                    full = RangeFullError(got.number) if result is Result.FULL else None
+                    reply(caller, full or result is Result.DONE)
             case Moved(info):
                 self._routing.learn(info)
                 for write, caller in sent:

@@ -6,6 +6,7 @@ range as it is now (:class:`Moved`), so that nobody writes to a range that no lo
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -15,6 +16,8 @@ MAX_KEY = 4096
 MAX_VALUE = 131_072
 MAX_OPERATIONS = 1000
 """Bytes of a key and of a value, and operations of one write."""
+MAX_RANGE = 32 * 2**20
+"""Bytes of all keys and values of a range, which each replica has in memory and in its snapshots."""
 
 
 class RangeInfo(msgspec.Struct, frozen=True, array_like=True):
@@ -77,6 +80,16 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
     writes: list[Write]
 
 
+class Result(enum.IntEnum):
+    """What came of a write."""
+
+    DONE = 0
+    UNEXPECTED = 1
+    """An expectation did not hold; nothing was done."""
+    FULL = 2
+    """The range would have more than :data:`MAX_RANGE` bytes; nothing was done."""
+
+
 class Get(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """Question: the value of a key."""
 
@@ -94,10 +107,10 @@ class Scan(msgspec.Struct, frozen=True, array_like=True, tag=2):
 
 
 class Done(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """Answer to a batch: for each write whether it was done, and not refused by an expectation. ``late``: it
-    came behind a later batch of its writer, and may have been done before that."""
+    """Answer to a batch: what came of each write. ``late``: it came behind a later batch of its writer, and
+    may have been done before that."""
 
-    done: list[bool]
+    results: list[Result]
     late: bool = False
 
 

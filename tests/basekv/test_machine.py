@@ -5,8 +5,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gossamer.basekv import Delete, DeleteRange, Expect, Put, RangeInfo, RangeMachine
+from gossamer.basekv import machine as machines
 from gossamer.basekv.machine import MAX_WRITERS
-from gossamer.basekv.values import Batch, Done, Get, Moved, Rows, Scan, Value, Write, decode_answer, encode
+from gossamer.basekv.values import (
+    Batch,
+    Done,
+    Get,
+    Moved,
+    Result,
+    Rows,
+    Scan,
+    Value,
+    Write,
+    decode_answer,
+    encode,
+)
 
 INFO = RangeInfo(0, b"", b"\x80")
 
@@ -33,7 +46,7 @@ def scan(machine, start=b"", end=b"\xff", limit=100):
 
 
 def test_what_is_put_is_found_until_it_is_deleted(machine):
-    assert put(machine, 1, one(Put(b"a", b"1"), Put(b"b", b"2"))) == Done([True])
+    assert put(machine, 1, one(Put(b"a", b"1"), Put(b"b", b"2"))) == Done([Result.DONE])
     assert get(machine, b"a") == Value(b"1")
     put(machine, 2, one(Delete(b"a"), Delete(b"nothing")))
     assert get(machine, b"a") == Value(None)
@@ -56,20 +69,20 @@ def test_a_write_whose_expectation_fails_does_nothing(machine):
     put(machine, 1, one(Put(b"a", b"1")))
     refused = one(Put(b"b", b"2"), expected=[Expect(b"a", b"0")])
     new = one(Put(b"c", b"3"), expected=[Expect(b"c", None)])
-    assert put(machine, 2, refused, new, new) == Done([False, True, False])
+    assert put(machine, 2, refused, new, new) == Done([Result.UNEXPECTED, Result.DONE, Result.UNEXPECTED])
     assert get(machine, b"b") == Value(None)
 
 
 def test_a_batch_that_comes_again_is_answered_as_it_was_and_done_once(machine):
     new = one(Put(b"a", b"1"), expected=[Expect(b"a", None)])
-    assert put(machine, 1, new) == put(machine, 1, new) == Done([True])
+    assert put(machine, 1, new) == put(machine, 1, new) == Done([Result.DONE])
 
 
 def test_a_batch_that_comes_behind_a_later_one_is_not_done(machine):
     put(machine, 2, one(Put(b"a", b"later")))
     assert put(machine, 1, one(Put(b"a", b"earlier"))) == Done([], late=True)
     assert get(machine, b"a") == Value(b"later")
-    assert put(machine, 1, one(Put(b"a", b"another")), writer=b"x") == Done([True])
+    assert put(machine, 1, one(Put(b"a", b"another")), writer=b"x") == Done([Result.DONE])
 
 
 def test_a_request_of_another_version_is_told_the_range_as_it_is(machine):
@@ -84,7 +97,17 @@ def test_writers_are_forgotten_those_first_that_wrote_least_lately(machine):
         put(machine, 5, writer=(0).to_bytes(3))
     again = one(Put(b"a", b"1"))
     assert put(machine, 4, again, writer=(0).to_bytes(3)) == Done([], late=True)
-    assert put(machine, 4, again, writer=(1).to_bytes(3)) == Done([True])
+    assert put(machine, 4, again, writer=(1).to_bytes(3)) == Done([Result.DONE])
+
+
+def test_a_range_that_is_full_takes_nothing_more_until_rows_are_deleted(machine, monkeypatch):
+    monkeypatch.setattr(machines, "MAX_RANGE", 20)
+    put(machine, 1, one(Put(b"a", b"x" * 9)), one(Put(b"b", b"x" * 9)))
+    assert put(machine, 2, one(Put(b"c", b"1")), one(Delete(b"a"))) == Done([Result.FULL, Result.DONE])
+    assert put(machine, 3, one(Put(b"c", b"1"))) == Done([Result.DONE])
+    copy = RangeMachine(INFO)
+    copy.restore(machine.snapshot())
+    assert put(copy, 4, one(Put(b"d", b"x" * 9))) == Done([Result.FULL])
 
 
 KEYS = st.binary(max_size=2)
