@@ -12,6 +12,7 @@ from gossamer.distribution import (
 )
 from gossamer.errors import UsageError
 from gossamer.supervisor import StartFailed
+from gossamer.testing import LinkQuality
 
 
 def payloads(node, purpose):
@@ -58,6 +59,43 @@ async def test_silent_peers_do_not_keep_from_calling_those_that_answer(net):
     net.connect(a, b)
     await asyncio.sleep(4.5)
     assert a.nodes() == ["b"]
+
+
+async def test_a_link_that_breaks_comes_back_at_once_whoever_is_silent(net):
+    a, b = await net.pair()
+    for name in [f"silent{n}" for n in range(40)]:
+        net.sim.cut("a", name)
+        a.connect(name, 1, (name, 4370))
+    await asyncio.sleep(60)
+    net.reset("a", "b")
+    for node, peer in ((a, "b"), (b, "a")):
+        node.send(peer, "data", b"after")
+    await asyncio.sleep(0.5)
+    assert payloads(b, "data") == payloads(a, "data") == [b"after"]
+
+
+async def test_a_peer_that_restarts_is_up_again_at_once_whoever_is_silent(net):
+    a, _ = await net.pair()
+    for name in [f"silent{n}" for n in range(40)]:
+        net.sim.cut("a", name)
+        a.connect(name, 1, (name, 4370))
+    await asyncio.sleep(60)
+    net.crash("b")
+    await asyncio.sleep(10)
+    b = await net.start("b", creation=2)
+    a.connect("b", 2, ("b", 4370))
+    b.connect("a", 1, ("a", 4370))
+    await asyncio.sleep(1)
+    assert a.nodes() == ["b"]
+
+
+async def test_streams_of_a_distant_mesh_are_open_soon_after_it_is_up(net):
+    net.sim.weather(LinkQuality(latency=0.05, jitter=0.0))
+    nodes = [await net.start(f"n{number}") for number in range(20)]
+    net.connect(*nodes)
+    await asyncio.sleep(4)
+    assert all(len(node.nodes()) == 19 for node in nodes)
+    assert all(len(peer.inbound) == 3 for node in nodes for peer in node.peers.values())
 
 
 async def test_an_ack_waits_until_the_frame_has_taken_effect(net):

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gossamer.distribution.links.turns import AT_ONCE, PATIENCE, TURN, Turns
+from gossamer.distribution.links.turns import AT_ONCE, PATIENCE, TURN, Call, Turns
 
 
 class Links:
@@ -29,35 +29,47 @@ async def links(sim):
 async def test_a_few_call_at_once_and_the_next_when_one_is_done(links):
     turns = Turns(links)
     for link in range(AT_ONCE + 2):
-        turns.ask(link, first=True)
+        turns.ask(link, Call.FIRST)
     assert links.came == list(range(AT_ONCE))
     turns.free(1)
     assert links.came == list(range(AT_ONCE + 1))
 
 
-async def test_further_channels_wait_for_all_first_calls_and_come_one_by_one(links):
+async def test_further_channels_wait_for_all_first_calls(links):
     turns = Turns(links)
     for link in range(AT_ONCE):
-        turns.ask(link, first=True)
-    turns.ask("further", first=False)
-    turns.ask("one more", first=False)
-    turns.ask("first", first=True)
+        turns.ask(link, Call.FIRST)
+    further = [f"further {number}" for number in range(AT_ONCE + 1)]
+    for link in further:
+        turns.ask(link, Call.FURTHER)
+    turns.ask("first", Call.FIRST)
     turns.free(0)
     assert links.came[AT_ONCE:] == ["first"]
     for link in (*range(1, AT_ONCE), "first"):
         turns.free(link)
-    assert links.came[AT_ONCE:] == ["first", "further"]
-    turns.free("further")
-    assert links.came[-1] == "one more"
+    assert links.came[AT_ONCE:] == ["first", *further[:AT_ONCE]]
+    turns.free(further[0])
+    assert links.came[-1] == further[-1]
+
+
+async def test_those_that_failed_before_hold_nobody_else_up(links):
+    turns = Turns(links)
+    for link in range(10 * AT_ONCE):
+        turns.ask(link, Call.AGAIN)
+    turns.ask("first", Call.FIRST)
+    assert links.came == [*range(AT_ONCE), "first"]
+    turns.free("first")
+    turns.ask("further", Call.FURTHER)
+    assert links.came[-1] == "further"
 
 
 async def test_first_calls_that_never_end_do_not_keep_further_channels_waiting_for_ever(links):
     turns = Turns(links)
-    turns.ask("further", first=True)
+    turns.ask("further", Call.FIRST)
     turns.free("further")
     for link in range(20 * AT_ONCE):
-        turns.ask(link, first=True)
-    turns.ask("further", first=False)
+        turns.ask(link, Call.FIRST)
+    turns.ask("further", Call.FURTHER)
     await asyncio.sleep(PATIENCE + TURN)
     assert links.came.count("further") == 2
     assert 20 * AT_ONCE - 1 not in links.came
@@ -66,7 +78,7 @@ async def test_first_calls_that_never_end_do_not_keep_further_channels_waiting_f
 async def test_one_that_gets_no_answer_loses_its_turn(links):
     turns = Turns(links)
     for link in range(2 * AT_ONCE):
-        turns.ask(link, first=True)
+        turns.ask(link, Call.FIRST)
     await asyncio.sleep(TURN + 0.01)
     assert links.came == list(range(2 * AT_ONCE))
 
@@ -74,7 +86,7 @@ async def test_one_that_gets_no_answer_loses_its_turn(links):
 async def test_a_link_that_was_killed_holds_nobody_up(links):
     turns = Turns(links)
     for link in range(AT_ONCE + 2):
-        turns.ask(link, first=True)
+        turns.ask(link, Call.FIRST)
     links.dead.add(AT_ONCE)
     turns.free(0)
     assert links.came[-1] == AT_ONCE + 1
@@ -83,7 +95,7 @@ async def test_a_link_that_was_killed_holds_nobody_up(links):
 async def test_one_that_gives_up_waiting_is_not_told(links):
     turns = Turns(links)
     for link in range(AT_ONCE + 2):
-        turns.ask(link, first=True)
+        turns.ask(link, Call.FIRST)
     turns.free(AT_ONCE)
     turns.free(0)
     assert links.came[-1] == AT_ONCE + 1

@@ -26,7 +26,7 @@ from gossamer.distribution.links.channels import Outbound
 from gossamer.distribution.links.handshake import Opened
 from gossamer.distribution.links.manager import RETRY, LinkManager
 from gossamer.distribution.links.traffic import PeerSession
-from gossamer.distribution.links.turns import YOUR_TURN
+from gossamer.distribution.links.turns import YOUR_TURN, Call
 from gossamer.distribution.transport.transport import show
 from gossamer.distribution.wire import Purpose
 from gossamer.supervisor import Exit, ExitProcess, receive, self_pid, trap_exit
@@ -58,7 +58,8 @@ class Link:
         failures = 0
         try:
             while (peer := manager.peers.get(name)) is not None:
-                failures = 0 if await self._attempt(peer) else failures + 1
+                first = Call.AGAIN if failures else Call.FIRST
+                failures = 0 if await self._attempt(peer, first) else failures + 1
                 if failures and manager.peers.get(name) is not None:
                     await self._wait(self._backoff(failures))
         finally:
@@ -73,8 +74,8 @@ class Link:
         step: float = min(maximum, initial * 2 ** min(failures - 1, 32))
         return step * self._manager.rng.uniform(0.5, 1.0)
 
-    async def _attempt(self, peer: PeerSession) -> bool:
-        """Run one attempt; return True if the link was open for a while."""
+    async def _attempt(self, peer: PeerSession, first: Call) -> bool:
+        """Run one attempt; return True if the link was open for a while, or its session is another now."""
         manager = self._manager
         loop = asyncio.get_running_loop()
         me = self_pid()
@@ -82,13 +83,19 @@ class Link:
         deadline: float | None = None
         error: Ending = None
         opened = 0
-        waves = [wave for wave in (peer.purposes[:1], peer.purposes[1:]) if wave]
+        # Of a session that is up nobody should wait for the rest longer than for control.
+        parts = (peer.purposes,) if peer.up else (peer.purposes[:1], peer.purposes[1:])
+        waves = [wave for wave in parts if wave]
         try:
-            manager.turns.ask(me, first=True)
+            manager.turns.ask(me, first)
             while True:
                 told, what = await self._receive(None if deadline is None else deadline - loop.time())
                 if manager.peers.get(peer.name) is not peer:
-                    break
+                    return True
+                if what == RETRY and manager.turns.waits_to_call_again(me):
+                    # The peer has called.
+                    manager.turns.free(me)
+                    manager.turns.ask(me, Call.FIRST)
                 if what == YOUR_TURN and waves:
                     deadline = loop.time() + manager.handshake_timeout
                     await self._call(peer, waves.pop(0), deadline)
@@ -110,7 +117,7 @@ class Link:
                 deadline = None
                 manager.turns.free(me)
                 if waves:
-                    manager.turns.ask(me, first=False)
+                    manager.turns.ask(me, Call.FURTHER)
                     continue
                 since = loop.time()
                 peer.counts.connects += 1
