@@ -15,6 +15,7 @@ import msgspec
 from sortedcontainers import SortedDict
 
 from gossamer.basekv.values import (
+    MAX_PAGE,
     MAX_RANGE,
     Batch,
     Delete,
@@ -116,12 +117,18 @@ class RangeMachine:
             case Get(_, key):
                 return encode(Value(self._rows.get(key)))
             case Scan(_, start, end, limit):
-                rows: list[tuple[bytes, bytes]] = []
-                for key in self._keys(start, end):
-                    if len(rows) == limit:
-                        return encode(Rows(rows, more=True))
-                    rows.append((key, self._rows[key]))
-                return encode(Rows(rows, more=False))
+                return encode(self._page(start, end, limit))
+
+    def _page(self, start: bytes, end: bytes, limit: int) -> Rows:
+        rows: list[tuple[bytes, bytes]] = []
+        size = 0
+        for key in self._keys(start, end):
+            value = self._rows[key]
+            size += len(key) + len(value)
+            if len(rows) == limit or (rows and size > MAX_PAGE):
+                return Rows(rows, more=True)
+            rows.append((key, value))
+        return Rows(rows, more=False)
 
     def upkeep(self, leading_for: float) -> list[bytes]:
         """Return nothing: no request is due by itself."""

@@ -22,6 +22,7 @@ from gossamer.basekv.values import (
     MAX_KEY,
     MAX_OPERATIONS,
     MAX_VALUE,
+    MAX_WRITE,
     Batch,
     DeleteRange,
     Done,
@@ -33,9 +34,9 @@ from gossamer.basekv.values import (
     decode_answer,
     encode,
 )
-from gossamer.errors import UsageError
+from gossamer.errors import GossamerError, UsageError
 from gossamer.raft import NotReadyError, request
-from gossamer.supervisor import Caller, GenServer, NoReply, Pid, Reply, reply, self_pid, send, spawn
+from gossamer.supervisor import Caller, GenServer, NoReply, Pid, Reply, reply, self_pid, send, spawn_link
 
 BASEKV = "basekv"
 """Registered name of the server on every node."""
@@ -79,7 +80,8 @@ class _Answered(Struct, frozen=True):
 class _Queue:
     """Writes to one range, with who waits for each."""
 
-    waiting: deque[tuple[Write, Caller]] = field(default_factory=deque)
+    waiting: deque[tuple[Write, Caller, float]] = field(default_factory=deque)
+    """With the time at which each came."""
     sent: list[tuple[Write, Caller]] = field(default_factory=list)
     """The batch that is on its way."""
     due: bool = False
@@ -122,7 +124,7 @@ class KeyValueServer(GenServer):
         queue = self._queues.setdefault(info.number, _Queue())
         if len(queue.waiting) >= MAX_WAITING:
             return Reply(NotWrittenError(f"{MAX_WAITING} writes wait for range {info.number}", unknown=False))
-        queue.waiting.append((write, caller))
+        queue.waiting.append((write, caller, self.process.loop.time()))
         if not queue.due and not queue.sent:
             queue.due = True
             send(self_pid(), _Due(info.number))
@@ -134,27 +136,38 @@ class KeyValueServer(GenServer):
         if not write.operations or len(keys) > MAX_OPERATIONS:
             got = f"{len(write.operations)} operations and {len(write.expected)} expectations"
             raise BadRowError("write", got=got, expected=f"one operation or more, {MAX_OPERATIONS} in all")
-        for what, size, most in _sizes(write):
+        total = ("write", sum(size for _, size, _ in _sizes(write)), MAX_WRITE)
+        for what, size, most in (*_sizes(write), total):
             if size > most:
                 raise BadRowError(what, got=f"{size} bytes", expected=f"at most {most} bytes")
         info = self._routing.find(keys[0])
-        if not all(map(info.has, keys)):
+        ends = [one.end for one in write.operations if isinstance(one, DeleteRange)]
+        beyond = info.end is not None and any(end > info.end for end in ends)
+        if beyond or not all(map(info.has, keys)):
             raise BadRowError(
                 "write", got="keys of several ranges", expected="keys of one; write them one by one"
             )
         return info
 
     def _send_next(self, info: RangeInfo, queue: _Queue) -> None:
-        if queue.sent or not queue.waiting:
+        if queue.sent:
             return
-        size = 0
+        size, now = 0, self.process.loop.time()
         while queue.waiting and size < BATCH_BYTES and len(queue.sent) < BATCH_WRITES:
-            size += sum(size for _, size, _ in _sizes(queue.waiting[0][0]))
-            queue.sent.append(queue.waiting.popleft())
+            write, caller, came = queue.waiting.popleft()
+            if now - came >= PATIENCE:
+                # Its caller may have given up, and read what others have written since.
+                why = f"it waited {PATIENCE:g} s for those before it"
+                reply(caller, NotWrittenError(why, unknown=False))
+                continue
+            size += sum(size for _, size, _ in _sizes(write))
+            queue.sent.append((write, caller))
+        if not queue.sent:
+            return
         self._batches += 1
         batch = Batch(info.version, self._writer, self._batches, [write for write, _ in queue.sent])
         label = f"write to {kind_of(info.number)}"
-        spawn(_send, self_pid(), info.number, encode(batch), label=label)
+        spawn_link(_send, self_pid(), info.number, encode(batch), label=label)
 
     def _answered(self, got: _Answered) -> None:
         queue = self._queues[got.number]
@@ -190,6 +203,8 @@ def _sizes(write: Write) -> Iterable[tuple[str, int, int]]:
     for operation in write.operations:
         if isinstance(operation, Put):
             yield "value", len(operation.value), MAX_VALUE
+        elif isinstance(operation, DeleteRange):
+            yield "end", len(operation.end), MAX_KEY
     for one in write.expected:
         yield "expected value", len(one.value or b""), MAX_VALUE
 
@@ -197,6 +212,6 @@ def _sizes(write: Write) -> Iterable[tuple[str, int, int]]:
 async def _send(server: Pid, number: int, batch: bytes) -> None:
     try:
         answer = _Answered(number, await request(kind_of(number), batch, timeout=PATIENCE))
-    except NotReadyError as error:
-        answer = _Answered(number, None, error.why)
+    except GossamerError as error:
+        answer = _Answered(number, None, error.why if isinstance(error, NotReadyError) else str(error))
     send(server, answer)

@@ -15,7 +15,10 @@ import msgspec
 MAX_KEY = 4096
 MAX_VALUE = 131_072
 MAX_OPERATIONS = 1000
-"""Bytes of a key and of a value, and operations of one write."""
+MAX_WRITE = 512 * 1024
+"""Bytes of a key and of a value; operations of one write, and bytes of it."""
+MAX_PAGE = 1024 * 1024
+"""Bytes of rows that one answer has, unless a single row is longer."""
 MAX_RANGE = 32 * 2**20
 """Bytes of all keys and values of a range, which each replica has in memory and in its snapshots."""
 

@@ -8,6 +8,7 @@ from gossamer.basekv import Delete, DeleteRange, Expect, Put, RangeInfo, RangeMa
 from gossamer.basekv import machine as machines
 from gossamer.basekv.machine import MAX_WRITERS
 from gossamer.basekv.values import (
+    MAX_PAGE,
     Batch,
     Done,
     Get,
@@ -41,7 +42,7 @@ def get(machine, key, version=1):
     return decode_answer(machine.read(encode(Get(version, key))))
 
 
-def scan(machine, start=b"", end=b"\xff", limit=100):
+def scan(machine, start=b"", end=b"\xff\xff\xff", limit=100):
     return decode_answer(machine.read(encode(Scan(1, start, end, limit))))
 
 
@@ -57,6 +58,15 @@ def test_rows_come_in_order_and_in_pages(machine):
     assert scan(machine) == Rows([(b"\1", b"v"), (b"\2", b"v"), (b"\3", b"v")], more=False)
     assert scan(machine, limit=2) == Rows([(b"\1", b"v"), (b"\2", b"v")], more=True)
     assert scan(machine, b"\2", b"\3") == Rows([(b"\2", b"v")], more=False)
+
+
+def test_a_page_ends_before_it_is_longer_than_a_frame_may_be(machine):
+    large = b"x" * (MAX_PAGE // 2)
+    put(machine, 1, one(*(Put(bytes([n]), large) for n in range(4))))
+    first = scan(machine)
+    assert ([key for key, _ in first.rows], first.more) == ([b"\0"], True)
+    put(machine, 2, one(Put(b"\0", large * 3)))
+    assert [key for key, _ in scan(machine).rows] == [b"\0"]
 
 
 def test_a_range_of_keys_is_deleted_without_its_end(machine):

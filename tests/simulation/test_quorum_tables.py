@@ -5,6 +5,7 @@ from itertools import count
 
 import pytest
 
+from gossamer import basekv
 from gossamer.basekv import KINDS, BadRowError
 from gossamer.errors import GossamerError, UnavailableError
 from gossamer.mnesia_like import QuorumTable
@@ -83,10 +84,47 @@ async def test_of_those_that_insert_or_replace_at_once_one_succeeds(sim, cluster
 async def test_rows_beyond_a_page_come_in_order(sim, cluster):
     await formed(cluster)
     table = QuorumTable("many")
-    written = await asyncio.gather(*(run(cluster, 1 + n % 3, table.write, n, n) for n in range(1200)))
-    assert len(written) == 1200
-    assert await run(cluster, 2, table.rows) == {n: n for n in range(1200)}
+    await asyncio.gather(*(run(cluster, 1 + n % 3, table.write, n, n) for n in range(-1, 1200)))
+    assert await run(cluster, 2, table.rows) == {n: n for n in range(-1, 1200)}
     assert list(await run(cluster, 2, table.rows, 700)) == list(range(700))
+
+
+@nodes(3, discs=True)
+async def test_a_node_that_was_away_for_more_than_a_frame_catches_up(sim, cluster):
+    """What it lacks goes in parts, and no node keeps entries without bound."""
+    await formed(cluster)
+    tables = [QuorumTable(f"large{n}") for n in range(8)]
+    cluster.crash(3)
+    for n in range(40):
+        await asyncio.gather(*(run(cluster, 1, table.write, n % 4, bytes(80_000)) for table in tables))
+    await cluster.restart(3)
+    await asyncio.sleep(30)
+    behind = [
+        member["match"]
+        for number in (1, 2, 3)
+        for group in await cluster.nodes[number].runtime.call("raft", "status")
+        for member in group["members"]
+        if group["role"] == "leader" and member["match"] != group["committed"]
+    ]
+    assert behind == []
+    assert await run(cluster, 3, tables[0].rows) == {n: bytes(80_000) for n in range(4)}
+
+
+@nodes(3, discs=True, seeds=2)
+async def test_writes_that_waited_without_a_quorum_are_not_done_once_it_is_back(sim, cluster):
+    await formed(cluster)
+    table = QuorumTable("orders")
+    cluster.partition([1], [2, 3])
+    await asyncio.sleep(5)
+    waiting = [
+        asyncio.ensure_future(run(cluster, 1, table.write, f"x{n}", bytes(120_000))) for n in range(12)
+    ]
+    found = await asyncio.gather(*waiting, return_exceptions=True)
+    assert all(isinstance(one, basekv.NotWrittenError) for one in found)
+    cluster.heal()
+    await asyncio.sleep(30)
+    done = await run(cluster, 2, table.rows)
+    assert len(done) <= sum(one.unknown for one in found)
 
 
 @nodes(3, discs=True)
@@ -95,6 +133,13 @@ async def test_a_row_that_no_table_takes_is_refused(sim, cluster):
     table = QuorumTable("orders")
     with pytest.raises(BadRowError, match="at most 4096 bytes"):
         await run(cluster, 1, table.write, "x" * 5000, 1)
+    many = [basekv.Put(b"\0%d" % n, b"x" * 100_000) for n in range(10)]
+    with pytest.raises(BadRowError, match="at most 524288 bytes"):
+        await run(cluster, 1, basekv.write, many)
+    for several in ([basekv.Put(b"\0", b""), basekv.Put(b"\xf0", b"")], [basekv.DeleteRange(b"\0", b"\xf0")]):
+        with pytest.raises(BadRowError, match="keys of several ranges"):
+            await run(cluster, 1, basekv.write, several)
+    await run(cluster, 1, table.write, "x", 1)
 
 
 @nodes(3, discs=True, seeds=3)

@@ -57,7 +57,8 @@ class QuorumTable:
 
     async def rows(self, limit: int | None = None) -> dict[Key, Value]:
         """Return all rows, ``limit`` at most, in the order of their encoded keys."""
-        end = self._prefix + b"\xff"
+        # Behind the last of all keys, which is -1.
+        end = self._prefix + b"\xff\0"
         found = await basekv.scan(self._prefix, end, limit)
         return {_key_of(key[len(self._prefix) :]): decode(value) for key, value in found}
 

@@ -21,8 +21,11 @@ from gossamer.raft.values import ChunkWanted
 from gossamer.raft.wal.records import Mark, Record
 
 SNAPSHOT_EVERY = 4096
+SNAPSHOT_BYTES = 8 * 2**20
+"""Entries after which a snapshot is taken, and bytes of them, or more where the last one was larger."""
 KEPT = 1024
-"""Entries behind a snapshot that stay for members that are a little behind."""
+KEPT_BYTES = 4 * 2**20
+"""Entries behind a snapshot that stay for members that are a little behind, and about how many bytes."""
 CHUNK = 128 * 1024
 
 Answer = Callable[[object], object]
@@ -45,6 +48,9 @@ class Group:
         """Index that must be applied and context of each read that is confirmed."""
         self._context = 0
         self._staged = b""
+        self._applied_bytes = 0
+        """Of entries since the last snapshot."""
+        self._snapshot_bytes = 0
 
     @property
     def leads(self) -> bool:
@@ -68,6 +74,7 @@ class Group:
         Raises:
             NotReadyError: not here, or not now.
         """
+        self._must_be_founded("request")
         self._propose(request_entry(request), answer)
 
     def admit(self, entry: bytes, answer: Answer) -> None:
@@ -80,6 +87,7 @@ class Group:
         Raises:
             NotReadyError: not here, or not now.
         """
+        self._must_be_founded("read")
         self._must_lead("read")
         self._context += 1
         self.replica.read(self._context)
@@ -89,6 +97,10 @@ class Group:
         self._must_lead("request")
         self.replica.propose([entry])
         self._waiting[self.replica.log.last] = self.replica.term, answer
+
+    def _must_be_founded(self, what: str) -> None:
+        if not self.state.nodes:
+            raise NotReadyError(what, "the group is just being founded")
 
     def _must_lead(self, what: str) -> None:
         if not self.leads:
@@ -122,6 +134,7 @@ class Group:
             self._staged = b""
         for entry in ready.committed:
             result = self.state.apply(entry)
+            self._applied_bytes += len(entry.data)
             term, answer = self._waiting.pop(entry.index, (0, None))
             if answer is not None:
                 answer(result if term == entry.term else UnknownOutcomeError())
@@ -155,12 +168,15 @@ class Group:
     def snapshot_due(self) -> bool:
         """True once enough was applied since the last one."""
         log = self.replica.log
-        return log.applied - log.snapshot.index >= SNAPSHOT_EVERY
+        large = self._applied_bytes >= max(SNAPSHOT_BYTES, self._snapshot_bytes)
+        return large or log.applied - log.snapshot.index >= SNAPSHOT_EVERY
 
-    def compact(self, index: int) -> Record:
-        """Forget what is before a snapshot that the disc has; return the record that says so."""
-        snapshot = self.replica.compact(index, keep=KEPT)
+    def compact(self, index: int, size: int) -> Record:
+        """Forget what is before a snapshot of ``size`` that the disc has; return the record that says so."""
         log = self.replica.log
+        each = self._applied_bytes // max(index - log.snapshot.index, 1)
+        snapshot = self.replica.compact(index, keep=min(KEPT, KEPT_BYTES // max(each, 1)))
+        self._applied_bytes, self._snapshot_bytes = 0, size
         return Record(self.number, None, Mark(snapshot, log.base, log.term(log.base) or 0))
 
     def chunk(self, wanted: ChunkWanted, data: bytes) -> None:

@@ -19,12 +19,15 @@ from gossamer.raft.host.thread import DiscThread
 from gossamer.raft.log import Log
 from gossamer.raft.messages import Message
 from gossamer.raft.replica import Ready, Replica
+from gossamer.raft.state import Settings
 from gossamer.raft.values import HardState, Membership, Snapshot
 from gossamer.raft.wal.records import Mark, Record, Stored
 
 log = structlog.get_logger(__name__)
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+SETTINGS = Settings(max_inflight=8)
+"""What all groups of a node have on their way to one that catches up must fit what its link retains."""
 
 
 class Replicas:
@@ -72,7 +75,7 @@ class Replicas:
         if index:
             data = await self._disc.snapshot(number, index)
             state.restore(data, f"snapshot {index} of group {number:x}")
-        replica = Replica(stored.replica, stored.log(), stored.hard, random=self._rng)
+        replica = Replica(stored.replica, stored.log(), stored.hard, settings=SETTINGS, random=self._rng)
         return Group(number, self._node, replica, state)
 
     async def begin(
@@ -104,7 +107,8 @@ class Replicas:
         if (old := self.groups.pop(number, None)) is not None:
             old.give_up()
         log.info("raft_replica", group=f"{number:x}", replica=replica)
-        made = Replica(replica, Log(mark.snapshot), HardState(term, 0, index), random=self._rng)
+        hard = HardState(term, 0, index)
+        made = Replica(replica, Log(mark.snapshot), hard, settings=SETTINGS, random=self._rng)
         group = self.groups[number] = Group(number, self._node, made, replicated)
         return group
 
@@ -161,10 +165,10 @@ class Replicas:
 
     async def _compact(self, group: Group) -> None:
         """Store a snapshot, and forget what is before it; a full disc has no room for it."""
-        index, disc = group.replica.log.applied, self._disc
+        index, disc, snapshot = group.replica.log.applied, self._disc, group.state.snapshot()
         try:
-            await disc.write((), [(group.number, index, group.state.snapshot())], sync=True)
-            await disc.write([group.compact(index)], sync=True)
+            await disc.write((), [(group.number, index, snapshot)], sync=True)
+            await disc.write([group.compact(index, len(snapshot))], sync=True)
             in_use = [(g.number, s) for g in self.groups.values() for s in g.replica.snapshots_in_use()]
             await disc.clean(in_use)
         except (LogWriteError, OSError) as error:

@@ -14,7 +14,7 @@ with what the disc has.  4. A damaged log is put aside; the replicas are replace
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from random import Random
 from typing import Any
 
@@ -63,6 +63,8 @@ log = structlog.get_logger(__name__)
 
 TICK = 0.1
 UPKEEP = 1.0
+PACKETS_BYTES = 1024 * 1024
+"""Bytes of messages that leave together, unless a single one is longer. The largest frame is far longer."""
 RETRY = 1.0
 """Seconds after which a full disc is tried again."""
 _TICK, _TURN, _UPKEEP = "tick", "turn", "upkeep"
@@ -249,17 +251,17 @@ class RaftServer(GenServer):
         packets: defaultdict[str, list[tuple[int, bytes]]] = defaultdict(list)
         for group, messages in work:
             for message in messages:
-                packets[group.node_of(message.to)].append((group.number, encode(message)))
+                if node := group.node_of(message.to):
+                    packets[node].append((group.number, encode(message)))
         for node, to_node in packets.items():
-            if node:
-                cast((RAFT, node), Packets(self._node, to_node))
+            for part in _parts(to_node):
+                cast((RAFT, node), Packets(self._node, part))
 
     def _note(self) -> None:
+        # One that has no entries yet does not know its kind.
+        groups = {group.state.kind: group for group in self._groups.values() if group.state.nodes}
         known = self._status.replicas
-        self._status.replicas = {
-            group.state.kind: self._noted(group, known.get(group.state.kind))
-            for group in self._groups.values()
-        }
+        self._status.replicas = {kind: self._noted(group, known.get(kind)) for kind, group in groups.items()}
         self._status.disc_full = self._replicas is not None and self._replicas.full
 
     def _noted(self, group: Group, known: ReplicaStatus | None) -> ReplicaStatus:
@@ -303,9 +305,12 @@ class RaftServer(GenServer):
             return NotDone("this node has no data directory")
         up, problems, done = (self._node, *self._distribution.nodes()), [], False
         for kind in sorted({row.kind for row in self._register.groups().values()} | {NAMES}):
-            leader = self._leader_of(current(self._register, kind))
+            lost = current(self._register, kind)
+            leader = self._leader_of(lost)
             if leader in up:
                 problems.append(f"{leader} is up and led {kind} last; there is nothing to recover here")
+            elif lost not in self._groups or not self._groups[lost].state.nodes:
+                problems.append(f"this node has no copy of {kind}; try one that has")
             elif problem := await self._upkeep.recover(kind):
                 return NotDone(problem)
             else:
@@ -322,6 +327,19 @@ class RaftServer(GenServer):
                     self._schedule()
                     return Done(None)
         return NotDone("this node does not lead, or the other is no voter", self._leader_of(number))
+
+
+def _parts(messages: list[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]]]:
+    """Divide messages into those that leave together."""
+    part: list[tuple[int, bytes]] = []
+    size = 0
+    for number, data in messages:
+        if part and size + len(data) > PACKETS_BYTES:
+            yield part
+            part, size = [], 0
+        part.append((number, data))
+        size += len(data)
+    yield part
 
 
 def _status_of(group: Group) -> dict[str, Any]:

@@ -111,7 +111,8 @@ class Upkeep:
         if row is not None and not row.voters:
             self._replicas.drop(group, "it was given up, and another recovered in its place")
             return
-        if group.leads and (group.state.nodes or group.number in self._founded):
+        # Not before the log has its kind: who reads the register takes requests to it.
+        if group.leads and group.state.nodes:
             self._enter(group)
         theirs = current(self._register, group.state.kind if row is None else row.kind)
         if theirs not in (0, group.number):
@@ -165,13 +166,16 @@ class Upkeep:
         committed = replica.log.committed
         if replica.log.term(committed) != replica.term or replica.log.applied < committed:
             return
-        if not group.state.nodes and group.number not in self._founded:
-            # It ended before anything was committed, its kind with it: another is founded.
+        row = self._register.groups().get(group.number)
+        known = row is not None or replica.log.snapshot.index > 0 or group.number in self._founded
+        if not group.state.nodes and not known:
+            # The process ended before anything was committed, its kind with it: another is founded.
             self._replicas.drop(group, "its founding was broken off")
             return
         try:
             if not group.state.nodes:
-                group.admit(founding(self._node, group.state.kind), _ignore)
+                kind = row.kind if row is not None else group.state.kind
+                group.admit(founding(self._node, kind), _ignore)
             else:
                 self._place(group, seconds)
             for request in group.state.machine.upkeep(seconds):
