@@ -19,6 +19,14 @@ def payloads(node, purpose):
     return [frame.payload for frame in node.frames if frame.purpose == purpose]
 
 
+async def be_among_silent_peers(net, node):
+    """Forty members do not answer a node, and have not for a minute."""
+    for name in [f"silent{n}" for n in range(40)]:
+        net.sim.cut(node.runtime.node, name)
+        node.connect(name, 1, (name, 4370))
+    await asyncio.sleep(60)
+
+
 async def test_frames_flow_both_ways_and_are_acked(net):
     a, b = await net.pair()
     assert [a.send("b", "data", bytes([n])) for n in range(5)] == [1, 2, 3, 4, 5]
@@ -63,10 +71,7 @@ async def test_silent_peers_do_not_keep_from_calling_those_that_answer(net):
 
 async def test_a_link_that_breaks_comes_back_at_once_whoever_is_silent(net):
     a, b = await net.pair()
-    for name in [f"silent{n}" for n in range(40)]:
-        net.sim.cut("a", name)
-        a.connect(name, 1, (name, 4370))
-    await asyncio.sleep(60)
+    await be_among_silent_peers(net, a)
     net.reset("a", "b")
     for node, peer in ((a, "b"), (b, "a")):
         node.send(peer, "data", b"after")
@@ -76,10 +81,7 @@ async def test_a_link_that_breaks_comes_back_at_once_whoever_is_silent(net):
 
 async def test_a_peer_that_restarts_is_up_again_at_once_whoever_is_silent(net):
     a, _ = await net.pair()
-    for name in [f"silent{n}" for n in range(40)]:
-        net.sim.cut("a", name)
-        a.connect(name, 1, (name, 4370))
-    await asyncio.sleep(60)
+    await be_among_silent_peers(net, a)
     net.crash("b")
     await asyncio.sleep(10)
     b = await net.start("b", creation=2)

@@ -1,13 +1,13 @@
-"""Turns of links to call: a few at once, whoever has no connection yet before further channels of others.
+"""Turns in which links call: a few at once, and first calls before the further channels of other links.
 
 A call with TLS costs both ends milliseconds of processor. Nodes that start together would make all calls of
 the mesh at once, run out of the time of a handshake together, and begin again together.
 
-Rules: 1. Links call :data:`AT_ONCE` at a time of each kind; one that has had no answer for :data:`TURN`
-seconds goes on calling without its turn.  2. Those that have failed before wait for each other alone, so that
-silent peers do not hold up those that answer.  3. Links that only need their further channels come after
-first calls, since their peer is up; after :data:`PATIENCE` seconds they no longer wait for these, of which
-there may always be some.
+Rules: 1. Of each kind of call :data:`AT_ONCE` links make one at a time; a link that has had no answer for
+:data:`TURN` seconds goes on calling without its turn.  2. Those that have failed before wait for each other
+alone, so that silent peers do not hold up those that answer.  3. Links that only need their further channels
+come after first calls, since their peer is up; after :data:`PATIENCE` seconds they no longer wait for these,
+of which there may always be some.
 """
 
 from __future__ import annotations

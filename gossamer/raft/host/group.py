@@ -1,7 +1,7 @@
 """One replica of a group on this node: its turns, and who waits for what they bring.
 
 Without I/O: the server asks for the work of a turn, has it done in the order that ``replica`` explains, and
-reports it done. Snapshots are taken every :data:`SNAPSHOT_EVERY` entries.
+reports it done. A snapshot is taken after :data:`SNAPSHOT_EVERY` entries, or :data:`SNAPSHOT_BYTES` of them.
 
 Rules: 1. Requests and reads are taken at the leader alone, which answers once they are applied; elsewhere the
 answer is who leads.  2. A leader that steps down answers :class:`UnknownOutcomeError` to who still waits:

@@ -1,0 +1,18 @@
+"""Messages of all groups for one node, divided so that no part is longer than a frame of a link."""
+
+from gossamer.config import DistributionConfig
+from gossamer.raft.host.server import PACKETS_BYTES, _parts
+
+
+def test_messages_leave_in_order_and_in_parts_that_a_link_takes():
+    messages = [(number, bytes(300_000)) for number in range(80)]
+    parts = list(_parts(messages))
+    assert [message for part in parts for message in part] == messages
+    assert len(parts) > 1
+    assert all(sum(len(data) for _, data in part) <= PACKETS_BYTES for part in parts)
+    assert DistributionConfig().max_frame / 8 > PACKETS_BYTES
+
+
+def test_a_message_that_is_longer_leaves_alone():
+    messages = [(1, b"a"), (2, bytes(2 * PACKETS_BYTES)), (3, b"b")]
+    assert list(_parts(messages)) == [[message] for message in messages]
