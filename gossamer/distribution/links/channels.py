@@ -116,23 +116,33 @@ class Outbound(_End):
         pull: bool = False,
     ) -> None:
         super().__init__(manager)
+        self.ready = False
+        """True once the handshake has succeeded, also after the end."""
         self.over = False
-        """True once the channel has ended, or could not be opened."""
+        """True once the channel has ended, was aborted, or could not be opened."""
+        self.purpose: Purpose = purpose
         self._peer = peer
-        self._purpose: Purpose = purpose
         self._tell = tell
         self._pull = pull
 
     def opened(self, channel: Channel) -> None:
         self._channel = channel
+        if self.over:
+            channel.abort()
+            return
         name, names = self._peer.name, channel.names
         if names is not None and name != ANYBODY and not names.fit(name):
             self._ending = self._manager.local.not_named(name, names)
             channel.abort()
             return
-        self._handshake = self._manager.calling(self._peer, self._purpose, channel.binding, pull=self._pull)
+        self._handshake = self._manager.calling(self._peer, self.purpose, channel.binding, pull=self._pull)
         self._greeting = self._handshake.greeting
         channel.wake()
+
+    def abort(self, error: WireError | None = None) -> None:
+        # A channel that opens only now is aborted then.
+        self.over = True
+        super().abort(error)
 
     def close(self) -> None:
         """Close in order."""
@@ -141,7 +151,8 @@ class Outbound(_End):
 
     def _open(self, opened: Opened, channel: Channel) -> None:
         if opened.creation == self._peer.creation:
-            self._run(self._peer, self._purpose, channel, opened, sends=not self._pull)
+            self._run(self._peer, self.purpose, channel, opened, sends=not self._pull)
+            self.ready = True
         self._tell(self, opened)
 
     def _ended(self, error: Ending) -> None:

@@ -1,9 +1,11 @@
 """Link process: keeps the outgoing channels to one peer open as long as it is a member.
 
 One attempt opens a channel per purpose, control first and the others once that is open, both when it is this
-link's turn (:mod:`~gossamer.distribution.links.turns`). They share their fate: when one ends, for any reason,
-all are aborted and a new attempt begins. The session (:mod:`~gossamer.distribution.links.traffic`) outlives
-a link's connections.
+link's turn (:mod:`~gossamer.distribution.links.turns`). They share their fate: when an open one ends, or the
+other side refuses one, all are aborted and a new attempt begins. Once control is open, channels that do not
+open in time, or break before they do, are called again on their own: on a busy machine a new attempt would
+run out of time as well. The session (:mod:`~gossamer.distribution.links.traffic`) outlives a link's
+connections.
 
 A hidden node opens a second channel per purpose, on which it receives.
 
@@ -82,58 +84,96 @@ class Link:
         since: float | None = None
         deadline: float | None = None
         error: Ending = None
-        opened = 0
+        late = 0
+        again: asyncio.TimerHandle | None = None
         # Of a session that is up nobody should wait for the rest longer than for control.
-        parts = (peer.purposes,) if peer.up else (peer.purposes[:1], peer.purposes[1:])
-        waves = [wave for wave in parts if wave]
+        wave: Sequence[Purpose] = peer.purposes if peer.up else peer.purposes[:1]
+        called: Sequence[Purpose] = ()
         try:
             manager.turns.ask(me, first)
             while True:
-                told, what = await self._receive(None if deadline is None else deadline - loop.time())
+                told, what = await self._receive_by(deadline, peer)
                 if manager.peers.get(peer.name) is not peer:
                     return True
                 if what == RETRY and manager.turns.waits_to_call_again(me):
                     # The peer has called.
                     manager.turns.free(me)
                     manager.turns.ask(me, Call.FIRST)
-                if what == YOUR_TURN and waves:
+                if what == YOUR_TURN and wave:
                     deadline = loop.time() + manager.handshake_timeout
-                    await self._call(peer, waves.pop(0), deadline)
-                if told not in self._outbounds or isinstance(what, str):
+                    called, wave = wave, ()
+                    await self._call(peer, called, deadline)
+                if isinstance(what, str) or (told is not None and told not in self._outbounds):
                     continue
-                if not isinstance(what, Opened):
+                if isinstance(what, Opened):
+                    if what.creation > peer.creation:
+                        manager.renew(peer, what.creation, "restarted")
+                        break
+                elif not self._drop_late(peer, told, what):
                     error = what
-                    if error is None and opened:
+                    if what is None and any(outbound.ready for outbound in self._outbounds):
                         # A killed process closes its sockets as orderly as one that stops.
                         detail = "closed by the other side"
                         error = LinkLostError(address=show(peer.address), kind="reset", detail=detail)
                     break
-                if what.creation > peer.creation:
-                    manager.renew(peer, what.creation, "restarted")
-                    break
-                opened += 1
-                if opened < len(self._outbounds):
+                if deadline is None or not all(outbound.ready for outbound in self._outbounds):
                     continue
                 deadline = None
                 manager.turns.free(me)
-                if waves:
+                wave = self._missing(peer)
+                if not wave:
+                    since = loop.time()
+                    self._opened(peer)
+                elif set(wave).isdisjoint(called):
                     manager.turns.ask(me, Call.FURTHER)
-                    continue
-                since = loop.time()
-                peer.counts.connects += 1
-                self._refusal = ""
-                log.info("link_open", peer=peer.name, creation=peer.creation)
-                manager.evidence(peer.name, "ok")
-        except TimeoutError:
-            log.debug("link_timeout", peer=peer.name, seconds=manager.handshake_timeout)
+                else:
+                    late += 1
+                    again = self._call_later(peer, wave, late)
         finally:
+            if again is not None:
+                again.cancel()
             manager.turns.free(me)
             self._abort()
         self._report(peer, error)
         return since is not None and loop.time() - since >= STABLE_AFTER
 
+    def _opened(self, peer: PeerSession) -> None:
+        """Report that all streams are open."""
+        peer.counts.connects += 1
+        self._refusal = ""
+        log.info("link_open", peer=peer.name, creation=peer.creation)
+        self._manager.evidence(peer.name, "ok")
+
+    def _call_later(self, peer: PeerSession, streams: Sequence[Purpose], late: int) -> asyncio.TimerHandle:
+        """Ask for a turn to call ``streams`` again, which did not open ``late`` times."""
+        manager, loop = self._manager, asyncio.get_running_loop()
+        advice = "their frames wait; look at the processor and the open files of both nodes"
+        manager.missing_log.write(
+            log.warning, "link_streams_missing", peer=peer.name, streams=streams, advice=advice
+        )
+        return loop.call_later(self._backoff(late), manager.turns.ask, self_pid(), Call.AGAIN)
+
+    def _missing(self, peer: PeerSession) -> list[Purpose]:
+        """Return the streams that have no open channel."""
+        have = {outbound.purpose for outbound in self._outbounds if outbound.ready and not outbound.over}
+        return [purpose for purpose in peer.purposes if purpose not in have]
+
+    def _drop_late(self, peer: PeerSession, told: Outbound | None, error: Ending) -> bool:
+        """Abort channel ``told``, or without it all that are not open yet, if they may be called again.
+
+        Not without control, nor after the end of an open channel or a refusal: then the attempt is over.
+        """
+        late = [outbound for outbound in self._outbounds if not outbound.ready and told in (None, outbound)]
+        streams = {*self._missing(peer), *(outbound.purpose for outbound in late)}
+        if not late or "control" in streams or not isinstance(error, LinkLostError | None):
+            return False
+        for outbound in late:
+            self._outbounds.remove(outbound)
+            outbound.abort()
+        return True
+
     async def _call(self, peer: PeerSession, purposes: Sequence[Purpose], deadline: float) -> None:
-        """Open a channel for each purpose, and with a hidden node's both ways. Raises TimeoutError."""
+        """Open a channel for each purpose until ``deadline``, and with a hidden node's both ways."""
         manager, me = self._manager, self_pid()
 
         def tell(outbound: Outbound, what: Opened | Ending) -> None:
@@ -142,13 +182,14 @@ class Link:
                 peer.theirs = what.session
             manager.runtime.send(me, (outbound, what))
 
-        for purpose, pull in product(purposes, (False, True) if manager.hidden else (False,)):
-            outbound = Outbound(manager, peer, purpose, tell, pull=pull)
-            self._outbounds.append(outbound)
+        with suppress(TimeoutError):
             async with asyncio.timeout_at(deadline):
-                await manager.transport.connect(peer.address, outbound, peer.name)
-            if outbound.over:
-                return
+                for purpose, pull in product(purposes, (False, True) if manager.hidden else (False,)):
+                    outbound = Outbound(manager, peer, purpose, tell, pull=pull)
+                    self._outbounds.append(outbound)
+                    await manager.transport.connect(peer.address, outbound, peer.name)
+                    if outbound.over and purpose == "control":
+                        return
 
     def _report(self, peer: PeerSession, error: Ending) -> None:
         manager = self._manager
@@ -193,6 +234,17 @@ class Link:
                 outbound.close()
             raise ExitProcess(message.reason)
         return (None, message) if isinstance(message, str) else message
+
+    async def _receive_by(
+        self, deadline: float | None, peer: PeerSession
+    ) -> tuple[Outbound | None, Opened | Ending | str]:
+        """Do the same; at ``deadline`` report that ``peer`` does not answer."""
+        timeout = None if deadline is None else deadline - asyncio.get_running_loop().time()
+        try:
+            return await self._receive(timeout)
+        except TimeoutError:
+            detail = f"no answer in {self._manager.handshake_timeout:g} s"
+            return None, LinkLostError(address=show(peer.address), kind="unreachable", detail=detail)
 
     async def _wait(self, seconds: float) -> None:
         """Wait ``seconds``, or until a sign that the peer is there."""

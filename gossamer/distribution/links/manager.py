@@ -22,6 +22,7 @@ from gossamer.distribution.links.turns import Turns
 from gossamer.distribution.transport.transport import LinkListener, LinkTransport
 from gossamer.distribution.wire import KEY_SIZE, OLDEST, PURPOSES, VERSION, Hello, Purpose
 from gossamer.features import Features
+from gossamer.log_limit import LogLimit
 from gossamer.network import Address
 from gossamer.supervisor import Pid, Runtime
 
@@ -77,6 +78,9 @@ class LinkManager:
         """True if this node itself is hidden."""
         self.links: dict[str, Pid] = {}
         self.turns = Turns(runtime)
+        # A node is made before its loop runs.
+        self.missing_log = LogLimit(lambda: runtime.loop.time(), lines=1)
+        """Log of streams that do not open."""
         self.listening: LinkListener | None = None
         self.local = Local(
             name=runtime.node,

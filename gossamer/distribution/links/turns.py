@@ -29,9 +29,9 @@ class Call(enum.Enum):
 
     FIRST = "first"
     AGAIN = "again"
-    """First call of a link whose last attempt failed."""
+    """Call of a link whose last one failed."""
     FURTHER = "further"
-    """Of a link whose control channel is open."""
+    """First call of a link for its further channels: control is open."""
 
 
 class Turns:
