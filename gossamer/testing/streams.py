@@ -243,8 +243,8 @@ class SimTransport(_FlowControlMixin):
     def _on_acknowledgement(self, offset: int, window: int) -> None:
         if self._gone:
             return
-        self._send.acknowledged(offset, window, self._loop.time())
-        self._cancel_resend_timer()
+        if self._send.acknowledged(offset, window, self._loop.time()):
+            self._cancel_resend_timer()
         self._transmit()
         if not self._closing and self._protocol is not None:
             self._context.run(self._maybe_resume_protocol)

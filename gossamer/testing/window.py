@@ -117,8 +117,18 @@ class SendSide:
             return Segment(self._first, b"", end=False)
         return None
 
-    def acknowledged(self, offset: int, window: int, now: float) -> None:
-        """The receiver has every byte below ``offset`` and room for ``window`` more."""
+    def acknowledged(self, offset: int, window: int, now: float) -> bool:
+        """The receiver has every byte below ``offset`` and room for ``window`` more.
+
+        Returns False where that is no news: something beyond a gap has come, and the gap is still to be
+        filled when its time is over, however much is sent meanwhile (RFC 6298, 5.3).
+        """
+        if self._greeted and offset == self._first and window <= self._window and self.outstanding:
+            if not window:
+                # It answers, and has no room.
+                self.waiting_since = now
+            self._window = window
+            return False
         self.waiting_since = now
         if self._timed is not None and offset >= self._timed[0]:
             sample = now - self._timed[1]
@@ -135,6 +145,7 @@ class SendSide:
             self._first = offset
             self._next = max(self._next, offset)
             self._window = window
+        return True
 
 
 class ReceiveSide:

@@ -70,3 +70,21 @@ def test_a_closed_window_is_probed():
     probe = sender.rewind()
     assert probe is not None
     assert (probe.offset, probe.data) == (0, b"")
+
+
+def test_what_is_sent_beyond_a_gap_does_not_put_off_its_filling():
+    """Each acknowledgement of a later segment says again what is missing; the gap's time goes on."""
+    sender, receiver = SendSide(LIMITS, greets=False), ReceiveSide(LIMITS)
+    sender.write(bytes(40), 0.0)
+    assert sender.take(16, 0.0) is not None
+    for _ in range(2):
+        segment = sender.take(8, 0.1)
+        assert segment is not None
+        receiver.accept(segment)
+        assert not sender.acknowledged(receiver.expected, receiver.window, 0.1)
+    sender.rewind()
+    segment = sender.take(40, 0.3)
+    assert segment is not None
+    receiver.accept(segment)
+    assert sender.acknowledged(receiver.expected, receiver.window, 0.3)
+    assert not sender.outstanding
