@@ -17,8 +17,7 @@ from gossamer.raft import (
     Snapshot,
     WriteAheadLog,
 )
-from gossamer.raft.wal.crc32c import crc32c
-from gossamer.raft.wal.frames import SECTOR, Frames, seal
+from gossamer.raft.wal.frames import SECTOR, Frames, crc32c, seal
 from gossamer.testing.raft.disc import CrashedError, SimDisc
 
 SMALL = {"segment_bytes": 4096, "keep_segments": 2}
