@@ -43,6 +43,7 @@ ROOMS_OF_MQTT = (
     "session",
     "publish",
     "auth",
+    "copies",
     "handoff",
     "migration",
     "connection",

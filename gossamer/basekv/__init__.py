@@ -8,7 +8,7 @@ calls.
 from gossamer.basekv.client import delete, get, scan, write
 from gossamer.basekv.errors import BadRowError, NotWrittenError, RangeFullError
 from gossamer.basekv.machine import RangeMachine
-from gossamer.basekv.ranges import KINDS, machine_of
+from gossamer.basekv.ranges import KINDS, machine_of, range_of
 from gossamer.basekv.server import BASEKV, KeyValueServer
 from gossamer.basekv.values import Delete, DeleteRange, Expect, Operation, Put, RangeInfo
 
@@ -29,6 +29,7 @@ __all__ = [
     "delete",
     "get",
     "machine_of",
+    "range_of",
     "scan",
     "write",
 ]

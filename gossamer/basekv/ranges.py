@@ -36,6 +36,11 @@ def machine_of(kind: str) -> RangeMachine | None:
     return RangeMachine(first_ranges()[int(number)])
 
 
+def range_of(key: bytes) -> int:
+    """Return the number of the range that has a key to begin with."""
+    return next(info.number for info in first_ranges() if info.has(key))
+
+
 class RoutingTable:
     """Ranges as one caller knows them."""
 

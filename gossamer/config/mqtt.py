@@ -248,6 +248,10 @@ class MqttSessionsConfig(Section):
 
     persistent: bool = True
     """Keep them on disc, so that they outlive the node too; messages for them are acknowledged once there."""
+    replication: Literal["auto", "off"] = "off"
+    """Copies at a quorum, from which another node goes on when theirs is down. auto: where three nodes or
+    more have replicas of the ranges of keys; messages for such sessions are acknowledged once a quorum has
+    them. off: only the node that a session is on has it, and serves it again once it is back."""
     overflow: Literal["drop_oldest", "drop_newest", "disconnect"] = "drop_oldest"
     """Which message goes where a session has as much queued as the limits allow; it is counted. disconnect:
     a client that is connected is sent away (0x97) besides, and what it has queued waits for it, the oldest

@@ -22,6 +22,7 @@ from gossamer.mqtt.connection.channel import Channel
 from gossamer.mqtt.connection.connections import Connections
 from gossamer.mqtt.connection.limits import Room
 from gossamer.mqtt.connection.shared import ConnectionLimits, Shared
+from gossamer.mqtt.copies.copies import SessionCopies
 from gossamer.mqtt.flow.deadlines import Wheel
 from gossamer.mqtt.handoff.hinted_handoff import HintedHandoff
 from gossamer.mqtt.messages.message_ids import UNRECORDED, base_of
@@ -94,6 +95,8 @@ class Broker:
         self.takeovers: Takeovers | None = None
         self.handoff: HintedHandoff | None = None
         """Hinted handoff, in a cluster."""
+        self.copies: SessionCopies | None = None
+        """Copies of sessions, in a cluster that has them."""
         self.retained: Retained = retained if retained is not None else LocalRetained()
         self.wheel = Wheel()
         listeners = config.server.listeners

@@ -12,10 +12,12 @@ from functools import partial
 from gossamer import basekv
 from gossamer.basekv import BASEKV, KeyValueServer
 from gossamer.distribution import RemoteProcesses
+from gossamer.errors import UsageError
 from gossamer.gossip import MembershipView
 from gossamer.mnesia_like import SharedTable
 from gossamer.node.parts import NodeParts
 from gossamer.raft import (
+    COPIES,
     NAMES,
     RAFT,
     UNIQUE_NAMES,
@@ -84,6 +86,18 @@ def _kinds(node: NodeParts) -> list[str]:
     enabled = node.features.enabled
     names = [NAMES] if "consensus" in enabled else []
     return names + [kind for kind in basekv.KINDS if names and "basekv" in enabled]
+
+
+def has_enough_replicas(node: NodeParts) -> bool:
+    """Return whether each range of keys has the replicas that outlive one node."""
+    try:
+        table = node.store.table(TABLE)
+    except UsageError:
+        # It is created once the other tables are there.
+        return False
+    assert isinstance(table, SharedTable)  # noqa: S101 - it was created as one
+    groups = GroupTable(table).groups().values()
+    return set(basekv.KINDS) <= {row.kind for row in groups if row.voters >= COPIES}
 
 
 def _members(view: MembershipView) -> set[str]:

@@ -44,6 +44,7 @@ from gossamer.gateway import gateway_spec
 from gossamer.gossip import GossipServer
 from gossamer.mqtt import MqttCluster
 from gossamer.network import Address
+from gossamer.node.consensus import has_enough_replicas
 from gossamer.node.healing import healing_spec
 from gossamer.node.history import HISTORY, HistoryKeeper, Reading, resident_memory
 from gossamer.node.membership import MEMBERSHIP, Membership
@@ -181,6 +182,7 @@ async def _start_mqtt_cluster(node: NodeParts) -> Pid:
         node.between,
         disc=node.on_disc,
         suspicion_floor=node.config.cluster.gossip.suspicion_floor,
+        enough=partial(has_enough_replicas, node),
         name="mqtt_cluster",
         label="mqtt_cluster",
     )

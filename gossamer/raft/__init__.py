@@ -16,6 +16,7 @@ from gossamer.raft.errors import (
 )
 from gossamer.raft.host.client import read, request
 from gossamer.raft.host.messages import RAFT, NotDone, Transfer, Where
+from gossamer.raft.host.placement import COPIES
 from gossamer.raft.host.replicated import NAMES, StateMachine
 from gossamer.raft.host.server import RaftServer
 from gossamer.raft.host.status import RaftStatus, ReplicaStatus
@@ -35,6 +36,7 @@ from gossamer.raft.wal.records import Mark, Record, Stored
 from gossamer.raft.wal.wal import WriteAheadLog
 
 __all__ = [
+    "COPIES",
     "NAMES",
     "RAFT",
     "SECTOR",

@@ -48,6 +48,7 @@ OWN_ALARMS: Mapping[str, str] = {
     "not_joined": "Seeds are there and do not let this node in: it is in no cluster, and tries on.",
     "disc_failing": "The disc takes no writes, or has little room: no promise of what lasts, and not ready.",
     "no_quorum": "Fewer than half of the voters of the group of replicas can be reached: no name is given.",
+    "sessions_behind": "A quorum lacks something of persistent sessions here: only this node's disc has it.",
     "kept_overflow": "Messages kept for the sessions of a node that is away were given up for want of room.",
 }
 """Alarms that a node raises by itself, and what each means."""

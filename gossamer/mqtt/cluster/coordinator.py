@@ -20,6 +20,8 @@ from gossamer.mqtt.broker import Broker
 from gossamer.mqtt.cluster.retained import ClusterRetained
 from gossamer.mqtt.cluster.retained_bodies import FETCH, KEEP, Bodies, Links
 from gossamer.mqtt.cluster.wills_actions import ClusterWills
+from gossamer.mqtt.copies.copies import SessionCopies
+from gossamer.mqtt.copies.fenced import Ranges
 from gossamer.mqtt.flow.fence import Fence
 from gossamer.mqtt.handoff.hinted_handoff import HintedHandoff
 from gossamer.mqtt.migration.takeover import Takeovers
@@ -41,7 +43,8 @@ _BACK = "mqtt.back"
 class MqttCluster(GenServer):
     """Process that shares the broker's sessions, wills and retained messages with other nodes.
 
-    ``network``: that between nodes; ``disc``: whether tables are on disc; ``suspicion_floor``: gossip's.
+    ``network``: that between nodes; ``disc``: whether tables are on disc; ``suspicion_floor``: gossip's;
+    ``enough()``: ranges of keys have the replicas that make copies of sessions worth it.
     """
 
     async def init(
@@ -56,8 +59,9 @@ class MqttCluster(GenServer):
         *,
         disc: bool,
         suspicion_floor: float,
+        enough: Callable[[], bool],
     ) -> None:
-        self._broker = broker
+        self._broker, self._copies = broker, broker.copies
         self._retained = retained
         self._ticks = 0
         if broker.handoff is None:
@@ -81,6 +85,7 @@ class MqttCluster(GenServer):
         broker.handoff.replay.late = takeovers.superseded.late
         if disc and broker.config.sessions.persistent:
             await self._restore(store, broker.handoff)
+            self._begin_copies(takeovers, enough)
         for session in list(broker.sessions.values()):
             takeovers.ownership.reclaim(session)
         sessions.subscribe_batches(takeovers.changed)
@@ -102,6 +107,31 @@ class MqttCluster(GenServer):
         send_after(INTERVAL, self_pid(), _LOOK)
         if broker.fanout.fence is None:
             broker.fanout.fence = self._fence(broker.handoff, suspicion_floor)
+
+    def _begin_copies(self, takeovers: Takeovers, enough: Callable[[], bool]) -> None:
+        """Copy this node's sessions, if that is wanted; to those of before if this process has restarted."""
+        if self._broker.config.sessions.replication == "off":
+            return
+        broker, runtime = self._broker, self._distribution.runtime
+        store = broker.table.store
+        assert store is not None  # noqa: S101 - it was restored
+        if store.copies is None:
+            copies = store.copies = SessionCopies(
+                Ranges(),
+                broker.sessions,
+                node=runtime.node,
+                creation=runtime.creation,
+                spawn=runtime.spawn,
+                now=broker.fanout.now,
+                enough=enough,
+                released=store.released,
+                on_disc=store.disc.settled,
+            )
+            store.on_commit = copies.committed_here
+            broker.copies = copies
+        assert broker.copies is not None  # noqa: S101 - it is where the store has it
+        takeovers.adoptions.copies = self._copies = broker.copies
+        broker.copies.merge = takeovers.adoptions.merge
 
     def _fence(self, handoff: HintedHandoff, suspicion_floor: float) -> Fence:
         distribution = self._distribution
@@ -233,6 +263,8 @@ class MqttCluster(GenServer):
         self._wills.tick()
         self._ticks += 1
         broker.owed.give(broker.redispatch.again)
+        if self._copies is not None:
+            self._copies.tick()
         if broker.handoff is not None:
             broker.handoff.tick()
         if self._ticks % 10 == 0:

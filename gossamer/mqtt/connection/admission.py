@@ -358,7 +358,10 @@ class Admission:
             self._welcome(channel, session, will, connack)
         elif session.channel is None and self._untold.get(client_id) is session:
             del self._untold[client_id]
-            if self._table.sessions.get(client_id) is session and not takeovers.is_moving(client_id):
+            # What another node had of it may be here already.
+            has = session.subscriptions or session.queue or session.inflight
+            known = self._table.sessions.get(client_id) is session
+            if known and not has and not takeovers.is_moving(client_id):
                 self._table.end(session)
 
     def _welcome(self, channel: Channel, session: Session, will: Will | None, connack: Connack) -> None:

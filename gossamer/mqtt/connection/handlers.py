@@ -175,7 +175,8 @@ class Handlers:
 
         Should this node die, the message is sent again, and who has had it must know it. Decided earlier, a
         session that moves meanwhile would be taken for both places, or for neither. Where it cannot be passed
-        on the connection ends, so that the client sends it again.
+        on the connection ends, so that the client sends it again; where another node has taken the session
+        over and may not know the identifier, the client sends it again there.
         """
         session, publishing = channel.session, self._publishing
 
@@ -188,7 +189,10 @@ class Handlers:
                 raise
             _hold_up(channel, route, peers)
 
-        def committed(_safe: bool) -> None:
+        def committed() -> None:
+            if session.store is not None and session.store.is_usurped(session):
+                session.not_passed(packet_id)
+                return
             try:
                 pass_on()
             except Exception as error:
@@ -200,7 +204,8 @@ class Handlers:
         if session.store is None:
             pass_on()
         else:
-            session.store.append_acked(b"", committed)
+            when_level = partial(session.store.when_level, session.client_id, committed)
+            session.store.append_acked(b"", lambda _safe: when_level())
 
     def _resolve_alias(self, channel: Channel, packet: Publish) -> bytes:
         alias = packet.properties.topic_alias

@@ -26,7 +26,7 @@ Soon = Callable[[Callable[[], None]], object]
 SETTLE_TIMEOUT = 2.0
 """Seconds that a node waits for its disc before it takes what another will offer again."""
 
-_encode = msgspec.msgpack.Encoder().encode
+encode = msgspec.msgpack.Encoder().encode
 
 
 class JournalWriter:
@@ -37,6 +37,8 @@ class JournalWriter:
     def __init__(self, journal: Journal, *, soon: Soon) -> None:
         self._journal = journal
         self._waiting: deque[tuple[int, Callable[[], object]]] = deque()
+        self.on_commit: Callable[[], object] = lambda: None
+        """Called after each commit, before those that wait for it."""
 
         def committed() -> None:
             # Reported in the disc process, which must not run the callbacks.
@@ -56,11 +58,11 @@ class JournalWriter:
 
     def write(self, key: object, value: object) -> int:
         """Write a row, None to delete it; return the ticket of its commit."""
-        return self._journal.put(_encode(key), None if value is None else _encode(value))
+        return self._journal.put(encode(key), None if value is None else encode(value))
 
     def after(self, ticket: int, callback: Callable[[], object]) -> None:
         """Call ``callback`` once ``ticket`` is committed; now, if it is."""
-        if ticket <= self._journal.committed:
+        if ticket <= self.committed:
             callback()
         else:
             self._waiting.append((ticket, callback))
@@ -83,8 +85,9 @@ class JournalWriter:
         self.after(self._journal.ticket, lambda: on_safe(True))
 
     def _release(self) -> None:
+        self.on_commit()
         waiting = self._waiting
-        while waiting and waiting[0][0] <= self._journal.committed:
+        while waiting and waiting[0][0] <= self.committed:
             try:
                 waiting.popleft()[1]()
             except Exception:

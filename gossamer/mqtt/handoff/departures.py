@@ -61,6 +61,8 @@ class Departures:
         """By node, clients that seemed to have left before it went, and the epoch of the claim elsewhere."""
         self._delivered: dict[str, dict[str, list[Block]]] = {}
         """By node, the QoS 2 messages that its clients had elsewhere before their move was known."""
+        self._handed: set[tuple[str, str]] = set()
+        """Nodes, and clients of them to whose sessions elsewhere their hints were handed over."""
         self._claimed: set[str] = set()
         """Clients that came to this side while a node was away."""
 
@@ -106,6 +108,7 @@ class Departures:
         self._unseen.discard(peer)
         self._guessed.pop(peer, None)
         self._delivered.pop(peer, None)
+        self._handed = {one for one in self._handed if one[0] != peer}
         if not self.had:
             self._claimed.clear()
 
@@ -144,6 +147,22 @@ class Departures:
         if self.had and len(self._claimed) < MOVED_LIMIT:
             self._claimed.add(client_id)
 
+    def misses(self, client_id: str) -> bool:
+        """Return whether a node that is away had a client's session, and no other is known to have it."""
+        return any(
+            client_id in clients and NO_END not in self._hint_logs[peer].moved.get(client_id, ())
+            for peer, clients in self.had.items()
+        )
+
+    def of(self, client_id: str) -> list[str]:
+        """Return the nodes that are away and had a client's session, as far as it is known."""
+        return [peer for peer, clients in self.had.items() if client_id in clients]
+
+    def handed(self, peer: str, client_id: str) -> None:
+        """Note that the session of a client elsewhere has the hints of a node for it."""
+        if len(self._handed) < MOVED_LIMIT:
+            self._handed.add((peer, client_id))
+
     def settled(self, client_id: str, owner: str, *, resumed: bool, had: list[Block]) -> None:
         """End the hints for a client at every node but ``owner``, whose session has all its routes now; also
         at a node that got a session of it only while it was cut off.
@@ -154,7 +173,8 @@ class Departures:
         stayed = resumed and client_id not in self._claimed
         for peer, clients in self.had.items():
             if peer != owner:
-                self._move(peer, client_id, always=stayed and client_id not in clients)
+                handed = (peer, client_id) in self._handed
+                self._move(peer, client_id, always=handed or (stayed and client_id not in clients))
                 delivered = self._delivered.setdefault(peer, {})
                 if had and len(delivered) < MOVED_LIMIT:
                     delivered[client_id] = had

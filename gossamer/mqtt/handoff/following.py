@@ -179,7 +179,7 @@ class Following:
         """Take hints of another node for sessions that are here now; False: not now."""
         sessions, store = self._table.sessions, self._table.store
         # What is taken while the disc fails is not acknowledged, and would be handed on and queued again.
-        if store is not None and not await store.settled(SETTLE_TIMEOUT):
+        if store is not None and not await store.disc.settled(SETTLE_TIMEOUT):
             return False
         # A session that is moving away takes it too. To wait for the end of the move would be a deadlock:
         # the mark that the move waits for comes behind what is handed on.

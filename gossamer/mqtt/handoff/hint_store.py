@@ -19,8 +19,8 @@ import structlog
 
 from gossamer.mqtt.handoff.hint_journal import HintJournal, OnSafe
 from gossamer.mqtt.handoff.hint_log import HintLog
-from gossamer.mqtt.handoff.hints import Action, Ask, Drop, Keep, Live, Lost, Over, Send
-from gossamer.mqtt.messages.records import acknowledged, encode_kept, fresh
+from gossamer.mqtt.handoff.hints import Action, Ask, Drop, Hint, Keep, Live, Lost, Over, Send
+from gossamer.mqtt.messages.records import acknowledged, encode_kept, fresh, walk
 
 if TYPE_CHECKING:
     from gossamer.routes import Router
@@ -118,6 +118,13 @@ class HintStore:
             (hint.number, int((hint.at - now + wall) * 1e6), fresh(hint.records, now - hint.at)[0])
             for hint in self.of(peer).lacking(taken, frames)
         ]
+
+    def wanted(self, hint: Hint, qos_of: Callable[[bytes], int]) -> list[tuple[int, bytes]]:
+        """Return the records of an entry that are wanted, aged, each with the time of day in µs."""
+        age = self._now() - hint.at
+        taken = [record for qos, topic, record in walk(hint.records) if qos and qos_of(topic)]
+        at = int((self._wall() - age) * 1e6)
+        return [(at, aged) for record in taken if (aged := fresh(record, age)[0])]
 
     def hints(self, peer: str) -> list[list[object]]:
         """Return the entries for a node, as :meth:`HintKeeper.adopt` takes them."""

@@ -24,7 +24,7 @@ from gossamer.mqtt.handoff.hint_transfer import HintTransfer
 from gossamer.mqtt.handoff.keeper import HintKeeper
 from gossamer.mqtt.handoff.replay import HintReplay
 from gossamer.mqtt.publish.recording import report_lost
-from gossamer.mqtt.session.transfer import had_from, rightful
+from gossamer.mqtt.session.transfer import had_from, matching, rightful
 
 if TYPE_CHECKING:
     from gossamer.config import MqttSessionsConfig
@@ -159,6 +159,17 @@ class HintedHandoff:
     def pending(self) -> bool:
         """Return whether hints may still be on their way here."""
         return self.replay.pending
+
+    def had_one(self, client_id: str) -> bool:
+        """Return whether a node that is away had a client's session, and no other is known to have it."""
+        return self.keeper.departures.misses(client_id)
+
+    async def handed(
+        self, client_id: str, token: str, peer: str, after: int, filters: Iterable[str]
+    ) -> tuple[list[tuple[int, bytes]], int]:
+        """Return hints of a node that is away for a client whose session, with these filters, goes on
+        elsewhere by the move ``token``; see :meth:`HintKeeper.handed`."""
+        return await self.keeper.handed(peer, client_id, token, after, matching(filters))
 
     def node_up(self, peer: str) -> None:
         """Expect the greeting of a node that is up, and ask it which others are away."""

@@ -9,7 +9,8 @@ keeping for them after a restart. Nothing here waits on the loop.
 
 from __future__ import annotations
 
-from collections import Counter
+import asyncio
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
@@ -28,6 +29,11 @@ from gossamer.mqtt.session.qos2 import Block
 from gossamer.routes import Router
 
 log = structlog.get_logger(__name__)
+
+PAGE = 256 * 1024
+"""Bytes of hints that are handed over in one answer, about."""
+STEP = 200
+"""Hints looked at in a turn of the loop."""
 
 
 class HintKeeper:
@@ -64,6 +70,8 @@ class HintKeeper:
         self._sessions: dict[str, int] = {}
         self._creations: dict[str, int] = {}
         """Creation in which each node went away."""
+        self._marks: OrderedDict[str, int] = OrderedDict()
+        """By token of a move, the number of the first hint behind its mark."""
         self._up: set[str] = set()
         self._rounds: Counter[str] = Counter()
         self._fresh: set[str] = set()
@@ -112,9 +120,45 @@ class HintKeeper:
         """Keep a record of QoS 1 or 2 for a node that is away, or on its way back."""
         hint_log = self.hint_store.of(peer)
         if hint_log.state == "away" and record[:1] == MOVE_MARK:
+            self._marked(record[2 : 2 + record[1]].decode(errors="replace"), hint_log.next)
             self._soon(partial(on_safe, True))
             return
         self.hint_store.add(peer, record, [on_safe])
+
+    def _marked(self, token: str, number: int) -> None:
+        self._marks[token] = number
+        while len(self._marks) > MOVED_LIMIT:
+            self._marks.popitem(last=False)
+
+    async def handed(
+        self, peer: str, client_id: str, token: str, after: int, wanted: Callable[[bytes], int]
+    ) -> tuple[list[tuple[int, bytes]], int]:
+        """Return the hints behind number ``after`` for a client's session at a node that is away, each with
+        its time of day in µs, and the number of the last that was looked at; 0: that was the last of all.
+
+        They are those before the mark ``token``, behind which messages go to the node that has the session
+        now. They are for that one alone once it has them (``Departures.handed``) and is settled there.
+        """
+        hint_log = self.hint_store.by_peer.get(peer)
+        until = self._marks.get(token, NO_END)
+        if hint_log is None or hint_log.state == "live":
+            # It is up, as this node sees it.
+            return [], 0
+        found: list[tuple[int, bytes]] = []
+        size = 0
+        numbers = [number for number in hint_log.entries if after < number < until]
+        for count, number in enumerate(numbers, 1):
+            hint = hint_log.entries.get(number)
+            if hint is not None and is_for(client_id, number, hint_log.moved):
+                for record in self.hint_store.wanted(hint, wanted):
+                    found.append(record)
+                    size += len(record[1])
+            if size >= PAGE:
+                return found, number
+            if count % STEP == 0:
+                # Let other tasks run.
+                await asyncio.sleep(0)
+        return found, 0
 
     def left(self, peer: str, number: int, records: bytes, waiting: list[OnSafe]) -> int:
         """Keep the records of frame ``number`` (0: never sent) that a node had not acknowledged; return how

@@ -95,7 +95,7 @@ class Ownership:
             self.claim(session)
         else:
             session.save()
-            session.store.append_acked(b"", lambda _: self.claim(session))
+            session.store.disc.append_acked(b"", lambda _: self.claim(session))
 
     def _number_for(self, session: Session, stamp: int) -> None:
         client_id = session.client_id
@@ -117,7 +117,7 @@ class Ownership:
         self._number_for(session, stamp)
         session.save()
         if session.store is not None:
-            await session.store.settled()
+            await session.store.disc.settled()
         number = self.claim(session)
         if number is not None:
             await self._rows.visible(number, NEW_CLAIM_TIMEOUT)

@@ -251,4 +251,4 @@ class Sources:
         this node dies then, it offers again what it gave.
         """
         if session.store is not None:
-            await session.store.settled(DISC_TIMEOUT)
+            await session.store.disc.settled(DISC_TIMEOUT)

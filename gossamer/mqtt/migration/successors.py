@@ -145,7 +145,7 @@ class Successors:
         transfer.install(session, subscriptions, self._fanout.now())
         await self._router.visible(self._table.subscribe_again(session))
         if session.store is not None:
-            await session.store.settled()
+            await session.store.disc.settled()
         if self._fanout.recorder is not None:
             self._fanout.recorder.subscribed(session, sorted(added), "moved")
         # Not before: the other node asks again where it takes long, and would then let go of its copy.
@@ -161,7 +161,7 @@ class Successors:
         session = self._sessions.get(client_id)
         if session is not None and session.store is not None:
             # What is taken while the disc fails is not acknowledged, and would be offered and queued again.
-            if not await session.store.settled(SETTLE_TIMEOUT):
+            if not await session.store.disc.settled(SETTLE_TIMEOUT):
                 return None
             session = self._sessions.get(client_id)
         if session is None or self._is_leaving(client_id) or self._is_moving(client_id):

@@ -17,12 +17,15 @@ should the claim go away meanwhile, the session is this node's again. The other 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from itertools import count, islice
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from gossamer.distribution import rpc as remote
+from gossamer.mqtt.copies.succession import note_successor
 from gossamer.mqtt.handoff.hints import Moved, is_for
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.records import record_of
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
+MOVES = "mqtt.moves"
+"""Name of the function that returns the moves which brought a session to a node."""
 CALL_TIMEOUT = 5.0
 ASK_TIMEOUT = 1.0
 """Shorter, since it may be asked again: until the other node knows what the client has had, both keep it."""
@@ -67,7 +72,11 @@ class SupersededSessions:
         sources: Sources,
         handoff: HintedHandoff,
         distribution: Distribution,
+        *,
+        asks: Callable[[], bool],
     ) -> None:
+        self._asks = asks
+        """Whether sessions are copied, so that another node may have begun with a copy."""
         self._table, self._fanout, self._router = core.table, core.fanout, core.router
         self._sessions, self._wills = core.table.sessions, core.wills
         self._ownership = ownership
@@ -75,6 +84,8 @@ class SupersededSessions:
         self._handoff = handoff
         self._distribution = distribution
         self._offering: dict[str, Session] = {}
+        self._process: dict[str, str] = {}
+        """By client, the token of the process that offers its session; one that has another is over."""
         self._subscribed: set[str] = set()
         """Clients whose successor may not be subscribed yet: their routes here stay."""
         self._given: set[str] = set()
@@ -187,8 +198,10 @@ class SupersededSessions:
         lingers = fanout.now() + RETURN_TIMEOUT if self._handoff.anybody else 0.0
         token = f"{self._ownership.node}/{self._distribution.runtime.creation}/over/{next(self._numbers)}"
         self._marked[token] = set()
+        self._process[client_id] = token
+        offers = partial(self._offers, session, token)
         try:
-            while self._sessions.get(client_id) is session and self._offering.get(client_id) is session:
+            while self._sessions.get(client_id) is session and offers():
                 owner = rightful(self._ownership.claims(client_id))
                 if owner == self._ownership.node or owner is None:
                     # The other claim is gone.
@@ -196,7 +209,7 @@ class SupersededSessions:
                         self._sources.keep(left)
                     return
                 if informed != owner and (answer := await self._was_given(owner, session)) is not None:
-                    if self._offering.get(client_id) is not session:
+                    if not offers():
                         # Its client is back meanwhile, and it is served again.
                         return
                     if informed:
@@ -220,7 +233,7 @@ class SupersededSessions:
                         if succeeded or fanout.now() >= until:
                             self._unsubscribe(session)
                     offered, refused = await self._offer_to(owner, session)
-                    if self._offering.get(client_id) is not session:
+                    if not offers():
                         return
                     taken, lost = taken + offered - refused, lost + refused
                     over = client_id not in self._subscribed and fanout.now() >= lingers
@@ -232,11 +245,19 @@ class SupersededSessions:
                 await self._a_while(client_id, owner)
         finally:
             del self._marked[token]
-            if self._offering.get(client_id) is session:
-                del self._offering[client_id]
-                self._subscribed.discard(client_id)
-                self._given.discard(client_id)
-                self._awaited.discard(client_id)
+            if offers():
+                self._over(client_id)
+
+    def _over(self, client_id: str) -> None:
+        """Forget a session that is not offered any more."""
+        del self._offering[client_id], self._process[client_id]
+        for clients in (self._subscribed, self._given, self._awaited):
+            clients.discard(client_id)
+
+    def _offers(self, session: Session, token: str) -> bool:
+        """Return whether a process still offers a session, which may be superseded again after a return."""
+        client_id = session.client_id
+        return self._offering.get(client_id) is session and self._process.get(client_id) == token
 
     async def _a_while(self, client_id: str, owner: str) -> None:
         """Wait, but not past a change of owner: the new one must learn what the client has had in time."""
@@ -264,6 +285,8 @@ class SupersededSessions:
 
         Both report what the client has had from their session, so that neither delivers it again.
         """
+        if self._asks() and not await self._learn_moves(node, session):
+            return None
         move = "" if session.given is None else session.move
         revised, subscriptions = session.revised, list(transfer.subscriptions_in(session))
         if sum(map(len, session.subscriptions)) > MAX_LISTED:
@@ -298,6 +321,16 @@ class SupersededSessions:
         if verdict == NOT_SUBSCRIBED:
             return None if session.subscriptions else False
         return bool(verdict)
+
+    async def _learn_moves(self, node: str, session: Session) -> bool:
+        """Learn what a node began with, if that was a copy of this session; False: it did not answer."""
+        answer = await remote.call(node, MOVES, session.client_id, timeout=ASK_TIMEOUT)
+        if not isinstance(answer, remote.Returned) or answer.value is None:
+            return False
+        moves: Any = answer.value
+        if self._offering.get(session.client_id) is session:
+            note_successor(session, moves, self._ownership.node)
+        return True
 
     async def _offer_to(self, node: str, session: Session) -> tuple[int, int]:
         """Offer what is queued, and remove what was answered; return how many messages were, and how many of

@@ -20,12 +20,13 @@ from gossamer.errors import UnavailableError
 from gossamer.mnesia_like import Change, OwnedTable
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.messages.records import MOVE_MARK
+from gossamer.mqtt.migration.adoption import HANDED, HAS, MISSES, TAKEN, Adoptions
 from gossamer.mqtt.migration.claims import FOREIGN, SERVES, Claimant, Contests, Fetched
 from gossamer.mqtt.migration.machines import MARK
 from gossamer.mqtt.migration.ownership import Ownership
 from gossamer.mqtt.migration.source import Sources
 from gossamer.mqtt.migration.successors import Successors
-from gossamer.mqtt.migration.superseded import SupersededSessions
+from gossamer.mqtt.migration.superseded import MOVES, SupersededSessions
 from gossamer.mqtt.migration.target import Targets
 from gossamer.mqtt.session.qos2 import Block, Once
 from gossamer.mqtt.session.transfer import forget, rightful
@@ -61,13 +62,17 @@ class Takeovers:
     ) -> None:
         self._node = distribution.runtime.node
         self._distribution = distribution
+        self._handoff = handoff
         self._table, self._router = core.table, core.router
         spawn = distribution.runtime.spawn
         self.ownership = owners = Ownership(core, rows, distribution, handoff)
         self._sources = sources = Sources(core, owners, distribution)
         self.contests = contests = Contests(core, owners, sources, spawn, self._claimant)
         self._targets = Targets(core, owners, sources, contests, distribution, handoff, mark=self.mark)
-        self.superseded = SupersededSessions(core, owners, sources, handoff, distribution)
+        self.adoptions = Adoptions(core, owners, self._targets, distribution, handoff)
+        self.superseded = SupersededSessions(
+            core, owners, sources, handoff, distribution, asks=lambda: self.adoptions.copies is not None
+        )
         self.successors = Successors(
             core, is_leaving=self.superseded.has, is_moving=self.is_moving, delivered=self.delivered
         )
@@ -83,6 +88,11 @@ class Takeovers:
         functions["mqtt.release"] = self._sources.release
         functions[MARK] = self.mark
         functions["mqtt.end"] = self._end
+        functions[HAS] = self.adoptions.has
+        functions[MISSES] = self.adoptions.misses
+        functions[HANDED] = self._handoff.handed
+        functions[TAKEN] = self._taken
+        functions[MOVES] = self._moves
         functions[SERVES] = self.contests.serves
         functions[KICK] = self._table.kick
         functions.update(self.successors.functions)
@@ -95,6 +105,8 @@ class Takeovers:
         """Return whether a client has a session elsewhere, or one here that is moving or superseded;
         ``clean``: any claim of another node counts, not only a higher one."""
         if self._move_of(client_id) is not None or self.superseded.has(client_id):
+            return True
+        if self.adoptions.is_due(client_id, clean=clean):
             return True
         return bool(self.ownership.rows(client_id) if clean else self.ownership.better(client_id))
 
@@ -114,6 +126,8 @@ class Takeovers:
 
     def _move_of(self, client_id: str) -> asyncio.Event | None:
         """Return the event that is set once a session's move is over; None: it is not moving."""
+        if (adopted := self.adoptions.over(client_id)) is not None:
+            return adopted
         incoming = self._targets.get(client_id)
         if incoming is not None:
             return incoming.over
@@ -186,6 +200,14 @@ class Takeovers:
         answer = await self._sources.freeze(session, token, target, stamp)
         return none if answer == "none" else answer
 
+    def _taken(self, client_id: str, node: str) -> bool:
+        self._handoff.keeper.departures.handed(node, client_id)
+        return True
+
+    def _moves(self, client_id: str) -> list[str] | None:
+        session = self._table.sessions.get(client_id)
+        return None if session is None or self.is_moving(client_id) else list(session.moves)
+
     def mark(self, token: str, source: str, target: str) -> bool:
         """Send marks to both sides of a move, in the streams of messages to them; ``source`` is blank where
         there is none. False, and none sent: this node has just come up, and has not met both."""
@@ -251,13 +273,28 @@ class Takeovers:
             # Others may have waited for its end too, and begun the next move.
             await moving.wait()
         if clean:
-            return await self._end_elsewhere(client_id, claimant)
-        if self.ownership.better(client_id):
-            fetched = await self._targets.take(client_id, claimant)
-            if fetched != "here":
-                return fetched
+            fetched = await self._end_elsewhere(client_id, claimant)
+            if fetched == "here" and self.adoptions.is_due(client_id, clean=True):
+                fetched = await self.adoptions.discard(client_id, claimant)
+            return fetched
+        while True:
+            if self.ownership.better(client_id):
+                fetched = await self._targets.take(client_id, claimant)
+                moved = client_id in self._table.sessions and not self.superseded.has(client_id)
+                if fetched != "here" or moved:
+                    return fetched
+            if not self.adoptions.is_due(client_id, clean=False):
+                break
+            # The node that had it is down, or went down meanwhile.
+            adopted = await self.adoptions.take(client_id, claimant)
+            if adopted == FOREIGN:
+                return FOREIGN
+            if adopted != "elsewhere":
+                break
         if (left := self.superseded.reclaim(client_id)) is not None:
-            # The node that claimed it is away: what is here of it is the best there is.
+            # The node that claimed it is away: what is here of it is the best there is. With its old claim it
+            # would be superseded again before its client is served.
+            self.ownership.outbid(left)
             await self._router.visible(self._sources.keep(left))
         return "here"
 

@@ -16,6 +16,7 @@ import structlog
 
 from gossamer.distribution import rpc as remote
 from gossamer.mqtt.codec.framing import topic_in
+from gossamer.mqtt.copies.succession import note_successor
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.migration import moves
 from gossamer.mqtt.migration.claims import FOREIGN
@@ -82,15 +83,19 @@ class Targets:
 
     async def take(self, client_id: str, claimant: Claimant | None) -> Fetched:
         """Move the session of a client here, unless it stays where it is; see :meth:`Takeovers.fetch`."""
+        return await self.run(client_id, lambda token: Incoming(self, client_id, token, claimant))
+
+    async def run(self, client_id: str, make: Callable[[str], Incoming]) -> Fetched:
+        """Run the move that ``make`` returns for a token."""
         self._number += 1
         token = f"{self.ownership.node}/{self.distribution.runtime.creation}/{self._number}"
-        incoming = self._incoming[client_id] = Incoming(self, client_id, token, claimant)
+        incoming = self._incoming[client_id] = make(token)
         try:
             return await incoming.run()
         finally:
             if self._incoming.get(client_id) is incoming:
                 del self._incoming[client_id]
-            self.marks.over(token)
+            self.marks.over(incoming.token)
             incoming.over.set()
 
     def node_down(self, node: str) -> None:
@@ -259,6 +264,7 @@ class Incoming:
         wanted: list[list[object]] = []
         revised = state["revised"]
         if known is not None:
+            note_successor(known, state["moves"], self._ownership.node)
             # Superseded, and older than what comes.
             given = transfer.is_given(known, state["moves"])
             older = transfer.left_of(known, given=given)
@@ -342,14 +348,7 @@ class Incoming:
         entries = await self._pull(node, parts)
         if entries is None:
             return None
-        now = self._fanout.now()
-        rest: list[Item] = []
-        for kind, *fields in entries:
-            if kind == "h":
-                self.known.load(fields[0])
-            else:
-                rest.append(transfer.item_of(fields, now))
-        return rest
+        return transfer.rest_of(entries, self.known, self._fanout.now())
 
     async def _commit(self, rest: list[Item] | None) -> Event:
         session = self._session
@@ -375,7 +374,7 @@ class Incoming:
         session.given = EVERYTHING
         self._table.revive(session, self._pending)
         if session.store is not None:
-            await session.store.settled()
+            await session.store.disc.settled()
         return moves.Committed()
 
     def _is_ours(self, item: Item) -> bool:

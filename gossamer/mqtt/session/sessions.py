@@ -91,7 +91,11 @@ class SessionTable:
 
     def belongs(self, session: Session | None, username: str | None) -> bool:
         """Return whether a user may have a session, if any; None, anonymous, is a user like others."""
-        return session is None or not self._owned or session.username == username
+        return session is None or self.may_have(session.username, username)
+
+    def may_have(self, owner: str | None, username: str | None) -> bool:
+        """Return whether a user may have a session of ``owner``."""
+        return not self._owned or owner == username
 
     def open(self, client_id: str, *, clean: bool, expiry: int) -> tuple[Session, bool]:
         """Return the session for a new connection, and whether it was there before."""
@@ -122,7 +126,7 @@ class SessionTable:
         if self.sessions.get(client_id) is session:
             self.end(session, "clean_start")
         if session.store is not None:
-            await session.store.settled()
+            await session.store.disc.settled()
 
     def create(self, client_id: str, expiry: int) -> Session:
         """Create a session without a connection, on disc if it has an ``expiry`` and there is a disc."""
@@ -157,6 +161,8 @@ class SessionTable:
         session = self.create(stored.client_id, facts.expiry)
         assert isinstance(session, DurableSession)  # noqa: S101 - it has an expiry, or would not be there
         session.restore(stored)
+        if session.series != facts.series:
+            session.save()
         if facts.expires is not None:
             self._expire_at(session, store.moment(facts.expires))
         else:
@@ -378,6 +384,8 @@ class SessionTable:
             session.deadline = None
         will, session.will_due, session.will_at = session.will_due, None, None
         had_subscriptions = bool(session.subscriptions)
+        if why is None and session.store is not None:
+            session.store.leave(session.client_id)
         session.forget()
         if had_subscriptions:
             self._router.unsubscribe_all(session)

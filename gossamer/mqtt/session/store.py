@@ -11,19 +11,22 @@ session must not end early.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import msgspec
+import structlog
 
 from gossamer.mnesia_like import Journal
 from gossamer.mqtt.codec.packets import Subscription, Will
-from gossamer.mqtt.flow.commits import JournalWriter, Soon
+from gossamer.mqtt.flow.commits import JournalWriter, Soon, encode
 from gossamer.mqtt.messages.message_ids import NO_ID, Tracked, read_mark
 from gossamer.mqtt.messages.records import read_record, record_of
 from gossamer.mqtt.session.expiry import Expiring
 from gossamer.mqtt.session.qos2 import Block
-from gossamer.mqtt.session.state import Item
+from gossamer.mqtt.session.state import Item, SessionState
+
+log = structlog.get_logger(__name__)
 
 SESSION, SUBSCRIPTION, QUEUED, INFLIGHT, INCOMING = range(5)
 """The kinds of rows."""
@@ -36,6 +39,8 @@ ONCE = 9
 """Kind of a session's rows of QoS 2 messages that it has taken."""
 
 PUBREL = 0x62
+COPIED = "copied/"
+"""Beginning of the token of a move that was none: the other node began with a copy. See ``succession``."""
 
 decode_will = msgspec.msgpack.Decoder(Will).decode
 
@@ -65,6 +70,8 @@ class Facts(msgspec.Struct, array_like=True):
     """When its client changed its subscriptions last, in microseconds of the day."""
     succeeded: bool = False
     """Another node has all of it but what is queued here."""
+    series: tuple[int, int] = (0, 0)
+    """Of the numbers of messages in the queue and in flight, which begin anew where there is none."""
 
 
 class Stored:
@@ -102,6 +109,19 @@ class Stored:
         return bool(self.queue) or any(packet[0] != PUBREL for _, _, packet in self.inflight)
 
 
+class Copies(Protocol):
+    """Where sessions are copied to; see ``gossamer.mqtt.copies``."""
+
+    @property
+    def committed(self) -> float: ...
+    def is_behind(self, client_id: str) -> bool: ...
+    def is_usurped(self, client_id: str) -> bool: ...
+    def leave(self, client_id: str) -> None: ...
+    def note(
+        self, client_id: str, kind: int, key: object, value: bytes | None, ticket: int, *, new: bool
+    ) -> None: ...
+
+
 class SessionStore(JournalWriter):
     """Journal of durable sessions: notes each change, and completes what waits for its commit."""
 
@@ -109,15 +129,69 @@ class SessionStore(JournalWriter):
         self, journal: Journal, *, wall: Callable[[], float], monotonic: Callable[[], float], soon: Soon
     ) -> None:
         super().__init__(journal, soon=soon)
+        self.disc = JournalWriter(journal, soon=soon)
+        """To wait for this node's disc alone, wherever else sessions are copied to."""
         self._wall = wall
         self._monotonic = monotonic
+        self._series = 0
+        self.copies: Copies | None = None
+        """Where sessions are copied to, in a cluster that does."""
+        self._until_level: dict[str, list[Callable[[], object]]] = {}
         self.notes = 0
         """Number of rows written so far; compare two readings to see whether there was one."""
 
-    def put(self, client_id: str, kind: int, key: object, value: object) -> int:
-        """Write a row, None to delete it; return the ticket of its commit."""
+    @property
+    def committed(self) -> int:
+        """Ticket up to which all writes are on disc, and as far as sessions are copied, at a quorum."""
+        committed = self._journal.committed
+        return committed if self.copies is None else int(min(committed, self.copies.committed))
+
+    def put(self, client_id: str, kind: int, key: object, value: object, *, new: bool = False) -> int:
+        """Write a row, None to delete it; return the ticket of its commit. ``new``: there was none."""
         self.notes += 1
-        return self.write((client_id, kind, key), value)
+        data = None if value is None else encode(value)
+        ticket = self._journal.put(encode((client_id, kind, key)), data)
+        if self.copies is not None:
+            self.copies.note(client_id, kind, key, data, ticket, new=new)
+        return ticket
+
+    def leave(self, client_id: str) -> None:
+        """Note that a session goes on at another node, whose the copy is; what waits for it is done there."""
+        self._until_level.pop(client_id, None)
+        if self.copies is not None:
+            self.copies.leave(client_id)
+
+    def is_behind(self, client_id: str) -> bool:
+        """Return whether a quorum lacks something of a session that is acknowledged all the same."""
+        return self.copies is not None and self.copies.is_behind(client_id)
+
+    def is_usurped(self, session: SessionState) -> bool:
+        """Return whether another node goes on with a session that may lack what was written last here."""
+        adopted = session.given is not None and session.move.startswith(COPIED)
+        return adopted or (self.copies is not None and self.copies.is_usurped(session.client_id))
+
+    def when_level(self, client_id: str, callback: Callable[[], object]) -> None:
+        """Call ``callback`` once a session is not :meth:`is_behind`; now, if it is not."""
+        if self.is_behind(client_id):
+            self._until_level.setdefault(client_id, []).append(callback)
+        else:
+            callback()
+
+    def released(self) -> None:
+        """Call back who waits for a quorum that has it now."""
+        for client_id in [one for one in self._until_level if not self.is_behind(one)]:
+            for callback in self._until_level.pop(client_id):
+                try:
+                    callback()
+                except Exception:
+                    # The others still have to be called.
+                    log.exception("level_callback_failed", client_id=client_id)
+        self._release()
+
+    def new_series(self) -> int:
+        """Return a number that no series of this node ever had."""
+        self._series = max(self._series + 1, int(self._wall() * 1e6))
+        return self._series
 
     # Rows.
 
@@ -152,6 +226,17 @@ class SessionStore(JournalWriter):
 
     def read(self, rows: Mapping[Any, Any]) -> Iterator[Stored]:
         """Yield the sessions in these rows; rows that belong to none are deleted."""
+        for stored in self._found(rows):
+            if stored.facts is None:
+                self.discard(stored)
+            else:
+                yield stored
+
+    def one(self, rows: Mapping[Any, Any]) -> Stored | None:
+        """Return the session in these rows, which are of one client; None: there is none."""
+        return next((stored for stored in self._found(rows) if stored.facts is not None), None)
+
+    def _found(self, rows: Mapping[Any, Any]) -> Iterable[Stored]:
         found: dict[str, Stored] = {}
         for (client_id, kind, key), value in rows.items():
             if client_id == _NODES:
@@ -182,10 +267,7 @@ class SessionStore(JournalWriter):
         for stored in found.values():
             stored.queue.sort(key=lambda entry: entry[0])
             stored.inflight.sort()
-            if stored.facts is None:
-                self.discard(stored)
-            else:
-                yield stored
+        return found.values()
 
     def discard(self, stored: Stored) -> None:
         """Delete all rows of a session that was read."""
@@ -248,4 +330,6 @@ def _block(key: str, bits: bytes) -> Block:
 def _facts(row: list[Any]) -> Facts:
     # Fields that a later release added behind the known ones are skipped.
     version, username, expiry, expires, epoch, _, _, *rest = row[: len(Facts.__struct_fields__)]
-    return Facts(version, username, expiry, expires, epoch, None, None, *rest)
+    facts = Facts(version, username, expiry, expires, epoch, None, None, *rest)
+    facts.series = facts.series[0], facts.series[1]
+    return facts

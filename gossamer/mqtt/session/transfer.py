@@ -165,6 +165,17 @@ def install(session: Session, entries: Iterable[list[Any]], now: float) -> list[
     return queue
 
 
+def rest_of(entries: Iterable[list[Any]], known: Once, now: float) -> list[Item]:
+    """Return what came to the source since it froze; ``known`` gets what its client had from elsewhere."""
+    rest: list[Item] = []
+    for kind, *fields in entries:
+        if kind == "h":
+            known.load(fields[0])
+        else:
+            rest.append(item_of(fields, now))
+    return rest
+
+
 def item_of(fields: list[Any], now: float) -> Item:
     """Return the queued message of an entry."""
     head, tail, *rest = fields
@@ -204,15 +215,26 @@ def had_from(session: Session) -> list[Block]:
 
 def wanted_by(session: Session, *, shared: bool) -> Callable[[bytes], int]:
     """Return a function from a topic to the session's QoS for it, 0: none; ``shared``: groups count too."""
-    levels = [
-        (body_of(wanted.filter), wanted.qos)
-        for wanted, _ in session.subscriptions.values()
-        if shared or not wanted.filter.startswith("$share/")
-    ]
+    wanted = ((one.filter, one.qos) for one, _ in session.subscriptions.values())
+    return _best((name, qos) for name, qos in wanted if shared or not name.startswith("$share/"))
+
+
+def matching(filters: Iterable[str]) -> Callable[[bytes], int]:
+    """Return a function from a topic to 1 where one of these filters matches, share groups aside, else 0."""
+    return _best((name, 1) for name in filters if not name.startswith("$share/"))
+
+
+def _best(wanted: Iterable[tuple[str, int]]) -> Callable[[bytes], int]:
+    levels = [(body_of(topic_filter), qos) for topic_filter, qos in wanted]
+    known: dict[bytes, int] = {}
 
     def qos_of(topic: bytes) -> int:
-        name = topic.decode()
-        return max((qos for topic_filter, qos in levels if matches(topic_filter, name)), default=0)
+        found = known.get(topic)
+        if found is None:
+            name = topic.decode()
+            found = max((qos for topic_filter, qos in levels if matches(topic_filter, name)), default=0)
+            known[topic] = found
+        return found
 
     return qos_of
 
@@ -257,7 +279,9 @@ def queue_left(session: Session, *, given: bool) -> None:
     for packet_id in [number for number, packet in session.inflight.items() if packet[0] != 0x62]:
         session.withdraw(packet_id)
     now = session.fanout.now()
-    session.refill(item for message in left if (item := _item(message, session.version, now)) is not None)
+    session.refill(
+        item for message in left if (item := item_of_message(message, session.version, now)) is not None
+    )
     session.given = None
     session.save()
 
@@ -265,12 +289,13 @@ def queue_left(session: Session, *, given: bool) -> None:
 def packed(messages: Iterable[Message], session: Session, now: float) -> Iterator[Item]:
     """Yield queued messages for ``session`` of those that it has not taken yet."""
     for message in messages:
-        item = _item(message, session.version, now)
+        item = item_of_message(message, session.version, now)
         if item is not None and session.admits(message):
             yield item
 
 
-def _item(message: Message, version: int, now: float) -> Item | None:
+def item_of_message(message: Message, version: int, now: float) -> Item | None:
+    """Return a message as it is queued; None: it has expired."""
     parts = message.parts(version, message.qos << 1, (), now)
     if parts is None:
         return None

@@ -63,6 +63,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "mqtt_away_messages": "Messages kept for sessions of nodes that are away.",
     "mqtt_away_bytes": "Bytes of such messages.",
     "mqtt_away_total{outcome}": "Messages for sessions of nodes that were away, by what became of them.",
+    "mqtt_sessions_copied": "Persistent sessions of this node that a quorum has, too.",
+    "mqtt_sessions_behind": "Those of which a quorum lacks something that was acknowledged without it.",
     "routes_filters": "Filters that somebody in the cluster wants.",
     "routes_cached_topics": "Topics whose route is in the cache.",
     "routes_cache_misses_total": "Messages whose route had to be looked up; over messages received, the "

@@ -125,6 +125,9 @@ def mqtt(node: NodeParts, census: Census) -> Iterator[Metric]:
     yield family("mqtt_away_messages", waiting)
     yield family("mqtt_away_bytes", size)
     yield family("mqtt_away_total{outcome}", outcomes)
+    copies = node.broker.copies
+    yield family("mqtt_sessions_copied", 0 if copies is None else copies.count)
+    yield family("mqtt_sessions_behind", 0 if copies is None else copies.behind)
     yield family("mqtt_decisions_total{question,by,decision}", node.broker.access.decisions)
     yield family("mqtt_slowed_total", stats["slowed"])
 

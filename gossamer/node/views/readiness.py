@@ -129,6 +129,13 @@ class ReadinessCheck:
             groups = ", ".join(sorted(lasting))
             text = f"{node.name} reaches too few voters of {groups}; see gossamer raft status"
             alarms.append(("no_quorum", wall - max(lasting.values()), text))
+        copies = node.broker.copies
+        if copies is not None and (since := copies.behind_since) and now - since >= ALARM_AFTER:
+            text = (
+                f"a quorum lacks something of {copies.behind} sessions of {node.name}: no other node could "
+                "go on with them whole; see gossamer raft status"
+            )
+            alarms.append(("sessions_behind", wall - (now - since), text))
         if seeds := node.join_progress.rejections:
             text = f"{node.name} has joined no cluster: {'; '.join(_rejections(seeds))}"
             alarms.append(("not_joined", node.started_at, text))

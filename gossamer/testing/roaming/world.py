@@ -57,7 +57,10 @@ class RoamingWorld(ClusterWorld):
 
     def __init__(self, sim: SimNetwork, discs: Path) -> None:
         # One more than begin.
-        cluster = SimCluster(sim, SIZE + 1, cluster={"autoheal": 4.0, "autoclean": None})
+        # Every other seed with copies at a quorum.
+        sessions = {"replication": "auto" if sim.seed % 2 else "off"}
+        options = {"autoheal": 4.0, "autoclean": None}
+        cluster = SimCluster(sim, SIZE + 1, cluster=options, sessions=sessions)
         cluster.discs = discs
         super().__init__(sim, cluster, sim.rng("roaming"))
         commits = sim.rng("commits")
@@ -78,6 +81,7 @@ class RoamingWorld(ClusterWorld):
         """Start nodes and clients."""
         await self.cluster.start(*range(1, SIZE + 1))
         await self.cluster.settled()
+        await self._copying()
         for name, manners in SUBSCRIBERS.items():
             for number in (1, 2):
                 self.subscribers.append(self._subscriber(f"{name}{number}", *manners))
@@ -107,6 +111,15 @@ class RoamingWorld(ClusterWorld):
             await subscriber.ready.wait()
         for publisher in self.publishers:
             publisher.start()
+
+    async def _copying(self) -> None:
+        """Wait until the nodes copy sessions, where they are to."""
+        async with asyncio.timeout(SETTLE):
+            while not all(  # noqa: ASYNC110 - nothing tells
+                node.broker.copies is None or node.broker.copies.begun()
+                for node in self.cluster.nodes.values()
+            ):
+                await asyncio.sleep(0.5)
 
     def _subscriber(self, name: str, stays: Seconds, most_absent: float, haste: float) -> Subscriber:
         return Subscriber(

@@ -193,10 +193,13 @@ def test_what_makes_a_client_forget_waits_for_the_commit_and_qos_1_does_not():
     session.send(*one)
     assert len(session.out) == 1
     session.send(*two)
-    session.push(b"\xd0\0")
+    session.send(*one)
     assert len(session.out) == 1
+    # A client that is connected must not take the connection for dead meanwhile.
+    session.push(b"\xd0\0")
+    assert [packet[0] for packet in session.out] == [0x32, 0xD0]
     journal.commit()
-    assert [packet[0] for packet in session.out] == [0x32, 0x34, 0xD0]
+    assert [packet[0] for packet in session.out] == [0x32, 0xD0, 0x34, 0x32]
     session.out.clear()
     session.received(2)
     assert session.out == []

@@ -47,8 +47,11 @@ class Cluster:
         warm: bool = False,
         previous: Path | None = None,
         autoheal: float = AUTOHEAL,
+        replication: str = "",
     ) -> None:
         self._autoheal = autoheal
+        # The release before does not know it.
+        self._sessions = {"replication": replication} if replication and previous is None else {}
         self._warm = warm
         self.trees = {} if previous is None else dict.fromkeys(self._all, previous)
         """Sources of another release for the next start of a node."""
@@ -115,6 +118,7 @@ class Cluster:
             "mqtt": {
                 "server": {"listeners": [{"host": host, "port": ports["mqtt"]}]},
                 "auth": {"allow_anonymous": True},
+                "sessions": self._sessions,
             },
             "api": {"host": "" if self.net else host, "port": ports["api"]},
         }

@@ -40,7 +40,8 @@ SETUP_TIMEOUT = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``steps``: instead of those that the fault and the seed would give."""
+    """``steps``: instead of those that the fault and the seed would give. ``replication``: of sessions;
+    blank: as it is unless it is said."""
 
     workloads: tuple[str, ...]
     fault: str
@@ -49,6 +50,7 @@ class Plan:
     pace: float = 1.0
     warm: bool = False
     steps: tuple[Step, ...] | None = None
+    replication: str = ""
 
     def schedule(self) -> list[Step]:
         if self.steps is not None:
@@ -93,7 +95,14 @@ async def run(plan: Plan, directory: Path) -> Outcome:
     history = History()
     fault = FAULTS[plan.fault]
     tree = previous.unpack(directory) if fault.previous else None
-    cluster = Cluster(directory, history, small_disc=fault.small_disc, warm=plan.warm, previous=tree)
+    cluster = Cluster(
+        directory,
+        history,
+        small_disc=fault.small_disc,
+        warm=plan.warm,
+        previous=tree,
+        replication=plan.replication,
+    )
     if fault.network and cluster.net is None:
         raise PermissionError(f"the fault {plan.fault} needs network namespaces, and so root")
     outcome = Outcome(plan, history.events, directory=directory)

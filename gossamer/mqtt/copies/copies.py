@@ -1,0 +1,364 @@
+"""Writer of the copies of this node's sessions, and reader of those that a node which is down has left.
+
+Rule: it writes only what it owns. A session that another node has taken over is that one's; should this node
+have something of it that the other lacks, it is offered there (``migration.superseded``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import structlog
+from msgspec.structs import replace
+
+from gossamer.basekv import Delete, Operation, Put, RangeFullError
+from gossamer.errors import GossamerError
+from gossamer.mqtt.copies import fenced
+from gossamer.mqtt.copies import rows as layout
+from gossamer.mqtt.copies.fenced import Image, KeyValues, OwnedElsewhereError
+from gossamer.mqtt.copies.machine import Copy, Copying
+from gossamer.mqtt.copies.rows import OWNER_SUFFIX, Owner
+from gossamer.mqtt.session.durable import DurableSession
+from gossamer.mqtt.session.store import SESSION
+
+if TYPE_CHECKING:
+    from gossamer.mqtt.session.session import Session
+
+log = structlog.get_logger(__name__)
+
+_encode = msgspec.msgpack.Encoder().encode
+
+WRITERS = 64
+"""Sessions that are written at the same time, a share of them in each range."""
+RANGE_WRITERS = 16
+ABSENT = 2.0
+"""Seconds for which a session that was not found is not looked for again; a write finds out."""
+MAX_ABSENT = 10_000
+_BORN = 8
+"""Place of that in a session's own row."""
+
+
+class SessionCopies:
+    """Copies the sessions of a node.
+
+    ``sessions`` are the node's, by client; ``spawn`` runs a function as a process; ``released`` is called
+    whenever :attr:`committed` may have grown. ``enough()``: the cluster has the replicas that make it worth
+    it; ``on_disc()`` returns once the disc has all that was noted.
+    """
+
+    def __init__(
+        self,
+        keys: KeyValues,
+        sessions: Mapping[str, Session],
+        *,
+        node: str,
+        creation: int,
+        spawn: Callable[..., object],
+        now: Callable[[], float],
+        enough: Callable[[], bool],
+        released: Callable[[], None],
+        on_disc: Callable[[], Awaitable[object]] | None = None,
+    ) -> None:
+        self.merge: Callable[[DurableSession, Image], bool] = lambda _session, _image: False
+        """Called where a session began here without the copy of the one that its client had: adds what that
+        has to it; False: not now."""
+        self._on_disc = on_disc
+        self._active = False
+        self.behind_since = 0.0
+        """When the first of the sessions fell behind that are; 0: none is."""
+        self._keys = keys
+        self._sessions = sessions
+        self._node = node
+        self._creation = creation
+        self._spawn = spawn
+        self._now = now
+        self._enough = enough
+        self._released = released
+        self._machine = Copying()
+        self._absent: dict[str, float] = {}
+        """Clients that had no copy when it was looked for, and until when that is taken for granted."""
+        self._writers: Counter[int] = Counter()
+        """By range, the processes that write to it."""
+
+    @property
+    def committed(self) -> float:
+        """Ticket up to which a quorum has everything that is waited for."""
+        return self._machine.committed
+
+    @property
+    def behind(self) -> int:
+        """Number of sessions of which a quorum does not have everything."""
+        return len(self._machine.behind)
+
+    @property
+    def count(self) -> int:
+        """Number of sessions that are copied."""
+        return len(self._machine.copies)
+
+    def begun(self) -> bool:
+        """Return whether sessions are copied, from the first moment on in which there are enough replicas."""
+        if not self._active and self._enough():
+            self._active = True
+            for session in self._sessions.values():
+                if isinstance(session, DurableSession):
+                    self._machine.again(self._copy(session.client_id))
+        return self._active
+
+    def is_behind(self, client_id: str) -> bool:
+        """Return whether a quorum lacks something of a session that was acknowledged without it, or another
+        node has taken the session over."""
+        copy = self._machine.copies.get(client_id)
+        return copy is not None and (copy.behind or copy.usurped)
+
+    def is_usurped(self, client_id: str) -> bool:
+        """Return whether another node has taken a session over, perhaps without what was noted here last."""
+        copy = self._machine.copies.get(client_id)
+        return copy is not None and copy.usurped
+
+    def is_unsure(self, client_id: str) -> bool:
+        """Return whether another node may have taken over the session that is here."""
+        copy = self._machine.copies.get(client_id)
+        return copy is None or copy.owner is None
+
+    def answers(self, client_id: str) -> bool:
+        """Return whether the range of a session may answer: it did when it was asked last, or that is a while
+        ago."""
+        return self._machine.answers(self._range_of(client_id), self._now())
+
+    def is_failing(self, client_id: str) -> bool:
+        """Return whether writes to the range of a session fail, too."""
+        return self._range_of(client_id) in self._machine.failing
+
+    def silent(self, client_id: str) -> None:
+        """Note that the range of a session has not answered in time."""
+        self._machine.silent(self._range_of(client_id), self._now())
+
+    # Changes.
+
+    def note(
+        self, client_id: str, kind: int, key: object, value: bytes | None, ticket: int, *, new: bool
+    ) -> None:
+        """Take a change of a session's row, see :meth:`SessionStore.put`."""
+        if not (self._active and client_id):
+            return
+        copy = self._copy(client_id)
+        if kind == SESSION and value is None:
+            if copy.foreign:
+                self._machine.gone(copy)
+            else:
+                self._machine.end(copy, ticket, self._now())
+            return
+        if copy.foreign and kind == SESSION:
+            # It may have a higher claim now.
+            self._machine.again(copy)
+        self._machine.note(copy, *layout.row_of(kind, key, value), ticket, self._now(), new=new)
+
+    def leave(self, client_id: str) -> None:
+        """Write nothing more of a session, which goes on at another node: the copy is that one's."""
+        copy = self._machine.copies.get(client_id)
+        if copy is not None:
+            self._machine.leave(copy)
+
+    def committed_here(self) -> None:
+        """Write what the disc has now."""
+        if self._machine.flush():
+            self._work()
+
+    def tick(self) -> None:
+        """Do what is due. Call it about once a second."""
+        if not self.begun():
+            return
+        now = self._now()
+        self._absent = {client_id: until for client_id, until in self._absent.items() if until > now}
+        behind = self.behind
+        self._machine.tick(self._now())
+        if self.behind > behind:
+            self._released()
+        if not self.behind:
+            self.behind_since = 0.0
+        elif not self.behind_since:
+            self.behind_since = self._now()
+            log.warning("sessions_behind", count=self.behind)
+        self._machine.flush()
+        self._work()
+
+    def _copy(self, client_id: str) -> Copy:
+        copy = self._machine.copies.get(client_id)
+        if copy is None:
+            copy = self._machine.copies[client_id] = Copy(client_id, self._range_of(client_id))
+        return copy
+
+    def _range_of(self, client_id: str) -> int:
+        return self._keys.range_of(layout.prefix_of(client_id))
+
+    # Writing.
+
+    def _work(self) -> None:
+        while self._writers.total() < WRITERS and (copy := self._machine.next(self._busy())) is not None:
+            self._writers[copy.range] += 1
+            self._spawn(self._write_all, copy, label="mqtt_copies")
+
+    def _busy(self) -> set[int]:
+        """Return the ranges that have all the writers that one may have: it may be one that hangs."""
+        return {number for number, count in self._writers.items() if count >= RANGE_WRITERS}
+
+    async def _write_all(self, copy: Copy | None) -> None:
+        number = 0 if copy is None else copy.range
+        try:
+            while copy is not None:
+                try:
+                    await self._write(copy)
+                except OwnedElsewhereError:
+                    self._machine.failed(copy, self._now(), answered=True)
+                    self._machine.flush()
+                except RangeFullError as error:
+                    log.warning("session_not_copied", client_id=copy.client_id, reason=str(error))
+                    await self._drop(copy)
+                except GossamerError as error:
+                    log.debug("session_not_copied", client_id=copy.client_id, reason=str(error))
+                    self._machine.failed(copy, self._now(), answered=False)
+                except Exception:
+                    # Or nothing of it would be written again, and QoS 2 wait for that.
+                    log.exception("session_not_copied", client_id=copy.client_id)
+                    self._machine.failed(copy, self._now(), answered=False)
+                self._released()
+                self._writers[number] -= 1
+                copy = self._machine.next(self._busy())
+                number = number if copy is None else copy.range
+                self._writers[number] += 1
+        finally:
+            self._writers[number] -= 1
+
+    async def _write(self, copy: Copy) -> None:
+        session = self._sessions.get(copy.client_id)
+        if self._machine.copies.get(copy.client_id) is not copy:
+            # It went elsewhere before this began, so the copy is not this node's to delete.
+            self._machine.gone(copy)
+        elif not isinstance(session, DurableSession):
+            await self._delete(copy)
+        elif session.gate is not None and copy.owner is None:
+            # It is being put together, or has been given away.
+            self._machine.postponed(copy)
+        elif copy.whole or copy.owner is None:
+            await self._write_whole(copy, session)
+        else:
+            await self._write_changes(copy, session)
+
+    async def _drop(self, copy: Copy) -> None:
+        """Have no copy of a session that finds no room: an older one would be worse than none."""
+        try:
+            await fenced.remove(self._keys, layout.prefix_of(copy.client_id), copy.owner, self._node)
+        except GossamerError:
+            self._machine.failed(copy, self._now(), answered=False)
+        else:
+            self._machine.full(copy, self._now())
+
+    async def _delete(self, copy: Copy) -> None:
+        await fenced.remove(self._keys, layout.prefix_of(copy.client_id), copy.owner, self._node)
+        if isinstance(self._sessions.get(copy.client_id), DurableSession):
+            # Its client has begun another one meanwhile.
+            raise OwnedElsewhereError(copy.owner)
+        self._machine.gone(copy)
+
+    async def _write_whole(self, copy: Copy, session: DurableSession) -> None:
+        prefix = layout.prefix_of(copy.client_id)
+        # A session that begins was looked for just now.
+        absent = self._absent.pop(copy.client_id, 0.0) > self._now()
+        known = {} if absent else await fenced.read(self._keys, prefix)
+        found = layout.owner_in(known)
+        mine = Owner(self._node, self._creation, session.epoch)
+        if found is not None and found.node != self._node and _claim(found) > _claim(mine):
+            copy.usurped = True
+            self._machine.leave(copy)
+            self._machine.done(copy, self._now())
+            return
+        if self._sessions.get(copy.client_id) is not session or session.gate is not None:
+            self._machine.postponed(copy)
+            return
+        if found is not None and _is_another(session, layout.facts_in(known)):
+            image = Image(found, layout.journal_in(copy.client_id, known))
+            if not self.merge(session, image):
+                self._machine.postponed(copy)
+                return
+        self._machine.take(copy)
+        wanted: dict[bytes, bytes] = {}
+        copy.large.clear()
+        for kind, row_key, value in session.rows():
+            suffix, data = layout.row_of(kind, row_key, _encode(value))
+            wanted.update(self._pieces(copy, suffix, data or b""))
+        new = [suffix for suffix, value in wanted.items() if known.get(suffix) != value]
+        # Its own row last: who reads in between takes what is there for the session before.
+        new.sort(key=layout.SESSION_SUFFIX.__eq__)
+        gone = known.keys() - wanted.keys() - {OWNER_SUFFIX}
+        operations: list[Operation] = [Put(prefix + suffix, wanted[suffix]) for suffix in new]
+        operations += [Delete(prefix + suffix) for suffix in gone]
+        await self._commit(copy, prefix, found, mine, operations)
+
+    async def _write_changes(self, copy: Copy, session: DurableSession) -> None:
+        assert copy.owner is not None  # noqa: S101 - or it would be written whole
+        prefix = layout.prefix_of(copy.client_id)
+        replaced: list[Operation] = []
+        new: list[Operation] = []
+        gone: list[Operation] = []
+        large = set(copy.large)
+        for suffix, value in self._machine.take(copy).items():
+            copy.large.discard(suffix)
+            if value is None:
+                gone.append(layout.deleted(prefix + suffix, pieces=suffix in large))
+                continue
+            if suffix in large:
+                # A value in parts goes before the one that replaces it.
+                replaced.append(layout.deleted(prefix + suffix, pieces=True))
+            new += [Put(prefix + end, part) for end, part in self._pieces(copy, suffix, value)]
+        operations = [*replaced, *new, *gone]
+        await self._commit(copy, prefix, copy.owner, replace(copy.owner, epoch=session.epoch), operations)
+
+    def _pieces(self, copy: Copy, suffix: bytes, value: bytes) -> list[tuple[bytes, bytes]]:
+        pieces = layout.in_pieces(suffix, value)
+        if len(pieces) > 1:
+            copy.large.add(suffix)
+        return pieces
+
+    async def _commit(
+        self, copy: Copy, prefix: bytes, found: Owner | None, mine: Owner, operations: list[Operation]
+    ) -> None:
+        """Write operations as ``mine``, where ``found`` is the owner, and note that it is done.
+
+        The disc has them first: a row that only the quorum has would be lost to this node with its number.
+        """
+        if self._on_disc is not None:
+            await self._on_disc()
+        await fenced.write(self._keys, prefix, found, mine, operations)
+        copy.owner = mine
+        self._machine.done(copy, self._now())
+
+    # Reading.
+
+    async def find(self, client_id: str) -> Image | None:
+        """Return what a quorum has of a session; None: nothing. Raises UnavailableError."""
+        image = await fenced.image_of(self._keys, client_id)
+        if image is None and len(self._absent) < MAX_ABSENT:
+            self._absent[client_id] = self._now() + ABSENT
+        return image
+
+    async def claim(self, client_id: str, found: Owner, epoch: int) -> Image | None:
+        """Take a session over from the owner that was ``found``; see :func:`fenced.claim`."""
+        return await fenced.claim(self._keys, client_id, found, Owner(self._node, self._creation, epoch))
+
+    def taken(self, client_id: str) -> None:
+        """Have a session written whole that was taken over by :meth:`claim`."""
+        self._machine.again(self._copy(client_id))
+
+
+def _is_another(session: Session, facts: list[Any] | None) -> bool:
+    """Return whether a copy is of another session of that client, whose end nobody has asked for."""
+    if facts is None or facts[_BORN] == session.born:
+        return False
+    return not (session.clean and session.born > facts[_BORN])
+
+
+def _claim(owner: Owner) -> tuple[int, str]:
+    return owner.epoch, owner.node

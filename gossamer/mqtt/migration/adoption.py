@@ -1,0 +1,370 @@
+"""Adoption: a session goes on from the copy that a quorum has, while the node that had it is down.
+
+It is a move whose source is the copy. The target takes the copy over first, so that nothing is written there
+any more that the other node still has on its way, then installs it as it would what a source sends. What
+came since then went nowhere but to the hints that other nodes keep for the one that is down: each hands over
+those for this client, up to its mark; what it sends behind that comes here.
+
+Rules: 1. What a quorum has is read only where the session may be better there: its node is down, or this one
+has restarted and does not know.  2. Where no quorum can be reached, the client is served with what is here.
+3. A node that had the session learns by the token of the move what it had given away (``succession``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from gossamer.distribution import rpc as remote
+from gossamer.errors import UnavailableError
+from gossamer.mqtt.copies.copies import SessionCopies
+from gossamer.mqtt.copies.fenced import Image
+from gossamer.mqtt.copies.succession import token_of
+from gossamer.mqtt.messages.records import read_record
+from gossamer.mqtt.migration import moves
+from gossamer.mqtt.migration.claims import FOREIGN, Fetched
+from gossamer.mqtt.migration.moves import Action, Event
+from gossamer.mqtt.migration.target import REMEMBERED_MOVES, Incoming, Targets
+from gossamer.mqtt.session import transfer
+from gossamer.mqtt.session.durable import DurableSession
+from gossamer.mqtt.session.qos2 import Once
+from gossamer.mqtt.session.state import Item
+from gossamer.mqtt.session.store import Stored
+
+if TYPE_CHECKING:
+    from gossamer.distribution import Distribution
+    from gossamer.mqtt.handoff.hinted_handoff import HintedHandoff
+    from gossamer.mqtt.migration.claims import Claimant
+    from gossamer.mqtt.migration.ownership import Ownership
+    from gossamer.mqtt.publish.core import Core
+
+log = structlog.get_logger(__name__)
+
+HAS = "mqtt.has"
+"""Name of :meth:`Adoptions.has` for other nodes."""
+HANDED = "mqtt.handed"
+"""Name of :meth:`HintedHandoff.handed` for other nodes."""
+TAKEN = "mqtt.taken"
+"""Name of :meth:`Departures.handed` for other nodes."""
+MISSES = "mqtt.misses"
+"""Name of :meth:`Adoptions.misses` for other nodes."""
+CALL_TIMEOUT = 5.0
+QUORUM_TIMEOUT = 3.0
+DOWN_TIMEOUT = 3.0
+SUBSCRIBE_TIMEOUT = 3.0
+"""Seconds that the client of a session which began without a copy has to subscribe to what it wants."""
+READ_TIMEOUT = 3.0
+"""Seconds for which a client waits for what a quorum has."""
+RETRY_INTERVAL = 0.1
+
+
+class Adoptions:
+    """Sessions that are taken over from copies, by client."""
+
+    def __init__(
+        self,
+        core: Core,
+        ownership: Ownership,
+        targets: Targets,
+        distribution: Distribution,
+        handoff: HintedHandoff,
+    ) -> None:
+        self.copies: SessionCopies | None = None
+        """Where copies are; None: sessions are not copied."""
+        self._table, self._fanout = core.table, core.fanout
+        self._wall = core.clock.wall
+        self._ownership = ownership
+        self._targets = targets
+        self._distribution = distribution
+        self._handoff = handoff
+        self._open: dict[str, asyncio.Event] = {}
+
+    def is_due(self, client_id: str, *, clean: bool) -> bool:
+        """Return whether to look for a session of a client where a quorum has it."""
+        copies = self.copies
+        if copies is None or not copies.begun() or not copies.answers(client_id):
+            return False
+        if self._handoff.had_one(client_id):
+            return True
+        if clean:
+            return False
+        return client_id not in self._table.sessions or copies.is_unsure(client_id)
+
+    def over(self, client_id: str) -> asyncio.Event | None:
+        """Return the event that is set once a session has been adopted; None: it is not being adopted."""
+        return self._open.get(client_id)
+
+    def has(self, client_id: str) -> bool:
+        """Return whether the session of a client is here, or on its way here."""
+        return client_id in self._table.sessions or client_id in self._open
+
+    async def take(self, client_id: str, claimant: Claimant | None) -> Fetched:
+        """Adopt the session of a client, if a quorum has a better one than this node; ``elsewhere``: a node
+        that is up has it."""
+        copies = self.copies
+        assert copies is not None  # noqa: S101 - or it would not be due
+        over = self._open[client_id] = asyncio.Event()
+        try:
+            async with asyncio.timeout(READ_TIMEOUT):
+                image = await self._claim(copies, client_id, claimant)
+            if not isinstance(image, Image):
+                return image
+            await self._seen_down(image.owner.node)
+            return await self._install(client_id, claimant, image)
+        except (UnavailableError, TimeoutError) as error:
+            if copies.is_failing(client_id):
+                # Nobody else has to wait as long for the same.
+                copies.silent(client_id)
+            reason = str(error) or "no answer in time"
+            log.warning("session_copy_not_read", client_id=client_id, reason=reason)
+            return "here"
+        finally:
+            del self._open[client_id]
+            over.set()
+
+    async def discard(self, client_id: str, claimant: Claimant | None) -> Fetched:
+        """Delete the copy of a session whose client makes a clean start, and whose node is down."""
+        copies = self.copies
+        assert copies is not None  # noqa: S101 - or it would not be due
+        try:
+            async with asyncio.timeout(READ_TIMEOUT):
+                image = await copies.find(client_id)
+                if image is None or await self._is_served(image.owner.node, client_id):
+                    return "here"
+                if claimant is not None and self._is_foreign(client_id, image, claimant):
+                    return FOREIGN
+                epoch = max(image.owner.epoch + 1, self._ownership.next_epoch(client_id))
+                if await copies.claim(client_id, image.owner, epoch) is not None:
+                    copies.taken(client_id)
+        except (UnavailableError, TimeoutError) as error:
+            log.warning("session_copy_not_deleted", client_id=client_id, reason=str(error))
+        return "here"
+
+    async def _claim(
+        self, copies: SessionCopies, client_id: str, claimant: Claimant | None
+    ) -> Image | Fetched:
+        """Claim the copy of a session; return it as it was then, with the owner that it had."""
+        node = self._ownership.node
+        while (image := await copies.find(client_id)) is not None:
+            owner, session = image.owner, self._table.sessions.get(client_id)
+            if session is not None and (session.epoch, node) >= (owner.epoch, owner.node):
+                break
+            if claimant is not None and self._is_foreign(client_id, image, claimant):
+                return FOREIGN
+            if owner.node != node and await self._is_served(owner.node, client_id):
+                if self._ownership.better(client_id):
+                    return "elsewhere"
+            else:
+                epoch = max(owner.epoch + 1, self._ownership.next_epoch(client_id))
+                claimed = await copies.claim(client_id, owner, epoch)
+                if claimed is not None:
+                    return Image(owner, claimed.rows)
+            await asyncio.sleep(RETRY_INTERVAL)
+        return "here"
+
+    async def _is_served(self, node: str, client_id: str) -> bool:
+        """Return whether a node that is up has the session."""
+        if node not in self._distribution.nodes():
+            return False
+        answer = await remote.call(node, HAS, client_id, timeout=1.0)
+        return not isinstance(answer, remote.Returned) or bool(answer.value)
+
+    async def _seen_down(self, node: str) -> None:
+        """Wait, at most :data:`DOWN_TIMEOUT`, until every node that is up has seen one go down: what it has
+        sent there, and was not acknowledged, is among its hints then."""
+        if not self.misses(node) or node == self._ownership.node:
+            # It is up, and has no such session.
+            return
+        until = self._fanout.now() + DOWN_TIMEOUT
+        waits = set(self._distribution.nodes())
+        while waits and self._fanout.now() < until:
+            answers = await remote.multicall(waits, MISSES, node, timeout=1.0)
+            waits = {one for one, answer in answers.items() if answer == remote.Returned(False)}
+            if waits:
+                await asyncio.sleep(RETRY_INTERVAL)
+
+    def misses(self, node: str) -> bool:
+        """Return whether a node is not up, as this one sees it."""
+        return node not in self._distribution.nodes()
+
+    def _is_foreign(self, client_id: str, image: Image, claimant: Claimant) -> bool:
+        stored = self._stored(image)
+        if stored is None or stored.facts is None:
+            return False
+        return not self._table.may_have(stored.facts.username, claimant.username)
+
+    def merge(self, session: DurableSession, image: Image) -> bool:
+        """Add to a session that began here, while the copy of an older one of its client could not be read,
+        what only that has, as if its node had come back and offered it; False: not now, since the client may
+        still subscribe."""
+        stored, store = self._stored(image), self._table.store
+        if stored is None or store is None or self._is_over(stored):
+            return True
+        assert stored.facts is not None  # noqa: S101 - it is a session
+        if not self._table.may_have(stored.facts.username, session.username):
+            return True
+        if not session.born or self._wall() - session.born / 1e6 < SUBSCRIBE_TIMEOUT:
+            return False
+        ghost = self._ghost(stored)
+        if not session.subscriptions:
+            transfer.install(session, transfer.subscriptions_in(ghost), self._fanout.now())
+            self._table.subscribe_again(session)
+        wanted = transfer.wanted_by(session, shared=True)
+        left = transfer.left_of(ghost, given=False)
+        transfer.know(session, transfer.unreleased_in(ghost))
+        if had := transfer.had_from(ghost):
+            transfer.forget(session, Once.of(had))
+        for message in left:
+            if (qos := wanted(message.topic)) and session.admits(message):
+                session.take(message, qos=min(message.qos, qos), retain=False)
+        session.moves = (*session.moves, token_of(stored, image.owner.node))[-REMEMBERED_MOVES:]
+        session.save()
+        log.info("session_merged", client_id=session.client_id, node=image.owner.node, messages=len(left))
+        ghost.refill(())
+        return True
+
+    def _is_over(self, stored: Stored) -> bool:
+        store = self._table.store
+        assert stored.facts is not None and store is not None  # noqa: PT018, S101 - it is a session
+        expires = stored.facts.expires
+        return expires is not None and store.moment(expires) <= self._fanout.now()
+
+    def _ghost(self, stored: Stored) -> DurableSession:
+        """Return a session as it was stored, which writes nothing."""
+        store = self._table.store
+        assert store is not None  # noqa: S101 - or there were no copies
+        ghost = DurableSession(stored.client_id, fanout=self._fanout, store=store, max_queued=0)
+        ghost.read_only()
+        ghost.restore(stored)
+        return ghost
+
+    def _stored(self, image: Image) -> Stored | None:
+        store = self._table.store
+        assert store is not None  # noqa: S101 - sessions that are copied are on disc
+        return store.one(image.rows)
+
+    async def _install(self, client_id: str, claimant: Claimant | None, image: Image) -> Fetched:
+        copies, store = self.copies, self._table.store
+        assert copies is not None and store is not None  # noqa: PT018, S101 - or there were no copies
+        copies.taken(client_id)
+        stored = self._stored(image)
+        if stored is None or stored.facts is None:
+            return "here"
+        expires = stored.facts.expires
+        left = None if expires is None else store.moment(expires) - self._fanout.now()
+        if left is not None and left <= 0:
+            return "here"
+        ghost = self._ghost(stored)
+        state = transfer.describe(ghost, transfer.Pending(left, None, None)) | {
+            "epoch": max(ghost.epoch, image.owner.epoch),
+            "moves": (*ghost.moves, token_of(stored, image.owner.node))[-REMEMBERED_MOVES:],
+        }
+        log.info(
+            "session_adopted",
+            client_id=client_id,
+            node=image.owner.node,
+            queued=len(ghost.queue),
+            inflight=len(ghost.inflight),
+        )
+        entries = [entry for part in transfer.in_parts(ghost, self._fanout.now()) for entry in part]
+        ghost.refill(())
+
+        def adopted(token: str) -> Adopted:
+            data = state, entries
+            return Adopted(self._targets, client_id, token, claimant, node=image.owner.node, state=data)
+
+        return await self._targets.run(client_id, adopted)
+
+
+class Adopted(Incoming):
+    """The move of a session whose source is a copy; ``node`` had it."""
+
+    def __init__(
+        self,
+        home: Targets,
+        client_id: str,
+        token: str,
+        claimant: Claimant | None,
+        *,
+        node: str,
+        state: tuple[dict[str, Any], list[Any]],
+    ) -> None:
+        self._node = node
+        self._state = state
+        self._had: set[str] = set()
+        """Nodes that are away and may have had the session."""
+        self._keepers: list[tuple[str, str]] = []
+        """Nodes that have handed over all that they keep for one of these, and which."""
+        super().__init__(home, client_id, token, claimant)
+
+    def _rows(self) -> dict[str, int]:
+        return {self._node: self._state[0]["epoch"]}
+
+    async def _ask(self, node: str) -> Event:
+        # The copy is this node's, so the session comes here, whether its client waits or not.
+        return moves.Answered("state", self._state)
+
+    async def _ask_release(self, node: str) -> list[Item] | None:
+        """Return what nodes keep for the one that had the session, in the order in which they took it."""
+        assert self._session is not None  # noqa: S101 - it was installed
+        filters = list(self._session.subscriptions)
+        self._had = {self._node, *self._home.handoff.keeper.departures.of(self._client_id)}
+        nodes = [self._ownership.node, *self._distribution.nodes()]
+        asked = [self._hints(keeper, away, filters) for keeper in nodes for away in self._had]
+        found = [one for some in await asyncio.gather(*asked) for one in some]
+        return list(self._items(sorted(found, key=itemgetter(0))))
+
+    async def _hints(self, keeper: str, away: str, filters: list[str]) -> list[Any]:
+        """Return what one node keeps for the one that is away."""
+        found: list[Any] = []
+        after = 0
+        while True:
+            asked = self._client_id, self.token, away, after, filters
+            if keeper == self._ownership.node:
+                page, after = await self._home.handoff.handed(*asked)
+            else:
+                answer = await remote.call(keeper, HANDED, *asked, timeout=CALL_TIMEOUT)
+                if not isinstance(answer, remote.Returned):
+                    log.warning("hints_not_handed_over", client_id=self._client_id, node=keeper)
+                    return found
+                value: Any = answer.value
+                page, after = value
+            found += page
+            if not after:
+                self._keepers.append((keeper, away))
+                return found
+
+    async def _perform(self, action: Action) -> Event | None:
+        if isinstance(action, moves.Own):
+            await self._owned()
+        return await super()._perform(action)
+
+    async def _owned(self) -> None:
+        """Have those who handed hints over keep them for this node alone, once a quorum has the session."""
+        session = self._session
+        if session is not None and session.store is not None:
+            await session.store.settled(QUORUM_TIMEOUT)
+        for keeper, away in self._keepers:
+            if keeper == self._ownership.node:
+                self._home.handoff.keeper.departures.handed(away, self._client_id)
+            else:
+                await remote.call(keeper, TAKEN, self._client_id, away, timeout=1.0)
+
+    def _items(self, found: Iterable[Any]) -> Iterable[Item]:
+        session = self._session
+        assert session is not None  # noqa: S101 - it was installed
+        now = self._fanout.now()
+        wanted = transfer.wanted_by(session, shared=False)
+        known = Once.of(self._state[0]["once"])
+        for _, record in found:
+            message, _ = read_record(record, 0, len(record), now)
+            message.qos = min(message.qos, wanted(message.topic))
+            if not message.qos or (message.qos == 2 and not known.admit(message.id)):
+                continue
+            item = transfer.item_of_message(message, session.version, now)
+            if item is not None:
+                yield item

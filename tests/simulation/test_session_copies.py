@@ -1,0 +1,190 @@
+"""A session goes on at another node while its own is down, with everything that was acknowledged."""
+
+import asyncio
+
+import pytest
+
+from gossamer.basekv import KINDS
+from gossamer.testing.traffic import Flow
+
+from .clusters import heal, nodes, restart, until
+from .flows import SESSION, gone, new_session, numbered, resumed, session, stop
+
+COPIED = {"discs": True, "sessions": {"replication": "auto"}}
+
+
+async def formed(cluster):
+    """Wait until all nodes copy their sessions, and each range has a leader."""
+    copies = [node.broker.copies for node in cluster.nodes.values()]
+    await until(lambda: all(one.begun() for one in copies), within=90, pause=0.5)
+    led = set()
+    async with asyncio.timeout(60):
+        while not led >= set(KINDS):
+            for node in cluster.nodes.values():
+                groups = await node.runtime.call("raft", "status")
+                led |= {group["kind"] for group in groups if group["role"] == "leader"}
+            await asyncio.sleep(0.5)
+
+
+def having(cluster, client_id):
+    """Numbers of the nodes that have a client's session."""
+    return [number for number, node in cluster.nodes.items() if client_id in node.broker.sessions]
+
+
+@nodes(3, seeds=3, **COPIED)
+@pytest.mark.parametrize("qos", [1, 2])
+async def test_a_session_goes_on_elsewhere_while_its_node_is_down(sim, cluster, qos):
+    """With what was queued before its node died, and what came since; and nothing twice once that is back."""
+    await formed(cluster)
+    await gone(cluster, 1, "c", "t/#", qos=qos)
+    speaker = await cluster.client(2)
+    sent = await numbered(speaker, "t/1", 20, qos=qos)
+    cluster.crash(1)
+    # Before the other nodes know that it is down, and after.
+    sent += await numbered(speaker, "t/1", 20, qos=qos, first=20, pause=0.3)
+    client = await resumed(cluster, 3, "c", pause=2)
+    assert client.payloads() == sent
+    sent += await numbered(speaker, "t/1", 5, qos=qos, first=40)
+    await asyncio.sleep(1)
+    assert client.payloads() == sent
+    await restart(cluster, 1, pause=15)
+    assert client.payloads() == sent
+    assert having(cluster, "c") == [3]
+
+
+@nodes(3, seeds=4, **COPIED)
+@pytest.mark.parametrize("qos", [1, 2])
+async def test_its_node_dies_while_messages_flow_and_nothing_is_lost_or_doubled(sim, cluster, qos):
+    await formed(cluster)
+    flows = [Flow(await cluster.client(n), f"t/{n}", qos=qos, pause=0.01) for n in (2, 3)]
+    lives = [await session(cluster, 1, "c", "t/#", qos=qos)]
+    for flow in flows:
+        flow.start()
+    await asyncio.sleep(sim.rng("death").uniform(0.5, 2))
+    cluster.crash(1)
+    lives.append(await cluster.client(2, "c", **SESSION, timeout=30))
+    assert lives[-1].session_present
+    await asyncio.sleep(2)
+    await stop(flows)
+    await restart(cluster, 1, pause=15)
+    got = [m for life in lives for m in life.messages]
+    for flow in flows:
+        assert len(flow.acknowledged) > 50
+        mine = [m.payload for m in got if m.topic == flow.topic.encode()]
+        assert not set(flow.acknowledged) - set(mine)
+        first = [m.payload for m in got if m.topic == flow.topic.encode() and not m.dup]
+        if qos == 2:
+            assert len(first) == len(set(first))
+        order = list(dict.fromkeys(mine))
+        assert order == sorted(order, key=flow.sent.index)
+
+
+@nodes(3, seeds=2, **COPIED)
+async def test_a_session_goes_on_from_node_to_node_as_one_after_the_other_dies(sim, cluster):
+    await formed(cluster)
+    await gone(cluster, 1, "c", "t", qos=2)
+    speaker = await cluster.client(3)
+    sent = await numbered(speaker, "t", 5, qos=2)
+    cluster.crash(1)
+    client = await resumed(cluster, 2, "c", pause=2)
+    assert client.payloads() == sent
+    client.drop()
+    await restart(cluster, 1, pause=10)
+    later = await numbered(speaker, "t", 5, qos=2, first=5)
+    cluster.crash(2)
+    client = await cluster.client(1, "c", **SESSION, timeout=30)
+    assert client.session_present
+    await asyncio.sleep(2)
+    assert client.payloads() == later
+    await restart(cluster, 2, pause=15)
+    assert client.payloads() == later
+    assert having(cluster, "c") == [1]
+
+
+@nodes(3, seeds=2, **COPIED)
+async def test_a_message_that_fits_no_value_is_in_the_copy_too(sim, cluster):
+    await formed(cluster)
+    await gone(cluster, 1, "c", "large/#", qos=1)
+    speaker = await cluster.client(2)
+    for number in range(3):
+        await speaker.publish(f"large/{number}", b"%d" % number * 350_000, qos=1)
+    cluster.crash(1)
+    client = await cluster.client(3, "c", **SESSION, timeout=30)
+    assert client.session_present
+    await asyncio.sleep(3)
+    assert client.payloads() == [b"%d" % number * 350_000 for number in range(3)]
+
+
+@nodes(3, seeds=2, **COPIED)
+async def test_a_clean_start_elsewhere_ends_what_was_copied(sim, cluster):
+    await formed(cluster)
+    await gone(cluster, 1, "c", "t", qos=1)
+    speaker = await cluster.client(2)
+    await numbered(speaker, "t", 5)
+    cluster.crash(1)
+    await asyncio.sleep(10)
+    (await cluster.client(3, "c")).drop()
+    await asyncio.sleep(2)
+    client = await new_session(cluster, 2, "c", "other", qos=1)
+    await asyncio.sleep(2)
+    assert client.messages == []
+
+
+@nodes(3, seeds=2, **COPIED)
+async def test_all_die_and_the_node_of_a_session_stays_away(sim, cluster):
+    await formed(cluster)
+    await gone(cluster, 1, "c", "t", qos=1)
+    speaker = await cluster.client(2)
+    sent = await numbered(speaker, "t", 5)
+    for number in (1, 2, 3):
+        cluster.crash(number)
+    await asyncio.sleep(5)
+    await asyncio.gather(cluster.restart(2), cluster.restart(3))
+    await until(lambda: all(node.broker.copies.begun() for node in cluster.nodes.values()), within=60)
+    await asyncio.sleep(10)
+    client = await cluster.client(3, "c", **SESSION, timeout=30)
+    assert client.session_present
+    await asyncio.sleep(2)
+    assert client.payloads() == sent
+
+
+@nodes(3, seeds=3, **COPIED)
+async def test_a_client_of_the_smaller_side_of_a_cut_goes_on_at_the_larger(sim, cluster):
+    """What was acknowledged on either side comes in the end, QoS 2 once."""
+    await formed(cluster)
+    await gone(cluster, 1, "c", "t/#", qos=2)
+    inside, outside = await cluster.client(1), await cluster.client(2)
+    await numbered(inside, "t/in", 5, qos=2)
+    cluster.partition([1], [2, 3])
+    await asyncio.sleep(15)
+    await numbered(inside, "t/in", 5, qos=2, first=5)
+    await numbered(outside, "t/out", 5, qos=2)
+    client = await resumed(cluster, 3, "c", pause=2)
+    assert client.payloads() == [b"%d" % n for n in (*range(5), *range(5))]
+    await heal(cluster, pause=20)
+    assert sorted(client.payloads()) == sorted(b"%d" % n for n in (*range(10), *range(5)))
+
+
+@nodes(3, seeds=2, **COPIED)
+async def test_without_a_quorum_a_session_is_served_by_its_node_and_copied_again_later(sim, cluster):
+    await formed(cluster)
+    client = await session(cluster, 1, "c", "t", qos=1)
+    cluster.crash(2)
+    cluster.crash(3)
+    await asyncio.sleep(15)
+    speaker = await cluster.client(1)
+    sent = await numbered(speaker, "t", 5)
+    await asyncio.sleep(1)
+    assert client.payloads() == sent
+    copies = cluster.nodes[1].broker.copies
+    assert copies.behind > 0
+    client.drop()
+    more = await numbered(speaker, "t", 5, first=5)
+    await restart(cluster, 2)
+    await restart(cluster, 3)
+    await until(lambda: copies.behind == 0, within=60)
+    cluster.crash(1)
+    client = await cluster.client(2, "c", **SESSION, timeout=30)
+    assert client.session_present
+    await asyncio.sleep(2)
+    assert client.payloads() == more
