@@ -17,6 +17,7 @@ import contextlib
 import http.client
 import json
 import os
+import signal
 import socket
 import statistics
 import struct
@@ -75,6 +76,15 @@ class Cluster:
         self._up.wait(60)
         self._log.close()
         self._directory.cleanup()
+
+    @contextlib.contextmanager
+    def unwatched(self) -> Iterator[None]:
+        """While it goes on a node that ends is not started again."""
+        self._up.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._up.send_signal(signal.SIGCONT)
 
     def get(self, number: int, path: str) -> Any:
         connection = http.client.HTTPConnection("127.0.0.1", self.api[number], timeout=60)

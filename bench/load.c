@@ -10,6 +10,9 @@
  *
  * Publishers run in a closed loop: lag= messages not yet delivered to everybody, window= not acknowledged.
  * A publisher that makes no progress for a second because messages were lost is let go on ("stalls").
+ *
+ * kept=1: subscribers have sessions that outlive their connection. away=1: and disconnect once subscribed, so
+ * that nothing is expected to come.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -37,7 +40,7 @@
 static struct options {
     char host[64], pattern[16], pids[256];
     int pub_ports[MAX_PORTS], sub_ports[MAX_PORTS], n_pub_ports, n_sub_ports;
-    int pubs, subs, qos, payload, window, lag, version;
+    int pubs, subs, qos, payload, window, lag, version, kept, away;
     uint64_t count;        /* messages a publisher; 0: until `seconds` have passed */
     double seconds, rate, drain;
 } opt = { .host = "127.0.0.1", .pattern = "pair", .pubs = 10, .subs = 10, .payload = 100, .window = 20,
@@ -389,8 +392,10 @@ static void open_client(struct conn *c, int port)
     sprintf(id, "load-%x-%c%d", run_id, c->is_pub ? 'p' : 's', c->index);
     uint8_t b[256], *p = b + 2;
     p = put_string(p, "MQTT");
-    *p++ = (uint8_t)opt.version; *p++ = 2; *p++ = 0; *p++ = 0;
-    if (opt.version == 5) *p++ = 0;
+    bool kept = !c->is_pub && (opt.kept || opt.away);
+    *p++ = (uint8_t)opt.version; *p++ = kept ? 0 : 2; *p++ = 0; *p++ = 0;
+    if (opt.version == 5 && kept) { memcpy(p, "\5\x11\0\0\x0e\x10", 6); p += 6; }   /* expiry: an hour */
+    else if (opt.version == 5) *p++ = 0;
     p = put_string(p, id);
     b[0] = 0x10; b[1] = (uint8_t)(p - b - 2);
     send_all(c, b, (size_t)(p - b));
@@ -491,6 +496,8 @@ static void parse(char *arg)
     else if (!strcmp(arg, "window")) opt.window = atoi(value);
     else if (!strcmp(arg, "lag")) opt.lag = atoi(value);
     else if (!strcmp(arg, "version")) opt.version = atoi(value);
+    else if (!strcmp(arg, "kept")) opt.kept = atoi(value);
+    else if (!strcmp(arg, "away")) opt.away = atoi(value);
     else if (!strcmp(arg, "pids")) snprintf(opt.pids, sizeof opt.pids, "%s", value);
     else if (!strcmp(arg, "count")) opt.count = strtoull(value, NULL, 10);
     else if (!strcmp(arg, "seconds")) opt.seconds = atof(value);
@@ -527,14 +534,16 @@ int main(int argc, char **argv)
         c->is_pub = i >= opt.subs;
         c->index = c->is_pub ? i - opt.subs : i;
         open_client(c, c->is_pub ? opt.pub_ports[c->index % opt.n_pub_ports] : opt.sub_ports[c->index % opt.n_sub_ports]);
-        if (!c->is_pub) subscribe_client(c);
-        else {
+        if (!c->is_pub) {
+            subscribe_client(c);
+            if (opt.away) { send_all(c, (const uint8_t[]){ 0xE0, 0 }, 2); lost_connection(c); }
+        } else {
             assemble_publish(c);
             c->ids = need(calloc(1, 65536));
-            for (int s = 0; s < opt.subs; s++) c->fan += listens_to(s, c->index);
+            for (int s = 0; s < opt.subs && !opt.away; s++) c->fan += listens_to(s, c->index);
         }
     }
-    for (int i = 0; i < n; i++) begin_nonblocking(&conns[i]);
+    for (int i = 0; i < n; i++) if (!conns[i].dead) begin_nonblocking(&conns[i]);
     usleep(300000);   /* routes settle between nodes */
 
     double cpu = own_cpu_s(), broker_cpu = broker_cpu_s();
@@ -596,7 +605,7 @@ int main(int argc, char **argv)
 
     uint64_t expected = 0, dead = 0;
     for (int i = 0; i < n; i++) {
-        dead += conns[i].dead;
+        dead += conns[i].dead && (conns[i].is_pub || !opt.away);
         if (conns[i].is_pub) expected += (uint64_t)conns[i].seq * conns[i].fan;
     }
     uint64_t end = last_received_at > last_sent_at ? last_received_at : last_sent_at;
