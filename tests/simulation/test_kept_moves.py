@@ -392,3 +392,24 @@ async def test_what_is_published_before_the_node_that_a_session_went_to_is_back_
     sent = await numbered(speaker, "r", 20, qos=2, pause=0.05)
     back = await resumed(cluster, 2, "roams", pause=30)
     assert back.payloads() == sent
+
+
+@three()
+async def test_the_time_to_subscribe_is_that_of_one_session_not_of_the_next(sim, cluster):
+    """Or what is published before the next one subscribes would be kept for nobody."""
+    await session(cluster, 3, "c", "t", qos=1)
+    cluster.crash(3)
+    await asyncio.sleep(15)
+    first = await new_session(cluster, 1, "c", "t", qos=1)
+    await asyncio.sleep(1)
+    broker = cluster.nodes[1].broker
+    first.drop()
+    broker.table.end(broker.sessions["c"], None)
+    client = await cluster.client(1, "c", **SESSION)
+    assert not client.session_present
+    await asyncio.sleep(1.5)
+    speaker = await cluster.client(2)
+    sent = await numbered(speaker, "t", 3)
+    await client.subscribe("t", qos=1)
+    await restart(cluster, 3, pause=10)
+    assert client.payloads() == sent

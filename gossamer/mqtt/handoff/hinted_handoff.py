@@ -67,8 +67,8 @@ class HintedHandoff:
         self._sessions: OwnedTable | None = None
         self._following: Following | None = None
         self._greeting: set[str] = set()
-        self._settling: set[str] = set()
-        """Clients that still have time to subscribe."""
+        self._settling: dict[str, Session] = {}
+        """By client, the session for which it still has time to subscribe."""
         creation = distribution.runtime.creation
         born = f"{self._node} {creation} {wall():.6f}"
         self.replay = HintReplay(core, generation=born, creation=creation)
@@ -186,14 +186,16 @@ class HintedHandoff:
 
     def subscribed(self, client_id: str) -> None:
         """Settle a session that began here once its client, which has subscribed, had time for the rest."""
-        if self.keeper.anybody_away and client_id not in self._settling:
-            self._settling.add(client_id)
-            self._runtime.loop.call_later(SUBSCRIBE_TIMEOUT, self._has_subscribed, client_id)
-
-    def _has_subscribed(self, client_id: str) -> None:
-        self._settling.discard(client_id)
         session = self._table.sessions.get(client_id)
-        if session is not None:
+        if session is not None and self.keeper.anybody_away and self._settling.get(client_id) is not session:
+            self._settling[client_id] = session
+            self._runtime.loop.call_later(SUBSCRIBE_TIMEOUT, self._has_subscribed, session)
+
+    def _has_subscribed(self, session: Session) -> None:
+        if self._settling.get(session.client_id) is session:
+            del self._settling[session.client_id]
+        # Its client may have begun another one since, which is subscribed to nothing yet.
+        if self._table.sessions.get(session.client_id) is session:
             self.settle(session, resumed=False)
 
     def settle(self, session: Session, *, resumed: bool = True) -> None:
