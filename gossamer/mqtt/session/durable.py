@@ -109,8 +109,9 @@ class DurableSession(Session):
         self._put(INFLIGHT, packet_id, None)
 
     def withdraw(self, packet_id: int) -> int:
-        # It may not have been sent yet.
-        self._held = [held for held in self._held if _publish_id(held[1]) != packet_id]
+        if self._held:
+            # It may not have been sent yet.
+            self._held = [held for held in self._held if _publish_id(held[1]) != packet_id]
         return super().withdraw(packet_id)
 
     def append(self, item: Item, size: int) -> None:
