@@ -271,7 +271,6 @@ class SessionCopies:
         found = layout.owner_in(known)
         mine = Owner(self._node, self._creation, session.epoch)
         if found is not None and found.node != self._node and _claim(found) > _claim(mine):
-            copy.usurped = True
             self._machine.leave(copy)
             self._machine.done(copy, self._now())
             return

@@ -79,7 +79,8 @@ class Copy:
         self.foreign = False
         """Another node has the session."""
         self.usurped = False
-        """It has taken it over from the copy."""
+        """It may have begun with the copy; until this node has written that again, it may lack what was noted
+        here last."""
 
 
 class Copying:
@@ -117,7 +118,7 @@ class Copying:
         """Note a change of a row; ``new``: there was none under that key."""
         if copy.ended:
             # Its client has begun another session.
-            copy.ended = copy.foreign = copy.usurped = False
+            copy.ended = copy.foreign = False
         if not copy.whole:
             if value is None and suffix in copy.fresh:
                 del copy.dirty[suffix]
@@ -137,9 +138,12 @@ class Copying:
         self._pends(copy, ticket, now)
 
     def again(self, copy: Copy) -> None:
-        """Have a session written whole, though nothing waits for it."""
+        """Have a session written whole, though nothing waits for it.
+
+        One that another node had is this node's once that is done, not before.
+        """
         self._whole(copy)
-        copy.foreign = copy.usurped = False
+        copy.foreign = False
         if not copy.writing:
             self._dirty[copy] = None
 
@@ -200,7 +204,7 @@ class Copying:
         copy.writing = False
         if copy.foreign:
             return
-        copy.behind = False
+        copy.behind = copy.usurped = False
         self.behind.pop(copy, None)
         self.failing.pop(copy.range, None)
         copy.first = None
@@ -238,6 +242,7 @@ class Copying:
         """Note that a session's range has no room for it, and has nothing of it any more."""
         copy.writing = copy.behind = False
         copy.first = copy.later = copy.owner = None
+        copy.usurped = False
         self._whole(copy)
         self.behind.pop(copy, None)
         copy.rests = now + REST
@@ -265,7 +270,7 @@ class Copying:
     def leave(self, copy: Copy) -> None:
         """Note that another node has a session: nothing that is not on its way yet is written here."""
         copy.behind = False
-        copy.foreign = True
+        copy.foreign = copy.usurped = True
         copy.first = copy.later = copy.owner = None
         self._whole(copy)
         self.behind.pop(copy, None)

@@ -107,6 +107,9 @@ class SupersededSessions:
         self._wills.let_go(session.client_id)
         if self._offering.get(session.client_id) is session:
             return
+        if not moved and session.store is not None:
+            # Perhaps from its copy, which may lack what is on its way there.
+            session.store.leave(session.client_id)
         if not (
             session.revised or session.subscriptions or session.inflight or session.queue or session.incoming
         ):

@@ -384,8 +384,10 @@ class SessionTable:
             session.deadline = None
         will, session.will_due, session.will_at = session.will_due, None, None
         had_subscriptions = bool(session.subscriptions)
-        if why is None and session.store is not None:
-            session.store.leave(session.client_id)
+        if why is None:
+            session.departed = True
+            if session.store is not None:
+                session.store.leave(session.client_id)
         session.forget()
         if had_subscriptions:
             self._router.unsubscribe_all(session)

@@ -64,6 +64,7 @@ class SessionState:
         "checked",
         "clean",
         "client_id",
+        "departed",
         "doubtful",
         "epoch",
         "expires_at",
@@ -116,6 +117,8 @@ class SessionState:
         """Tokens of the latest moves that brought it here with all that their sources had."""
         self.succeeded = False
         """Another node has all of it but what is queued here, which is still to be offered to that one."""
+        self.departed = False
+        """It has ended here, and goes on at another node."""
         self.once: Once | None = None
         """Messages of QoS 2 that it has taken, if it outlives its connection."""
         self.version = V4

@@ -157,9 +157,9 @@ class SessionStore(JournalWriter):
 
     def leave(self, client_id: str) -> None:
         """Note that a session goes on at another node, whose the copy is; what waits for it is done there."""
-        self._until_level.pop(client_id, None)
         if self.copies is not None:
             self.copies.leave(client_id)
+        self._call(self._until_level.pop(client_id, ()))
 
     def is_behind(self, client_id: str) -> bool:
         """Return whether a quorum lacks something of a session that is acknowledged all the same."""
@@ -167,8 +167,9 @@ class SessionStore(JournalWriter):
 
     def is_usurped(self, session: SessionState) -> bool:
         """Return whether another node goes on with a session that may lack what was written last here."""
-        adopted = session.given is not None and session.move.startswith(COPIED)
-        return adopted or (self.copies is not None and self.copies.is_usurped(session.client_id))
+        if session.departed or (session.given is not None and session.move.startswith(COPIED)):
+            return True
+        return self.copies is not None and self.copies.is_usurped(session.client_id)
 
     def when_level(self, client_id: str, callback: Callable[[], object]) -> None:
         """Call ``callback`` once a session is not :meth:`is_behind`; now, if it is not."""
@@ -180,13 +181,17 @@ class SessionStore(JournalWriter):
     def released(self) -> None:
         """Call back who waits for a quorum that has it now."""
         for client_id in [one for one in self._until_level if not self.is_behind(one)]:
-            for callback in self._until_level.pop(client_id):
-                try:
-                    callback()
-                except Exception:
-                    # The others still have to be called.
-                    log.exception("level_callback_failed", client_id=client_id)
+            self._call(self._until_level.pop(client_id))
         self._release()
+
+    @staticmethod
+    def _call(callbacks: Iterable[Callable[[], object]]) -> None:
+        for callback in callbacks:
+            try:
+                callback()
+            except Exception:
+                # The others still have to be called.
+                log.exception("level_callback_failed")
 
     def new_series(self) -> int:
         """Return a number that no series of this node ever had."""

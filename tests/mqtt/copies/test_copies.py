@@ -553,6 +553,38 @@ async def test_what_waits_for_a_quorum_is_not_done_once_another_node_has_the_ses
     assert passed == []
 
 
+async def test_a_session_that_another_node_has_is_not_this_ones_again_before_it_is_written():
+    """It is noted here once more, that it has a successor, say: what waits is still done there."""
+    node = await new_node()
+    session = node.begin()
+    await node.settle()
+    other = FakeNode(node.keys, "there")
+    assert await other.copies.claim("c", node.owner(), 11) is not None
+    passed = []
+    session.unreleased(1, base_of("here", 1) + 1)
+    node.store.append_acked(b"", lambda _: node.store.when_level("c", lambda: passed.append(1)))
+    node.store.leave("c")
+    session.save()
+    assert node.store.is_usurped(session)
+    await node.settle()
+    assert (passed, node.store.is_usurped(session)) == ([], True)
+    # Its client comes back with a higher claim.
+    session.epoch = 12
+    session.save()
+    assert node.store.is_usurped(session)
+    await node.settle()
+    assert (node.owner().node, node.store.is_usurped(session)) == ("here", False)
+
+
+async def test_what_waits_is_told_when_its_session_goes_elsewhere():
+    node = await new_node()
+    session = await behind(node)
+    told = []
+    node.store.when_level("c", lambda: told.append(node.store.is_usurped(session)))
+    node.store.leave("c")
+    assert told == [True]
+
+
 async def test_a_session_that_began_without_the_copy_does_not_delete_what_only_that_has():
     """The range did not answer in time, and the node that had the session is down."""
     node = await new_node()
