@@ -49,6 +49,7 @@ OWN_ALARMS: Mapping[str, str] = {
     "disc_failing": "The disc takes no writes, or has little room: no promise of what lasts, and not ready.",
     "no_quorum": "Fewer than half of the voters of the group of replicas can be reached: no name is given.",
     "sessions_behind": "A quorum lacks something of persistent sessions here: only this node's disc has it.",
+    "sessions_not_copied": "Ranges of keys have no room for persistent sessions: this node alone has them.",
     "kept_overflow": "Messages kept for the sessions of a node that is away were given up for want of room.",
 }
 """Alarms that a node raises by itself, and what each means."""

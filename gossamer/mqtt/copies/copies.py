@@ -69,6 +69,8 @@ class SessionCopies:
         self._active = False
         self.behind_since = 0.0
         """When the first of the sessions fell behind that are; 0: none is."""
+        self.uncopied_since = 0.0
+        """When the first found no room in its range of those that find none; 0: all do."""
         self._keys = keys
         self._sessions = sessions
         self._node = node
@@ -92,6 +94,11 @@ class SessionCopies:
     def behind(self) -> int:
         """Number of sessions of which a quorum does not have everything."""
         return len(self._machine.behind)
+
+    @property
+    def uncopied(self) -> int:
+        """Number of sessions that are not copied, since their ranges have no room."""
+        return len(self._machine.resting)
 
     @property
     def count(self) -> int:
@@ -182,6 +189,10 @@ class SessionCopies:
         elif not self.behind_since:
             self.behind_since = self._now()
             log.warning("sessions_behind", count=self.behind)
+        if not self.uncopied:
+            self.uncopied_since = 0.0
+        elif not self.uncopied_since:
+            self.uncopied_since = self._now()
         self._machine.flush()
         self._work()
 

@@ -95,7 +95,8 @@ class Copying:
         self._dirty: dict[Copy, None] = {}
         """Those that wait for the disc."""
         self._postponed: dict[Copy, None] = {}
-        self._resting: dict[Copy, None] = {}
+        self.resting: dict[Copy, None] = {}
+        """Sessions that are not copied, since their ranges have no room."""
         self._due: deque[Copy] = deque()
         self._silent: dict[int, float] = {}
         """By range that was asked in vain, until when it is not asked again."""
@@ -246,7 +247,7 @@ class Copying:
         self._whole(copy)
         self.behind.pop(copy, None)
         copy.rests = now + REST
-        self._resting[copy] = None
+        self.resting[copy] = None
 
     def silent(self, number: int, now: float) -> None:
         """Note that a range has not answered in time: nothing waits for it, nor asks it for a while."""
@@ -263,7 +264,7 @@ class Copying:
         self.behind.pop(copy, None)
         self._dirty.pop(copy, None)
         self._postponed.pop(copy, None)
-        self._resting.pop(copy, None)
+        self.resting.pop(copy, None)
         if self.copies.get(copy.client_id) is copy:
             del self.copies[copy.client_id]
 
@@ -272,8 +273,10 @@ class Copying:
         copy.behind = False
         copy.foreign = copy.usurped = True
         copy.first = copy.later = copy.owner = None
+        copy.rests = 0.0
         self._whole(copy)
         self.behind.pop(copy, None)
+        self.resting.pop(copy, None)
 
     def tick(self, now: float) -> None:
         """Let go of what has waited too long, and try again what is behind. Call it about once a second."""
@@ -282,8 +285,8 @@ class Copying:
                 self.failing.setdefault(copy.range, now)
                 copy.behind, copy.first = True, None
                 self.behind[copy] = None
-        for copy in [one for one in self._resting if one.rests <= now]:
-            del self._resting[copy]
+        for copy in [one for one in self.resting if one.rests <= now]:
+            del self.resting[copy]
             copy.rests = 0.0
             self._dirty[copy] = None
         self._dirty |= self._postponed

@@ -136,6 +136,12 @@ class ReadinessCheck:
                 "go on with them whole; see gossamer raft status"
             )
             alarms.append(("sessions_behind", wall - (now - since), text))
+        if copies is not None and (since := copies.uncopied_since):
+            text = (
+                f"{copies.uncopied} sessions of {node.name} are not copied, since their ranges are full: "
+                "no other node could go on with them; see what is queued for clients that are away"
+            )
+            alarms.append(("sessions_not_copied", wall - (now - since), text))
         if seeds := node.join_progress.rejections:
             text = f"{node.name} has joined no cluster: {'; '.join(_rejections(seeds))}"
             alarms.append(("not_joined", node.started_at, text))

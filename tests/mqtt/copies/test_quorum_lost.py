@@ -1,0 +1,290 @@
+"""Sessions of which a quorum does not take everything: it is out of reach, full, or another node's."""
+
+import asyncio
+from collections import Counter
+from functools import partial
+
+import pytest
+
+from gossamer.basekv import NotWrittenError, Put, RangeFullError
+from gossamer.mqtt.codec.encoder import publish_parts
+from gossamer.mqtt.codec.packets import V5, Subscription
+from gossamer.mqtt.copies import rows as layout
+from gossamer.mqtt.copies.copies import WRITERS
+from gossamer.mqtt.copies.machine import PATIENCE, REST
+from gossamer.mqtt.copies.rows import Owner
+from gossamer.mqtt.messages.message import Message
+from gossamer.mqtt.messages.message_ids import base_of
+from mqtt.copies.fake_nodes import FakeNode, fill, new_node
+from mqtt.fakes import FakeChannel
+from mqtt.session.test_store import state
+
+
+async def test_where_no_quorum_answers_the_disc_alone_is_waited_for_and_all_is_written_later():
+    node = await new_node()
+    session = node.begin()
+    await node.settle()
+    node.keys.error = NotWrittenError("no quorum", unknown=True)
+    session.subscribe(Subscription("t", 1), None)
+    done = []
+    node.store.append_acked(b"", done.append)
+    await node.settle()
+    await node.tick(1.0)
+    assert (done, node.store.is_behind("c")) == ([], False)
+    await node.tick(PATIENCE)
+    assert (done, node.store.is_behind("c")) == ([True], True)
+    level = []
+    node.store.when_level("c", partial(level.append, True))
+    node.keys.error = None
+    await node.tick()
+    assert (level, node.copies.behind) == ([True], 0)
+    assert state(await node.image()) == state(session)
+
+
+async def test_qos_2_waits_for_the_quorum_that_lacks_something_and_qos_1_does_not():
+    node = await new_node()
+    session = node.begin()
+    session.attach(FakeChannel(), version=V5, receive_maximum=10)
+    await node.settle()
+    node.keys.error = NotWrittenError("no quorum", unknown=True)
+    session.save()
+    await node.settle()
+    await node.tick(PATIENCE)
+    session.send(*publish_parts(b"t", b"1", flags=2, version=V5))
+    session.send(*publish_parts(b"t", b"2", flags=4, version=V5))
+    await node.settle()
+    assert [packet[0] for packet in session.out] == [0x32]
+    node.keys.error = None
+    await node.tick()
+    assert [packet[0] for packet in session.out] == [0x32, 0x34]
+
+
+async def test_what_another_node_has_taken_over_is_not_written():
+    node = await new_node()
+    session = node.begin()
+    await node.settle()
+    other = FakeNode(node.keys, "there")
+    assert await other.copies.claim("c", node.owner(), 11) is not None
+    before = dict(node.keys.rows)
+    fill(session)
+    await node.settle()
+    assert node.keys.rows == before
+    assert node.store.committed == node.journal.committed
+    assert node.copies.is_unsure("c")
+    # Nor what comes then, and nothing waits for it.
+    session.subscribe(Subscription("late", 1), None)
+    await node.settle()
+    assert node.keys.rows == before
+    assert node.store.committed == node.journal.committed
+
+
+async def test_a_copy_of_a_lower_claim_is_taken_back():
+    node = await new_node()
+    session = node.begin()
+    await node.settle()
+    other = FakeNode(node.keys, "there")
+    assert await other.copies.claim("c", node.owner(), 11) is not None
+    session.subscribe(Subscription("t", 1), None)
+    await node.settle()
+    session.epoch = 12
+    session.save()
+    await node.settle()
+    assert node.owner() == Owner("here", 1, 12)
+    assert state(await node.image()) == state(session)
+
+
+async def test_of_two_nodes_that_claim_a_copy_one_has_it():
+    node = await new_node()
+    node.begin()
+    await node.settle()
+    found = node.owner()
+    others = [FakeNode(node.keys, name) for name in ("one", "two")]
+    images = await asyncio.gather(*(other.copies.claim("c", found, 11) for other in others))
+    assert sum(image is not None for image in images) == 1
+
+
+@pytest.mark.parametrize("busy", ["nothing", "due", "begun", "writing"])
+async def test_a_session_that_goes_elsewhere_leaves_its_copy(busy):
+    """Whatever is on its way of it: what it was is what the other node takes over."""
+    node = await new_node()
+    session = node.begin()
+    fill(session)
+    await node.settle()
+    before = dict(node.keys.rows)
+    if busy != "nothing":
+        if busy == "due":
+            # All writers have something to do.
+            node.copies._writers = Counter({0: WRITERS})
+        node.keys.answers.clear()
+        session.subscribe(Subscription("late", 1), None)
+        node.journal.commit()
+        if busy == "writing":
+            await asyncio.sleep(0)
+    node.end(elsewhere=True)
+    node.copies._writers = Counter({0: len(node.tasks)})
+    node.keys.answers.set()
+    await node.settle()
+    await node.tick()
+    await node.tick()
+    assert before.items() <= node.keys.rows.items()
+    assert node.copies.count == 0
+    assert node.store.committed == node.journal.committed
+
+
+async def test_a_range_that_is_full_is_left_as_it_is():
+    node = await new_node()
+    session = node.begin()
+    await node.settle()
+    node.keys.error = RangeFullError(0)
+    fill(session)
+    await node.settle()
+    await node.tick(PATIENCE)
+    assert node.copies.is_behind("c")
+    node.keys.error = None
+    await node.tick()
+    assert state(await node.image()) == state(session)
+
+
+async def test_a_session_for_which_there_is_no_room_is_told_of_and_copied_once_there_is():
+    node = await new_node()
+    session = node.begin()
+    await node.settle()
+    write, full = node.keys.write, True
+
+    async def write_or_refuse(operations, expected=()):
+        if full and any(isinstance(one, Put) for one in operations):
+            raise RangeFullError(0)
+        return await write(operations, expected)
+
+    node.keys.write = write_or_refuse
+    fill(session)
+    await node.settle()
+    await node.tick()
+    assert (node.copies.uncopied, node.copies.uncopied_since) == (1, node.fanout.now())
+    assert await node.image() is None
+    full = False
+    await node.tick(REST)
+    await node.tick()
+    assert (node.copies.uncopied, node.copies.uncopied_since) == (0, 0.0)
+    assert state(await node.image()) == state(session)
+
+
+async def behind(node):
+    """A connected session of which the quorum, which does not answer, lacks something."""
+    session = node.begin()
+    session.attach(FakeChannel(), version=V5, receive_maximum=10)
+    await node.settle()
+    node.keys.error = NotWrittenError("no quorum", unknown=True)
+    session.save()
+    await node.settle()
+    await node.tick(PATIENCE)
+    assert node.store.is_behind("c")
+    return session
+
+
+async def test_qos_0_is_not_kept_for_a_client_whose_session_is_behind():
+    node = await new_node()
+    session = await behind(node)
+    session.take(Message(b"t", b"first", qos=2), qos=2, retain=False)
+    for number in range(2000):
+        session.take(Message(b"t", b"%d" % number, qos=0), qos=0, retain=False)
+    assert len(session._held) < 100
+
+
+async def test_connections_that_have_ended_wait_for_no_quorum():
+    node = await new_node()
+    session = await behind(node)
+    session.take(Message(b"t", b"first", qos=2), qos=2, retain=False)
+    await node.settle()
+    for _ in range(20):
+        session.detach()
+        session.attach(FakeChannel(), version=V5, receive_maximum=10)
+        session.resume()
+    assert len(node.store._until_level["c"]) < 3
+
+
+async def test_what_waits_for_a_quorum_is_not_done_once_another_node_has_the_session():
+    """Its client has published the message again there, as a new one."""
+    node = await new_node()
+    await behind(node)
+    passed = []
+    node.store.when_level("c", partial(passed.append, True))
+    node.keys.error = None
+    other = FakeNode(node.keys, "there")
+    assert await other.copies.claim("c", node.owner(), 11) is not None
+    await node.tick()
+    assert passed == []
+
+
+async def test_a_session_that_another_node_has_is_not_this_ones_again_before_it_is_written():
+    """It is noted here once more, that it has a successor, say: what waits is still done there."""
+    node = await new_node()
+    session = node.begin()
+    await node.settle()
+    other = FakeNode(node.keys, "there")
+    assert await other.copies.claim("c", node.owner(), 11) is not None
+    passed = []
+    session.unreleased(1, base_of("here", 1) + 1)
+    node.store.append_acked(b"", lambda _: node.store.when_level("c", lambda: passed.append(1)))
+    node.store.leave("c")
+    session.save()
+    assert node.store.is_usurped(session)
+    await node.settle()
+    assert (passed, node.store.is_usurped(session)) == ([], True)
+    # Its client comes back with a higher claim.
+    session.epoch = 12
+    session.save()
+    assert node.store.is_usurped(session)
+    await node.settle()
+    assert (node.owner().node, node.store.is_usurped(session)) == ("here", False)
+
+
+async def test_what_waits_is_told_when_its_session_goes_elsewhere():
+    node = await new_node()
+    session = await behind(node)
+    told = []
+    node.store.when_level("c", lambda: told.append(node.store.is_usurped(session)))
+    node.store.leave("c")
+    assert told == [True]
+
+
+async def test_a_session_that_began_without_the_copy_does_not_delete_what_only_that_has():
+    """The range did not answer in time, and the node that had the session is down."""
+    node = await new_node()
+    session = node.begin()
+    session.enqueue(*publish_parts(b"t", b"acknowledged", flags=2, version=V5))
+    await node.settle()
+    other = FakeNode(node.keys, "there")
+    assert other.copies.begun()
+    other.begin(epoch=11).clean = False
+    await other.settle()
+    await other.tick()
+    assert any(b"acknowledged" in value for value in node.keys.rows.values())
+
+
+async def test_a_range_that_does_not_answer_does_not_hold_up_the_others():
+    node = await new_node()
+    silent = {layout.prefix_of(f"silent{number}") for number in range(2 * WRITERS)}
+    node.keys.range_of = lambda key: int(key not in silent)
+    scan, never = node.keys.scan, asyncio.Event()
+
+    async def scan_or_hang(start, end):
+        if start in silent:
+            await never.wait()
+        return await scan(start, end)
+
+    node.keys.scan = scan_or_hang
+    for number in range(2 * WRITERS):
+        node.begin(f"silent{number}")
+    session = node.begin()
+    node.journal.commit()
+    for _ in range(4):
+        node.fanout.at += 1
+        node.copies.tick()
+        for _ in range(20):
+            await asyncio.sleep(0)
+    for task in node.tasks:
+        task.cancel()
+    found = await node.image()
+    assert found is not None
+    assert state(found) == state(session)
