@@ -165,6 +165,27 @@ async def test_a_client_of_the_smaller_side_of_a_cut_goes_on_at_the_larger(sim, 
     assert sorted(client.payloads()) == sorted(b"%d" % n for n in (*range(10), *range(5)))
 
 
+@nodes(3, seeds=3, **COPIED)
+async def test_what_a_client_published_again_elsewhere_is_not_passed_on_by_the_node_before(sim, cluster):
+    """That one had no quorum, and still holds its connection when it has one again."""
+    await formed(cluster)
+    listener = await session(cluster, 2, "listener", "t", qos=2)
+    before = await cluster.client(1, "c", **SESSION)
+    await before.publish("t", b"0", qos=2)
+    cluster.partition([1], [2, 3])
+    await asyncio.sleep(15)
+    unanswered = asyncio.ensure_future(before.publish("t", b"1", qos=2))
+    await asyncio.sleep(1)
+    assert not unanswered.done()
+    again = await resumed(cluster, 3, "c")
+    await again.publish("t", b"1", qos=2)
+    again.drop()
+    await heal(cluster, pause=20)
+    unanswered.cancel()
+    assert listener.payloads() == [b"0", b"1"]
+    assert having(cluster, "c") == [3]
+
+
 @nodes(3, seeds=2, **COPIED)
 async def test_without_a_quorum_a_session_is_served_by_its_node_and_copied_again_later(sim, cluster):
     await formed(cluster)

@@ -192,6 +192,9 @@ class Handlers:
         def committed() -> None:
             if session.store is not None and session.store.is_usurped(session):
                 session.not_passed(packet_id)
+                if session.channel is not None:
+                    # What it waits for comes there.
+                    session.channel.disconnect(ReasonCode.SESSION_TAKEN_OVER)
                 return
             try:
                 pass_on()

@@ -5,7 +5,8 @@ its node has seen. The epoch of a claim is the stamp of the connection that made
 claims to a client the later wins, whatever the names of the nodes.
 
 Rules: 1. A connection is ended for a claim of another node only while there is a connection behind that
-claim, and a later one. The claim of a connection that has ended is outbid.  2. A node whose own client came
+claim, and a later one. The claim of a connection that has ended is outbid, unless its node went on with a
+copy of the session: what it has told the client since counts.  2. A node whose own client came
 later than the connection that requests its session keeps it; otherwise it answers ``served`` once, and gives
 the session when asked again, since that connection may have ended meanwhile: then no node asks again.  3.
 Clocks are compared only between claims that crossed. A node that fetches a session sends how long ago its
@@ -18,9 +19,10 @@ and the order in which two requests reach it is no better than two clocks of one
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 from gossamer.distribution import rpc as remote
+from gossamer.mqtt.copies.succession import note_successor
 from gossamer.mqtt.session.session import Session
 from gossamer.mqtt.session.transfer import rightful
 
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 SERVES = "mqtt.serves"
 """Name of :meth:`Contests.serves` for other nodes."""
+MOVES = "mqtt.moves"
+"""Name of the function that returns the moves which brought a session to a node."""
 SERVES_TIMEOUT = 1.0
 """Seconds for which two connections are served at most while one of the nodes does not answer."""
 ROUNDS = 5
@@ -55,10 +59,20 @@ class Claimant(Protocol):
     def is_closed(self) -> bool: ...
 
 
+async def moves_at(node: str, client_id: str) -> list[str] | None:
+    """Return the tokens of the latest moves that brought a session to ``node``; None: it does not say."""
+    answer = await remote.call(node, MOVES, client_id, timeout=SERVES_TIMEOUT)
+    if not isinstance(answer, remote.Returned) or answer.value is None:
+        return None
+    tokens: Any = answer.value
+    return list(tokens)
+
+
 class Contests:
     """Stamps connections, and decides which of two of one client came later.
 
-    ``claimant(client)`` returns the connection that waits for a session on its way here, if any.
+    ``claimant(client)`` returns the connection that waits for a session on its way here, if any; ``asks()``
+    whether sessions are copied.
     """
 
     def __init__(
@@ -68,6 +82,8 @@ class Contests:
         sources: Sources,
         spawn: Callable[..., object],
         claimant: Callable[[str], Claimant | None],
+        *,
+        asks: Callable[[], bool],
     ) -> None:
         self._ownership = ownership
         self._sources = sources
@@ -75,6 +91,7 @@ class Contests:
         self._sessions = core.table.sessions
         self._clock = core.clock
         self._claimant = claimant
+        self._asks = asks
         self._open: set[str] = set()
 
     def stamp(self, client_id: str) -> int:
@@ -123,16 +140,23 @@ class Contests:
                 assert owner is not None  # noqa: S101 - or it had returned
                 if channel is not None:
                     answer = await remote.call(owner, SERVES, client_id, timeout=SERVES_TIMEOUT)
+                    began = await moves_at(owner, client_id) if self._asks() else []
                     if session.channel is not channel or rightful(owners.claims(client_id)) != owner:
                         continue
                     theirs = answer.value if isinstance(answer, remote.Returned) else None
-                    if isinstance(theirs, int) and (theirs, owner) < (channel.stamp, owners.node):
+                    later = isinstance(theirs, int) and (theirs, owner) < (channel.stamp, owners.node)
+                    if later and began is not None and not self._went_on(session, began):
                         owners.outbid(session)
                         return
                 self._sources.supersede(session, owner)
                 return
         finally:
             self._open.discard(client_id)
+
+    def _went_on(self, session: Session, began: list[str]) -> bool:
+        """Return whether another node, which says what its session ``began`` with, had a copy of this one."""
+        note_successor(session, began, self._ownership.node)
+        return session.store is not None and session.store.is_usurped(session)
 
     def _channel(self, client_id: str) -> Claimant | None:
         session = self._sessions.get(client_id)

@@ -29,6 +29,7 @@ from gossamer.mqtt.copies.succession import note_successor
 from gossamer.mqtt.handoff.hints import Moved, is_for
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.records import record_of
+from gossamer.mqtt.migration.claims import moves_at
 from gossamer.mqtt.migration.machines import MARK
 from gossamer.mqtt.migration.successors import BEGUN, NOT_SUBSCRIBED, OFFER, SUPERSEDED
 from gossamer.mqtt.session import in_flight, transfer
@@ -45,8 +46,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-MOVES = "mqtt.moves"
-"""Name of the function that returns the moves which brought a session to a node."""
 CALL_TIMEOUT = 5.0
 ASK_TIMEOUT = 1.0
 """Shorter, since it may be asked again: until the other node knows what the client has had, both keep it."""
@@ -327,10 +326,9 @@ class SupersededSessions:
 
     async def _learn_moves(self, node: str, session: Session) -> bool:
         """Learn what a node began with, if that was a copy of this session; False: it did not answer."""
-        answer = await remote.call(node, MOVES, session.client_id, timeout=ASK_TIMEOUT)
-        if not isinstance(answer, remote.Returned) or answer.value is None:
+        moves = await moves_at(node, session.client_id)
+        if moves is None:
             return False
-        moves: Any = answer.value
         if self._offering.get(session.client_id) is session:
             note_successor(session, moves, self._ownership.node)
         return True

@@ -21,12 +21,12 @@ from gossamer.mnesia_like import Change, OwnedTable
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.messages.records import MOVE_MARK
 from gossamer.mqtt.migration.adoption import HANDED, HAS, MISSES, TAKEN, Adoptions
-from gossamer.mqtt.migration.claims import FOREIGN, SERVES, Claimant, Contests, Fetched
+from gossamer.mqtt.migration.claims import FOREIGN, MOVES, SERVES, Claimant, Contests, Fetched
 from gossamer.mqtt.migration.machines import MARK
 from gossamer.mqtt.migration.ownership import Ownership
 from gossamer.mqtt.migration.source import Sources
 from gossamer.mqtt.migration.successors import Successors
-from gossamer.mqtt.migration.superseded import MOVES, SupersededSessions
+from gossamer.mqtt.migration.superseded import SupersededSessions
 from gossamer.mqtt.migration.target import Targets
 from gossamer.mqtt.session.qos2 import Block, Once
 from gossamer.mqtt.session.transfer import forget, rightful
@@ -67,11 +67,13 @@ class Takeovers:
         spawn = distribution.runtime.spawn
         self.ownership = owners = Ownership(core, rows, distribution, handoff)
         self._sources = sources = Sources(core, owners, distribution)
-        self.contests = contests = Contests(core, owners, sources, spawn, self._claimant)
+        self.contests = contests = Contests(
+            core, owners, sources, spawn, self._claimant, asks=self._has_copies
+        )
         self._targets = Targets(core, owners, sources, contests, distribution, handoff, mark=self.mark)
         self.adoptions = Adoptions(core, owners, self._targets, distribution, handoff)
         self.superseded = SupersededSessions(
-            core, owners, sources, handoff, distribution, asks=lambda: self.adoptions.copies is not None
+            core, owners, sources, handoff, distribution, asks=self._has_copies
         )
         self.successors = Successors(
             core, is_leaving=self.superseded.has, is_moving=self.is_moving, delivered=self.delivered
@@ -80,6 +82,9 @@ class Takeovers:
         self._sources.on_done = self.superseded.end
         self.own, self.establish = self.ownership.own, self.ownership.establish
         self.claims = self.ownership.claims
+
+    def _has_copies(self) -> bool:
+        return self.adoptions.copies is not None
 
     def offer(self, functions: dict[str, Callable[..., object]]) -> None:
         """Add the functions that other nodes call."""
