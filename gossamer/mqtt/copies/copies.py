@@ -291,7 +291,7 @@ class SessionCopies:
         if found is not None and _is_another(session, layout.facts_in(known)):
             image = Image(found, layout.journal_in(copy.client_id, known))
             if not self.merge(session, image):
-                self._machine.postponed(copy)
+                self._machine.refused(copy)
                 return
         self._machine.take(copy)
         wanted: dict[bytes, bytes] = {}

@@ -217,9 +217,17 @@ class Copying:
                 copy.later = None
 
     def postponed(self, copy: Copy) -> None:
-        """Note that a session is not written before its next change, since it is on its way here or away."""
+        """Note that a session is not written now, since it is on its way here or away: nothing waits for it
+        before its next change, which ends that."""
         copy.writing = False
+        copy.first = copy.later = None
         self._postponed[copy] = None
+
+    def refused(self, copy: Copy) -> None:
+        """Note that a session cannot be written yet: nothing waits for that, and it is tried again."""
+        copy.writing, copy.behind = False, True
+        copy.first = copy.later = None
+        self.behind[copy] = None
 
     def failed(self, copy: Copy, now: float, *, answered: bool) -> None:
         """Note that a write has failed; ``answered``: since the owner is another than was expected."""

@@ -133,6 +133,25 @@ async def test_a_session_that_begins_while_the_copy_of_the_one_before_is_deleted
     assert state(await node.image()) == state(session)
 
 
+async def test_a_session_on_its_way_here_holds_up_no_other():
+    node = await new_node()
+    moving = node.begin("moving")
+    moving.gate = lambda _item: True
+    node.begin("other")
+    await node.settle()
+    safe = []
+    node.store.append_acked(b"", lambda _: safe.append("other"))
+    assert safe == ["other"]
+    # What comes last in the move is waited for: its client must not be told before.
+    moving.gate = None
+    moving.save()
+    node.store.append_acked(b"", lambda _: safe.append("moving"))
+    assert safe == ["other"]
+    await node.settle()
+    assert safe == ["other", "moving"]
+    assert state(await node.image("moving")) == state(moving)
+
+
 async def test_a_session_on_its_way_here_is_written_once_it_is_whole():
     node = await new_node()
     session = node.begin()
