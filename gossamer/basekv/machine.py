@@ -3,13 +3,15 @@
 Rules: 1. A batch of another version than the range's is refused.  2. A batch that comes again is answered as
 it was, and done once; one behind a later batch of its writer is not done.  3. A write is done whole or not at
 all. 4. Writers are forgotten, those first that wrote least lately, beyond :data:`MAX_WRITERS`.  5. A range
-holds :data:`MAX_RANGE` bytes; what would go beyond is refused.
+holds :data:`MAX_RANGE` bytes; what would go beyond is refused.  6. A value that several rows of a batch have
+is kept once, and counts once, for these and for all that get it later.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 from sortedcontainers import SortedDict
@@ -19,11 +21,12 @@ from gossamer.basekv.values import (
     MAX_RANGE,
     Batch,
     Delete,
+    DeleteRange,
     Done,
     Get,
     Moved,
-    Operation,
     Put,
+    PutShared,
     RangeInfo,
     Result,
     Rows,
@@ -40,8 +43,10 @@ MAX_WRITERS = 10_000
 
 class _Image(msgspec.Struct, frozen=True, array_like=True):
     range: RangeInfo
-    rows: list[tuple[bytes, bytes]]
+    rows: list[tuple[bytes, bytes | int]]
+    """Key and value, or the value's place in ``values``."""
     writers: list[tuple[bytes, int, list[Result]]]
+    values: list[bytes] = []
 
 
 _image = msgspec.msgpack.Decoder(_Image).decode
@@ -55,6 +60,8 @@ class RangeMachine:
         self._rows: SortedDict[bytes, bytes] = SortedDict()
         self._writers: OrderedDict[bytes, tuple[int, list[Result]]] = OrderedDict()
         """Number and results of each writer's last batch."""
+        self._shared: dict[bytes, list[Any]] = {}
+        """Values that rows share: the object that they have, and how many do."""
         self._bytes = 0
 
     def apply(self, index: int, request: bytes) -> object:
@@ -66,7 +73,7 @@ class RangeMachine:
         if batch.number < number:
             return encode(Done([], late=True))
         if batch.number > number:
-            results = [self._write(write) for write in batch.writes]
+            results = [self._write(write, batch.values) for write in batch.writes]
             self._remember(batch, results)
         return encode(Done(results))
 
@@ -76,34 +83,63 @@ class RangeMachine:
         if len(self._writers) > MAX_WRITERS:
             self._writers.popitem(last=False)
 
-    def _write(self, write: Write) -> Result:
+    def _write(self, write: Write, values: list[bytes]) -> Result:
         rows = self._rows
         if any(rows.get(one.key) != one.value for one in write.expected):
             return Result.UNEXPECTED
-        puts = [operation for operation in write.operations if isinstance(operation, Put)]
-        # As if they replaced nothing. Whoever only deletes is never refused.
-        if puts and self._bytes + sum(len(put.key) + len(put.value) for put in puts) > MAX_RANGE:
+        added = self._added(write, values)
+        if added and self._bytes + added > MAX_RANGE:
             return Result.FULL
         for operation in write.operations:
-            self._do(operation)
+            match operation:
+                case Put(key, value):
+                    self._put(key, value, share=False)
+                case PutShared(key, place):
+                    self._put(key, values[place], share=True)
+                case Delete(key):
+                    self._remove(key)
+                case DeleteRange(start, end):
+                    for key in list(self._keys(start, end)):
+                        self._remove(key)
         return Result.DONE
 
-    def _do(self, operation: Operation) -> None:
-        match operation:
-            case Put(key, value):
-                self._remove(key)
-                self._rows[key] = value
-                self._bytes += len(key) + len(value)
-            case Delete(key):
-                self._remove(key)
-            case _:
-                for key in list(self._keys(operation.start, operation.end)):
-                    self._remove(key)
+    def _added(self, write: Write, values: list[bytes]) -> int:
+        """Return the bytes that a write adds, as if it replaced nothing: whoever only deletes is never
+        refused."""
+        added = 0
+        for operation in write.operations:
+            match operation:
+                case Put(key, value):
+                    added += len(key) + (len(value) if value not in self._shared else 0)
+                case PutShared(key, _):
+                    added += len(key)
+        new = {one.place for one in write.operations if isinstance(one, PutShared)}
+        return added + sum(len(values[place]) for place in new if values[place] not in self._shared)
+
+    def _put(self, key: bytes, value: bytes, *, share: bool) -> None:
+        self._remove(key)
+        found = self._shared.get(value)
+        if found is None:
+            self._bytes += len(value)
+            if share:
+                found = self._shared[value] = [value, 0]
+        if found is not None:
+            value, found[1] = found[0], found[1] + 1
+        self._rows[key] = value
+        self._bytes += len(key)
 
     def _remove(self, key: bytes) -> None:
         value = self._rows.pop(key, None)
-        if value is not None:
-            self._bytes -= len(key) + len(value)
+        if value is None:
+            return
+        self._bytes -= len(key)
+        found = self._shared.get(value)
+        if found is not None and found[0] is value:
+            found[1] -= 1
+            if found[1]:
+                return
+            del self._shared[value]
+        self._bytes -= len(value)
 
     def _keys(self, start: bytes, end: bytes) -> Iterator[bytes]:
         return iter(self._rows.irange(start, end, inclusive=(True, False)))
@@ -137,12 +173,22 @@ class RangeMachine:
     def snapshot(self) -> bytes:
         """Return the whole state."""
         writers = [(writer, number, results) for writer, (number, results) in self._writers.items()]
-        return encode(_Image(self.range, list(self._rows.items()), writers))
+        values = [value for value, _ in self._shared.values()]
+        places = {id(value): place for place, value in enumerate(values)}
+        rows = [(key, places.get(id(value), value)) for key, value in self._rows.items()]
+        return encode(_Image(self.range, rows, writers, values))
 
     def restore(self, data: bytes) -> None:
         """Take over a snapshot."""
         image = _image(data)
         self.range = image.range
-        self._rows = SortedDict(image.rows)
-        self._bytes = sum(len(key) + len(value) for key, value in image.rows)
+        values = image.values
+        self._rows = SortedDict(
+            (key, values[value] if isinstance(value, int) else value) for key, value in image.rows
+        )
+        counts = Counter(value for _, value in image.rows if isinstance(value, int))
+        self._shared = {value: [value, counts[place]] for place, value in enumerate(values)}
+        self._bytes = sum(map(len, values)) + sum(
+            len(key) + (0 if isinstance(value, int) else len(value)) for key, value in image.rows
+        )
         self._writers = OrderedDict((writer, (number, results)) for writer, number, results in image.writers)

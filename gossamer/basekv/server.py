@@ -23,7 +23,6 @@ from gossamer.basekv.values import (
     MAX_OPERATIONS,
     MAX_VALUE,
     MAX_WRITE,
-    Batch,
     DeleteRange,
     Done,
     Moved,
@@ -31,6 +30,7 @@ from gossamer.basekv.values import (
     RangeInfo,
     Result,
     Write,
+    batch_of,
     decode_answer,
     encode,
 )
@@ -165,7 +165,7 @@ class KeyValueServer(GenServer):
         if not queue.sent:
             return
         self._batches += 1
-        batch = Batch(info.version, self._writer, self._batches, [write for write, _ in queue.sent])
+        batch = batch_of(info.version, self._writer, self._batches, [write for write, _ in queue.sent])
         label = f"write to {kind_of(info.number)}"
         spawn_link(_send, self_pid(), info.number, encode(batch), label=label)
 

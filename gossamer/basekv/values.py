@@ -7,7 +7,8 @@ range as it is now (:class:`Moved`), so that nobody writes to a range that no lo
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 import msgspec
@@ -21,6 +22,8 @@ MAX_PAGE = 1024 * 1024
 """Bytes of rows that one answer has, unless a single row is longer."""
 MAX_RANGE = 32 * 2**20
 """Bytes of all keys and values of a range, which each replica has in memory and in its snapshots."""
+SHARED = 64
+"""Bytes from which on a value that several rows have is kept once."""
 
 
 class RangeInfo(msgspec.Struct, frozen=True, array_like=True):
@@ -56,7 +59,15 @@ class DeleteRange(msgspec.Struct, frozen=True, array_like=True, tag=3):
     end: bytes
 
 
-Operation: TypeAlias = Put | Delete | DeleteRange
+class PutShared(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """Set the value of a key to one that other rows of the batch have too: to that in this ``place`` of its
+    values. See :func:`batch_of`."""
+
+    key: bytes
+    place: int
+
+
+Operation: TypeAlias = Put | Delete | DeleteRange | PutShared
 
 
 class Expect(msgspec.Struct, frozen=True, array_like=True):
@@ -81,6 +92,27 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
     writer: bytes
     number: int
     writes: list[Write]
+    values: list[bytes] = []
+    """Those of :class:`PutShared`."""
+
+
+def batch_of(version: int, writer: bytes, number: int, writes: list[Write]) -> Batch:
+    """Return a batch in which a value that several rows have is there once: a message for many sessions."""
+    puts = [one for write in writes for one in write.operations if isinstance(one, Put)]
+    counts = Counter(put.value for put in puts if len(put.value) >= SHARED)
+    values = [value for value, count in counts.items() if count > 1]
+    if values:
+        places = {value: place for place, value in enumerate(values)}
+        writes = [
+            Write([_shared(one, places) for one in write.operations], write.expected) for write in writes
+        ]
+    return Batch(version, writer, number, writes, values)
+
+
+def _shared(operation: Operation, places: Mapping[bytes, int]) -> Operation:
+    if isinstance(operation, Put) and operation.value in places:
+        return PutShared(operation.key, places[operation.value])
+    return operation
 
 
 class Result(enum.IntEnum):

@@ -9,7 +9,7 @@ from gossamer.basekv import machine as machines
 from gossamer.basekv.machine import MAX_WRITERS
 from gossamer.basekv.values import (
     MAX_PAGE,
-    Batch,
+    SHARED,
     Done,
     Get,
     Moved,
@@ -18,6 +18,7 @@ from gossamer.basekv.values import (
     Scan,
     Value,
     Write,
+    batch_of,
     decode_answer,
     encode,
 )
@@ -31,7 +32,7 @@ def machine():
 
 
 def put(machine, number, *writes, writer=b"w", version=1):
-    return decode_answer(machine.apply(number, encode(Batch(version, writer, number, list(writes)))))
+    return decode_answer(machine.apply(number, encode(batch_of(version, writer, number, list(writes)))))
 
 
 def one(*operations, expected=()):
@@ -120,10 +121,35 @@ def test_a_range_that_is_full_takes_nothing_more_until_rows_are_deleted(machine,
     assert put(copy, 4, one(Put(b"d", b"x" * 9))) == Done([Result.FULL])
 
 
+def test_a_value_that_several_rows_have_is_kept_once_until_the_last_of_them_is_gone(machine, monkeypatch):
+    monkeypatch.setattr(machines, "MAX_RANGE", 1300)
+    message = b"m" * 1000
+    receivers = [one(Put(b"%d" % number, message)) for number in range(9)]
+    assert put(machine, 1, *receivers) == Done([Result.DONE] * 9)
+    # One that comes later has it too, and one that had another does.
+    assert put(machine, 2, one(Put(b"late", message)), one(Put(b"0", b"other"))) == Done([Result.DONE] * 2)
+    assert len(machine.snapshot()) < 1300
+    copy = RangeMachine(INFO)
+    copy.restore(machine.snapshot())
+    for each in (machine, copy):
+        assert get(each, b"late") == get(each, b"8") == Value(message)
+        assert put(each, 3, one(*(Delete(b"%d" % number) for number in range(9)))) == Done([Result.DONE])
+        assert put(each, 4, one(Put(b"a", b"n" * 1000))) == Done([Result.FULL])
+        put(each, 5, one(Delete(b"late")))
+        assert put(each, 6, one(Put(b"a", b"n" * 1000))) == Done([Result.DONE])
+    assert copy.snapshot() == machine.snapshot()
+
+
+def test_one_write_that_would_fill_the_range_with_a_shared_value_is_refused_whole(machine, monkeypatch):
+    monkeypatch.setattr(machines, "MAX_RANGE", 100)
+    both = one(Put(b"a", b"x" * 99), Put(b"b", b"x" * 99))
+    assert put(machine, 1, both) == Done([Result.FULL])
+    assert get(machine, b"a") == Value(None)
+
+
 KEYS = st.binary(max_size=2)
-OPERATIONS = (
-    st.builds(Put, KEYS, st.binary(max_size=1)) | st.builds(Delete, KEYS) | st.builds(DeleteRange, KEYS, KEYS)
-)
+VALUES = st.binary(max_size=1) | st.sampled_from([b"x" * SHARED, b"y" * SHARED])
+OPERATIONS = st.builds(Put, KEYS, VALUES) | st.builds(Delete, KEYS) | st.builds(DeleteRange, KEYS, KEYS)
 WRITES = st.builds(
     Write,
     st.lists(OPERATIONS, max_size=3),
