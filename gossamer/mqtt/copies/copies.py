@@ -251,12 +251,19 @@ class SessionCopies:
         elif not isinstance(session, DurableSession):
             await self._delete(copy)
         elif session.gate is not None and copy.owner is None:
-            # It is being put together, or has been given away.
-            self._machine.postponed(copy)
+            self._not_now(copy)
         elif copy.whole or copy.owner is None:
             await self._write_whole(copy, session)
         else:
             await self._write_changes(copy, session)
+
+    def _not_now(self, copy: Copy) -> None:
+        """Do not write a session that is being put together, or has been given away."""
+        if copy.written:
+            # What waits in it must not be done before this node knows whose it is.
+            self._machine.refused(copy)
+        else:
+            self._machine.postponed(copy)
 
     async def _drop(self, copy: Copy) -> None:
         """Have no copy of a session that finds no room: an older one would be worse than none."""
@@ -286,7 +293,7 @@ class SessionCopies:
             self._machine.done(copy, self._now())
             return
         if self._sessions.get(copy.client_id) is not session or session.gate is not None:
-            self._machine.postponed(copy)
+            self._not_now(copy)
             return
         if found is not None and _is_another(session, layout.facts_in(known)):
             image = Image(found, layout.journal_in(copy.client_id, known))

@@ -47,6 +47,7 @@ class Copy:
         "usurped",
         "whole",
         "writing",
+        "written",
     )
 
     def __init__(self, client_id: str, number: int) -> None:
@@ -71,6 +72,8 @@ class Copy:
         """Rows whose values are in parts."""
         self.queued = False
         self.writing = False
+        self.written = False
+        """This node has written it."""
         self.ended = False
         """The session has ended, and its copy is to be deleted."""
         self.behind = False
@@ -206,6 +209,7 @@ class Copying:
         if copy.foreign:
             return
         copy.behind = copy.usurped = False
+        copy.written = True
         self.behind.pop(copy, None)
         self.failing.pop(copy.range, None)
         copy.first = None
@@ -217,8 +221,8 @@ class Copying:
                 copy.later = None
 
     def postponed(self, copy: Copy) -> None:
-        """Note that a session is not written now, since it is on its way here or away: nothing waits for it
-        before its next change, which ends that."""
+        """Note that a session is not written now, since it is on its way here: nothing waits for it before
+        its next change, which ends that."""
         copy.writing = False
         copy.first = copy.later = None
         self._postponed[copy] = None

@@ -18,6 +18,7 @@ and the order in which two requests reach it is no better than two clocks of one
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
@@ -38,6 +39,7 @@ MOVES = "mqtt.moves"
 SERVES_TIMEOUT = 1.0
 """Seconds for which two connections are served at most while one of the nodes does not answer."""
 ROUNDS = 5
+RETRY_INTERVAL = 0.1
 
 Standing = Literal["", "served", "newer"]
 FOREIGN: Final = "foreign"
@@ -140,7 +142,7 @@ class Contests:
                 assert owner is not None  # noqa: S101 - or it had returned
                 if channel is not None:
                     answer = await remote.call(owner, SERVES, client_id, timeout=SERVES_TIMEOUT)
-                    began = await moves_at(owner, client_id) if self._asks() else []
+                    began = await self._begun(owner, client_id)
                     if session.channel is not channel or rightful(owners.claims(client_id)) != owner:
                         continue
                     theirs = answer.value if isinstance(answer, remote.Returned) else None
@@ -152,6 +154,17 @@ class Contests:
                 return
         finally:
             self._open.discard(client_id)
+
+    async def _begun(self, owner: str, client_id: str) -> list[str] | None:
+        """Return what a session of another node began with; None: it does not say in time."""
+        if not self._asks():
+            return []
+        for _ in range(ROUNDS):
+            if (moves := await moves_at(owner, client_id)) is not None:
+                return moves
+            # It may be moving.
+            await asyncio.sleep(RETRY_INTERVAL)
+        return None
 
     def _went_on(self, session: Session, began: list[str]) -> bool:
         """Return whether another node, which says what its session ``began`` with, had a copy of this one."""

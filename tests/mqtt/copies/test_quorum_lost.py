@@ -239,6 +239,22 @@ async def test_a_session_that_another_node_has_is_not_this_ones_again_before_it_
     assert (node.owner().node, node.store.is_usurped(session)) == ("here", False)
 
 
+async def test_what_waits_in_a_session_that_is_being_given_away_is_not_done_where_the_copy_is_anothers():
+    """A node that was paused is asked for a session by one that has gone on with the copy since."""
+    node = await new_node()
+    session = node.begin()
+    await node.settle()
+    other = FakeNode(node.keys, "there")
+    assert await other.copies.claim("c", node.owner(), 11) is not None
+    passed = []
+    session.unreleased(1, base_of("here", 1) + 1)
+    node.store.append_acked(b"", lambda _: node.store.when_level("c", lambda: passed.append(1)))
+    session.gate = lambda _item: True
+    await node.settle()
+    await node.tick()
+    assert (passed, node.store.is_behind("c")) == ([], True)
+
+
 async def test_what_waits_is_told_when_its_session_goes_elsewhere():
     node = await new_node()
     session = await behind(node)
