@@ -18,8 +18,9 @@ MAX_VALUE = 131_072
 MAX_OPERATIONS = 1000
 MAX_WRITE = 512 * 1024
 """Bytes of a key and of a value; operations of one write, and bytes of it."""
-MAX_PAGE = 1024 * 1024
-"""Bytes of rows that one answer has, unless a single row is longer."""
+MAX_PAGE = 64 * 1024
+"""Bytes of rows that one answer has, unless a single row is longer: few enough to come in time over a slow
+link, on which an answer that does not is asked for again, and again."""
 MAX_RANGE = 32 * 2**20
 """Bytes of all keys and values of a range, which each replica has in memory and in its snapshots."""
 SHARED = 64

@@ -28,8 +28,8 @@ OWNER = 10
 MAX_SUFFIX = 512
 PIECE = 100 * 1024
 CHUNK_OPERATIONS = 900
-CHUNK_BYTES = 400 * 1024
-"""Bounds of one write, well below those of a range."""
+CHUNK_BYTES = 128 * 1024
+"""Bounds of one write, well below those of a range; over a slow link, a large one would not come in time."""
 _PIECES = b"\xc1"
 """First byte, which no value has, of the number of parts of a value."""
 _encode = msgspec.msgpack.Encoder().encode
