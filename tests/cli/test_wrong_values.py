@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from cli.test_command_list import ALL
-from gossamer.spark.__main__ import main as jobs
 
 
 def table():
@@ -29,11 +28,6 @@ def test_every_verb_is_in_the_table():
     assert sorted(WRONG) == sorted(ALL)
 
 
-def instead(program, arguments):
-    assert arguments[:3] == [program, "-m", "gossamer.spark"]
-    jobs(arguments[3:])
-
-
 @pytest.fixture(params=["a node", "no node"])
 def api(request):
     """Of a node, or one at which nobody answers."""
@@ -46,8 +40,6 @@ def at(api, run, monkeypatch, tmp_path):
         monkeypatch.chdir(tmp_path)
         monkeypatch.setenv("GOSSAMER_API", api)
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))
-        # Jobs run in place of the command, and would do so in place of the tests.
-        monkeypatch.setattr("os.execv", instead)
         return run(*shlex.split(line))
 
     return at

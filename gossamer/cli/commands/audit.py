@@ -1,12 +1,12 @@
-"""``gossamer audit``: the flow recorders of nodes and their settings; audit jobs, in a process of their own.
+"""``gossamer audit``: the flow recorders of nodes and their settings; audit jobs.
 
-A job may start Spark with a Java virtual machine, so ``python -m gossamer.spark`` replaces this process,
-which parses its own options and is also what ``spark-submit`` takes.
+The jobs' own program, which is also what ``spark-submit`` takes, parses their options. It runs in this
+process: a second interpreter would take as long to start as a small recording takes to be judged.
 """
 
 from __future__ import annotations
 
-import os
+import runpy
 import sys
 from typing import get_args
 
@@ -129,4 +129,5 @@ def stream(context: typer.Context) -> None:
 
 
 def _pass_on(command: str, arguments: list[str]) -> None:
-    os.execv(sys.executable, [sys.executable, "-m", "gossamer.spark", command, *arguments])  # noqa: S606
+    sys.argv[1:] = [command, *arguments]
+    runpy.run_module("gossamer.spark", run_name="__main__", alter_sys=True)
