@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,11 @@ Attack = Callable[[Cluster, Path], str]
 
 CONNECT = bytes.fromhex("101000044d5154540402003c000461747461")
 """MQTT 3.1.1, clean session, client identifier ``atta``."""
+HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("000000040000000000")
+ACKNOWLEDGED = bytes.fromhex("000000040100000000")
+CALL = b"\x83\x86\x04\x02/a\x01\x01a\x0f\x10\x10application/grpc\x00\x02te\x08trailers"
+HEADERS = len(CALL).to_bytes(3, "big") + b"\x01\x04"
+"""Headers of a gRPC call of the method ``/a``, as HTTP/2 packs them; the stream stands between the two."""
 CONNECT_TIMEOUT = 10.0
 RIGHT, WRONG = b"right", b"wrong"
 QUICK = 8.0
@@ -271,14 +276,23 @@ def forged(cluster: Cluster, _: Path) -> str:
 
 
 def links(cluster: Cluster, _: Path) -> str:
-    """Connections to the port of links that say nothing, or more than a stranger may."""
+    """Connections to the port of links that say nothing or too much, or go on calling what is not there."""
     with ExitStack() as stack:
-        held = [stack.enter_context(one) for one in sockets(100, int(cluster.port(1, "distribution")))]
+        held = [stack.enter_context(one) for one in sockets(400, int(cluster.port(1, "distribution")))]
         for one in held[:50]:
             one.sendall(b"\xff" * 8192)
+        for one in held[100:]:
+            one.sendall(HTTP2)
         if broke := serves(cluster):
             return broke
-        deadline = time.monotonic() + 15
+        for one in held[100:]:
+            one.sendall(ACKNOWLEDGED)
+        deadline = time.monotonic() + 12
+        for stream in range(1, 24, 2):
+            for one in held[100:]:
+                with suppress(OSError):
+                    one.sendall(HEADERS + stream.to_bytes(4, "big") + CALL)
+            time.sleep(1)
         left = sum(not ended(one, max(0.1, deadline - time.monotonic())) for one in held)
     return f"{left} of them are still held" if left else ""
 

@@ -6,7 +6,7 @@ One generic method, ``/gossamer.Distribution/Channel``, with no serializer: the 
 A gRPC message costs about 60 µs of Python whatever its length, so the writer pulls everything that gathered
 while the previous message was written. gRPC buffers a message until it is complete, whoever sends it, so long
 messages travel in pieces, and an unauthenticated caller can have one piece buffered. A connection carries one
-stream, and is closed if it opens none.
+stream; those that carry none are bounded and end (:mod:`~gossamer.distribution.transport.grpc_idle`).
 
 Every channel has a connection of its own (a local subchannel pool), which also disables gRPC's own reconnect
 back-off: the link above decides when to retry. Keepalive pings detect a peer whose host vanished without a
@@ -29,6 +29,7 @@ import grpc.aio
 
 from gossamer.distribution.errors import LinkLostError, TlsError
 from gossamer.distribution.transport.certificates import Identity, LinkCertificates, Names, host_of
+from gossamer.distribution.transport.grpc_idle import end_idle, max_connections
 from gossamer.distribution.transport.grpc_tls import ServerTls, credentials_of, tls_error
 from gossamer.distribution.transport.relay import Relay
 from gossamer.distribution.transport.transport import Handler, LinkListener, Opener, not_reached, show
@@ -52,12 +53,13 @@ _OPTIONS = [
     ("grpc.enable_http_proxy", 0),
 ]
 _CLIENT_OPTIONS = [*_OPTIONS, ("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)]
+_IDLE_MS = 5_000
 _SERVER_OPTIONS = [
     *_OPTIONS,
     ("grpc.so_reuseport", 0),
     ("grpc.max_concurrent_streams", 1),
-    ("grpc.max_connection_idle_ms", 5_000),
-    ("grpc.server_handshake_timeout_ms", 5_000),
+    ("grpc.max_connection_idle_ms", _IDLE_MS),
+    ("grpc.server_handshake_timeout_ms", _IDLE_MS),
 ]
 
 
@@ -186,9 +188,13 @@ class _GrpcListener:
         self._server = server
         self.address = address
         await server.start()
+        self._idle = asyncio.ensure_future(
+            end_idle(address[1], lambda: [channel.address for channel in self.live], _IDLE_MS / 1000)
+        )
 
     async def close(self) -> None:
         self.closing = True
+        self._idle.cancel()
         for channel in list(self.live):
             channel.abort()
         # The aborted calls end in the next turns; stopping at once would make gRPC log each.
@@ -232,7 +238,8 @@ class GrpcTransport:
                 listener.live.discard(channel)
                 channel.ended()
 
-        server = grpc.aio.server(options=_SERVER_OPTIONS)
+        most = ("grpc.max_allowed_incoming_connections", max_connections())
+        server = grpc.aio.server(options=[*_SERVER_OPTIONS, most])
         method = grpc.stream_stream_rpc_method_handler(serve)
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(_SERVICE, {_METHOD: method}),))
         where = show(address)
