@@ -10,6 +10,7 @@ the handshake then refuses it.
 
 from __future__ import annotations
 
+import msgspec
 import structlog
 
 from gossamer.distribution import Distribution
@@ -22,6 +23,8 @@ log = structlog.get_logger(__name__)
 
 TABLE = "features"
 _KNOWN, _ENABLED = "known", "enabled"
+CLOSING = TABLE, msgspec.msgpack.encode((_ENABLED, ""))[:-1]
+"""How keys of rows begin that end the way back to releases before flags were, which do not look at them."""
 
 
 class FeatureTable:

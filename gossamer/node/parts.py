@@ -48,7 +48,7 @@ from gossamer.gossip import (
 from gossamer.mnesia_like import Disc, Store
 from gossamer.mqtt import Broker, ClusterRetained, Reloadable
 from gossamer.network import Address, Network, SystemNetwork
-from gossamer.node.features import FeatureTable
+from gossamer.node.features import CLOSING, FeatureTable
 from gossamer.node.history import EventLog, Ring
 from gossamer.node.replication import TableLinks
 from gossamer.raft import RaftStatus
@@ -162,7 +162,7 @@ class NodeParts:
             creation=self.creation,
             clock=self.clock,
             link=self.links,
-            disc=None if self.data_dir is None else Disc(self.data_dir / "tables.db"),
+            disc=None if self.data_dir is None else Disc(self.data_dir / "tables.db", closing=CLOSING),
         )
 
     def _build_broker(self, cookie: str) -> None:

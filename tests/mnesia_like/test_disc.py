@@ -244,11 +244,32 @@ def test_a_file_of_another_release_is_refused_as_such(tmp_path: Path) -> None:
     path = tmp_path / "tables.db"
     fill(path, 3)
     with closing(sqlite3.connect(path)) as later:
-        later.execute("UPDATE _format SET version = '2'")
+        later.execute("UPDATE _format SET version = '3'")
         later.commit()
-    with pytest.raises(CorruptTablesError, match="format 2, expected 1; start the release that wrote it"):
+    with pytest.raises(
+        CorruptTablesError, match="format 3, expected 1 or 2; start the release that wrote it"
+    ):
         Disc(path).open()
     assert path.is_file()
+
+
+@pytest.mark.parametrize("at", ["commit", "open"])
+def test_a_row_that_closes_the_way_back_keeps_older_releases_from_the_file(tmp_path: Path, at: str) -> None:
+    path, closes = tmp_path / "tables.db", ("t", encode("closes"))
+
+    def form(key: str, closes: tuple[str, bytes] | None) -> str:
+        """The format after a write."""
+        file = Disc(path, closing=closes).open()
+        file.create(DEFINITION)
+        file.commit({"t": {encode(key): encode(1)}})
+        file.close()
+        with closing(sqlite3.connect(path)) as found:
+            return str(found.execute("SELECT version FROM _format").fetchone()[0])
+
+    assert form("other", closes) == "1"
+    assert form("closes", closes if at == "commit" else None) == ("2" if at == "commit" else "1")
+    assert form("other", closes) == "2"
+    assert rows_on(path) == {"other": 1, "closes": 1}
 
 
 @pytest.mark.parametrize(

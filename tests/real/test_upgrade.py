@@ -115,3 +115,11 @@ async def test_features_wait_for_the_last_node_and_close_the_way_back(
     assert all(row["link"] != "up" for row in await rows(cluster, 1, "nodes") if row["name"] == name)
     await cluster.stop(4)
     assert await cluster.whole()
+    # Nor does it start on what this release has left, whose flags it would not look at.
+    await cluster.stop(3)
+    cluster.trees[3] = tree
+    assert not await cluster.start(3)
+    assert "format 2, expected 1; start the release that wrote it" in (tmp_path / "node3.log").read_text()
+    await cluster.stop(3)
+    assert await cluster.start(3)
+    assert await cluster.whole()

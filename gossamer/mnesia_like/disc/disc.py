@@ -38,7 +38,8 @@ from gossamer.mnesia_like.values import Key, Value, decode
 Batch = Mapping[str, Mapping[bytes, bytes | None]]
 """Per table: encoded keys, each with its encoded value, or None for a deleted row."""
 
-_FORMAT = "1"
+_FORMATS = ("1", "2")
+"""The second is the first, kept from releases that know the first alone: see :class:`Disc`."""
 _LOAD = 2000
 
 _ADVICE = {
@@ -68,13 +69,24 @@ _KINDS = {
 
 
 class Disc:
-    """Location of the disc copies, and the policy for a damaged file."""
+    """Location of the disc copies, and the policy for a damaged file.
 
-    __slots__ = ("on_corrupt", "path")
+    ``closing``: a table and how keys of it begin whose rows close the way back to releases that know format 1
+    alone, so that they refuse the file.
+    """
 
-    def __init__(self, path: str | Path, *, on_corrupt: Literal["refuse", "rebuild"] = "refuse") -> None:
+    __slots__ = ("closing", "on_corrupt", "path")
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        on_corrupt: Literal["refuse", "rebuild"] = "refuse",
+        closing: tuple[str, bytes] | None = None,
+    ) -> None:
         self.path = Path(path)
         self.on_corrupt = on_corrupt
+        self.closing = closing
 
     def open(self) -> DiscFile:
         """Open or create the file.
@@ -83,12 +95,12 @@ class Disc:
             DiscError: it cannot be used; the error says why.
         """
         try:
-            return DiscFile(self.path)
+            return DiscFile(self.path, self.closing)
         except CorruptTablesError as error:
             if self.on_corrupt == "refuse":
                 raise
             aside = self.move_aside()
-            file = DiscFile(self.path)
+            file = DiscFile(self.path, self.closing)
             file.rebuilt = f"{error.problem}; moved to {aside}"
             return file
 
@@ -109,9 +121,10 @@ class Disc:
 class DiscFile:
     """Open disc copy. ``rebuilt`` says what was wrong with its predecessor, if anything."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, closing: tuple[str, bytes] | None = None) -> None:
         self.path = path
         self.rebuilt: str | None = None
+        self._closing = closing
         with self._errors():
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             # It holds messages and token digests: its mode ignores the umask. SQLite's other files follow it.
@@ -193,6 +206,7 @@ class DiscFile:
         with self._transaction():
             for table, rows in batch.items():
                 self._apply(table, rows)
+                self._close_way_back(table)
 
     def rows(self, table: str) -> int:
         """Return the number of rows of a table."""
@@ -277,21 +291,29 @@ class DiscFile:
             form = self._db.table("_format")
             form.create({"version": str}, if_not_exists=True)
             if not form.count:
-                form.insert({"version": _FORMAT})
+                form.insert({"version": _FORMATS[0]})
             self._db.table("_tables").create(
                 {"name": str, "shape": str, "rows": int, "total": int}, pk="name"
             )
         version = conn.execute("SELECT version FROM _format").fetchone()
         if version is None:
             self._corrupt("no format stands in it")
-        if version[0] != _FORMAT:
+        if version[0] not in _FORMATS:
             # Presumably sound: another release can read it.
-            problem = f"format {version[0]}, expected {_FORMAT}"
+            problem = f"format {version[0]}, expected {' or '.join(_FORMATS)}"
             raise CorruptTablesError(str(self.path), problem=problem, advice=_ADVICE["format"])
         for (table,) in conn.execute("SELECT name FROM _tables ORDER BY name").fetchall():
             for _ in self._checked(table):
                 pass
+            self._close_way_back(table)
         conn.execute("CREATE TEMP TABLE batch (k BLOB PRIMARY KEY, v BLOB, c INTEGER) WITHOUT ROWID")
+
+    def _close_way_back(self, table: str) -> None:
+        if self._closing is None or self._closing[0] != table:
+            return
+        begin = self._closing[1]
+        closes = f"EXISTS (SELECT 1 FROM [t_{table}] WHERE substr(k, 1, ?) = ?)"  # noqa: S608
+        self._conn.execute(f"UPDATE _format SET version = '2' WHERE {closes}", (len(begin), begin))  # noqa: S608
 
     def _checked(self, table: str) -> Iterator[list[bytes]]:
         """Yield the encoded rows in batches; raise if a row or the sum is not what was committed."""
