@@ -2,7 +2,7 @@
 
 from gossamer.faults.kinds import DRILLS, Drill, DrillKind, DrillSetting, Shape, ShapeError, parse_shape
 from gossamer.faults.network import FaultyNetwork
-from gossamer.faults.table import Fault, FaultTable, FaultyClock
+from gossamer.faults.table import Fault, FaultTable, FaultyClock, SlowDisc
 
 __all__ = [
     "DRILLS",
@@ -15,5 +15,6 @@ __all__ = [
     "FaultyNetwork",
     "Shape",
     "ShapeError",
+    "SlowDisc",
     "parse_shape",
 ]

@@ -1,5 +1,5 @@
-"""Active faults per peer and direction, replaced as a whole, with an expiry; and a wall clock that jumps, as
-when it is set by hand or by a bad time server.
+"""Active faults per peer and direction, replaced as a whole, with an expiry; and of the node itself: a wall
+clock that jumps, as when it is set by hand or by a bad time server, and a disc that is slow.
 
 Rules: 1. A fault names a peer, or ``*`` for all; the first that fits a peer and a direction counts.  2. Who
 has an address is asked of ``name_of`` at every look, since a node that restarts may come back elsewhere.
@@ -12,23 +12,44 @@ still both ways, as a real one does whose acknowledgements are lost; datagrams g
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from random import Random
-from typing import Literal
+from typing import Literal, ParamSpec, TypeVar
 
 from gossamer.clock import Clock
 from gossamer.errors import UsageError
 from gossamer.network import Address
 
+P = ParamSpec("P")
+T = TypeVar("T")
 
-class FaultyClock:
+
+class _Passing:
+    """Seconds that are 0 unless they are set."""
+
+    def __init__(self) -> None:
+        self.offset = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def set(self, offset: float, *, seconds: float | None = None) -> None:
+        """Be ``offset`` seconds off, for ``seconds`` or until the next call."""
+        self.offset = offset
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if seconds is not None and offset:
+            self._timer = asyncio.get_running_loop().call_later(seconds, self.set, 0.0)
+
+
+class FaultyClock(_Passing):
     """Implements :class:`gossamer.clock.Clock` on another one; ``wall`` alone is wrong, as on a machine."""
 
     def __init__(self, clock: Clock) -> None:
+        super().__init__()
         self._clock = clock
-        self._timer: asyncio.TimerHandle | None = None
-        self.offset = 0.0
 
     def monotonic(self) -> float:
         return self._clock.monotonic()
@@ -36,14 +57,26 @@ class FaultyClock:
     def wall(self) -> float:
         return self._clock.wall() + self.offset
 
-    def set(self, offset: float, *, seconds: float | None = None) -> None:
-        """Jump to ``offset`` seconds off, for ``seconds`` or until the next call."""
-        self.offset = offset
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if seconds is not None and offset:
-            self._timer = asyncio.get_running_loop().call_later(seconds, self.set, 0.0)
+
+class SlowDisc(_Passing):
+    """Lets all that a node writes begin ``offset`` seconds later, in the thread that writes."""
+
+    def thread(self, name: str) -> ThreadPoolExecutor:
+        """Return a thread for blocking calls to the disc, which come later."""
+        return _LateThread(self, name)
+
+
+class _LateThread(ThreadPoolExecutor):
+    def __init__(self, disc: SlowDisc, name: str) -> None:
+        super().__init__(1, thread_name_prefix=name)
+        self._disc = disc
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        def late() -> T:
+            time.sleep(self._disc.offset)
+            return fn(*args, **kwargs)
+
+        return super().submit(late)
 
 
 Direction = Literal["out", "in"]
@@ -98,6 +131,7 @@ class FaultTable:
         self.counts = FaultCounts()
         self.clock: FaultyClock | None = None
         """The node's clock, where it may be set wrong."""
+        self.disc = SlowDisc()
 
     @property
     def faults(self) -> tuple[Fault, ...]:

@@ -65,10 +65,11 @@ def consensus_spec(node: NodeParts) -> ChildSpec:
 
 async def _start_raft(node: NodeParts) -> Pid:
     storage = "disc_copies" if node.on_disc else "ram_copies"
+    thread = None if node.faults is None else node.faults.disc.thread("gossamer-raft")
     table = await node.store.create_table(TABLE, replication="shared", storage=storage)
     return await RaftServer.start_link(
         node.distribution,
-        disc=None if node.data_dir is None else DiscThread(node.data_dir / "raft"),
+        disc=None if node.data_dir is None else DiscThread(node.data_dir / "raft", thread),
         register=GroupTable(table),
         members=partial(_members, node.members),
         kinds=partial(_kinds, node),

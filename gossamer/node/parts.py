@@ -163,6 +163,7 @@ class NodeParts:
             clock=self.clock,
             link=self.links,
             disc=None if self.data_dir is None else Disc(self.data_dir / "tables.db", closing=CLOSING),
+            executor=None if self.faults is None else self.faults.disc.thread("gossamer-disc"),
         )
 
     def _build_broker(self, cookie: str) -> None:

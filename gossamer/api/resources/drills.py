@@ -1,4 +1,4 @@
-"""Drills over HTTP: what can be ordered, what runs, what came of it; and faults of network and clock by hand.
+"""Drills over HTTP: what can be ordered, what runs, what came of it; and faults by hand.
 
 A drill runs as a program beside the node (``python -m gossamer.drill``), on a cluster of its own on loopback
 and ports of its own, with an environment that names nothing of this cluster; what is read here is what it
@@ -189,6 +189,20 @@ class ClockInfo(Value):
     wall: float
 
 
+class DiscRequest(Value):
+    """Seconds that each write of the node to its disc is late; without ``seconds`` until the next request."""
+
+    delay: Annotated[float, Field(ge=0, le=60)]
+    seconds: Annotated[float, Field(gt=0, le=86_400)] | None = None
+
+
+class DiscInfo(Value):
+    """How late the node's writes are on purpose."""
+
+    node: str
+    delay: float
+
+
 class FaultsInfo(Value):
     """The faults that hold on a node, and what its gate did so far."""
 
@@ -243,6 +257,17 @@ def faults_router(view: NodeView) -> APIRouter:
         """Let the wall clock jump; intervals go on as they were."""
         wrong_clock().set(order.offset, seconds=order.seconds)
         return await clock()
+
+    @router.get("/disc")
+    async def disc() -> DiscInfo:
+        """By how much the disc of this node is slow on purpose."""
+        return DiscInfo(node=view.name, delay=table().disc.offset)
+
+    @router.put("/disc")
+    async def slow_disc(order: DiscRequest) -> DiscInfo:
+        """Let each write to disc take longer."""
+        table().disc.set(order.delay, seconds=order.seconds)
+        return await disc()
 
     return router
 

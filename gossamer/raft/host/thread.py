@@ -25,12 +25,16 @@ log = structlog.get_logger(__name__)
 
 
 class DiscThread:
-    """Log and snapshots in a directory; errors are those of :class:`GroupDisc`."""
+    """Log and snapshots in a directory; errors are those of :class:`GroupDisc`.
 
-    def __init__(self, path: Path) -> None:
+    ``executor`` runs the calls (None: a thread of its own).
+    """
+
+    def __init__(self, path: Path, executor: Executor | None = None) -> None:
         self._path = path
         self._disc: GroupDisc | None = None
-        self._executor: Executor | None = None
+        self._own = executor is None
+        self._executor = executor
 
     @property
     def groups(self) -> Mapping[int, Stored]:
@@ -86,7 +90,7 @@ class DiscThread:
     async def close(self) -> None:
         """Write what waits, close the files and end the thread."""
         await self._run(self._close)
-        if self._executor is not None:
+        if self._own and self._executor is not None:
             self._executor.shutdown(wait=False)
             self._executor = None
 
