@@ -25,8 +25,8 @@ from pathlib import Path
 import msgspec
 
 from gossamer.drill.record import DrillRecord, Plan, record_json
+from gossamer.drill.report.found import short
 from gossamer.drill.report.page import html
-from gossamer.drill.report.promises import short
 from gossamer.drill.report.words import figures, happened, outcome, verdict_in_words
 from gossamer.drill.run.runner import Progress, conduct
 from gossamer.errors import GossamerError, UsageError

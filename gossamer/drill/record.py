@@ -36,6 +36,7 @@ MarkKind = Literal[
     "plan made",
     "coordinates",
     "restarted store",
+    "said",
     "healed",
     "removed",
     "ready",
@@ -52,6 +53,11 @@ MarkKind = Literal[
     "clock set",
     "disk full",
     "disk free",
+    "disk slow",
+    "disk fast",
+    "bit flipped",
+    "clients moved",
+    "copies whole",
     "rows written on all sides",
     # Reported by clients.
     "client dropped",
@@ -143,6 +149,10 @@ class Tally(Struct, frozen=True):
     """Acknowledged, and not delivered by the end of the drill."""
     doubled: int = 0
     """Copies beyond the first."""
+    disordered: int = 0
+    """Delivered for the first time behind a later one of the same publisher and topic."""
+    waited: float = 0.0
+    """Longest time in seconds from sending to acknowledgement."""
 
 
 class Sample(Struct, frozen=True):
@@ -175,6 +185,8 @@ class Clients(Struct, frozen=True):
     publishers: int = 0
     subscribers: int = 0
     drops: tuple[ClientDrop, ...] = ()
+    moved: tuple[str, ...] = ()
+    """Clients with persistent sessions on a node that was killed, which went on at another."""
 
 
 class Quarantined(Struct, frozen=True):
@@ -208,6 +220,18 @@ class NodeEnd(Struct, frozen=True):
     """Members of its cluster, itself included; empty: it did not answer."""
     tables: dict[str, str] = {}
     """Per replicated table and owner: number of rows and their checksum."""
+
+
+class Said(Struct, frozen=True):
+    """What a node said of a fault: an alarm, a metric, or a line of its log, by name."""
+
+    at: float
+    """When it was found."""
+    node: str
+    name: str
+    text: str = ""
+    value: float = 0.0
+    """Of a metric."""
 
 
 class Speed(Struct, frozen=True):
@@ -253,6 +277,8 @@ class DrillRecord(Struct, frozen=True, kw_only=True):
     """Rows of shared tables written by the drill on more than one side of a split."""
     ends: tuple[NodeEnd, ...] = ()
     """State of each node; empty: not checked."""
+    said: tuple[Said, ...] = ()
+    """What was asked for while the fault lasted, in order of time."""
     speeds: tuple[Speed, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     failure: str = ""

@@ -25,7 +25,19 @@ from typing import Literal
 from gossamer.errors import WrongValueError
 
 DrillKind = Literal[
-    "partition", "flapping", "slow", "kill", "pause", "rolling", "clock", "coordinator", "disk"
+    "partition",
+    "flapping",
+    "slow",
+    "kill",
+    "pause",
+    "rolling",
+    "clock",
+    "coordinator",
+    "disk",
+    "kill-owner",
+    "kill-quorum",
+    "slow-disc",
+    "disc-fault",
 ]
 
 
@@ -48,10 +60,19 @@ class Drill:
     name: str
     """In reports, of one with a ``{shape}``."""
     happened: str
-    """Description for a report, with {sides}, {shape}, {nodes}, {time}, {jump}, {slowness}."""
+    """Description for a report, with {sides}, {shape}, {nodes}, {time}, {jump}, {delay}, {slowness}."""
     at: Literal["split", "node", "all"] = "node"
     """Meaning of its shape: the sides of a split, or one node."""
     settings: tuple[DrillSetting, ...] = ()
+    least: int = 2
+    """Number of nodes that it takes."""
+    copied: bool = False
+    """Whether its nodes copy sessions, unless it is ordered otherwise."""
+
+    @property
+    def configuration(self) -> dict[str, str]:
+        """Environment of its nodes."""
+        return {"GOSSAMER_MQTT__SESSIONS__REPLICATION": "auto"} if self.copied else {}
 
     @property
     def defaults(self) -> dict[str, float]:
@@ -116,6 +137,37 @@ DRILLS: Mapping[DrillKind, Drill] = {
         "Let a node's files grow no more, as on a full disc.",
         "disk node{shape}",
         "the disc of node {shape} was full {time}",
+    ),
+    "kill-owner": Drill(
+        "Kill a node while messages wait there for its clients, which come to another node.",
+        "kill owner node{shape}",
+        "node {shape}, which had the sessions of clients that were away, was killed; they went on elsewhere, "
+        "and came back after {seconds:g} s",
+        least=3,
+        copied=True,
+    ),
+    "kill-quorum": Drill(
+        "Kill all nodes but one (--node), and start them again.",
+        "kill quorum of node{shape}",
+        "all nodes but node {shape} were killed, and started again after {seconds:g} s",
+        least=3,
+        copied=True,
+    ),
+    "slow-disc": Drill(
+        "Let a node's disc be slow.",
+        "slow disc node{shape}",
+        "each write to the disc of node {shape} took {delay:g} s longer {time}",
+        settings=(DrillSetting("delay", "How much longer each write takes", 0.3),),
+        least=3,
+        copied=True,
+    ),
+    "disc-fault": Drill(
+        "Kill a node, flip a bit in its log of replicas, and start it again.",
+        "disc fault node{shape}",
+        "node {shape} was killed, a bit of its log of replicas was flipped, and it was started again after "
+        "{seconds:g} s",
+        least=3,
+        copied=True,
     ),
 }
 

@@ -26,7 +26,8 @@ from gossamer.drill.record import (
     Verdict,
 )
 
-KINDS = ("partition", "flapping", "slow", "kill", "pause", "rolling", "clock", "coordinator", "disk")
+OF_ONE = ("kill", "pause", "clock", "disk", "kill-owner", "kill-quorum", "slow-disc", "disc-fault")
+KINDS = ("partition", "flapping", "slow", "rolling", "coordinator", *OF_ONE)
 NODES = tuple(f"node{number}@127.0.0.1" for number in (1, 2, 3))
 PLAN = Plan(kind="partition", shape="2/1", nodes=NODES, load=200.0)
 
@@ -59,8 +60,8 @@ def test_every_kind_is_a_command_that_needs_no_option(drills, kind):
     assert outcome.exit_code == ExitCode.DONE, outcome.output
     [plan] = drills.plans
     assert (plan.kind, len(plan.nodes), plan.backend, plan.seconds) == (kind, 5, "gate", 20.0)
-    of_one = {"kill": "5", "pause": "5", "clock": "5", "disk": "5", "rolling": ""}
-    assert plan.shape == of_one.get(kind, "3/2"), "two halves, or the last node"
+    shapes = {"rolling": "", **dict.fromkeys(OF_ONE, "5")}
+    assert plan.shape == shapes.get(kind, "3/2"), "two halves, or the last node"
     assert "kept" in outcome.output
 
 

@@ -15,12 +15,15 @@ from gossamer.drill.record import (
     NodeEnd,
     Phase,
     Plan,
+    Said,
     Sample,
     Side,
     Speed,
     Tally,
 )
+from gossamer.drill.report.copies import COMMITS, DAMAGED, PRESENT
 from gossamer.drill.stage.backend import LinkFault
+from gossamer.faults import DrillKind
 
 
 def cut_between(left: Sequence[str], right: Sequence[str]) -> list[LinkFault]:
@@ -60,10 +63,10 @@ def marks(seed: int = 1) -> tuple[Mark, ...]:
     return tuple(sorted(found, key=lambda mark: mark.at))
 
 
-def traffic() -> tuple[Tally, ...]:
+def traffic(sides: Sequence[Side] = (LEFT, RIGHT)) -> tuple[Tally, ...]:
     """For every pair of sides, phase, quality of service and kind of session."""
     rows = []
-    for source, target, phase in product((LEFT, RIGHT), (LEFT, RIGHT), PHASES):
+    for source, target, phase in product(sides, sides, PHASES):
         parted = source is not target and phase.name == "split"
         for qos, persistent in product((0, 1, 2), (False, True)):
             sent = int((phase.end - phase.begin) * 10 * len(target.nodes)) + qos
@@ -128,3 +131,37 @@ def record(**changes: object) -> DrillRecord:
         "machine": {"cores": 2, "python": "3.11.7", "gossamer": "0.1"},
     }
     return DrillRecord(**{**values, **changes})  # type: ignore[arg-type]
+
+
+FOUR, FIFTH = Side("1,2,3,4", NODES[:4]), Side("5", NODES[4:])
+MOVED = ("drill-sub-5-1p", "drill-sub-5-2p")
+SAID: dict[str, tuple[Said, ...]] = {
+    "kill-quorum": tuple(Said(20.0, NODES[4], name, "why") for name in ("no_quorum", "sessions_behind")),
+    "slow-disc": (Said(20.0, NODES[4], COMMITS, "30 commits took 0.31 s each", 0.31),),
+    "disc-fault": (Said(40.0, NODES[4], DAMAGED, "1.wal, byte 512: got a head that does not fit"),),
+}
+
+
+def of_fifth(kind: DrillKind, **changes: object) -> DrillRecord:
+    """A drill of the fifth node, in which all went well."""
+    lone = kind == "kill-quorum"
+    killed = NODES[:4] if lone else () if kind == "slow-disc" else NODES[4:]
+    seen = [(NODES[4], name) if lone else (name, NODES[4]) for name in NODES[:4] if killed]
+    found = [Mark(CUT, name, "process killed") for name in killed]
+    found += [Mark(CUT + 3.0, node, "declared down", peer) for node, peer in seen]
+    found += [Mark(LIFTED, name, "process started") for name in killed]
+    if kind == "kill-owner":
+        found += [Mark(CUT + 2.0, NODES[0], "client back", client, PRESENT) for client in MOVED]
+    if kind == "disc-fault":
+        found += [Mark(CUT, NODES[4], "bit flipped"), Mark(LIFTED + 4.0, "", "copies whole")]
+    values: dict[str, object] = {
+        "plan": Plan(kind=kind, shape="5", nodes=NODES),
+        "sides": (FOUR, FIFTH),
+        "marks": tuple(sorted(found, key=lambda mark: mark.at)),
+        "traffic": traffic((FOUR, FIFTH)),
+        "clients": Clients(5, 30, moved=MOVED if kind == "kill-owner" else ()),
+        "said": SAID.get(kind, ()),
+        "heals": (),
+        "conflicts": 0,
+    }
+    return record(**{**values, **changes})

@@ -215,6 +215,9 @@ def plan_of(order: DrillRequest) -> dict[str, object]:
                 WrongValueError, name, repr(got), f"nothing for the drill {order.kind}, which takes {taken}"
             )
         settings[name] = got
+    least = DRILLS[order.kind].least
+    if order.nodes < least:
+        raise mismatch(WrongValueError, "nodes", str(order.nodes), f"{least} or more for {order.kind}")
     names = [f"node{number}" for number in range(1, order.nodes + 1)]
     shape = ""
     if "split" in settings:

@@ -130,6 +130,10 @@ _EXAMPLES: Mapping[DrillKind, tuple[str, ...]] = {
     "clock": ("--jump -10m",),
     "coordinator": ("--split 3/2",),
     "disk": ("--node 1",),
+    "kill-owner": ("--nodes 3 --html report.html",),
+    "kill-quorum": ("--nodes 3 --node 1",),
+    "slow-disc": ("--nodes 3 --delay 500ms",),
+    "disc-fault": ("--nodes 3 --node 2",),
 }
 
 

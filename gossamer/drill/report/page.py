@@ -14,7 +14,8 @@ from msgspec.structs import asdict
 
 from gossamer import __version__
 from gossamer.drill.record import DrillRecord, Tally
-from gossamer.drill.report.promises import promised, short
+from gossamer.drill.report.found import short
+from gossamer.drill.report.promises import promised
 from gossamer.drill.report.timeline import legend, picture
 from gossamer.drill.report.words import (
     figures,
@@ -26,6 +27,7 @@ from gossamer.drill.report.words import (
     summarise,
     verdict_in_words,
 )
+from gossamer.faults import DRILLS
 from gossamer.pages import environment
 
 MOST = 1000
@@ -162,7 +164,7 @@ def _settings(record: DrillRecord) -> dict[str, str]:
         "Load": f"{plan.load:g} messages a second, seed {plan.seed}",
         "Warm-up and end": f"{plan.warm_up:g} s and {plan.after:g} s",
         "Clients": f"{record.clients.publishers} publishers, {record.clients.subscribers} subscribers",
-        **{key: str(value) for key, value in plan.settings.items()},
+        **{key: str(value) for key, value in (DRILLS[plan.kind].configuration | plan.settings).items()},
         "Quarantined": quarantined or "nothing",
         **{f"Machine: {key}": f"{value:g}" if isinstance(value, float) else str(value)
            for key, value in record.machine.items()},

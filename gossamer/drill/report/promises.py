@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import combinations
 
 from gossamer.drill.record import DrillRecord, MarkKind, Speed, Tally, Verdict
-from gossamer.faults import parse_shape
+from gossamer.drill.report import copies
+from gossamer.drill.report.found import Found, not_judged, short
+from gossamer.faults import DrillKind, parse_shape
 
 DETECTED = "first word of the split at each side"
 KNOWN = "all nodes of both sides know of the split"
@@ -26,20 +28,14 @@ KNOWN_WITHIN = 5.0
 ROUTES_WITHIN = 6.0
 
 _BEGINS: tuple[MarkKind, ...] = ("fault applied", "process paused", "process killed")
+_ENDED: frozenset[DrillKind] = frozenset({"pause", "kill", "kill-owner", "kill-quorum", "disc-fault"})
+"""Drills of a node that does not answer, or in which only one does."""
 _ENDS: tuple[MarkKind, ...] = ("fault lifted", "process resumed", "process started")
 
 
 def judge(record: DrillRecord) -> tuple[Verdict, ...]:
     """Return one verdict for each of :data:`PROMISES`, in their order."""
     return tuple(Verdict(promise, *of(record)) for promise, of in PROMISES.items())
-
-
-_Found = tuple[bool | None, str, str]
-"""Kept, expected, got."""
-
-
-def _not_judged(why: str) -> _Found:
-    return None, "", why
 
 
 # -- times
@@ -69,6 +65,11 @@ def measure(record: DrillRecord) -> tuple[Speed, ...]:
             healed = {m.node: m.at - lifted for m in record.marks if m.kind == "healed" and m.at >= lifted}
             took = max(healed.values()) if raised.keys() <= healed.keys() else math.inf
             found.append(_speed(HEALED, took, None, f"{len(healed)} nodes healed"))
+    if record.clients.moved:
+        took = copies.elsewhere_after(record)
+        found.append(_speed(copies.ELSEWHERE, took, copies.ELSEWHERE_WITHIN))
+    if record.plan.kind == "disc-fault":
+        found.append(_speed(copies.REPLACED, copies.replaced_after(record)))
     return tuple(found)
 
 
@@ -76,10 +77,10 @@ def _speed(name: str, seconds: float, bar: float | None = None, detail: str = ""
     return Speed(name, None if math.isinf(seconds) else round(seconds, 3), bar, detail)
 
 
-def _known(record: DrillRecord) -> _Found:
+def _known(record: DrillRecord) -> Found:
     times, why = _declared(record)
     if why:
-        return _not_judged(why)
+        return not_judged(why)
     expected = f"≤ {KNOWN_WITHIN:g} s"
     if blind := sorted(pair for pair, at in times.items() if math.isinf(at)):
         more = f", and {len(blind) - 1} more" if len(blind) > 1 else ""
@@ -139,20 +140,21 @@ def _parted_nodes(record: DrillRecord) -> set[tuple[str, str]]:
             for a, b in parse_shape(plan.shape, len(names)).cuts
             for pair in ((names[a - 1], names[b - 1]), (names[b - 1], names[a - 1]))
         }
-    if plan.kind in ("pause", "kill") and plan.shape.isdecimal():
-        gone = plan.nodes[int(plan.shape) - 1]
-        return {(name, gone) for name in plan.nodes if name != gone}
+    if plan.kind in _ENDED and plan.shape.isdecimal():
+        one = plan.nodes[int(plan.shape) - 1]
+        others = [name for name in plan.nodes if name != one]
+        return {(one, name) if plan.kind == "kill-quorum" else (name, one) for name in others}
     return set()
 
 
-def _routes(record: DrillRecord) -> _Found:
+def _routes(record: DrillRecord) -> Found:
     if not _parted_nodes(record):
-        return _not_judged("nodes were not parted")
-    if record.plan.kind in ("kill", "coordinator"):
-        return _not_judged("a node was killed: routes are equal once it is back")
+        return not_judged("nodes were not parted")
+    if record.plan.kind in {*_ENDED, "coordinator"} - {"pause"}:
+        return not_judged("a node was killed: routes are equal once it is back")
     lifted = _lifted(record)
     if lifted is None:
-        return _not_judged("connectivity never came back")
+        return not_judged("connectivity never came back")
     expected = f"≤ {ROUTES_WITHIN:g} s"
     equal = _after(record, lifted, "routes equal")
     if not equal:
@@ -178,11 +180,11 @@ def _after(record: DrillRecord, since: float, kind: MarkKind) -> dict[str, float
 # -- clients and messages
 
 
-def _clients(record: DrillRecord) -> _Found:
+def _clients(record: DrillRecord) -> Found:
     clients = record.clients
     total = clients.publishers + clients.subscribers
     if not total:
-        return _not_judged("no client took part")
+        return not_judged("no client took part")
     dropped = [drop for drop in clients.drops if not drop.excused]
     excused = len(clients.drops) - len(dropped)
     of = f" of {total}" + (f"; {excused} more of nodes that the drill ended" if excused else "")
@@ -192,13 +194,13 @@ def _clients(record: DrillRecord) -> _Found:
     return True, "0", f"0{of}"
 
 
-def _together(record: DrillRecord) -> _Found:
+def _together(record: DrillRecord) -> Found:
     apart = _apart(record)
     rows = [row for row in record.traffic if row.qos and not apart(row)]
     return _lost(rows, "no acknowledged message between clients of one side")
 
 
-def _between(record: DrillRecord) -> _Found:
+def _between(record: DrillRecord) -> Found:
     apart = _apart(record)
     rows = [row for row in record.traffic if row.qos and row.persistent and apart(row)]
     return _lost(rows, "no acknowledged message for a persistent session on another side")
@@ -220,7 +222,7 @@ def _apart(record: DrillRecord) -> Callable[[Tally], bool]:
     return lambda row: row.parted or (row.phase in ("split", "heal") and (row.source, row.target) in torn)
 
 
-def _lost(rows: Iterable[Tally], none: str) -> _Found:
+def _lost(rows: Iterable[Tally], none: str) -> Found:
     acknowledged = lost = 0
     where: Counter[str] = Counter()
     for row in rows:
@@ -228,7 +230,7 @@ def _lost(rows: Iterable[Tally], none: str) -> _Found:
         lost += row.lost
         where[f"from {row.source} to {row.target} in {row.phase}, QoS {row.qos}"] += row.lost
     if not acknowledged:
-        return _not_judged(none)
+        return not_judged(none)
     got = f"{lost:,} lost of {acknowledged:,}"
     if lost:
         worst, count = where.most_common(1)[0]
@@ -236,11 +238,11 @@ def _lost(rows: Iterable[Tally], none: str) -> _Found:
     return not lost, "0 lost", got
 
 
-def _doubled(record: DrillRecord) -> _Found:
+def _doubled(record: DrillRecord) -> Found:
     rows = [row for row in record.traffic if row.qos == 2]
     delivered = sum(row.delivered for row in rows)
     if not delivered:
-        return _not_judged("nothing was delivered by QoS 2")
+        return not_judged("nothing was delivered by QoS 2")
     doubled = sum(row.doubled for row in rows)
     return not doubled, "0", f"{doubled:,} of {delivered:,}"
 
@@ -248,10 +250,10 @@ def _doubled(record: DrillRecord) -> _Found:
 # -- the cluster
 
 
-def _minority(record: DrillRecord) -> _Found:
+def _minority(record: DrillRecord) -> Found:
     restarted = {mark.node for mark in record.marks if mark.kind == "restarted store"}
     if not record.heals and not restarted:
-        return _not_judged("nothing had to be healed")
+        return not_judged("nothing had to be healed")
     expected = "none but the smaller side"
     if wrong := next(_unfair(record, restarted), None):
         return False, expected, wrong
@@ -275,7 +277,7 @@ def _unfair(record: DrillRecord, restarted: set[str]) -> Iterator[str]:
         yield f"{_names(alone)}, which no heal named"
 
 
-def _quarantine(record: DrillRecord) -> _Found:
+def _quarantine(record: DrillRecord) -> Found:
     decided = sum(heal.restored + heal.merged for heal in record.heals)
     # A heal counts the rows that its coordinator saw lose; every node that saw it keeps the row, so at
     # least as many are kept as the fullest quarantine holds.
@@ -283,16 +285,16 @@ def _quarantine(record: DrillRecord) -> _Found:
     kept = max(sum(heal.quarantined for heal in record.heals), fullest)
     left = sum(heal.left for heal in record.heals)
     if not (record.conflicts or decided or kept or left):
-        return _not_judged("no row was written on more than one side")
+        return not_judged("no row was written on more than one side")
     owed = max(decided, record.conflicts)
     expected = f"{owed:,} rows or more in quarantine, none left undecided"
     got = f"{kept:,} in quarantine" + (f", {left:,} left undecided" if left else "")
     return kept >= owed and not left, expected, got
 
 
-def _whole(record: DrillRecord) -> _Found:
+def _whole(record: DrillRecord) -> Found:
     if not record.ends:
-        return _not_judged("the drill ended before anybody looked")
+        return not_judged("the drill ended before anybody looked")
     everybody = set(record.plan.nodes)
     expected = f"1 cluster of {len(everybody)}, equal tables"
     for end in record.ends:
@@ -316,18 +318,19 @@ def _names(names: Iterable[str]) -> str:
     return ", ".join(map(short, sorted(names)))
 
 
-def short(node: str) -> str:
-    """Return ``node3`` of ``node3@127.0.0.1``."""
-    return node.partition("@")[0]
-
-
-PROMISES: dict[str, Callable[[DrillRecord], _Found]] = {
+PROMISES: dict[str, Callable[[DrillRecord], Found]] = {
     "Both sides know of the split within 5 s": _known,
     "All routes are equal within 6 s once connectivity is back": _routes,
     "No client is dropped": _clients,
     "Nothing acknowledged is lost between clients on one side": _together,
     "Between sides, persistent sessions get everything after healing": _between,
     "Nothing is doubled within a QoS 2 flow": _doubled,
+    "One publisher's messages of a topic come in order": copies.ordered,
+    "Clients of a dead node find their sessions at another within 5 s": copies.elsewhere,
+    "Without a quorum, QoS 1 is acknowledged within 5 s": copies.alone,
+    "A slow disc slows publishers and fails none": copies.slowed,
+    "What is wrong is said by an alarm, a metric or the log": copies.said,
+    "What was on a damaged log comes from the others": copies.replaced,
     "Only the smaller side restarts its store": _minority,
     "Nothing is discarded without quarantine": _quarantine,
     "One cluster at the end, all tables equal": _whole,

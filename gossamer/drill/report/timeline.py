@@ -16,7 +16,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from gossamer.drill.record import DrillRecord, Mark, MarkKind, Sample
-from gossamer.drill.report.promises import short
+from gossamer.drill.report.found import short
 from gossamer.drill.report.words import phase_name
 from gossamer.pages import Panel, Points, round_step, ticks
 
@@ -69,6 +69,11 @@ SYMBOLS: dict[MarkKind, tuple[str, str]] = {
     "clock set": ("full dim", _FLAG),
     "disk full": ("full bad", _FLAG),
     "disk free": ("full good", _FLAG),
+    "disk slow": ("open bad", _FLAG),
+    "disk fast": ("open good", _FLAG),
+    "bit flipped": ("line bad thick", _BARS),
+    "clients moved": ("full calm", _UP),
+    "said": ("full doubt", _DIAMOND),
     "client dropped": ("full bad", _DOWN),
     "client back": ("full good", _UP),
 }

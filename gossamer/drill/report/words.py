@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 
 from gossamer.drill.record import DrillRecord, PhaseName, Plan, Verdict
-from gossamer.drill.report.promises import PROMISES, short
+from gossamer.drill.report.found import short
+from gossamer.drill.report.promises import PROMISES
 from gossamer.faults import DRILLS
 
 
@@ -101,6 +102,7 @@ def _done(record: DrillRecord) -> str:
         seconds=plan.seconds,
         time=time,
         jump=(drill.defaults | plan.settings).get("jump"),
+        delay=(drill.defaults | plan.settings).get("delay"),
         slowness=_slowness(plan),
     )
     return _capital(said)

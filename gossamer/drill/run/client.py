@@ -1,6 +1,7 @@
 """Client of a drill: stays connected, and reports events of its connection and messages.
 
-It reports the end of its connection, which a drill counts, and then reconnects by itself.
+It reports the end of its connection, which a drill counts, and then reconnects by itself, at another node if
+it was told to. The drill may have it leave, and come back elsewhere.
 
 Rules: 1. ``publish`` sends at once or not at all, so that a message waits only for the broker.  2. A message
 that was not acknowledged before its connection ended is not resent: it is not owed.
@@ -26,7 +27,7 @@ _RETRY_INTERVAL = 0.5
 
 
 class TrafficClient:
-    """Client at one node. ``filters`` are subscribed to at every new session, with their QoS.
+    """Client at a node. ``filters`` are subscribed to at every new session, with their QoS.
 
     ``delivered`` gets the payload of each arriving message, ``acknowledged`` the token of each that the
     broker acknowledged. ``changed`` gets the reason when the connection ends other than by :meth:`close`, and
@@ -46,10 +47,17 @@ class TrafficClient:
         changed: Callable[[TrafficClient, str], None],
     ) -> None:
         self.client_id = client_id
+        self.home = node
+        """The node at which it begins."""
         self.node = node
+        """The node at which it is."""
+        self.elsewhere: NodePlan | None = None
+        """The node to which it goes when its connection has ended."""
+        self.persistent = persistent
+        self.present = False
+        """Whether its last connection found its session."""
         self.filters = tuple(filters)
         self._network = network
-        self._persistent = persistent
         self._delivered = delivered
         self._acknowledged = acknowledged
         self._changed = changed
@@ -70,11 +78,27 @@ class TrafficClient:
         connection = await self._connect(fresh=True)
         self._keeper = asyncio.create_task(self._keep(connection), name=f"client {self.client_id}")
 
-    async def close(self) -> None:
-        """Disconnect, and stay disconnected."""
+    async def leave(self) -> None:
+        """End the connection without DISCONNECT, and stay away until :meth:`come`."""
+        await self._stay_away()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.drop()
+            await connection.lost
+
+    def come(self, node: NodePlan) -> None:
+        """Connect to a node after :meth:`leave`, and stay connected from then on."""
+        self.node = node
+        self._keeper = asyncio.create_task(self._keep(None), name=f"client {self.client_id}")
+
+    async def _stay_away(self) -> None:
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.wait({self._keeper})
+
+    async def close(self) -> None:
+        """Disconnect, and stay disconnected."""
+        await self._stay_away()
         if self._connection is not None:
             try:
                 async with asyncio.timeout(_CLOSE_TIMEOUT):
@@ -103,8 +127,8 @@ class TrafficClient:
             self._network,
             (self.node.host, self.node.ports["mqtt"]),
             self.client_id,
-            clean_start=fresh or not self._persistent,
-            session_expiry=SESSION_EXPIRY if self._persistent else 0,
+            clean_start=fresh or not self.persistent,
+            session_expiry=SESSION_EXPIRY if self.persistent else 0,
             keep_alive=KEEP_ALIVE,
             timeout=_TIMEOUT,
             session=self,
@@ -117,14 +141,17 @@ class TrafficClient:
             connection.drop()
             raise
         self._connection = connection
+        self.present = connection.session_present
         return connection
 
-    async def _keep(self, connection: MqttClient) -> None:
+    async def _keep(self, connection: MqttClient | None) -> None:
         while True:
-            error = await asyncio.shield(connection.lost)
-            self._connection = None
-            said = f"DISCONNECT 0x{connection.left:02x}" if connection.left is not None else ""
-            self._changed(self, said or str(error or "closed by the broker"))
+            if connection is not None:
+                error = await asyncio.shield(connection.lost)
+                self._connection = None
+                said = f"DISCONNECT 0x{connection.left:02x}" if connection.left is not None else ""
+                self._changed(self, said or str(error or "closed by the broker"))
+                self.node = self.elsewhere or self.node
             connection = await self._reconnect()
             self._changed(self, "")
 

@@ -40,6 +40,7 @@ from gossamer.drill.record import (
     Setting,
     Side,
 )
+from gossamer.drill.report.copies import PRESENT
 from gossamer.drill.report.promises import judge, measure
 from gossamer.drill.run.client import TrafficClient
 from gossamer.drill.run.executor import Executor
@@ -50,6 +51,7 @@ from gossamer.drill.stage.backend import BackEnd, GateBackEnd
 from gossamer.drill.stage.janitor import Janitor
 from gossamer.drill.stage.netns import NetnsBackEnd
 from gossamer.errors import GossamerError
+from gossamer.faults import DRILLS
 from gossamer.launch import logging_to
 from gossamer.network import SystemNetwork
 
@@ -140,7 +142,8 @@ class _Drill:
         try:
             self._step("starting")
             plan = self.progress.plan
-            settings = {key: str(to) for key, to in plan.settings.items() if key.startswith(_NODE_SETTING)}
+            ordered = {key: str(to) for key, to in plan.settings.items() if key.startswith(_NODE_SETTING)}
+            settings = DRILLS[plan.kind].configuration | ordered
             await self._backend.start(
                 nodes=len(plan.nodes), directory=directory, settings=settings, start_timeout=start_timeout
             )
@@ -173,6 +176,7 @@ class _Drill:
             self._step("connecting")
             await load.connect()
             await executor.learn_routes()
+            await executor.perform(script.before)
             self._zero, self._began_at = loop.time(), time.time()
             self._spent = time.process_time()
             load.begin()
@@ -234,12 +238,15 @@ class _Drill:
                 progress.phases, side_of=side_of, parted=parted, late_after=plan.late_after
             ),
             samples=ledger.samples(seconds, side_of=side_of),
-            clients=Clients(len(load.publishers), len(load.subscribers), tuple(progress.drops)),
+            clients=Clients(
+                len(load.publishers), len(load.subscribers), tuple(progress.drops), tuple(executor.moved)
+            ),
             heals=heals,
             merged=sum(heal.restored + heal.merged for heal in heals),
             quarantined=await quarantined_of(watch, nodes),
             conflicts=executor.conflicts,
             ends=await ends_of(watch, nodes),
+            said=tuple(executor.said),
             failure=failure,
             machine=self._machine(load, seconds),
         )
@@ -284,8 +291,10 @@ class _Drill:
         self.progress.sight.note(mark)
         self._tell(mark)
 
-    def _note(self, kind: MarkKind, node: str = "", *, peer: str = "", detail: str = "") -> None:
-        self._mark(Mark(self._now(), node, kind, peer, detail))
+    def _note(self, kind: MarkKind, node: str = "", *, peer: str = "", detail: str = "") -> Mark:
+        mark = Mark(self._now(), node, kind, peer, detail)
+        self._mark(mark)
+        return mark
 
     def _changed(self, client: TrafficClient, reason: str) -> None:
         """Record that a client's connection ended, or is back."""
@@ -293,7 +302,8 @@ class _Drill:
         if reason:
             drop = ClientDrop(self._now(), client.client_id, node, reason, excused=node in self._down)
             self.progress.drops.append(drop)
-        self._note("client dropped" if reason else "client back", node, peer=client.client_id, detail=reason)
+        detail = reason or (PRESENT if client.present else "")
+        self._note("client dropped" if reason else "client back", node, peer=client.client_id, detail=detail)
 
     def _node_ended(self, name: str, how: str) -> None:
         """Record an unexpected end of a node's process."""

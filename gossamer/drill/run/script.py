@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Literal
 
 from gossamer.drill.record import Plan, Side
@@ -29,11 +30,21 @@ Action = Literal[
     "free disk",
     "write conflict",  # the same rows at each of ``nodes``, which do not reach each other
     "kill coordinator",  # wait, within bounds, until a heal has begun, and kill the node that leads it
+    "await copies",  # wait, within bounds, until all sessions are copied, by whole replicas
+    "leave",  # let clients with persistent sessions leave the first of ``nodes``; the others go to the second
+    "arrive",  # let those that left come to the second
+    "go home",  # let all clients of a node come back to it
+    "await alarms",  # let ``seconds`` pass, and note what alarms the node has meanwhile
+    "slow disc",  # let each write of a node take ``seconds`` longer; 0: no more
+    "flip bit",  # damage a node's log of replicas, while it is down
+    "read log",  # note what a node's log says of damage
 ]
 _LATEST = 30.0
 """Seconds beyond its time after which a fault that was not lifted ends by itself."""
 DOWN = 3.0
 """Seconds for which a rolling restart, or a coordinator drill, leaves a node down."""
+AWAY = 3.0
+"""Seconds for which messages gather for clients that are away before the node of their sessions is killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +64,17 @@ _OF_ONE: Mapping[DrillKind, tuple[Action, Action]] = {
     "pause": ("pause", "resume"),
     "clock": ("set clock", "set clock"),
     "disk": ("fill disk", "free disk"),
+    "kill-owner": ("kill", "start"),
+    "kill-quorum": ("kill", "start"),
+    "slow-disc": ("slow disc", "slow disc"),
+    "disc-fault": ("kill", "start"),
 }
 """Action on one node per kind of drill, and the action that ends it."""
+_OF_NODES: Mapping[Action, Ability] = {"set clock": "clock", "slow disc": "slow disc"}
+"""What nodes do to themselves, and the ability that it takes."""
 LIFT = Step("apply")
 WHOLE = Step("await cluster")
+COPIED = Step("await copies")
 
 
 def wait(seconds: float) -> Step:
@@ -73,13 +91,16 @@ class Script:
     sides: tuple[Side, ...]
     parted: frozenset[tuple[str, str]]
     """Pairs of names, both ways, that the fault separates; a node that is down is parted from itself."""
+    before: tuple[Step, ...] = ()
+    """What the load waits for."""
 
     @property
     def needs(self) -> list[Ability]:
         """Abilities that the back end needs, in a fixed order."""
         steps = (*self.split, *self.heal)
-        clock: list[Ability] = ["clock"] if any(step.action == "set clock" for step in steps) else []
-        return list(dict.fromkeys(clock + [one for step in steps for one in abilities_for(step.faults)]))
+        actions = {step.action for step in steps}
+        own: list[Ability] = [ability for action, ability in _OF_NODES.items() if action in actions]
+        return list(dict.fromkeys(own + [one for step in steps for one in abilities_for(step.faults)]))
 
 
 def lacking(plan: Plan, abilities: Collection[Ability]) -> list[Ability]:
@@ -93,9 +114,9 @@ def check(plan: Plan, abilities: Collection[Ability]) -> None:
         raise BackEndError(
             backend=plan.backend,
             reason=f"this drill takes {' and '.join(lacks)}, which cannot be had here",
-            remedy="load netem (`modprobe sch_netem`), or take --backend gate"
-            if "clock" not in lacks
-            else "clocks are set by the gate: take --backend gate",
+            remedy="it is done by the gate: take --backend gate"
+            if {*lacks} & {*_OF_NODES.values()}
+            else "load netem (`modprobe sch_netem`), or take --backend gate",
         )
 
 
@@ -162,20 +183,39 @@ def _rolling(plan: Plan) -> Script:
 
 
 def _of_one(plan: Plan) -> Script:
-    names = plan.nodes
+    names, drill = plan.nodes, DRILLS[plan.kind]
+    if len(names) < drill.least:
+        raise WrongValueError(f"--nodes: got {len(names)}, expected {drill.least} or more for {plan.kind}")
     if not plan.shape.isdecimal() or not 1 <= int(plan.shape) <= len(names):
         raise WrongValueError(f"--node: got {plan.shape!r}, expected a number from 1 to {len(names)}")
     number = int(plan.shape)
     one = (names[number - 1],)
     begin, end = _OF_ONE[plan.kind]
-    jump = float((DRILLS[plan.kind].defaults | plan.settings).get("jump", 0.0))
-    heal = (Step(end, one), WHOLE) if plan.kind == "kill" else (Step(end, one),)
+    values = drill.defaults | plan.settings
+    amount = float(values.get("jump", values.get("delay", 0.0)))
+    split: tuple[Step, ...] = (Step(begin, one, amount), wait(plan.seconds))
+    heal: tuple[Step, ...] = (Step(end, one),)
     others = [other for other in range(1, len(names) + 1) if other != number]
-    # A node with a clock jump, or a full disc, is still owed every message.
-    gone = names if plan.kind in ("kill", "pause") else ()
-    parted = frozenset(pair for other in gone for pair in ((*one, other), (other, *one)))
-    sides = sorted([[number], others])
-    return Script((Step(begin, one, jump), wait(plan.seconds)), heal, _sides(names, sides), parted)
+    # A node with a clock jump, or a full or slow disc, is still owed every message.
+    gone = {*one} if end in ("start", "resume") else set[str]()
+    match plan.kind:
+        case "kill":
+            heal = (*heal, WHOLE)
+        case "kill-owner":
+            next_one = (*one, names[number % len(names)])
+            split = (Step("leave", next_one), wait(AWAY), split[0], Step("arrive", next_one), split[1])
+            heal = (*heal, WHOLE, COPIED, Step("go home", one))
+        case "kill-quorum":
+            gone = {*names} - gone
+            killed = [(name,) for name in names if name in gone]
+            split = (*(Step(begin, name) for name in killed), Step("await alarms", one, plan.seconds))
+            heal = (*(Step(end, name) for name in killed), WHOLE, COPIED)
+        case "disc-fault":
+            split = (split[0], Step("flip bit", one), split[1])
+            heal = (*heal, WHOLE, COPIED, Step("read log", one))
+    parted = frozenset(pair for pair in product(names, names) if gone & {*pair})
+    sides = _sides(names, sorted([[number], others]))
+    return Script(split, heal, sides, parted, (COPIED,) if drill.copied else ())
 
 
 def _sides(names: Sequence[str], sides: Sequence[Sequence[int]]) -> tuple[Side, ...]:

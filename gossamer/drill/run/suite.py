@@ -35,6 +35,10 @@ _ALL: _Shapes = {
     "clock": ("5",),
     "coordinator": ("3/2",),
     "disk": ("5",),
+    "kill-owner": ("5",),
+    "kill-quorum": ("5",),
+    "slow-disc": ("5",),
+    "disc-fault": ("5",),
 }
 _FEW: _Shapes = {
     "partition": ("2/1", "1/1/1"),

@@ -21,6 +21,7 @@ import httpx
 import msgspec
 
 from gossamer.drill.record import Heal, Mark, MarkKind, NodeEnd, Quarantined
+from gossamer.drill.report.copies import COMMITS
 from gossamer.launch import NodePlan
 
 Routes = frozenset[tuple[str, frozenset[str]]]
@@ -124,6 +125,27 @@ class Watch:
             return answer.json() if any_status or answer.status_code == 200 else None
         except (httpx.TransportError, ValueError):
             return None
+
+    async def metrics(self, name: str) -> dict[str, float]:
+        """Return a node's metrics that have no labels; none without an answer."""
+        try:
+            answer = await self._client.get(self._nodes[name].api + "/metrics")
+        except httpx.TransportError:
+            return {}
+        lines = (line.split() for line in answer.text.splitlines() if not line.startswith("#"))
+        return {words[0]: float(words[1]) for words in lines if len(words) == 2 and "{" not in words[0]}
+
+    async def copies(self) -> tuple[int, int]:
+        """Return how many sessions the nodes copy, and of how many a quorum lacks something."""
+        found = await asyncio.gather(*map(self.metrics, self._nodes))
+        names = "gossamer_mqtt_sessions_copied", "gossamer_mqtt_sessions_behind"
+        copied, behind = (int(sum(one.get(name, 0.0) for one in found)) for name in names)
+        return copied, behind
+
+    async def commits(self, name: str) -> tuple[float, float]:
+        """Return for how long a node has committed to its disc in all, and how often."""
+        found = await self.metrics(name)
+        return found.get(f"{COMMITS}_sum", 0.0), found.get(f"{COMMITS}_count", 0.0)
 
     async def get_all(self, path: str, *, any_status: bool = False) -> list[Any]:
         """Return the answers of all nodes, asked at once, in their order."""

@@ -46,7 +46,7 @@ from gossamer.launch import (
 )
 from gossamer.supervisor import Pid, Reason, Runtime
 
-Ability = Literal["delay", "loss", "clock"]
+Ability = Literal["delay", "loss", "clock", "slow disc"]
 """Optional abilities of a back end; every one can cut, both ways or one. Jitter needs ``delay``."""
 _REQUEST_TIMEOUT = 5.0
 
@@ -277,7 +277,7 @@ class GateBackEnd(BackEnd):
     """Back end whose nodes apply the faults themselves, and end them after their time."""
 
     name: BackEndName = "gate"
-    abilities: frozenset[Ability] = frozenset({"delay", "loss", "clock"})
+    abilities: frozenset[Ability] = frozenset({"delay", "loss", "clock", "slow disc"})
     settings: ClassVar[Mapping[str, str]] = {"GOSSAMER_DRILL__FAULTS": "true"}
 
     def __init__(self, *, ended: Callable[[str, str], None]) -> None:

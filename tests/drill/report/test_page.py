@@ -80,7 +80,7 @@ def read(page: str) -> Reader:
 
 def test_a_report_says_first_what_became_of_the_promises():
     text = read(html(judged())).text
-    assert "All 9 promises were kept. Nodes 1, 2, 3 and nodes 4, 5 were cut off" in text
+    assert "All 10 promises that this drill puts to the test were kept. Nodes 1, 2, 3 and nodes 4, 5" in text
     assert all(promise in text for promise in PROMISES)
     assert "1,2,3 → 4,5 (cut off)" in text
     assert "node4, node5" in text
@@ -89,7 +89,7 @@ def test_a_report_says_first_what_became_of_the_promises():
 def test_a_broken_promise_is_in_the_first_sentence():
     drops = (ClientDrop(7.0, "s-1", NODES[0], "keep-alive"),)
     text = read(html(judged(clients=Clients(5, 30, drops)))).text
-    assert "1 of 9 promises was broken: No client is dropped (got 1 of 35; first s-1" in text
+    assert "1 of 10 promises was broken: No client is dropped (got 1 of 35; first s-1" in text
     assert "Clients that were dropped" in text
 
 
@@ -135,6 +135,10 @@ def test_a_report_stays_small_however_long_the_drill():
         (Plan(kind="coordinator", shape="3/2", nodes=NODES), "coordinator 3/2", "the coordinator was killed"),
         (Plan(kind="clock", shape="2", nodes=NODES, settings={"jump": -60.0}), "clock node2", "was -60 s"),
         (Plan(kind="disk", shape="2", nodes=NODES), "disk node2", "The disc of node 2 was full"),
+        (Plan(kind="kill-owner", shape="2", nodes=NODES), "kill owner node2", "Node 2, which had the"),
+        (Plan(kind="kill-quorum", shape="2", nodes=NODES), "kill quorum of node2", "All nodes but node 2"),
+        (Plan(kind="slow-disc", shape="2", nodes=NODES), "slow disc node2", "node 2 took 0.3 s longer"),
+        (Plan(kind="disc-fault", shape="2", nodes=NODES), "disc fault node2", "a bit of its log of replicas"),
         (
             Plan(kind="slow", shape="3/2", nodes=NODES, settings={"delay": 0.2, "loss": 0.05}),
             "slow link 3/2",
@@ -203,12 +207,13 @@ def test_a_suite_is_kept_only_where_every_drill_kept_it():
     good, bad = judged(), judged(heals=(), conflicts=0)
     kept = summarise({"one": good, "two": good}, {})
     assert kept.kept
-    assert kept.words == "9 of 9 promises put to the test over 2 drills, all kept."
+    assert kept.words == "10 of 15 promises put to the test over 2 drills, all kept."
     broken = summarise({"one": good, "two": bad}, {"three": "no netem"})
     assert not broken.kept
     row = next(row for row in broken.promises if row.kept is False)
     assert (row.worst, row.kept_in, row.judged_in) == ("two", 1, 2)
-    assert broken.more == ("Not run: three (no netem).",)
+    assert broken.more[0].startswith("Not put to the test: Clients of a dead node")
+    assert broken.more[1:] == ("Not run: three (no netem).",)
     failed = summarise({"one": good, "two": replace(good, failure="lost")}, {})
     assert not failed.kept
     assert not summarise({}, {"one": "why"}).kept

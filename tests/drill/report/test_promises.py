@@ -8,7 +8,21 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from drill.made import CUT, LEFT, LIFTED, NODES, RIGHT, marks, record, traffic
+from drill.made import (
+    CUT,
+    FIFTH,
+    FOUR,
+    LEFT,
+    LIFTED,
+    MOVED,
+    NODES,
+    RIGHT,
+    SAID,
+    marks,
+    of_fifth,
+    record,
+    traffic,
+)
 from gossamer.drill.record import (
     ClientDrop,
     Clients,
@@ -22,21 +36,28 @@ from gossamer.drill.record import (
     Tally,
     Verdict,
 )
+from gossamer.drill.report.copies import PRESENT
 from gossamer.drill.report.promises import PROMISES, judge
+from gossamer.faults import DrillKind
 
-KNOW, ROUTES, CLIENTS, TOGETHER, BETWEEN, TWICE, MINORITY, QUARANTINE, WHOLE = PROMISES
+KNOW, ROUTES, CLIENTS, TOGETHER, BETWEEN, TWICE, *REST = PROMISES
+ORDER, ELSEWHERE, ALONE, SLOWED, SAYS, REPLACED, MINORITY, QUARANTINE, WHOLE = REST
+OF_COPIES: tuple[DrillKind, ...] = ("kill-owner", "kill-quorum", "slow-disc", "disc-fault")
 
 
 def verdicts(made: DrillRecord) -> dict[str, Verdict]:
     return {verdict.promise: verdict for verdict in judge(made)}
 
 
-def changed(**wanted: Any) -> Any:
+COUNTS = ("lost", "doubled", "disordered", "waited", "acknowledged")
+
+
+def changed(sides: Any = (LEFT, RIGHT), **wanted: Any) -> Any:
     """Rows of traffic, where those that are as ``wanted`` says have another count."""
-    count = {name: wanted.pop(name) for name in ("lost", "doubled") if name in wanted}
+    count = {name: wanted.pop(name) for name in COUNTS if name in wanted}
     return tuple(
         replace(row, **count) if all(getattr(row, key) == value for key, value in wanted.items()) else row
-        for row in traffic()
+        for row in traffic(sides)
     )
 
 
@@ -60,11 +81,17 @@ def ends(**changes: Any) -> tuple[NodeEnd, ...]:
     return (*others, replace(last, **changes))
 
 
-def test_a_drill_that_went_well_keeps_them_all():
-    found = judge(record())
-    assert [verdict.promise for verdict in found] == list(PROMISES)
-    assert {verdict.kept for verdict in found} == {True}
-    assert all(verdict.expected and verdict.got for verdict in found)
+def test_drills_that_went_well_keep_them_all():
+    kept: set[str] = set()
+    for made in (record(), *map(of_fifth, OF_COPIES)):
+        found = judge(made)
+        assert [verdict.promise for verdict in found] == list(PROMISES)
+        assert all(verdict.got for verdict in found)
+        judged = [verdict for verdict in found if verdict.kept is not None]
+        assert {verdict.kept for verdict in judged} == {True}, made.plan.kind
+        assert all(verdict.expected for verdict in judged)
+        kept |= {verdict.promise for verdict in judged}
+    assert kept == set(PROMISES)
 
 
 BROKEN = [
@@ -98,6 +125,11 @@ BROKEN = [
         {"traffic": changed(source="4,5", target="4,5", phase="heal", qos=2, persistent=True, doubled=2)},
         "2 of ",
     ),
+    (
+        ORDER,
+        {"traffic": changed(source="4,5", target="4,5", phase="heal", qos=1, persistent=True, disordered=2)},
+        "2 of .* behind a later one; 2 from 4,5 to 4,5 in heal, QoS 1",
+    ),
     (MINORITY, {"heals": heal(reloaded=LEFT.nodes, survivors=RIGHT.nodes)}, "side 1,2,3, though only node4"),
     (MINORITY, {"heals": heal(survivors=NODES)}, "node4, node5 survived and restarted"),
     (
@@ -122,8 +154,52 @@ def test_each_is_broken_by_what_breaks_it_and_no_other(promise: str, changes: di
     assert re.match(words, found[promise].got), found[promise].got
 
 
+def back(at: float, detail: str = PRESENT) -> tuple[Mark, ...]:
+    """Marks of a killed owner; one of its clients is back at that time, the other sooner."""
+    one = MOVED[0]
+    others = (mark for mark in of_fifth("kill-owner").marks if mark.peer != one)
+    return tuple(sorted((*others, Mark(at, NODES[0], "client back", one, detail)), key=lambda mark: mark.at))
+
+
+ALONE_ROWS = {"sides": (FOUR, FIFTH), "source": "5", "target": "5", "phase": "split", "qos": 1}
+BROKEN_BY_ONE: list[tuple[str, DrillKind, dict[str, Any], str]] = [
+    (ELSEWHERE, "kill-owner", {"marks": back(CUT + 5.1)}, "2 of 2, the last after 5.1 s"),
+    (ELSEWHERE, "kill-owner", {"marks": back(CUT + 1, "")}, f"1 of 2 began anew, first {MOVED[0]}"),
+    (ELSEWHERE, "kill-owner", {"marks": back(CUT - 1)}, f"{MOVED[0]} never came to another node"),
+    (ALONE, "kill-quorum", {"traffic": changed(**ALONE_ROWS, waited=6.0)}, "40[24] of 40[24], .* 6.0 s"),
+    (ALONE, "kill-quorum", {"traffic": changed(**ALONE_ROWS, acknowledged=7)}, "14 of 402"),
+    (SLOWED, "slow-disc", {"traffic": changed(**ALONE_ROWS, acknowledged=200)}, r"\d,\d+ of \d,\d+, the"),
+    (SAYS, "kill-quorum", {"said": SAID["kill-quorum"][1:]}, "nothing of no_quorum"),
+    (SAYS, "slow-disc", {"said": (replace(SAID["slow-disc"][0], value=0.02),)}, "30 commits took"),
+    (SAYS, "disc-fault", {"said": (replace(SAID["disc-fault"][0], text="something is wrong"),)}, "something"),
+    (SAYS, "disc-fault", {"said": ()}, "nothing of raft_log_damaged"),
+    (
+        REPLACED,
+        "disc-fault",
+        {"marks": tuple(mark for mark in of_fifth("disc-fault").marks if mark.kind != "copies whole")},
+        "never",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("promise", "kind", "changes", "words"), BROKEN_BY_ONE, ids=range(len(BROKEN_BY_ONE))
+)
+def test_of_copies_and_discs_too(promise: str, kind: DrillKind, changes: dict[str, Any], words: str):
+    found = verdicts(of_fifth(kind, **changes))
+    assert [name for name, verdict in found.items() if verdict.kept is False] == [promise]
+    assert re.match(words, found[promise].got), found[promise].got
+
+
+def test_alarms_that_had_no_time_to_come_are_not_judged():
+    plan = Plan(kind="kill-quorum", shape="5", nodes=NODES, seconds=10.0)
+    found = verdicts(of_fifth("kill-quorum", plan=plan, said=()))[SAYS]
+    assert (found.kept, found.got) == (None, "it lasted 10 s only; alarms come after 10 s")
+
+
 def test_every_promise_is_broken_by_some_test():
-    assert {promise for promise, _, _ in BROKEN} == set(PROMISES)
+    broken = {promise for promise, *_ in (*BROKEN, *BROKEN_BY_ONE)}
+    assert broken == set(PROMISES)
 
 
 def test_what_a_drill_could_not_break_is_not_judged():

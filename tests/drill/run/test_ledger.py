@@ -117,6 +117,18 @@ def test_every_message_is_in_the_sample_of_its_second(messages: list[Sent]) -> N
         assert 0 <= sample.latency_p50 <= sample.latency_p99
 
 
+def test_what_comes_behind_a_later_one_is_out_of_order_and_a_copy_is_not() -> None:
+    ledger = Ledger()
+    stream = ledger.open("a", "b", 1, persistent=True)
+    for at in range(4):
+        ledger.note_sent(stream, at)
+    ledger.note_acknowledged(stream, 2, 4.5)
+    for sequence in (0, 2, 0, 1, 3):
+        ledger.note_delivered(stream.number, sequence, 5.0)
+    [row] = ledger.tallies(PHASES[:1], side_of=side_of, parted=parted, late_after=LATE)
+    assert (row.delivered, row.doubled, row.disordered, row.waited) == (4, 1, 1, 2.5)
+
+
 def test_what_nobody_sent_is_foreign() -> None:
     ledger = Ledger()
     stream = ledger.open("a", "b", 1, persistent=False)

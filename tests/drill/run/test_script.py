@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from gossamer.drill.record import Plan
 from gossamer.drill.run.script import Script, Step, script_of
@@ -39,8 +40,9 @@ def of_step(step: Step) -> str:
 def of_script(script: Script) -> str:
     pairs = sorted({"-".join(sorted(pair)) for pair in script.parted})
     assert {(b, a) for a, b in script.parted} == script.parted
+    before = f"before: {'; '.join(map(of_step, script.before))}\n" if script.before else ""
     return (
-        f"split: {'; '.join(map(of_step, script.split))}\n"
+        f"{before}split: {'; '.join(map(of_step, script.split))}\n"
         f"heal: {'; '.join(map(of_step, script.heal)) or 'nothing'}\n"
         f"sides: {' | '.join(' '.join(side.nodes) for side in script.sides)}\n"
         f"parted: {' '.join(pairs) or 'nobody'}"
@@ -63,3 +65,8 @@ def test_a_drill_does_what_its_script_says(case: str) -> None:
 def test_what_does_not_fit_is_refused_before_anything_starts(order: str, error: type[Exception]) -> None:
     with pytest.raises(error, match="3"):
         script_of(plan(order))
+
+
+def test_two_nodes_are_too_few_for_a_quorum_to_be_left() -> None:
+    with pytest.raises(WrongValueError, match="got 2, expected 3 or more for kill-owner"):
+        script_of(replace(plan("kill-owner 1"), nodes=NODES[:2]))

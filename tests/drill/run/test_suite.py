@@ -68,6 +68,7 @@ def test_only_some_of_them():
         (Plan(kind="slow", shape="3/2", nodes=NODES, settings={"loss": 0.1}), ["loss"]),
         (Plan(kind="clock", shape="1", nodes=NODES), ["clock"]),
         (Plan(kind="kill", shape="1", nodes=NODES), []),
+        (Plan(kind="slow-disc", shape="1", nodes=NODES), ["slow disc"]),
         (Plan(kind="rolling", shape="", nodes=NODES), []),
     ],
 )
@@ -79,7 +80,7 @@ def test_what_a_drill_takes_is_known_before_it_begins(plan: Plan, wanted: list[s
 
 def test_a_drill_that_the_back_end_cannot_do_is_refused_before_anything_is_made():
     clock = Plan(kind="clock", shape="1", nodes=NODES, backend="netns")
-    with pytest.raises(BackEndError, match=r"takes clock, which cannot be had here; .*--backend gate"):
+    with pytest.raises(BackEndError, match=r"takes clock, which cannot be had here; .* take --backend gate"):
         check(clock, CUTS)
     slow = Plan(kind="slow", shape="3/2", nodes=NODES, backend="netns", settings={"delay": 0.1, "loss": 0.1})
     with pytest.raises(BackEndError, match=r"delay and loss, .* load netem"):
