@@ -287,6 +287,9 @@ class _Drill:
         return round(self.progress.now(), 4)
 
     def _mark(self, mark: Mark) -> None:
+        if mark.at < 0:
+            # Before the load.
+            return
         self.progress.marks.append(mark)
         self.progress.sight.note(mark)
         self._tell(mark)
