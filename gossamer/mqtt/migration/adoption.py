@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from gossamer.mqtt.publish.core import Core
 
 log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
 
 HAS = "mqtt.has"
 """Name of :meth:`Adoptions.has` for other nodes."""
@@ -280,6 +282,21 @@ class Adoptions:
         return await self._targets.run(client_id, adopted)
 
 
+def by_time(lists: Iterable[Iterable[tuple[int, T]]]) -> list[tuple[int, T]]:
+    """Merge what several nodes keep, each with its time of day in µs, by time.
+
+    What one of them keeps stays in its order: times of what it took at one moment differ by how long it took
+    to read its clocks.
+    """
+    rising: list[tuple[int, T]] = []
+    for kept in lists:
+        latest = 0
+        for at, record in kept:
+            latest = max(latest, at)
+            rising.append((latest, record))
+    return sorted(rising, key=itemgetter(0))
+
+
 class Adopted(Incoming):
     """The move of a session whose source is a copy; ``node`` had it."""
 
@@ -315,8 +332,7 @@ class Adopted(Incoming):
         self._had = {self._node, *self._home.handoff.keeper.departures.of(self._client_id)}
         nodes = [self._ownership.node, *self._distribution.nodes()]
         asked = [self._hints(keeper, away, filters) for keeper in nodes for away in self._had]
-        found = [one for some in await asyncio.gather(*asked) for one in some]
-        return list(self._items(sorted(found, key=itemgetter(0))))
+        return list(self._items(by_time(await asyncio.gather(*asked))))
 
     async def _hints(self, keeper: str, away: str, filters: list[str]) -> list[Any]:
         """Return what one node keeps for the one that is away."""
