@@ -361,7 +361,7 @@ class Incoming:
             (item, place, origin not in marked or self._is_ours(item)) for origin, item, place in self._aside
         ]
         since = transfer.in_order(rest or [], session.queue, aside)
-        queued = [*self._older, *self._before, *since]
+        queued = transfer.behind(self._older, [*self._before, *since])
         session.refill(transfer.distinct(queued, in_flight.ids_in_flight(session)))
         if self.known:
             transfer.forget(session, self.known)

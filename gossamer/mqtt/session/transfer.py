@@ -317,6 +317,13 @@ def distinct(items: Iterable[Item], known: Once | Collection[int] = ()) -> Itera
             yield item
 
 
+def behind(older: Iterable[Item], later: Collection[Item]) -> Iterator[Item]:
+    """Yield what a superseded session had, then what is ``later``; a message of QoS 2 that is in both, since
+    that session listened while the other went on, in its place among the later ones."""
+    yield from distinct(older, {message_id_in(tail) for _, tail, _ in later})
+    yield from later
+
+
 def in_order(
     rest: list[Item], queued: Collection[Item], aside: Iterable[tuple[Item, int, bool]]
 ) -> Iterator[Item]:

@@ -1,7 +1,8 @@
 """Queues of the two sides of a move are merged in the order in which messages came to the new one."""
 
+from gossamer.mqtt.messages.message_ids import Tracked
 from gossamer.mqtt.session.state import Item
-from gossamer.mqtt.session.transfer import in_order
+from gossamer.mqtt.session.transfer import behind, in_order
 
 
 def item(name: str) -> Item:
@@ -34,3 +35,18 @@ def test_what_the_source_was_thought_to_lack_does_not_go_before_older_messages()
     """Its node had not marked: a publisher that moved there is not overtaken by itself. It comes twice, since
     it may be another message of the same content."""
     assert merged(["1", "3"], ["2"], [("3", 1, True)]) == ["1", "2", "3", "3"]
+
+
+def test_what_a_superseded_session_took_while_the_other_went_on_goes_before_nothing_older():
+    """It listened, and knows the newest; the move brings what is between."""
+
+    def exact(number: int) -> Item:
+        return b"\x34", Tracked.of(b"%d" % number, number), None
+
+    found = behind([exact(number) for number in (1, 2, 5)], [exact(number) for number in (3, 4, 5, 6)])
+    assert [int(tail) for _, tail, _ in found] == [1, 2, 3, 4, 5, 6]
+
+
+def test_of_qos_1_both_are_sent_since_they_may_be_two_messages():
+    found = behind([item("1"), item("2")], [item("2"), item("3")])
+    assert [tail.decode() for _, tail, _ in found] == ["1", "2", "2", "3"]
