@@ -41,8 +41,12 @@ def become_leader(state: State) -> None:
     _append(state, [Entry(state.log.last + 1, state.term)])
 
 
-def tick(state: State) -> None:
-    """Let one tick pass: heartbeats, and whether a quorum still answers."""
+def tick(state: State, count: int) -> None:
+    """Let one tick pass: heartbeats, and whether a quorum still answers.
+
+    An idle group has its heartbeats when ``count``, the host's number of this tick, is a multiple of their
+    interval: those of all groups that lead at a host leave together.
+    """
     settings = state.settings
     state.elapsed += 1
     if state.elapsed >= settings.election_ticks:
@@ -56,8 +60,18 @@ def tick(state: State) -> None:
         for progress in state.progress.values():
             progress.active = False
     state.since_heartbeat += 1
-    if state.since_heartbeat >= settings.heartbeat_ticks:
+    if state.since_heartbeat >= settings.heartbeat_ticks and (
+        count % settings.idle_heartbeat_ticks == 0 or not _idle(state)
+    ):
         _heartbeat(state)
+
+
+def _idle(state: State) -> bool:
+    """Return whether all members have all, and nobody waits for a heartbeat's answer."""
+    last = state.log.last
+    if state.transferee or state.reads_asked or state.reads_sent or state.log.committed < last:
+        return False
+    return all(progress.match == last for progress in state.progress.values())
 
 
 def _heartbeat(state: State) -> None:

@@ -157,12 +157,12 @@ class Replica:
 
     # -- what happens to it
 
-    def tick(self) -> None:
-        """Let one tick of time pass."""
+    def tick(self, count: int) -> None:
+        """Let one tick of time pass, the host's number ``count``."""
         state = self._state
         state.guarded = max(state.guarded - 1, 0)
         if state.role is Role.LEADER:
-            leader.tick(state)
+            leader.tick(state, count)
         else:
             election.tick(state)
 

@@ -32,11 +32,14 @@ class Role(enum.Enum):
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Limits and times of a group, times in ticks of its host.
 
-    A follower campaigns after ``election_ticks`` to twice that without a leader.
+    A follower campaigns after ``election_ticks`` to twice that without a leader, busy or idle: so no interval
+    of heartbeats may be more than half of that.
     """
 
     election_ticks: int = 10
     heartbeat_ticks: int = 1
+    idle_heartbeat_ticks: int = 1
+    """Of a group whose members all have the whole log, and whose leader has nothing to say."""
     max_append_bytes: int = 256 * 1024
     """Of one message; an entry that is larger goes alone."""
     max_inflight: int = 64

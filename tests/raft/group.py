@@ -52,6 +52,7 @@ class Group:
         self.reads: dict[int, list[tuple[int, int]]] = {}
         self.queue: list[Message] = []
         self.cuts: set[tuple[int, int]] = set()
+        self.ticks = 0
         for replica in membership.members:
             self.add(replica, membership)
 
@@ -159,9 +160,10 @@ class Group:
     def tick(self, count: int, *numbers: int) -> None:
         """Let ticks pass, all that is sent being delivered within each."""
         for _ in range(count):
+            self.ticks += 1
             for number in numbers or sorted(self.replicas):
                 if number in self.replicas:
-                    self.replicas[number].tick()
+                    self.replicas[number].tick(self.ticks)
             self.settle()
 
     def leader(self) -> int:

@@ -75,7 +75,8 @@ class Scene:
         self.group.tick(int(count), *map(int, which))
 
     def do_only_tick(self, number: str) -> None:
-        self.group.replicas[int(number)].tick()
+        self.group.ticks += 1
+        self.group.replicas[int(number)].tick(self.group.ticks)
 
     def do_settle(self) -> None:
         self.group.settle()

@@ -9,6 +9,8 @@ from gossamer import basekv
 from gossamer.basekv import KINDS, BadRowError
 from gossamer.errors import GossamerError, UnavailableError
 from gossamer.mnesia_like import QuorumTable
+from gossamer.raft.host import server
+from gossamer.raft.host.messages import Packets
 
 from .clusters import nodes
 
@@ -67,6 +69,23 @@ async def test_leaders_of_ranges_are_spread_over_nodes_and_stay(sim, cluster):
     assert max(map(len, led.values())) < len(KINDS)
     await asyncio.sleep(60)
     assert {number: await leads(cluster, number) for number in (1, 2, 3)} == led
+
+
+@nodes(3, discs=True, seeds=3)
+async def test_idle_ranges_say_little_and_are_led_again_two_seconds_after_a_death(sim, cluster, monkeypatch):
+    await formed(cluster)
+    await asyncio.sleep(30)
+    said, cast = [], server.cast
+    monkeypatch.setattr(server, "cast", lambda to, message: (said.append(type(message)), cast(to, message)))
+    await asyncio.sleep(60)
+    # To two others twice a second, and as many answers; each tick it would be five times as many.
+    assert said.count(Packets) <= 60 * 2 * 3 * (2 + 2)
+    led = {number: await leads(cluster, number) for number in (1, 2, 3)}
+    killed = max(led, key=lambda number: len(led[number]))
+    cluster.crash(killed)
+    await asyncio.sleep(2)
+    now = [await leads(cluster, number) for number in (1, 2, 3) if number != killed]
+    assert led[killed].keys() <= now[0].keys() | now[1].keys()
 
 
 @nodes(3, discs=True)

@@ -26,7 +26,7 @@ from gossamer.raft.wal.records import Mark, Record, Stored
 log = structlog.get_logger(__name__)
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-SETTINGS = Settings(max_inflight=8)
+SETTINGS = Settings(max_inflight=8, idle_heartbeat_ticks=5)
 """What all groups of a node have on their way to one that catches up must fit what its link retains."""
 
 

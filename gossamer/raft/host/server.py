@@ -95,6 +95,7 @@ class RaftServer(GenServer):
         self._leaders: dict[int, tuple[int, str]] = {}
         """Term and node of the latest leader of which this node was told, by group."""
         self._scheduled = False
+        self._ticks = 0
         self._quiet_since = self.process.loop.time()
         self._replicas: Replicas | None = None
         self._upkeep: Upkeep | None = None
@@ -158,8 +159,9 @@ class RaftServer(GenServer):
         match message:
             case "tick":
                 send_after(TICK, self_pid(), _TICK)
+                self._ticks += 1
                 for group in list(self._groups.values()):
-                    self._do(group, Replica.tick)
+                    self._do(group, lambda replica: replica.tick(self._ticks))
             case "turn":
                 self._scheduled = False
                 await self._take_turn()

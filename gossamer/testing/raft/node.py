@@ -61,6 +61,7 @@ class SimNode:
         """Something was done to its disc, and it has not started since."""
         self._wal: WriteAheadLog | None = None
         self._life = 0
+        self._ticks = 0
         self._busy = False
         self._staged = b""
         self._last_hard = HardState()
@@ -143,7 +144,8 @@ class SimNode:
 
     def _tick(self) -> None:
         self.world.sim.loop.call_later(TICK * self.rng.uniform(0.9, 1.1), self._tick)
-        self._do(Replica.tick)
+        self._ticks += 1
+        self._do(lambda replica: replica.tick(self._ticks))
 
     def receive(self, message: Message) -> None:
         """Take a message."""

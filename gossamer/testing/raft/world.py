@@ -46,6 +46,7 @@ class RaftWorld(World):
             max_inflight=self.rng.choice((1, 4, 64)),
             max_unstable_bytes=20_000,
             max_apply_bytes=self.rng.choice((1, 800)),
+            idle_heartbeat_ticks=sim.rng("idle").choice((1, 5)),
         )
         self._commits = sim.rng("commits")
         self._mean_commit = self.rng.choice((0.0005, 0.004, 0.03))

@@ -1,6 +1,7 @@
 """Messages of all groups for one node, divided so that no part is longer than a frame of a link."""
 
 from gossamer.config import DistributionConfig
+from gossamer.raft.host.replicas import SETTINGS
 from gossamer.raft.host.server import PACKETS_BYTES, _parts
 
 
@@ -16,3 +17,7 @@ def test_messages_leave_in_order_and_in_parts_that_a_link_takes():
 def test_a_message_that_is_longer_leaves_alone():
     messages = [(1, b"a"), (2, bytes(2 * PACKETS_BYTES)), (3, b"b")]
     assert list(_parts(messages)) == [[message] for message in messages]
+
+
+def test_an_idle_group_may_lose_a_heartbeat_without_an_election():
+    assert 2 * SETTINGS.idle_heartbeat_ticks <= SETTINGS.election_ticks

@@ -51,9 +51,9 @@ class Life:
     async def pass_time(self, *, looks=0):
         """Elections and turns, then upkeep so many times."""
         for look in range(looks + 1):
-            for _ in range(30):
+            for tick in range(30):
                 for group in list(self.replicas.groups.values()):
-                    group.replica.tick()
+                    group.replica.tick(tick)
                 while await self.replicas.take_turn():
                     pass
             for group in self.replicas.groups.values():
