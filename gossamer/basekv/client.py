@@ -57,28 +57,34 @@ async def delete(key: bytes) -> None:
     await write([Delete(key)])
 
 
-async def get(key: bytes) -> bytes | None:
-    """Return the value of a key; None: it is not there. Raises NotReadyError without a quorum."""
+async def get(key: bytes, *, max_staleness: float = 0.0) -> bytes | None:
+    """Return the value of a key; None: it is not there. Raises NotReadyError without a quorum.
+
+    With ``max_staleness`` it may be the value of so many seconds ago: see :func:`gossamer.raft.read`.
+    """
     while True:
         info = await call(BASEKV, Find(key))
-        match await _ask(info, Get(info.version, key)):
+        match await _ask(info, Get(info.version, key), max_staleness):
             case Value(value):
                 return value
             case Moved(info):
                 cast(BASEKV, Learn(info))
 
 
-async def scan(start: bytes, end: bytes, limit: int | None = None) -> list[tuple[bytes, bytes]]:
+async def scan(
+    start: bytes, end: bytes, limit: int | None = None, *, max_staleness: float = 0.0
+) -> list[tuple[bytes, bytes]]:
     """Return the rows from ``start`` up to ``end``, excluded, in the order of their keys.
 
-    Rows are read in pages, each as of the moment in which it is read. Raises NotReadyError without a quorum.
+    Rows are read in pages, each as of the moment in which it is read, or with ``max_staleness`` as of so many
+    seconds before at most. Raises NotReadyError without a quorum.
     """
     rows: list[tuple[bytes, bytes]] = []
     while start < end and (limit is None or len(rows) < limit):
         info: RangeInfo = await call(BASEKV, Find(start))
         border = end if info.end is None else min(end, info.end)
         page = PAGE if limit is None else min(PAGE, limit - len(rows))
-        match await _ask(info, Scan(info.version, start, border, page)):
+        match await _ask(info, Scan(info.version, start, border, page), max_staleness):
             case Rows(found, more):
                 rows += found
                 start = found[-1][0] + b"\0" if more else border
@@ -87,8 +93,8 @@ async def scan(start: bytes, end: bytes, limit: int | None = None) -> list[tuple
     return rows
 
 
-async def _ask(info: RangeInfo, question: Get | Scan) -> Answer:
-    answer = await read(kind_of(info.number), encode(question))
+async def _ask(info: RangeInfo, question: Get | Scan, max_staleness: float) -> Answer:
+    answer = await read(kind_of(info.number), encode(question), max_staleness=max_staleness)
     if not isinstance(answer, bytes):
         raise NotReadyError("read", f"the range answered with {type(answer).__name__}")
     return decode_answer(answer)

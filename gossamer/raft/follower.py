@@ -75,7 +75,9 @@ def on_heartbeat(state: State, message: Heartbeat) -> None:
         DamagedLogError: it is not here: the disc lost what this replica had acknowledged.
     """
     state.log.commit_to(message.commit)
-    state.promises.append(HeartbeatReply(message.sender, state.id, state.term, message.round))
+    state.freshness.confirm(message.as_of, message.confirmed)
+    stamp = state.freshness.stamp()
+    state.promises.append(HeartbeatReply(message.sender, state.id, state.term, message.round, stamp))
 
 
 def on_chunk(state: State, message: Chunk) -> None:

@@ -25,7 +25,7 @@ from gossamer.raft.messages import (
 )
 from gossamer.raft.progress import Flow, Progress
 from gossamer.raft.quorum import Vote
-from gossamer.raft.state import Role, State, become_follower
+from gossamer.raft.state import Role, Round, State, become_follower
 from gossamer.raft.values import ChunkWanted, Entry, Membership, ReadState, membership_entry
 
 MAX_READS = 65_536
@@ -69,17 +69,30 @@ def tick(state: State, count: int) -> None:
 def _idle(state: State) -> bool:
     """Return whether all members have all, and nobody waits for a heartbeat's answer."""
     last = state.log.last
-    if state.transferee or state.reads_asked or state.reads_sent or state.log.committed < last:
+    if state.transferee or state.reads_asked or state.log.committed < last:
         return False
-    return all(progress.match == last for progress in state.progress.values())
+    return not any(sent.reads for sent in state.rounds) and all(
+        progress.match == last for progress in state.progress.values()
+    )
 
 
 def _heartbeat(state: State) -> None:
+    """Ask all whether this is still the leader, for the reads that wait too."""
+    log, confirmed = state.log, state.confirmed
     state.since_heartbeat = 0
+    state.round += 1
+    # What was committed before it led is known only once an entry of its own term is.
+    if log.term(log.committed) == state.term:
+        stamps = {member: progress.stamp for member, progress in state.progress.items()}
+        stamps[state.id] = state.freshness.stamp()
+        reads, state.reads_asked = state.reads_asked, []
+        state.rounds.append(Round(state.round, log.committed, stamps, reads))
     for member, progress in state.progress.items():
         if member != state.id:
-            commit = min(progress.match, state.log.committed)
-            state.messages.append(Heartbeat(member, state.id, state.term, commit, state.round))
+            known = min(progress.match, log.committed), state.round
+            as_of = confirmed.stamps.get(member, 0), confirmed.committed
+            state.messages.append(Heartbeat(member, state.id, state.term, *known, *as_of))
+    _confirm(state)
 
 
 # -- proposals
@@ -231,8 +244,8 @@ def on_heartbeat_reply(state: State, message: HeartbeatReply) -> None:
         )
     progress = state.progress.get(message.sender)
     if progress is not None:
-        progress.answered_heartbeat(state.log.last, message.round)
-        _confirm_reads(state)
+        progress.answered_heartbeat(state.log.last, message.round, message.stamp)
+        _confirm(state)
 
 
 def on_chunk_reply(state: State, message: ChunkReply) -> None:
@@ -332,24 +345,20 @@ def on_read_request(state: State, message: ReadRequest) -> None:
 
 
 def _begin_reads(state: State) -> None:
-    """Ask a quorum whether this is still the leader, for all reads of the turn at once."""
-    log = state.log
-    # What was committed before it led is known only once an entry of its own term is.
-    if not state.reads_asked or log.term(log.committed) != state.term:
-        return
-    state.round += 1
-    state.reads_sent.append((state.round, log.committed, list(state.reads_asked)))
-    state.reads_asked.clear()
-    _heartbeat(state)
-    _confirm_reads(state)
+    """Ask a quorum for all reads of the turn at once, if they can be answered."""
+    if state.reads_asked and state.log.term(state.log.committed) == state.term:
+        _heartbeat(state)
 
 
-def _confirm_reads(state: State) -> None:
+def _confirm(state: State) -> None:
+    """Answer the reads of the rounds that a quorum has answered."""
     rounds = {member: progress.round for member, progress in state.progress.items()}
     confirmed = state.membership.acknowledged(rounds | {state.id: state.round})
-    while state.reads_sent and state.reads_sent[0][0] <= confirmed:
-        _, index, reads = state.reads_sent.popleft()
-        for context, replica in reads:
+    while state.rounds and state.rounds[0].number <= confirmed:
+        done = state.confirmed = state.rounds.popleft()
+        index = done.committed
+        state.freshness.confirm(done.stamps[state.id], index)
+        for context, replica in done.reads:
             if replica == state.id:
                 state.reads.append(ReadState(context, index))
             else:

@@ -66,16 +66,20 @@ class Rejected(Message, frozen=True, array_like=True, tag=5):
 
 class Heartbeat(Message, frozen=True, array_like=True, tag=6):
     """The sender leads; ``commit`` is never beyond what the receiver acknowledged; ``round`` numbers
-    what it asks to be confirmed."""
+    what it asks to be confirmed. When it had the receiver's stamp ``as_of``, and led, nothing beyond
+    ``confirmed`` was committed; see ``freshness``."""
 
     commit: int
     round: int
+    as_of: int = 0
+    confirmed: int = 0
 
 
 class HeartbeatReply(Message, frozen=True, array_like=True, tag=7):
-    """The sender followed when it got that round's heartbeat."""
+    """The sender followed when it got that round's heartbeat, at the time of its ``stamp``."""
 
     round: int
+    stamp: int = 0
 
 
 class Chunk(Message, frozen=True, array_like=True, tag=8):

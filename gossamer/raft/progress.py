@@ -42,6 +42,7 @@ class Progress:
         "offset",
         "round",
         "snapshot",
+        "stamp",
         "waiting",
     )
 
@@ -58,6 +59,8 @@ class Progress:
         self.commit_sent = 0
         self.round = 0
         """Last round of heartbeats that it answered."""
+        self.stamp = 0
+        """Its time when it did."""
         self.active = True
         """Something came from it since quorums were last checked."""
         self.snapshot: Snapshot | None = None
@@ -98,10 +101,11 @@ class Progress:
         self._enter(Flow.PROBE)
         return True
 
-    def answered_heartbeat(self, last: int, round_: int) -> None:
+    def answered_heartbeat(self, last: int, round_: int, stamp: int) -> None:
         """Note that it follows; ask it where it is if it seems behind."""
         self.active = True
-        self.round = max(self.round, round_)
+        if round_ >= self.round:
+            self.round, self.stamp = round_, stamp
         self.waiting = False
         if self.match < last:
             self.nudge = True

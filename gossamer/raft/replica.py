@@ -1,4 +1,4 @@
-"""One replica of one group, without clock and without I/O: `Step`, `Tick`, `Ready`, `Advance` as in etcd.
+"""One replica of one group, without I/O: `Step`, `Tick`, `Ready`, `Advance` as in etcd.
 
 ::
 
@@ -17,7 +17,7 @@ write that may be tried again the same turn is done again; after any other the r
 again from what the disc holds.  3. A message at which :meth:`Replica.step` raises has left the log as it was,
 and is dropped; at a :class:`DamagedLogError` so is the replica.
 
-Deterministic: the same calls with the same ``random`` make the same turns.
+Deterministic: the same calls with the same ``random`` make the same turns; the clock decides nothing of them.
 """
 
 from __future__ import annotations
@@ -109,14 +109,16 @@ class Replica:
         hard: HardState = BLANK,
         *,
         random: Random,
+        clock: Callable[[], float],
         settings: Settings = DEFAULTS,
     ) -> None:
-        """``replica``: its number in the group, above 0; ``log`` and ``hard``: what the disc has.
+        """``replica``: its number in the group, above 0; ``log`` and ``hard``: what the disc has; ``clock``
+        never goes back, and only tells how old the state is.
 
         Raises:
             DamagedLogError: the log ends before what is known to be committed.
         """
-        self._state = State(replica, log, hard, settings, random)
+        self._state = State(replica, log, hard, settings, random, clock)
         self._hard = hard
 
     # -- what it is
@@ -205,6 +207,11 @@ class Replica:
             leader.read(self._state, context, self.id)
         else:
             follower.read(self._state, context)
+
+    def as_of(self, applied: int) -> float:
+        """Return the time by the replica's clock than which a state is no older that has applied so much:
+        it has all that was committed before. Without a leader's word, -inf."""
+        return self._state.freshness.as_of(applied)
 
     def campaign(self) -> None:
         """Ask for votes now, without waiting for a timeout."""

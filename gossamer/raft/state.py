@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import enum
 from collections import deque
+from collections.abc import Callable
 from random import Random
 
 import msgspec
 
+from gossamer.raft.freshness import Freshness
 from gossamer.raft.log import Log
 from gossamer.raft.messages import Chunk, Message
 from gossamer.raft.progress import Progress
@@ -59,10 +61,31 @@ class Staged(msgspec.Struct):
     received: int = 0
 
 
+class Round(msgspec.Struct, frozen=True):
+    """Heartbeats to all: what was committed when they were sent, and the last stamp of each member then."""
+
+    number: int
+    committed: int
+    stamps: dict[int, int]
+    reads: list[tuple[int, int]]
+    """Context and replica of each read that waits for it."""
+
+
+NO_ROUND = Round(0, 0, {}, [])
+
+
 class State:
     """One replica: what it knows, what it is, and what it wants to send."""
 
-    def __init__(self, replica: int, log: Log, hard: HardState, settings: Settings, random: Random) -> None:
+    def __init__(
+        self,
+        replica: int,
+        log: Log,
+        hard: HardState,
+        settings: Settings,
+        random: Random,
+        clock: Callable[[], float],
+    ) -> None:
         self.id = replica
         self.log = log
         self.settings = settings
@@ -89,8 +112,11 @@ class State:
         self.round = 0
         self.reads_asked: list[tuple[int, int]] = []
         """Context and replica of each read that has no round yet."""
-        self.reads_sent: deque[tuple[int, int, list[tuple[int, int]]]] = deque()
-        """Round, committed index and reads of each round that is not confirmed."""
+        self.rounds: deque[Round] = deque()
+        """Those that are not confirmed."""
+        self.confirmed = NO_ROUND
+        """The last one that a quorum answered."""
+        self.freshness = Freshness(clock)
         self.staged: Staged | None = None
 
         self.messages: list[Message] = []
@@ -119,7 +145,8 @@ class State:
         self.progress = {}
         self.transferee = 0
         self.reads_asked.clear()
-        self.reads_sent.clear()
+        self.rounds.clear()
+        self.confirmed = NO_ROUND
         self.wanted.clear()
 
 

@@ -67,7 +67,12 @@ class Group:
         self.texts[replica] = disc.text
         self.reads.setdefault(replica, [])
         self.replicas[replica] = Replica(
-            replica, log, disc.hard, random=Random(f"{self.seed}/{replica}"), settings=self.settings
+            replica,
+            log,
+            disc.hard,
+            random=Random(f"{self.seed}/{replica}"),
+            clock=lambda: float(self.ticks),
+            settings=self.settings,
         )
 
     def crash(self, replica: int) -> None:

@@ -6,6 +6,7 @@ import pytest
 from gossamer.raft import DamagedLogError, Membership, ReadState, Replica, follower, leader, quorum, replica
 from gossamer.raft.log import Log
 from gossamer.raft.messages import Chunk
+from gossamer.raft.state import Round
 from gossamer.raft.wal.frames import Frames
 from gossamer.testing.raft import RAFT, RaftWorld
 from gossamer.testing.raft.disc import SimFile
@@ -86,9 +87,8 @@ def reads_before_its_first_commit(patch: Patch) -> None:
 
     def begin(state):
         if state.reads_asked:
-            state.round += 1
-            state.reads_sent.append((state.round, state.log.committed, list(state.reads_asked)))
-            state.reads_asked.clear()
+            reads, state.reads_asked = state.reads_asked, []
+            state.rounds.append(Round(state.round + 1, state.log.committed, {state.id: 0}, reads))
             leader._heartbeat(state)
 
     patch.setattr(leader, "_begin_reads", begin)

@@ -215,8 +215,11 @@ def told(message: Message) -> str:
             words.append(f"@{value.index}/{value.term}")
         elif isinstance(value, bytes):
             words.append(value.decode())
-        elif name not in ("commit", "round") or value:
-            words.append(f"{name} {value}" if name in ("commit", "round") else str(value))
+        elif name in ("commit", "round"):
+            words += [f"{name} {value}"] if value else []
+        # Of no interest in a script: random, or of another replica.
+        elif name not in ("stamp", "as_of", "confirmed"):
+            words.append(str(value))
     head = f"{message.sender}>{message.to} {type(message).__name__}"
     return " ".join([head, f"t{message.term}", *words])
 

@@ -1,6 +1,7 @@
 """Tables of a quorum: what was written is there for everybody, or nothing is answered."""
 
 import asyncio
+from functools import partial
 from itertools import count
 
 import pytest
@@ -9,7 +10,7 @@ from gossamer import basekv
 from gossamer.basekv import KINDS, BadRowError
 from gossamer.errors import GossamerError, UnavailableError
 from gossamer.mnesia_like import QuorumTable
-from gossamer.raft.host import server
+from gossamer.raft.host import client, server
 from gossamer.raft.host.messages import Packets
 
 from .clusters import nodes
@@ -86,6 +87,33 @@ async def test_idle_ranges_say_little_and_are_led_again_two_seconds_after_a_deat
     await asyncio.sleep(2)
     now = [await leads(cluster, number) for number in (1, 2, 3) if number != killed]
     assert led[killed].keys() <= now[0].keys() | now[1].keys()
+
+
+@nodes(3, discs=True)
+async def test_a_read_that_may_be_stale_is_answered_here_while_the_state_is_young(sim, cluster, monkeypatch):
+    await formed(cluster)
+    table = QuorumTable("orders")
+    await run(cluster, 1, table.write, "x", 1)
+    await asyncio.sleep(10)
+
+    def read(number, staleness):
+        return run(cluster, number, partial(table.read, "x", max_staleness=staleness))
+
+    with monkeypatch.context() as patch:
+        patch.delattr(client, "_ask")
+        assert {await read(number, 2.0) for number in (1, 2, 3)} == {1}
+    cluster.partition([1, 2], [3])
+    await asyncio.sleep(5)
+    await run(cluster, 2, table.write, "x", 2)
+    assert await read(3, 15.0) == 1
+    with pytest.raises(UnavailableError):
+        await read(3, 2.0)
+    await asyncio.sleep(15)
+    with pytest.raises(UnavailableError):
+        await read(3, 15.0)
+    cluster.heal()
+    await asyncio.sleep(20)
+    assert await read(3, 2.0) == 2
 
 
 @nodes(3, discs=True)

@@ -32,9 +32,9 @@ class QuorumTable:
     def __repr__(self) -> str:
         return f"<QuorumTable {self.definition.name}>"
 
-    async def read(self, key: Key, default: Value = None) -> Value:
-        """Return the value of a key, as of now."""
-        found = await basekv.get(self._key(key))
+    async def read(self, key: Key, default: Value = None, *, max_staleness: float = 0.0) -> Value:
+        """Return the value of a key, as of now, or of so many seconds ago at most."""
+        found = await basekv.get(self._key(key), max_staleness=max_staleness)
         return default if found is None else decode(found)
 
     async def write(self, key: Key, value: Value) -> None:
@@ -55,11 +55,12 @@ class QuorumTable:
         at = self._key(key)
         return await basekv.write([basekv.Put(at, self._value(new))], [basekv.Expect(at, self._value(old))])
 
-    async def rows(self, limit: int | None = None) -> dict[Key, Value]:
-        """Return all rows, ``limit`` at most, in the order of their encoded keys."""
+    async def rows(self, limit: int | None = None, *, max_staleness: float = 0.0) -> dict[Key, Value]:
+        """Return all rows, ``limit`` at most, in the order of their encoded keys, as of now or of so many
+        seconds ago at most."""
         # Behind the last of all keys, which is -1.
         end = self._prefix + b"\xff\0"
-        found = await basekv.scan(self._prefix, end, limit)
+        found = await basekv.scan(self._prefix, end, limit, max_staleness=max_staleness)
         return {_key_of(key[len(self._prefix) :]): decode(value) for key, value in found}
 
     def _key(self, key: Key) -> bytes:

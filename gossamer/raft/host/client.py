@@ -10,7 +10,7 @@ import asyncio
 from typing import Any
 
 from gossamer.raft.errors import NotReadyError
-from gossamer.raft.host.messages import RAFT, Done, NotDone, Read, Submit, Where
+from gossamer.raft.host.messages import RAFT, Done, NotDone, Read, ReadHere, Submit, Where
 from gossamer.supervisor import CallFailed, Runtime, call
 
 PATIENCE = 5.0
@@ -28,12 +28,22 @@ async def request(kind: str, data: bytes, *, timeout: float = PATIENCE) -> Any:
     return await _ask("request", kind, Submit, data, timeout)
 
 
-async def read(kind: str, question: bytes, *, timeout: float = PATIENCE) -> Any:
+async def read(kind: str, question: bytes, *, max_staleness: float = 0.0, timeout: float = PATIENCE) -> Any:
     """Return the answer to a question, by a state that has all that was done before it was asked.
+
+    With ``max_staleness`` the state may lack what was done in so many seconds before that: the replica of
+    this node answers, without a round to any other, if its state is no older; else the leader is asked.
 
     Raises:
         NotReadyError: no quorum could be reached in time.
     """
+    if max_staleness > 0:
+        try:
+            answer = await call(RAFT, ReadHere(kind, question, max_staleness), timeout)
+        except CallFailed as error:
+            raise NotReadyError("read", str(error)) from None
+        if answer is not None:
+            return answer
     return await _ask("read", kind, Read, question, timeout)
 
 

@@ -47,6 +47,8 @@ class Group:
         self._ripe: list[tuple[int, int]] = []
         """Index that must be applied and context of each read that is confirmed."""
         self._context = 0
+        self._applied = replica.log.applied
+        """What the state has: the replica's log is ahead while a snapshot is not installed."""
         self._staged = b""
         self._applied_bytes = 0
         """Of entries since the last snapshot."""
@@ -93,6 +95,12 @@ class Group:
         self.replica.read(self._context)
         self._reads[self._context] = question, answer
 
+    def read_here(self, question: bytes, since: float) -> object | None:
+        """Answer a question by the state of this replica; None: it may be older than ``since``."""
+        if not self.state.nodes or self.replica.as_of(self._applied) < since:
+            return None
+        return self.state.machine.read(question)
+
     def _propose(self, entry: bytes, answer: Answer) -> None:
         self._must_lead("request")
         self.replica.propose([entry])
@@ -132,8 +140,10 @@ class Group:
         if ready.snapshot is not None:
             self.state.restore(self._staged, f"snapshot {ready.snapshot.index} of group {self.number:x}")
             self._staged = b""
+            self._applied = ready.snapshot.index
         for entry in ready.committed:
             result = self.state.apply(entry)
+            self._applied = entry.index
             self._applied_bytes += len(entry.data)
             term, answer = self._waiting.pop(entry.index, (0, None))
             if answer is not None:

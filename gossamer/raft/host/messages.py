@@ -67,6 +67,15 @@ class Read(Struct, frozen=True):
     question: bytes
 
 
+class ReadHere(Struct, frozen=True):
+    """Call: answer a question by the replica of this node, by a state that is at most so many seconds old;
+    None: it has none."""
+
+    kind: str
+    question: bytes
+    max_staleness: float
+
+
 class Transfer(Struct, frozen=True):
     """Call: hand leadership of a group to the voter at ``node``."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from functools import partial
 from random import Random
 
 import structlog
@@ -40,12 +41,13 @@ class Replicas:
         machines: Machines,
         *,
         rng: Random,
+        clock: Callable[[], float],
         send: Callable[[list[tuple[Group, list[Message]]]], None],
     ) -> None:
         self._node = node
         self._disc = disc
         self._machines = machines
-        self._rng = rng
+        self._made = partial(Replica, settings=SETTINGS, random=rng, clock=clock)
         self._send = send
         self.groups: dict[int, Group] = {}
         self._turn: _Turn | None = None
@@ -75,8 +77,7 @@ class Replicas:
         if index:
             data = await self._disc.snapshot(number, index)
             state.restore(data, f"snapshot {index} of group {number:x}")
-        replica = Replica(stored.replica, stored.log(), stored.hard, settings=SETTINGS, random=self._rng)
-        return Group(number, self._node, replica, state)
+        return Group(number, self._node, self._made(stored.replica, stored.log(), stored.hard), state)
 
     async def begin(
         self,
@@ -107,8 +108,7 @@ class Replicas:
         if (old := self.groups.pop(number, None)) is not None:
             old.give_up()
         log.info("raft_replica", group=f"{number:x}", replica=replica)
-        hard = HardState(term, 0, index)
-        made = Replica(replica, Log(mark.snapshot), hard, settings=SETTINGS, random=self._rng)
+        made = self._made(replica, Log(mark.snapshot), HardState(term, 0, index))
         group = self.groups[number] = Group(number, self._node, made, replicated)
         return group
 

@@ -32,6 +32,7 @@ from gossamer.raft.host.messages import (
     NotDone,
     Packets,
     Read,
+    ReadHere,
     Submit,
     Told,
     Transfer,
@@ -101,7 +102,9 @@ class RaftServer(GenServer):
         self._upkeep: Upkeep | None = None
         trap_exit(True)
         if disc is not None:
-            replicas = self._replicas = Replicas(node, disc, machines, rng=rng, send=self._send)
+            replicas = self._replicas = Replicas(
+                node, disc, machines, rng=rng, clock=self.process.loop.time, send=self._send
+            )
             self._upkeep = Upkeep(
                 node, replicas, register=register, members=members, kinds=kinds, wall=wall, rng=rng
             )
@@ -128,6 +131,10 @@ class RaftServer(GenServer):
                 return self._ask(number, lambda group, answer: group.request(data, answer), caller)
             case Read(number, question):
                 return self._ask(number, lambda group, answer: group.read(question, answer), caller)
+            case ReadHere(kind, question, max_staleness):
+                here = self._groups.get(current(self._register, kind))
+                since = self.process.loop.time() - max_staleness
+                return Reply(None if here is None else here.read_here(question, since))
             case Transfer(number, node):
                 return Reply(self._transfer(number, node))
             case "recover":

@@ -14,6 +14,8 @@ from gossamer.testing.raft.machine import Command
 KEYS = ("x", "y")
 OPS: tuple[Op, ...] = ("get", "get", "get", "put", "append", "append", "cas")
 PATIENCE = (0.3, 1.0)
+STALENESS = (0.0, 0.0, 0.15, 0.5)
+"""Seconds by which a read may be stale; 0: not at all."""
 ATTEMPTS = 4
 
 
@@ -22,6 +24,7 @@ class Server(Protocol):
 
     def submit(self, command: Command) -> asyncio.Future[str] | None: ...
     def read(self, key: str, context: int) -> asyncio.Future[str] | None: ...
+    def read_here(self, key: str, max_staleness: float) -> str | None: ...
 
 
 class Client:
@@ -29,12 +32,19 @@ class Client:
     times its outcome stays unknown, and the client goes on as another."""
 
     def __init__(
-        self, number: int, rng: Random, nodes: Callable[[], Sequence[Server]], history: list[Operation]
+        self,
+        number: int,
+        rng: Random,
+        nodes: Callable[[], Sequence[Server]],
+        history: list[Operation],
+        *,
+        stale_reads: bool = False,
     ) -> None:
         self.identity = number * 10_000
         self.rng = rng
         self.nodes = nodes
         self.history = history
+        self.stale_reads = stale_reads
         self.finishing = False
         self._sequence = 0
         self._context = number * 1_000_000
@@ -49,7 +59,13 @@ class Client:
         """Do one operation; False if its outcome is not known."""
         called = asyncio.get_running_loop().time()
         if op == "get":
-            found = await self._read(key)
+            staleness = self.rng.choice(STALENESS) if self.stale_reads else 0.0
+            found = self.rng.choice(self.nodes()).read_here(key, staleness) if staleness else None
+            if found is not None:
+                # It is right if it was at any time since.
+                called -= staleness
+            else:
+                found = await self._read(key)
             if found is not None:
                 self._note(op, key, "", "", found, called)
             return found is not None

@@ -111,7 +111,9 @@ class SimNode:
         self._last_hard = stored.hard
         self.world.invariants.started(self.copy, stored.hard, log)
         settings = self.world.settings
-        self.replica = Replica(self.copy, log, stored.hard, random=self.rng, settings=settings)
+        self.replica = Replica(
+            self.copy, log, stored.hard, random=self.rng, clock=self.clock, settings=settings
+        )
         self.world.invariants.stored(self.copy, log.slice(log.base + 1, log.last, 1 << 60), log)
         self.suspect = False
         self.kick()
@@ -150,6 +152,10 @@ class SimNode:
     def receive(self, message: Message) -> None:
         """Take a message."""
         self._do(lambda replica: replica.step(message))
+
+    def clock(self) -> float:
+        """Return the time by this node's clock, which is no other's."""
+        return self.world.sim.loop.time() + 86_400.0 * self.number
 
     def _do(self, action: Callable[[Replica], None]) -> None:
         if self.replica is None:
@@ -190,6 +196,13 @@ class SimNode:
         self._reads[context] = key, future
         self.kick()
         return future
+
+    def read_here(self, key: str, max_staleness: float) -> str | None:
+        """Return a value that is at most so many seconds old; None: it may be older here."""
+        replica = self.replica
+        if replica is None or replica.as_of(self.machine.applied) < self.clock() - max_staleness:
+            return None
+        return self.machine.values.get(key, "")
 
     # -- turns
 

@@ -63,8 +63,9 @@ class RaftWorld(World):
             SimNode(self, number, number, first if number <= voters else Membership())
             for number in range(1, voters + spare + 1)
         ]
+        stale = sim.rng("stale reads").choice((False, True))
         self.clients = [
-            Client(number, sim.rng(f"client{number}"), lambda: self.nodes, self.history)
+            Client(number, sim.rng(f"client{number}"), lambda: self.nodes, self.history, stale_reads=stale)
             for number in range(1, CLIENTS + 1)
         ]
 

@@ -36,6 +36,7 @@ class Life:
             DiscThread(path),
             lambda kind: machine_of(kind) or NamesMachine(lambda: 0.0),
             rng=Random(1),
+            clock=lambda: self.now,
             send=lambda _work: None,
         )
         self.upkeep = Upkeep(
