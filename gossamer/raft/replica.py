@@ -29,7 +29,7 @@ from typing import Any
 import msgspec
 
 from gossamer.raft import election, follower, leader
-from gossamer.raft.errors import NotReadyError
+from gossamer.raft.errors import LyingReplicaError, NotReadyError
 from gossamer.raft.log import Log
 from gossamer.raft.messages import (
     Append,
@@ -72,6 +72,8 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True):
 
 BLANK = HardState()
 DEFAULTS = Settings()
+MAX_TERMS_AHEAD = 2**32
+"""Elections that nobody can have missed. A lie beyond would use up the numbers that terms have on disc."""
 _OF_LEADERS = (Append, Heartbeat, Chunk, TimeoutNow)
 _AT_FOLLOWERS: dict[type[Message], Callable[[State, Any], None]] = {
     Append: follower.on_append,
@@ -176,6 +178,9 @@ class Replica:
             DamagedLogError: this replica's disc lost what it had acknowledged.
         """
         state = self._state
+        if message.term > state.term + MAX_TERMS_AHEAD:
+            most = f"at most {MAX_TERMS_AHEAD} above {state.term}"
+            raise LyingReplicaError(message.sender, what="term", got=message.term, expected=most)
         if message.to != state.id or (message.term and not _of_this_term(state, message)):
             return
         if isinstance(message, TimeoutNow):

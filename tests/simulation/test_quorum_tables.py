@@ -117,6 +117,23 @@ async def test_a_read_that_may_be_stale_is_answered_here_while_the_state_is_youn
 
 
 @nodes(3, discs=True)
+async def test_a_clock_that_is_a_day_off_changes_no_leader_and_no_age(sim, cluster):
+    await formed(cluster)
+    await asyncio.sleep(60)
+    led = {number: await leads(cluster, number) for number in (1, 2, 3)}
+    table = QuorumTable("orders")
+    for number, seconds in ((1, 86_400.0), (2, -86_400.0)):
+        cluster.nodes[number].clock.jump(seconds)
+    await asyncio.sleep(30)
+    await run(cluster, 1, table.write, "x", 1)
+    await asyncio.sleep(5)
+    for number in (1, 2, 3):
+        assert await run(cluster, number, table.read, "x") == 1
+        assert await run(cluster, number, partial(table.read, "x", max_staleness=2.0)) == 1
+    assert {number: await leads(cluster, number) for number in (1, 2, 3)} == led
+
+
+@nodes(3, discs=True)
 async def test_of_those_that_insert_or_replace_at_once_one_succeeds(sim, cluster):
     await formed(cluster)
     table = QuorumTable("locks")
