@@ -252,6 +252,10 @@ class MqttSessionsConfig(Section):
     """Copies at a quorum, from which another node goes on when theirs is down. auto: where three nodes or
     more have replicas of the ranges of keys; messages for such sessions are acknowledged once a quorum has
     them. off: only the node that a session is on has it, and serves it again once it is back."""
+    on_no_quorum: Literal["local", "refuse"] = "local"
+    """What becomes of clients with such sessions where no quorum can be reached, with replication auto.
+    local: they are served with what this node has. refuse: CONNECT is answered with 0x88 (3.1.1: 3), after
+    3 s at most, and a client whose session a quorum does not have all of is disconnected (0x89)."""
     overflow: Literal["drop_oldest", "drop_newest", "disconnect"] = "drop_oldest"
     """Which message goes where a session has as much queued as the limits allow; it is counted. disconnect:
     a client that is connected is sent away (0x97) besides, and what it has queued waits for it, the oldest

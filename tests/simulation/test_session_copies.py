@@ -5,12 +5,14 @@ import asyncio
 import pytest
 
 from gossamer.basekv import KINDS
+from gossamer.mqtt.client import RefusedError
 from gossamer.testing.traffic import Flow
 
 from .clusters import heal, nodes, restart, until
 from .flows import SESSION, gone, new_session, numbered, resumed, session, stop
 
 COPIED = {"discs": True, "sessions": {"replication": "auto"}}
+STRICT = {"discs": True, "sessions": {"replication": "auto", "on_no_quorum": "refuse"}}
 
 
 async def formed(cluster):
@@ -209,3 +211,65 @@ async def test_without_a_quorum_a_session_is_served_by_its_node_and_copied_again
     assert client.session_present
     await asyncio.sleep(2)
     assert client.payloads() == more
+
+
+@nodes(3, seeds=3, **STRICT)
+async def test_without_a_quorum_no_client_is_served_with_a_session_that_may_be_stale(sim, cluster):
+    """It is refused at the lone node, and goes on at the larger side with all that was acknowledged."""
+    await formed(cluster)
+    client = await session(cluster, 1, "c", "t/#", qos=1)
+    speaker, lone = await cluster.client(2), await cluster.client(1)
+    sent = await numbered(speaker, "t/1", 5)
+    await asyncio.sleep(1)
+    cluster.partition([1], [2, 3])
+    await asyncio.sleep(15)
+    # Nothing of it has changed: whoever has it from the quorum has all of it.
+    assert not client.lost.done()
+    await lone.publish("t/lone", b"changed", qos=1)
+    await asyncio.wait_for(client.lost, 10)
+    assert client.left == 0x89
+    await lone.publish("t/lone", b"kept", qos=1)
+    for version in (4, 5):
+        with pytest.raises(RefusedError, match="0x88" if version == 5 else "0x03"):
+            await cluster.client(1, "c", version=version, **SESSION)
+    # At once, once one has waited.
+    with pytest.raises(RefusedError, match="0x88"):
+        await cluster.client(1, "another", clean_start=True, session_expiry=60, timeout=4)
+    await cluster.client(1, "transient")
+    sent += await numbered(speaker, "t/1", 5, first=5)
+    again = await cluster.client(2, "c", **SESSION, timeout=30)
+    assert again.session_present
+    await asyncio.sleep(1)
+    got = [m.payload for m in (*client.messages, *again.messages) if m.topic == b"t/1"]
+    assert list(dict.fromkeys(got)) == sent
+    await heal(cluster, pause=20)
+    assert b"kept" in again.payloads()
+    assert having(cluster, "c") == [2]
+    again.drop()
+    assert (await cluster.client(1, "c", **SESSION)).session_present
+
+
+@nodes(3, seeds=2, **STRICT)
+async def test_a_stale_session_is_replaced_before_its_client_is_served(sim, cluster):
+    """By the node that was cut off, whose client went on elsewhere meanwhile, as soon as it has a quorum."""
+    await formed(cluster)
+    await gone(cluster, 1, "c", "t", qos=1)
+    speaker = await cluster.client(2)
+    cluster.partition([1], [2, 3])
+    await asyncio.sleep(15)
+    client = await resumed(cluster, 3, "c")
+    await client.subscribe("later", qos=1)
+    client.drop()
+    sent = await numbered(speaker, "later", 5)
+    cluster.heal()
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                client = await cluster.client(1, "c", **SESSION)
+            except (RefusedError, TimeoutError):
+                await asyncio.sleep(0.2)
+            else:
+                break
+    assert client.session_present
+    await asyncio.sleep(5)
+    assert client.payloads() == sent

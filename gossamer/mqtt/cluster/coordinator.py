@@ -126,6 +126,7 @@ class MqttCluster(GenServer):
                 enough=enough,
                 released=store.released,
                 on_disc=store.disc.settled,
+                strict=broker.config.sessions.on_no_quorum == "refuse",
             )
             store.on_commit = copies.committed_here
             broker.copies = copies

@@ -100,3 +100,9 @@ def connack_return_code(reason: int) -> int | None:
     """Return the CONNACK return code of MQTT 3.1.1 (table 3.1) for ``reason``; None: none fits, and the
     connection closes without CONNACK ([MQTT-3.2.2-6])."""
     return _RETURN_CODES.get(ReasonCode(reason))
+
+
+def goodbye_of(reason: ReasonCode) -> ReasonCode:
+    """Return the reason code by which DISCONNECT may say what CONNACK would."""
+    busy = (ReasonCode.SERVER_BUSY, ReasonCode.UNSPECIFIED_ERROR, ReasonCode.QUOTA_EXCEEDED)
+    return reason if reason in busy else ReasonCode.NOT_AUTHORIZED

@@ -22,7 +22,7 @@ from gossamer.mqtt.auth.sources import Login, Verdict
 from gossamer.mqtt.codec.encoder import explained
 from gossamer.mqtt.codec.packets import V4, V5, Connack, Connect, Will
 from gossamer.mqtt.codec.properties import NONE, Properties
-from gossamer.mqtt.codec.reasons import ReasonCode
+from gossamer.mqtt.codec.reasons import ReasonCode, goodbye_of
 from gossamer.mqtt.connection.channel import Channel
 from gossamer.mqtt.connection.enhanced import Enhanced
 from gossamer.mqtt.connection.limits import Shedding
@@ -45,6 +45,11 @@ class _Entrant:
     username: str | None
     told: Properties
     """What enhanced authentication has to say in CONNACK."""
+
+    @property
+    def lasts(self) -> bool:
+        """Return whether it asks for a session that outlives its connection, or for the one it had."""
+        return not self.packet.clean_start or bool(self.packet.properties.session_expiry)
 
 
 class Admission:
@@ -154,7 +159,7 @@ class Admission:
         if verdict.reason == ReasonCode.SUCCESS:
             self._holds_until(channel, verdict)
         else:
-            channel.disconnect(_goodbye(verdict.reason), detail="authenticating again has failed")
+            channel.disconnect(goodbye_of(verdict.reason), detail="authenticating again has failed")
 
     def _holds_until(self, channel: Channel, verdict: Verdict) -> None:
         if channel.ends is not None:
@@ -191,9 +196,10 @@ class Admission:
         channel.listener.admitted()
         self._holds_until(channel, verdict)
         entrant = _Entrant(channel, packet, client_id, username, told)
-        if self.takeovers is not None and self.takeovers.elsewhere(client_id, clean=packet.clean_start):
+        takeovers, clean = self.takeovers, packet.clean_start
+        if takeovers is not None and takeovers.elsewhere(client_id, clean=clean, lasts=entrant.lasts):
             # Not linked to the channel: a session on its way arrives, whether its client waits or not.
-            self._runtime.spawn(self._bring, self.takeovers, entrant, label="mqtt_takeover")
+            self._runtime.spawn(self._bring, takeovers, entrant, label="mqtt_takeover")
             return
         self._enter(entrant)
 
@@ -225,7 +231,8 @@ class Admission:
         fetched: Fetched = "elsewhere"
         try:
             if not channel.is_closed:
-                fetched = await takeovers.fetch(client_id, clean=entrant.packet.clean_start, claimant=channel)
+                clean, lasts = entrant.packet.clean_start, entrant.lasts
+                fetched = await takeovers.fetch(client_id, clean=clean, lasts=lasts, claimant=channel)
         finally:
             if self._bringing.get(key) is channel:
                 del self._bringing[key]
@@ -235,6 +242,8 @@ class Admission:
         if fetched == "elsewhere":
             channel.rejected(ReasonCode.SERVER_BUSY, "its client has connected to another node since")
             return
+        if fetched == "unavailable":
+            channel.rejected(ReasonCode.SERVER_UNAVAILABLE, "no quorum has all of its session now")
         if not channel.is_closed:
             self._enter(entrant)
             return
@@ -383,12 +392,6 @@ class Admission:
 
 def _unrouted(_topic: bytes) -> Route:
     return UNROUTED
-
-
-def _goodbye(reason: ReasonCode) -> ReasonCode:
-    """Return the reason code by which DISCONNECT may say what CONNACK would."""
-    busy = (ReasonCode.SERVER_BUSY, ReasonCode.UNSPECIFIED_ERROR, ReasonCode.QUOTA_EXCEEDED)
-    return reason if reason in busy else ReasonCode.NOT_AUTHORIZED
 
 
 def _expired(channel: Channel, _now: float) -> None:

@@ -260,6 +260,15 @@ class Channel(Pipe):
             self.transport.write(encode(Connack(reason=code), V4))
         self.finish(detail)
 
+    def turn_away(self, detail: str) -> None:
+        """End since its session cannot be served here now; where CONNACK is not out yet, it says so."""
+        self._flush_own()
+        if self.early is None:
+            self.disconnect(ReasonCode.SERVER_BUSY, detail=detail)
+        else:
+            self.will = None
+            self.rejected(ReasonCode.SERVER_UNAVAILABLE, detail)
+
     def refuse(self, error: MqttProtocolError) -> None:
         """End the connection as the standard says for ``error``."""
         self.shared.log_limit.write(

@@ -7,7 +7,7 @@ have something of it that the other lacks, it is offered there (``migration.supe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -46,7 +46,8 @@ class SessionCopies:
 
     ``sessions`` are the node's, by client; ``spawn`` runs a function as a process; ``released`` is called
     whenever :attr:`committed` may have grown. ``enough()``: the cluster has the replicas that make it worth
-    it; ``on_disc()`` returns once the disc has all that was noted.
+    it; ``on_disc()`` returns once the disc has all that was noted. ``strict``: no client is served whose
+    session is behind.
     """
 
     def __init__(
@@ -61,10 +62,12 @@ class SessionCopies:
         enough: Callable[[], bool],
         released: Callable[[], None],
         on_disc: Callable[[], Awaitable[object]] | None = None,
+        strict: bool = False,
     ) -> None:
         self.merge: Callable[[DurableSession, Image], bool] = lambda _session, _image: False
         """Called where a session began here without the copy of the one that its client had: adds what that
         has to it; False: not now."""
+        self.strict = strict
         self._on_disc = on_disc
         self._active = False
         self.behind_since = 0.0
@@ -119,6 +122,11 @@ class SessionCopies:
         node has taken the session over."""
         copy = self._machine.copies.get(client_id)
         return copy is not None and (copy.behind or copy.usurped)
+
+    def lags(self, client_id: str) -> bool:
+        """Return whether a quorum lacks something of a session that is this node's."""
+        copy = self._machine.copies.get(client_id)
+        return copy is not None and copy.behind
 
     def is_usurped(self, client_id: str) -> bool:
         """Return whether another node has taken a session over, perhaps without what was noted here last."""
@@ -182,6 +190,7 @@ class SessionCopies:
         self._absent = {client_id: until for client_id, until in self._absent.items() if until > now}
         behind = self.behind
         self._machine.tick(self._now())
+        self._turn_away(self._machine.behind)
         if self.behind > behind:
             self._released()
         if not self.behind:
@@ -195,6 +204,13 @@ class SessionCopies:
             self.uncopied_since = self._now()
         self._machine.flush()
         self._work()
+
+    def _turn_away(self, copies: Iterable[Copy]) -> None:
+        """End the connections of sessions that are behind, before they go on with the disc alone."""
+        for copy in list(copies) if self.strict else ():
+            session = self._sessions.get(copy.client_id)
+            if copy.behind and session is not None and session.channel is not None:
+                session.channel.turn_away("no quorum has all of its session")
 
     def _copy(self, client_id: str) -> Copy:
         copy = self._machine.copies.get(client_id)
@@ -235,6 +251,7 @@ class SessionCopies:
                     # Or nothing of it would be written again, and QoS 2 wait for that.
                     log.exception("session_not_copied", client_id=copy.client_id)
                     self._machine.failed(copy, self._now(), answered=False)
+                self._turn_away((copy,))
                 self._released()
                 self._writers[number] -= 1
                 copy = self._machine.next(self._busy())
@@ -360,6 +377,10 @@ class SessionCopies:
         if image is None and len(self._absent) < MAX_ABSENT:
             self._absent[client_id] = self._now() + ABSENT
         return image
+
+    async def owner(self, client_id: str) -> Owner | None:
+        """Return who writes the copy of a session; None: it has none. Raises UnavailableError."""
+        return await fenced.owner_of(self._keys, layout.prefix_of(client_id))
 
     async def claim(self, client_id: str, found: Owner, epoch: int) -> Image | None:
         """Take a session over from the owner that was ``found``; see :func:`fenced.claim`."""

@@ -50,6 +50,13 @@ async def read(keys: KeyValues, prefix: bytes) -> dict[bytes, bytes]:
     return {found[len(prefix) :]: value for found, value in rows}
 
 
+async def owner_of(keys: KeyValues, prefix: bytes) -> Owner | None:
+    """Return the owner of a copy; None: there is none. Raises UnavailableError."""
+    key = prefix + OWNER_SUFFIX
+    rows = await keys.scan(key, key + b"\0")
+    return layout.owner_in({OWNER_SUFFIX: rows[0][1]}) if rows else None
+
+
 async def image_of(keys: KeyValues, client_id: str) -> Image | None:
     """Return what a quorum has of a session; None: nothing. Raises UnavailableError."""
     rows = await read(keys, layout.prefix_of(client_id))
@@ -92,10 +99,7 @@ async def remove(keys: KeyValues, prefix: bytes, owner: Owner | None, node: str)
 
     Raises UnavailableError.
     """
-    key = prefix + OWNER_SUFFIX
-    if owner is None:
-        rows = await keys.scan(key, key + b"\0")
-        owner = layout.owner_in({OWNER_SUFFIX: rows[0][1]}) if rows else None
+    owner = owner or await owner_of(keys, prefix)
     if owner is not None and owner.node == node:
-        expected = Expect(key, layout.encoded(owner))
+        expected = Expect(prefix + OWNER_SUFFIX, layout.encoded(owner))
         await keys.write([DeleteRange(prefix, layout.end_of(prefix))], [expected])

@@ -6,8 +6,9 @@ came since then went nowhere but to the hints that other nodes keep for the one 
 those for this client, up to its mark; what it sends behind that comes here.
 
 Rules: 1. What a quorum has is read only where the session may be better there: its node is down, or this one
-has restarted and does not know.  2. Where no quorum can be reached, the client is served with what is here.
-3. A node that had the session learns by the token of the move what it had given away (``succession``).
+has restarted and does not know.  2. Where no quorum can be reached, the client is served with what is here;
+with ``on_no_quorum: refuse`` it is asked each time, and a client refused without its answer.  3. A node that
+had the session learns by the token of the move what it had given away (``succession``).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from gossamer.distribution import rpc as remote
 from gossamer.errors import UnavailableError
 from gossamer.mqtt.copies.copies import SessionCopies
 from gossamer.mqtt.copies.fenced import Image
+from gossamer.mqtt.copies.rows import Owner
 from gossamer.mqtt.copies.succession import token_of
 from gossamer.mqtt.messages.records import read_record
 from gossamer.mqtt.migration import moves
@@ -85,16 +87,23 @@ class Adoptions:
         self._handoff = handoff
         self._open: dict[str, asyncio.Event] = {}
 
-    def is_due(self, client_id: str, *, clean: bool) -> bool:
-        """Return whether to look for a session of a client where a quorum has it."""
+    def is_due(self, client_id: str, *, clean: bool, lasts: bool) -> bool:
+        """Return whether to look for a session of a client where a quorum has it; ``lasts``: it asks for a
+        persistent one."""
         copies = self.copies
-        if copies is None or not copies.begun() or not copies.answers(client_id):
+        if copies is None or not copies.begun():
             return False
-        if self._handoff.had_one(client_id):
-            return True
-        if clean:
+        had_one, session = self._handoff.had_one(client_id), self._table.sessions.get(client_id)
+        if copies.strict:
+            return lasts or had_one or isinstance(session, DurableSession)
+        if not copies.answers(client_id):
             return False
-        return client_id not in self._table.sessions or copies.is_unsure(client_id)
+        return had_one or (not clean and (session is None or copies.is_unsure(client_id)))
+
+    @property
+    def is_strict(self) -> bool:
+        """True if no session is served that a quorum does not confirm."""
+        return self.copies is not None and self.copies.strict
 
     def over(self, client_id: str) -> asyncio.Event | None:
         """Return the event that is set once a session has been adopted; None: it is not being adopted."""
@@ -109,12 +118,14 @@ class Adoptions:
         that is up has it."""
         copies = self.copies
         assert copies is not None  # noqa: S101 - or it would not be due
+        if not copies.answers(client_id):
+            return "unavailable"
         over = self._open[client_id] = asyncio.Event()
         try:
             async with asyncio.timeout(READ_TIMEOUT):
                 image = await self._claim(copies, client_id, claimant)
             if not isinstance(image, Image):
-                return image
+                return "unavailable" if copies.strict and copies.lags(client_id) else image
             await self._seen_down(image.owner.node)
             return await self._install(client_id, claimant, image)
         except (UnavailableError, TimeoutError) as error:
@@ -123,7 +134,7 @@ class Adoptions:
                 copies.silent(client_id)
             reason = str(error) or "no answer in time"
             log.warning("session_copy_not_read", client_id=client_id, reason=reason)
-            return "here"
+            return "unavailable" if copies.strict else "here"
         finally:
             del self._open[client_id]
             over.set()
@@ -132,10 +143,16 @@ class Adoptions:
         """Delete the copy of a session whose client makes a clean start, and whose node is down."""
         copies = self.copies
         assert copies is not None  # noqa: S101 - or it would not be due
+        if not copies.answers(client_id):
+            return "unavailable"
         try:
             async with asyncio.timeout(READ_TIMEOUT):
-                image = await copies.find(client_id)
-                if image is None or await self._is_served(image.owner.node, client_id):
+                owner = await copies.owner(client_id)
+                if owner is None or self._is_here(client_id, owner):
+                    return "here"
+                if await self._is_served(owner.node, client_id):
+                    return "here"
+                if (image := await copies.find(client_id)) is None:
                     return "here"
                 if claimant is not None and self._is_foreign(client_id, image, claimant):
                     return FOREIGN
@@ -144,6 +161,8 @@ class Adoptions:
                     copies.taken(client_id)
         except (UnavailableError, TimeoutError) as error:
             log.warning("session_copy_not_deleted", client_id=client_id, reason=str(error))
+            if copies.strict:
+                return "unavailable"
         return "here"
 
     async def _claim(
@@ -151,9 +170,12 @@ class Adoptions:
     ) -> Image | Fetched:
         """Claim the copy of a session; return it as it was then, with the owner that it had."""
         node = self._ownership.node
+        # Of a session that is in its place here, the owner's row says it.
+        if client_id in self._table.sessions and self._is_here(client_id, await copies.owner(client_id)):
+            return "here"
         while (image := await copies.find(client_id)) is not None:
-            owner, session = image.owner, self._table.sessions.get(client_id)
-            if session is not None and (session.epoch, node) >= (owner.epoch, owner.node):
+            owner = image.owner
+            if self._is_here(client_id, owner):
                 break
             if claimant is not None and self._is_foreign(client_id, image, claimant):
                 return FOREIGN
@@ -167,6 +189,13 @@ class Adoptions:
                     return Image(owner, claimed.rows)
             await asyncio.sleep(RETRY_INTERVAL)
         return "here"
+
+    def _is_here(self, client_id: str, owner: Owner | None) -> bool:
+        """Return whether the session of a client is here, and no claim in its copy is higher."""
+        session = self._table.sessions.get(client_id)
+        if session is None:
+            return False
+        return owner is None or (session.epoch, self._ownership.node) >= (owner.epoch, owner.node)
 
     async def _is_served(self, node: str, client_id: str) -> bool:
         """Return whether a node that is up has the session."""

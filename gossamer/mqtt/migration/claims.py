@@ -44,7 +44,7 @@ RETRY_INTERVAL = 0.1
 Standing = Literal["", "served", "newer"]
 FOREIGN: Final = "foreign"
 """Answer of a node whose session is another user's."""
-Fetched: TypeAlias = Literal["here", "elsewhere", "foreign"]
+Fetched: TypeAlias = Literal["here", "elsewhere", "foreign", "unavailable"]
 
 
 class Claimant(Protocol):

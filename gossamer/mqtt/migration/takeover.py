@@ -106,12 +106,13 @@ class Takeovers:
 
     # -- location
 
-    def elsewhere(self, client_id: str, *, clean: bool) -> bool:
-        """Return whether a client has a session elsewhere, or one here that is moving or superseded;
-        ``clean``: any claim of another node counts, not only a higher one."""
+    def elsewhere(self, client_id: str, *, clean: bool, lasts: bool) -> bool:
+        """Return whether a client may have a session elsewhere, or one here that is moving or superseded;
+        ``clean``: any claim of another node counts, not only a higher one; ``lasts``: it asks for a
+        persistent one."""
         if self._move_of(client_id) is not None or self.superseded.has(client_id):
             return True
-        if self.adoptions.is_due(client_id, clean=clean):
+        if self.adoptions.is_due(client_id, clean=clean, lasts=lasts):
             return True
         return bool(self.ownership.rows(client_id) if clean else self.ownership.better(client_id))
 
@@ -268,32 +269,35 @@ class Takeovers:
 
     # -- fetching
 
-    async def fetch(self, client_id: str, *, clean: bool, claimant: Claimant | None = None) -> Fetched:
+    async def fetch(
+        self, client_id: str, *, clean: bool, lasts: bool = True, claimant: Claimant | None = None
+    ) -> Fetched:
         """Move the session of a client here, or with ``clean`` end it at every other node.
 
         Returns ``elsewhere`` where it stays, since a later connection is there or ``claimant`` has closed;
-        ``foreign`` where it is another user's; otherwise ``here``, also if there is none.
+        ``foreign`` where it is another user's; ``unavailable`` where a quorum must confirm that there is no
+        better one, and does not; otherwise ``here``, also if there is none.
         """
         while (moving := self._move_of(client_id)) is not None:
             # Others may have waited for its end too, and begun the next move.
             await moving.wait()
         if clean:
             fetched = await self._end_elsewhere(client_id, claimant)
-            if fetched == "here" and self.adoptions.is_due(client_id, clean=True):
+            if fetched == "here" and self.adoptions.is_due(client_id, clean=True, lasts=lasts):
                 fetched = await self.adoptions.discard(client_id, claimant)
             return fetched
         while True:
             if self.ownership.better(client_id):
                 fetched = await self._targets.take(client_id, claimant)
                 moved = client_id in self._table.sessions and not self.superseded.has(client_id)
-                if fetched != "here" or moved:
+                if fetched != "here" or (moved and not self.adoptions.is_strict):
                     return fetched
-            if not self.adoptions.is_due(client_id, clean=False):
+            if not self.adoptions.is_due(client_id, clean=False, lasts=lasts):
                 break
             # The node that had it is down, or went down meanwhile.
             adopted = await self.adoptions.take(client_id, claimant)
-            if adopted == FOREIGN:
-                return FOREIGN
+            if adopted in (FOREIGN, "unavailable"):
+                return adopted
             if adopted != "elsewhere":
                 break
         if (left := self.superseded.reclaim(client_id)) is not None:

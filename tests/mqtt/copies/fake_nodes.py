@@ -63,7 +63,7 @@ class FakeKeyValues:
 class FakeNode:
     """A node with sessions on disc, which are copied."""
 
-    def __init__(self, keys, name="here", creation=1):
+    def __init__(self, keys, name="here", creation=1, *, strict=False):
         self.keys, self.name = keys, name
         self.fanout, self.journal = FakeFanout(), FakeJournal()
         self.store = store_on(self.journal, self.fanout)
@@ -82,6 +82,7 @@ class FakeNode:
             enough=lambda: self.enough,
             released=self.store.released,
             on_disc=self.on_disc,
+            strict=strict,
         )
         self.store.on_commit = self.copies.committed_here
 

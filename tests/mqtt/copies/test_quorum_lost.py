@@ -59,6 +59,52 @@ async def test_qos_2_waits_for_the_quorum_that_lacks_something_and_qos_1_does_no
     assert [packet[0] for packet in session.out] == [0x32, 0x34]
 
 
+class TurnedAway(FakeChannel):
+    """A connection that ends when it is turned away; what waited for a quorum had not gone on by then."""
+
+    def __init__(self, node, session):
+        self.node, self.session, self.went_on = node, session, []
+
+    def turn_away(self, detail):
+        self.went_on.append(list(self.session.out))
+        self.session.channel = None
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("fails", ["at once", "never answers"])
+async def test_a_client_whose_session_is_behind_is_turned_away_before_it_goes_on_alone(strict, fails):
+    """Where no client is to be served without a quorum; one whose session has not changed stays."""
+    node = await new_node(strict=strict)
+    sessions = [node.begin(client_id) for client_id in ("c", "idle")]
+    await node.settle()
+    for session in sessions:
+        session.attach(TurnedAway(node, session), version=V5, receive_maximum=10)
+    changed, idle = [session.channel for session in sessions]
+    if fails == "at once":
+        node.keys.error = NotWrittenError("no quorum", unknown=True)
+    else:
+        node.keys.answers.clear()
+    sessions[0].subscribe(Subscription("t", 1), None)
+    sessions[0].push(b"\x90suback")
+    done = []
+    node.store.append_acked(b"", done.append)
+    node.journal.commit()
+    await asyncio.sleep(0)
+    assert (changed.went_on, done) == ([], [])
+    node.fanout.at += PATIENCE
+    node.copies.tick()
+    assert changed.went_on == ([[]] if strict else [])
+    assert (idle.went_on, sessions[1].channel) == ([], idle)
+    # Publishers to it have their answers: the disc has what they sent.
+    assert done == [True]
+    assert node.copies.lags("c")
+    node.keys.error = None
+    node.keys.answers.set()
+    await node.settle()
+    await node.tick()
+    assert not node.copies.lags("c")
+
+
 async def test_what_another_node_has_taken_over_is_not_written():
     node = await new_node()
     session = node.begin()
