@@ -5,7 +5,7 @@ from gossamer.errors import NotFoundError, UnavailableError, mismatch
 
 
 class FakeConsensus:
-    """A group of two voters, led by the first, and one name."""
+    """A group of two voters, led by the first, and one name; a range of keys, which the second leads."""
 
     def __init__(self):
         self.known = raft.GroupInfo(
@@ -24,7 +24,14 @@ class FakeConsensus:
         )
 
     async def groups(self):
-        return [self.known]
+        ranges = self.known.model_copy(
+            update={
+                "kind": "basekv/1",
+                "group": "7a",
+                "leader": "node2@127.0.0.1" if self.known.leader else "",
+            }
+        )
+        return [self.known, ranges]
 
     async def transfer(self, node, kind):
         if kind != self.known.kind:

@@ -72,6 +72,20 @@ class SubscriptionInfo(Value):
     identifier: int | None = None
 
 
+class CopyInfo(Value):
+    """The copy of a persistent session that a quorum has, as the node of the session knows it."""
+
+    range: str
+    """The range of keys that has it: the `kind` of a group of `/raft`, which says who leads it and which
+    nodes have replicas."""
+    state: Literal["level", "behind", "unconfirmed", "not_copied"]
+    """`level`: a quorum has all that was acknowledged; `behind`: it lacks something, which is on the disc of
+    this node alone; `unconfirmed`: this node has not written it yet; `not_copied`: its range is full, or the
+    ranges do not have three voters each."""
+    since: float | None = None
+    """Seconds since 1970; null: not known."""
+
+
 class ClientInfo(Value):
     """One session, connected or not."""
 
@@ -94,6 +108,8 @@ class ClientInfo(Value):
     """Messages for it that were dropped, since the session is on this node."""
     process: str = ""
     """The process of its connection on that node, which can be traced."""
+    copied: CopyInfo | None = None
+    """Its copy at a quorum; null: it is transient, or `mqtt.sessions.replication` is off."""
 
 
 class RetainedInfo(Value):

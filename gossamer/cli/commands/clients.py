@@ -19,6 +19,7 @@ from gossamer.cli.render.output import Grid, ago, clock
 from gossamer.cli.render.show import Columns, Listing, Part, Report, table
 from gossamer.cli.root import noun
 from gossamer.config import format_duration
+from gossamer.errors import UnavailableError
 
 _COMPARED = 20_000
 """Names that an unknown one is compared with."""
@@ -120,16 +121,18 @@ def show_client(client: ApiClient, id: str = CLIENT_ID) -> Report:
         raise _unknown(client, id)
     subscribed = client.listed("subscriptions", {"client": id})
     filters = list(subscribed)
+    groups = _groups_of(client, items)
 
     def parts() -> Iterable[Part]:
         for row in items:
-            yield Grid([id, ""], _facts(row))
+            yield Grid([id, ""], [*_facts(row), *_copy_facts(row, groups)])
             yield ""
         columns: Columns = {"FILTER": "filter", "QOS": "qos", "NODE": "node", "OPTIONS": _options}
         yield table(filters, columns, "no subscriptions")
 
     missing = {**found.missing, **subscribed.missing}
-    return Report({"items": items, "subscriptions": filters, "missing": missing}, parts, missing)
+    answer = {"items": items, "subscriptions": filters, "groups": groups, "missing": missing}
+    return Report(answer, parts, missing)
 
 
 def _facts(row: Row) -> list[tuple[str, object]]:
@@ -148,6 +151,29 @@ def _facts(row: Row) -> list[tuple[str, object]]:
         ("inflight, queued, dropped", f"{row['inflight']}, {row['queued']}, {row['dropped']}"),
         ("process", row["process"]),
     ]
+
+
+def _groups_of(client: ApiClient, items: Iterable[Row]) -> list[Row]:
+    """Return the groups of replicas that have the copies of sessions; none if that is not known now."""
+    ranges = {row["copied"]["range"] for row in items if row.get("copied")}
+    try:
+        return [group for group in client.rows("raft") if group["kind"] in ranges] if ranges else []
+    except UnavailableError:
+        return []
+
+
+def _copy_facts(row: Row, groups: Iterable[Row]) -> Iterable[tuple[str, object]]:
+    """Yield what is known of the copy of a session, and of the group that has it."""
+    copy = row.get("copied")
+    if copy is None:
+        return
+    lasts = f" for {ago(copy['since'])}" if copy["since"] else ""
+    yield "copy", copy["state"].replace("_", " ") + lasts
+    yield "range of keys", copy["range"]
+    for group in groups:
+        if group["kind"] == copy["range"]:
+            yield "led by", group["leader"] or "none: too few of its voters are up"
+            yield "replicas", ", ".join(member["node"] for member in group["members"])
 
 
 def _options(row: Row) -> str:

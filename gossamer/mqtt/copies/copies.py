@@ -125,8 +125,12 @@ class SessionCopies:
 
     def lags(self, client_id: str) -> bool:
         """Return whether a quorum lacks something of a session that is this node's."""
-        copy = self._machine.copies.get(client_id)
+        copy = self.copy_of(client_id)
         return copy is not None and copy.behind
+
+    def copy_of(self, client_id: str) -> Copy | None:
+        """Return the copy of a session; None: sessions are not copied yet."""
+        return self._machine.copies.get(client_id)
 
     def is_usurped(self, client_id: str) -> bool:
         """Return whether another node has taken a session over, perhaps without what was noted here last."""
@@ -141,15 +145,15 @@ class SessionCopies:
     def answers(self, client_id: str) -> bool:
         """Return whether the range of a session may answer: it did when it was asked last, or that is a while
         ago."""
-        return self._machine.answers(self._range_of(client_id), self._now())
+        return self._machine.answers(self.range_of(client_id), self._now())
 
     def is_failing(self, client_id: str) -> bool:
         """Return whether writes to the range of a session fail, too."""
-        return self._range_of(client_id) in self._machine.failing
+        return self.range_of(client_id) in self._machine.failing
 
     def silent(self, client_id: str) -> None:
         """Note that the range of a session has not answered in time."""
-        self._machine.silent(self._range_of(client_id), self._now())
+        self._machine.silent(self.range_of(client_id), self._now())
 
     # Changes.
 
@@ -215,10 +219,11 @@ class SessionCopies:
     def _copy(self, client_id: str) -> Copy:
         copy = self._machine.copies.get(client_id)
         if copy is None:
-            copy = self._machine.copies[client_id] = Copy(client_id, self._range_of(client_id))
+            copy = self._machine.copies[client_id] = Copy(client_id, self.range_of(client_id))
         return copy
 
-    def _range_of(self, client_id: str) -> int:
+    def range_of(self, client_id: str) -> int:
+        """Return the number of the range that has the copy of a client's session."""
         return self._keys.range_of(layout.prefix_of(client_id))
 
     # Writing.

@@ -18,12 +18,16 @@ from collections import deque
 from collections.abc import Container
 from heapq import heappop, heappush
 from itertools import count
+from typing import Literal, TypeAlias
 
 from gossamer.mqtt.copies.rows import Owner
 
 PATIENCE = 3.0
 """Seconds for which an acknowledgement waits for a quorum."""
 REST = 60.0
+CopyState: TypeAlias = Literal["unconfirmed", "level", "behind", "not_copied"]
+"""Of a copy: this node has not written it yet, a quorum has all that was acknowledged, it lacks something, or
+its range has no room for it."""
 
 
 class Copy:
@@ -44,6 +48,8 @@ class Copy:
         "range",
         "rests",
         "since",
+        "state",
+        "turned",
         "usurped",
         "whole",
         "writing",
@@ -84,6 +90,14 @@ class Copy:
         self.usurped = False
         """It may have begun with the copy; until this node has written that again, it may lack what was noted
         here last."""
+        self.state: CopyState = "unconfirmed"
+        self.turned = 0.0
+        """Since when that is its state; 0: not known."""
+
+    def turn(self, state: CopyState, now: float) -> None:
+        """Note the state of the copy, for who looks at it."""
+        if self.state != state:
+            self.state, self.turned = state, now
 
 
 class Copying:
@@ -210,6 +224,7 @@ class Copying:
             return
         copy.behind = copy.usurped = False
         copy.written = True
+        copy.turn("level", now)
         self.behind.pop(copy, None)
         self.failing.pop(copy.range, None)
         copy.first = None
@@ -246,8 +261,7 @@ class Copying:
         self.failing.setdefault(copy.range, now)
         if copy.first is None:
             # Written for nobody's sake.
-            copy.behind = True
-            self.behind[copy] = None
+            self._fall_behind(copy, now)
         else:
             self._postponed[copy] = None
 
@@ -259,6 +273,7 @@ class Copying:
         self._whole(copy)
         self.behind.pop(copy, None)
         copy.rests = now + REST
+        copy.turn("not_copied", now)
         self.resting[copy] = None
 
     def silent(self, number: int, now: float) -> None:
@@ -284,6 +299,7 @@ class Copying:
         """Note that another node has a session: nothing that is not on its way yet is written here."""
         copy.behind = False
         copy.foreign = copy.usurped = True
+        copy.turn("unconfirmed", 0.0)
         copy.first = copy.later = copy.owner = None
         copy.rests = 0.0
         self._whole(copy)
@@ -295,8 +311,8 @@ class Copying:
         for _, _, copy in self._pending:
             if copy.first is not None and now - min(copy.since, self._failing(copy)) >= PATIENCE:
                 self.failing.setdefault(copy.range, now)
-                copy.behind, copy.first = True, None
-                self.behind[copy] = None
+                copy.first = None
+                self._fall_behind(copy, now)
         for copy in [one for one in self.resting if one.rests <= now]:
             del self.resting[copy]
             copy.rests = 0.0
@@ -317,6 +333,11 @@ class Copying:
         asking = {copy.range for copy in self.behind} | {copy.range for _, _, copy in self._pending}
         for number in [one for one in self.failing if one not in asking and self.answers(one, now)]:
             del self.failing[number]
+
+    def _fall_behind(self, copy: Copy, now: float) -> None:
+        copy.behind = True
+        copy.turn("behind", now)
+        self.behind[copy] = None
 
     def _failing(self, copy: Copy) -> float:
         return self.failing.get(copy.range, math.inf)

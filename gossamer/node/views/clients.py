@@ -14,12 +14,14 @@ from typing import Any, Literal
 from gossamer.api import ClientSearch, Key, Listed, ListOrder, TopicRow, Walked
 from gossamer.api.model.node import (
     ClientInfo,
+    CopyInfo,
     RetainedInfo,
     RouteFindings,
     SubscriptionInfo,
     TopicInfo,
     TopicMatch,
 )
+from gossamer.basekv import KINDS
 from gossamer.errors import WrongValueError
 from gossamer.mqtt import Message, MqttProtocolError
 from gossamer.node.parts import NodeParts
@@ -91,7 +93,19 @@ class ClientsView:
             queued=len(session.queue),
             dropped=session.lost,
             process="" if channel is None else str(channel.pid),
+            copied=self._copied(session),
         )
+
+    def _copied(self, session: Any) -> CopyInfo | None:
+        copies = self._node.broker.copies
+        if copies is None or session.store is None:
+            return None
+        copy, kind = copies.copy_of(session.client_id), KINDS[copies.range_of(session.client_id)]
+        if copy is None:
+            return CopyInfo(range=kind, state="not_copied")
+        clock = self._node.clock
+        since = clock.wall() - clock.monotonic() + copy.turned if copy.turned else None
+        return CopyInfo(range=kind, state=copy.state, since=since)
 
     def subscriptions(
         self,

@@ -33,11 +33,16 @@ async def test_where_no_quorum_answers_the_disc_alone_is_waited_for_and_all_is_w
     assert (done, node.store.is_behind("c")) == ([], False)
     await node.tick(PATIENCE)
     assert (done, node.store.is_behind("c")) == ([True], True)
+    copy = node.copies.copy_of("c")
+    assert (copy.state, copy.turned) == ("behind", node.fanout.at)
     level = []
     node.store.when_level("c", partial(level.append, True))
     node.keys.error = None
     await node.tick()
     assert (level, node.copies.behind) == ([True], 0)
+    assert (copy.state, copy.turned) == ("level", node.fanout.at)
+    await node.tick()
+    assert copy.turned < node.fanout.at
     assert state(await node.image()) == state(session)
 
 
