@@ -67,9 +67,13 @@ async def _start_raft(node: NodeParts) -> Pid:
     storage = "disc_copies" if node.on_disc else "ram_copies"
     thread = None if node.faults is None else node.faults.disc.thread("gossamer-raft")
     table = await node.store.create_table(TABLE, replication="shared", storage=storage)
+    disc = None
+    if node.data_dir is not None:
+        syncs = node.consensus.syncs
+        disc = DiscThread(node.data_dir / "raft", thread, syncs=syncs, now=node.clock.monotonic)
     return await RaftServer.start_link(
         node.distribution,
-        disc=None if node.data_dir is None else DiscThread(node.data_dir / "raft", thread),
+        disc=disc,
         register=GroupTable(table),
         members=partial(_members, node.members),
         kinds=partial(_kinds, node),

@@ -29,6 +29,7 @@ def campaign(state: State, *, trial: bool, transfer: bool = False) -> None:
     term = state.term + trial
     if not trial:
         state.vote = state.id
+        state.elections += 1
     if state.membership.votes(state.id):
         state.votes[state.id] = True
     log, membership = state.log, state.membership

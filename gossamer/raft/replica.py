@@ -146,6 +146,11 @@ class Replica:
         return self._state.leader
 
     @property
+    def elections(self) -> int:
+        """Number of elections that it has begun, trials apart."""
+        return self._state.elections
+
+    @property
     def log(self) -> Log:
         """Its log, to be read."""
         return self._state.log

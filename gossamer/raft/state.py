@@ -104,6 +104,8 @@ class State:
         # time to, a vote of this replica could elect one that lacks the same entries.
         self.guarded = settings.election_ticks if hard.term else 0
         """Ticks in which it does not vote, because it has just restarted."""
+        self.elections = 0
+        """Elections that it has begun."""
         self.votes: dict[int, bool] = {}
         self.progress: dict[int, Progress] = {}
         """At a leader, all members with itself."""

@@ -14,6 +14,7 @@ from gossamer.mqtt.session.session import Session
 from gossamer.node import Node
 from gossamer.node.metrics import readings, take_census
 from gossamer.node.metrics.family import TEXTS
+from gossamer.raft import ReplicaStatus
 
 # What a base unit is, and what of other units a name may not speak of.
 FOREIGN_UNITS = re.compile(r"_(ms|milliseconds?|us|microseconds?|minutes?|hours?|kb|kib|mb|mib|percent)(_|$)")
@@ -106,6 +107,47 @@ def test_a_histogram_is_written_with_its_buckets(page):
     assert {sample.name for sample in pauses.samples} == {
         f"gossamer_gc_pause_seconds_{part}" for part in ("bucket", "count", "sum")
     }
+
+
+async def test_replicas_are_counted_by_the_kind_of_their_group():
+    node = Node(config_from({}), creation=1, cookie="of a node that never starts")
+    node.consensus.replicas["names"] = ReplicaStatus(
+        term=3, last=10, committed=7, applied=5, elections=2, snapshot_bytes=100, behind={"node2@b": 4}
+    )
+    node.consensus.syncs.begin(10.0)
+    node.consensus.syncs.end(10.25)
+    page = (await Exposition(node.view).render()).decode()
+    for line in (
+        'gossamer_raft_uncommitted_entries{group="names"} 3.0',
+        'gossamer_raft_unapplied_entries{group="names"} 2.0',
+        'gossamer_raft_behind_entries{group="names",peer="node2@b"} 4.0',
+        'gossamer_raft_elections_total{group="names"} 2.0',
+        'gossamer_raft_snapshot_bytes{group="names"} 100.0',
+        "gossamer_raft_sync_seconds_sum 0.25",
+        "gossamer_raft_sync_seconds_count 1.0",
+    ):
+        assert line in page.splitlines()
+
+
+async def test_a_disc_that_is_slow_for_a_while_is_an_alarm():
+    node = Node(config_from({}), creation=1, cookie="of a node that never starts")
+    now = node.clock.monotonic()
+
+    def alarms():
+        return [one for one in node.view.healing.alarms() if one.name == "disc_slow"]
+
+    node.consensus.syncs.begin(now - 20)
+    assert alarms() == []
+    node.consensus.syncs.begin(now - 40)
+    [alarm] = alarms()
+    assert alarm.since == pytest.approx(node.clock.wall() - 40, abs=5)
+    assert "40 s" in alarm.text
+    node.consensus.syncs.end(now)
+    assert len(alarms()) == 1
+    for _ in range(80):
+        node.consensus.syncs.begin(now)
+        node.consensus.syncs.end(now)
+    assert alarms() == []
 
 
 async def test_sessions_are_counted_a_slice_in_a_turn(monkeypatch):

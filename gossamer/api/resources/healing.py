@@ -47,6 +47,7 @@ OWN_ALARMS: Mapping[str, str] = {
     "node_down": "A member is dead to this node and has not left; until it is back, or removed.",
     "not_joined": "Seeds are there and do not let this node in: it is in no cluster, and tries on.",
     "disc_failing": "The disc takes no writes, or has little room: no promise of what lasts, and not ready.",
+    "disc_slow": "The disc takes long to have what groups of replicas write: what waits for a quorum waits.",
     "no_quorum": "Fewer than half of the voters of the group of replicas can be reached: no name is given.",
     "sessions_behind": "A quorum lacks something of persistent sessions here: only this node's disc has it.",
     "sessions_not_copied": "Ranges of keys have no room for persistent sessions: this node alone has them.",

@@ -113,6 +113,11 @@ TEXTS: Final[Mapping[str, str]] = {
     "raft_leaderless{group}": "1 while the replica at this node knows no leader.",
     "raft_committed_entries{group}": "Entries of the log that are known to be committed.",
     "raft_unapplied_entries{group}": "Committed entries that the state does not have yet.",
+    "raft_uncommitted_entries{group}": "Entries of the log that are not known to be committed.",
+    "raft_behind_entries{group,peer}": "Entries that a member's disc is not known to have, at the leader.",
+    "raft_elections_total{group}": "Elections that the replica at this node began.",
+    "raft_snapshot_bytes{group}": "Size of the latest snapshot of the replica at this node.",
+    "raft_sync_seconds": "How long the disc took to have what the groups of this node wrote in a turn.",
     "alarm_active{alarm}": "Alarms that last, by name.",
     "autoheal_partitions_total": "Pairs of this node that were found to have been apart "
     "(inconsistent_database).",

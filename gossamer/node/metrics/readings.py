@@ -258,6 +258,13 @@ def consensus(node: NodeParts) -> Iterator[Metric]:
     yield family("raft_committed_entries{group}", {kind: one.committed for kind, one in found.items()})
     unapplied = {kind: one.committed - one.applied for kind, one in found.items()}
     yield family("raft_unapplied_entries{group}", unapplied)
+    uncommitted = {kind: one.last - one.committed for kind, one in found.items()}
+    yield family("raft_uncommitted_entries{group}", uncommitted)
+    behind = {(kind, peer): count for kind, one in found.items() for peer, count in one.behind.items()}
+    yield family("raft_behind_entries{group,peer}", behind)
+    yield family("raft_elections_total{group}", {kind: one.elections for kind, one in found.items()})
+    yield family("raft_snapshot_bytes{group}", {kind: one.snapshot_bytes for kind, one in found.items()})
+    yield durations("raft_sync_seconds", node.consensus.syncs.latency)
 
 
 def healing(node: NodeParts, alarms: Sequence[AlarmInfo]) -> Iterator[Metric]:

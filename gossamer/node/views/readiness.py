@@ -34,6 +34,8 @@ log = structlog.get_logger(__name__)
 
 NEWCOMER = 30.0
 ALARM_AFTER = 10.0
+SLOW_AFTER = 30.0
+"""Seconds for which a disc is slow before that is an alarm: a snapshot, or a backup, takes less."""
 ROOM = 4 * 2**20
 """Bytes that the disc of a node must have free: with less the next write may be refused."""
 
@@ -119,6 +121,10 @@ class ReadinessCheck:
         elif full := self._disc_full():
             since = wall - (now - self._full_since)
             alarms.append(("disc_failing", since, f"{full}; make room at {node.name}"))
+        syncs = node.consensus.syncs
+        if (slow := syncs.slow_since(now)) is not None and now - slow >= SLOW_AFTER:
+            text = f"the disc of {node.name} is slow: {syncs.text(now)}; what waits for a quorum waits for it"
+            alarms.append(("disc_slow", wall - (now - slow), text))
         lasting = {
             kind: lasts
             for kind, replica in node.consensus.replicas.items()

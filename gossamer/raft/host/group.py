@@ -52,7 +52,8 @@ class Group:
         self._staged = b""
         self._applied_bytes = 0
         """Of entries since the last snapshot."""
-        self._snapshot_bytes = 0
+        self.snapshot_bytes = 0
+        """Size of the latest snapshot that it stored or took over."""
 
     @property
     def leads(self) -> bool:
@@ -67,6 +68,16 @@ class Group:
     def leader(self) -> str:
         """Node of the leader; blank: not known."""
         return self.node_of(self.replica.leader) if self.replica.leader else ""
+
+    def behind(self) -> dict[str, int]:
+        """Return, at a leader, how many entries the disc of each other member is not known to have."""
+        last, progress = self.replica.log.last, self.replica.progress()
+        others = {
+            self.node_of(member): match
+            for member, (match, _) in progress.items()
+            if member != self.replica.id
+        }
+        return {node: max(0, last - match) for node, match in others.items() if node}
 
     # -- clients
 
@@ -139,7 +150,7 @@ class Group:
         """
         if ready.snapshot is not None:
             self.state.restore(self._staged, f"snapshot {ready.snapshot.index} of group {self.number:x}")
-            self._staged = b""
+            self.snapshot_bytes, self._staged = len(self._staged), b""
             self._applied = ready.snapshot.index
         for entry in ready.committed:
             result = self.state.apply(entry)
@@ -178,7 +189,7 @@ class Group:
     def snapshot_due(self) -> bool:
         """True once enough was applied since the last one."""
         log = self.replica.log
-        large = self._applied_bytes >= max(SNAPSHOT_BYTES, self._snapshot_bytes)
+        large = self._applied_bytes >= max(SNAPSHOT_BYTES, self.snapshot_bytes)
         return large or log.applied - log.snapshot.index >= SNAPSHOT_EVERY
 
     def compact(self, index: int, size: int) -> Record:
@@ -186,7 +197,7 @@ class Group:
         log = self.replica.log
         each = self._applied_bytes // max(index - log.snapshot.index, 1)
         snapshot = self.replica.compact(index, keep=min(KEPT, KEPT_BYTES // max(each, 1)))
-        self._applied_bytes, self._snapshot_bytes = 0, size
+        self._applied_bytes, self.snapshot_bytes = 0, size
         return Record(self.number, None, Mark(snapshot, log.base, log.term(log.base) or 0))
 
     def chunk(self, wanted: ChunkWanted, data: bytes) -> None:

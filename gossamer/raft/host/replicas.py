@@ -73,11 +73,14 @@ class Replicas:
 
     async def _loaded(self, number: int, stored: Stored) -> Group:
         state = Replicated(self._machines)
-        index = stored.mark.snapshot.index
+        index, data = stored.mark.snapshot.index, b""
         if index:
             data = await self._disc.snapshot(number, index)
             state.restore(data, f"snapshot {index} of group {number:x}")
-        return Group(number, self._node, self._made(stored.replica, stored.log(), stored.hard), state)
+        replica = self._made(stored.replica, stored.log(), stored.hard)
+        group = Group(number, self._node, replica, state)
+        group.snapshot_bytes = len(data)
+        return group
 
     async def begin(
         self,

@@ -279,6 +279,10 @@ class RaftServer(GenServer):
             term=replica.term,
             committed=replica.log.committed,
             applied=replica.log.applied,
+            last=replica.log.last,
+            elections=replica.elections,
+            snapshot_bytes=group.snapshot_bytes,
+            behind=group.behind(),
             leads=group.leads,
             leaderless_since=None if replica.leader else since or self.process.loop.time(),
         )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from gossamer.raft.host.syncs import SyncTimes
+
 
 @dataclass(slots=True)
 class ReplicaStatus:
@@ -12,6 +14,14 @@ class ReplicaStatus:
     term: int = 0
     committed: int = 0
     applied: int = 0
+    last: int = 0
+    """Index of the last entry of its log."""
+    elections: int = 0
+    """Elections that it has begun."""
+    snapshot_bytes: int = 0
+    """Of the latest snapshot."""
+    behind: dict[str, int] = field(default_factory=dict)
+    """At a leader, entries that each other member's disc is not known to have, by its node."""
     leads: bool = False
     leaderless_since: float | None = None
     """When the group was first seen without a leader, by the loop's clock; None: it has one."""
@@ -23,3 +33,4 @@ class RaftStatus:
 
     replicas: dict[str, ReplicaStatus] = field(default_factory=dict)
     disc_full: bool = False
+    syncs: SyncTimes = field(default_factory=SyncTimes)

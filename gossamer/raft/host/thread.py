@@ -5,6 +5,7 @@ closes the files in the same thread, and so after the write that was still going
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
@@ -15,6 +16,7 @@ import structlog
 
 from gossamer.raft.errors import DamagedLogError
 from gossamer.raft.host.disc import GroupDisc
+from gossamer.raft.host.syncs import SyncTimes
 from gossamer.raft.values import Snapshot
 from gossamer.raft.wal.disc import DiscDirectory
 from gossamer.raft.wal.records import Record, Stored
@@ -27,11 +29,20 @@ log = structlog.get_logger(__name__)
 class DiscThread:
     """Log and snapshots in a directory; errors are those of :class:`GroupDisc`.
 
-    ``executor`` runs the calls (None: a thread of its own).
+    ``executor`` runs the calls (None: a thread of its own). ``syncs`` gets the times of writes that are
+    synced, by ``now``, which is called in the thread.
     """
 
-    def __init__(self, path: Path, executor: Executor | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        executor: Executor | None = None,
+        *,
+        syncs: SyncTimes | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._path = path
+        self._syncs, self._now = syncs or SyncTimes(), now
         self._disc: GroupDisc | None = None
         self._own = executor is None
         self._executor = executor
@@ -77,7 +88,16 @@ class DiscThread:
     ) -> None:
         """:meth:`GroupDisc.write`."""
         if records or snapshots:
-            await self._run(partial(self._opened.write, records, snapshots, sync=sync))
+            write = partial(self._opened.write, records, snapshots, sync=sync)
+            # A snapshot may take long on any disc, and is no turn's.
+            await self._run(partial(self._timed, write) if sync and not snapshots else write)
+
+    def _timed(self, write: Callable[[], None]) -> None:
+        self._syncs.begin(self._now())
+        try:
+            write()
+        finally:
+            self._syncs.end(self._now())
 
     async def snapshot(self, group: int, index: int) -> bytes:
         """:meth:`GroupDisc.snapshot`."""
