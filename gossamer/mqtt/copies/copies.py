@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
@@ -21,6 +21,7 @@ from gossamer.mqtt.copies import rows as layout
 from gossamer.mqtt.copies.fenced import Image, KeyValues, OwnedElsewhereError
 from gossamer.mqtt.copies.machine import Copy, Copying
 from gossamer.mqtt.copies.rows import OWNER_SUFFIX, Owner
+from gossamer.mqtt.copies.succession import is_another
 from gossamer.mqtt.session.durable import DurableSession
 from gossamer.mqtt.session.store import SESSION
 
@@ -37,8 +38,6 @@ RANGE_WRITERS = 16
 ABSENT = 2.0
 """Seconds for which a session that was not found is not looked for again; a write finds out."""
 MAX_ABSENT = 10_000
-_BORN = 8
-"""Place of that in a session's own row."""
 
 
 class SessionCopies:
@@ -310,14 +309,14 @@ class SessionCopies:
         known = {} if absent else await fenced.read(self._keys, prefix)
         found = layout.owner_in(known)
         mine = Owner(self._node, self._creation, session.epoch)
-        if found is not None and found.node != self._node and _claim(found) > _claim(mine):
+        if found is not None and found.node != self._node and found.claim > mine.claim:
             self._machine.leave(copy)
             self._machine.done(copy, self._now())
             return
         if self._sessions.get(copy.client_id) is not session or session.gate is not None:
             self._not_now(copy)
             return
-        if found is not None and _is_another(session, layout.facts_in(known)):
+        if found is not None and is_another(session, layout.facts_in(known)):
             image = Image(found, layout.journal_in(copy.client_id, known))
             if not self.merge(session, image):
                 self._machine.refused(copy)
@@ -394,14 +393,3 @@ class SessionCopies:
     def taken(self, client_id: str) -> None:
         """Have a session written whole that was taken over by :meth:`claim`."""
         self._machine.again(self._copy(client_id))
-
-
-def _is_another(session: Session, facts: list[Any] | None) -> bool:
-    """Return whether a copy is of another session of that client, whose end nobody has asked for."""
-    if facts is None or facts[_BORN] == session.born:
-        return False
-    return not (session.clean and session.born > facts[_BORN])
-
-
-def _claim(owner: Owner) -> tuple[int, str]:
-    return owner.epoch, owner.node

@@ -43,6 +43,11 @@ class Owner(msgspec.Struct, frozen=True, array_like=True):
     creation: int
     epoch: int
 
+    @property
+    def claim(self) -> tuple[int, str]:
+        """What decides between two owners: the higher has the session."""
+        return self.epoch, self.node
+
 
 _owner = msgspec.msgpack.Decoder(Owner).decode
 

@@ -8,7 +8,7 @@ those in the copy say what it did not have. The token of the move has them; it i
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gossamer.mqtt.session.durable import DurableSession
 from gossamer.mqtt.session.in_flight import message_of
@@ -16,6 +16,9 @@ from gossamer.mqtt.session.session import Session
 from gossamer.mqtt.session.state import Item
 from gossamer.mqtt.session.store import COPIED, Stored
 from gossamer.mqtt.session.transfer import item_of_message
+
+_BORN = 8
+"""Place of that in a session's own row."""
 
 
 class Copied(NamedTuple):
@@ -43,6 +46,14 @@ def read_token(token: str) -> Copied | None:
     *numbers, node = token.removeprefix(COPIED).split("/", 4)
     first, second, queue, flight = map(int, numbers)
     return Copied(token, node, (first, second), (queue, flight))
+
+
+def is_another(session: Session, facts: list[Any] | None) -> bool:
+    """Return whether a copy, with these ``facts``, is of another session of that client, whose end nobody has
+    asked for."""
+    if facts is None or facts[_BORN] == session.born:
+        return False
+    return not (session.clean and session.born > facts[_BORN])
 
 
 def note_successor(session: Session, moves: Iterable[str], node: str) -> None:

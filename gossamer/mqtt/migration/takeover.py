@@ -20,7 +20,8 @@ from gossamer.errors import UnavailableError
 from gossamer.mnesia_like import Change, OwnedTable
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.messages.records import MOVE_MARK
-from gossamer.mqtt.migration.adoption import HANDED, HAS, MISSES, TAKEN, Adoptions
+from gossamer.mqtt.migration.adopted import HANDED, TAKEN
+from gossamer.mqtt.migration.adoption import HAS, MISSES, Adoptions
 from gossamer.mqtt.migration.claims import FOREIGN, MOVES, SERVES, Claimant, Contests, Fetched
 from gossamer.mqtt.migration.machines import MARK
 from gossamer.mqtt.migration.ownership import Ownership

@@ -1,6 +1,6 @@
 """What several nodes keep for a session that is adopted comes in the order of time, and of each node."""
 
-from gossamer.mqtt.migration.adoption import by_time
+from gossamer.mqtt.migration.adopted import by_time
 
 
 def test_what_several_nodes_keep_is_merged_by_time() -> None:
