@@ -7,6 +7,7 @@ What may be right and is not there (a node, a client, an id of the right form) i
 import io
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,8 @@ def at(api, run, monkeypatch, tmp_path):
         monkeypatch.chdir(tmp_path)
         monkeypatch.setenv("GOSSAMER_API", api)
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))
+        # A command finds the program of the jobs as in a process of its own: not loaded yet.
+        monkeypatch.delitem(sys.modules, "gossamer.spark.__main__", raising=False)
         return run(*shlex.split(line))
 
     return at
