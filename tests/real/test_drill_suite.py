@@ -28,7 +28,7 @@ def test_a_suite_of_one_drill_from_the_command_to_the_page(tmp_path: Path):
     assert (name, drill["failure"]) == ("partition 2/1", "")
     broken = [row for row in told["promises"] if row["kept"] is False]
     assert [row for row in broken if TIMED not in row["promise"]] == []
-    assert all(row["judged_in"] == 1 for row in told["promises"])
+    assert {row["judged_in"] for row in told["promises"] if row["kept"] is not None} == {1}
     assert (done.returncode == 0) is (not broken)
     assert told["promises"][0]["promise"] in done.stdout
     assert "partition 2/1" in page.read_text()
