@@ -267,8 +267,9 @@ async def test_what_waits_for_a_quorum_is_not_done_once_another_node_has_the_ses
     assert passed == []
 
 
-async def test_a_session_that_another_node_has_is_not_this_ones_again_before_it_is_written():
-    """It is noted here once more, that it has a successor, say: what waits is still done there."""
+async def succeeded():
+    """A node, its session, which another has taken over from the copy, and what was passed on of that. A
+    publish of QoS 2 waits for the quorum; its client sends it again at the other node."""
     node = await new_node()
     session = node.begin()
     await node.settle()
@@ -277,6 +278,12 @@ async def test_a_session_that_another_node_has_is_not_this_ones_again_before_it_
     passed = []
     session.unreleased(1, base_of("here", 1) + 1)
     node.store.append_acked(b"", lambda _: node.store.when_level("c", lambda: passed.append(1)))
+    return node, session, passed
+
+
+async def test_a_session_that_another_node_has_is_not_this_ones_again_before_it_is_written():
+    """A row of it that changes here, say that it has a successor, does not make it this node's."""
+    node, session, passed = await succeeded()
     node.store.leave("c")
     session.save()
     assert node.store.is_usurped(session)
@@ -292,14 +299,7 @@ async def test_a_session_that_another_node_has_is_not_this_ones_again_before_it_
 
 async def test_what_waits_in_a_session_that_is_being_given_away_is_not_done_where_the_copy_is_anothers():
     """A node that was paused is asked for a session by one that has gone on with the copy since."""
-    node = await new_node()
-    session = node.begin()
-    await node.settle()
-    other = FakeNode(node.keys, "there")
-    assert await other.copies.claim("c", node.owner(), 11) is not None
-    passed = []
-    session.unreleased(1, base_of("here", 1) + 1)
-    node.store.append_acked(b"", lambda _: node.store.when_level("c", lambda: passed.append(1)))
+    node, session, passed = await succeeded()
     session.gate = lambda _item: True
     await node.settle()
     await node.tick()
