@@ -313,7 +313,10 @@ class SessionCopies:
             self._machine.leave(copy)
             self._machine.done(copy, self._now())
             return
-        if self._sessions.get(copy.client_id) is not session or session.gate is not None:
+        if self._sessions.get(copy.client_id) is not session:
+            # Its client has begun another one meanwhile, which waits for this.
+            raise OwnedElsewhereError(found)
+        if session.gate is not None:
             self._not_now(copy)
             return
         if found is not None and is_another(session, layout.facts_in(known)):

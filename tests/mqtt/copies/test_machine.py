@@ -37,6 +37,8 @@ class Sessions(RuleBasedStateMachine):
         self.writes = []
         self.changed = {}
         """By session and row, the ticket of its latest change."""
+        self.since = {}
+        """By session and row, the ticket of its oldest change that no write which has begun has."""
         self.lacking = {}
         """By session and row, the ticket of the oldest change that the range does not have."""
         self.reached = 0
@@ -57,6 +59,8 @@ class Sessions(RuleBasedStateMachine):
 
     def note_changed(self, name, *suffixes):
         self.changed |= {(name, suffix): self.ticket for suffix in suffixes}
+        for suffix in suffixes:
+            self.since.setdefault((name, suffix), self.ticket)
         self.look(name)
 
     def is_waited_for(self, name):
@@ -139,6 +143,7 @@ class Sessions(RuleBasedStateMachine):
         assert copy not in [write.copy for write in self.writes]
         assert self.machine.copies[copy.client_id] is copy
         rows = self.sessions.get(copy.client_id)
+        self.since = {key: ticket for key, ticket in self.since.items() if key[0] != copy.client_id}
         if rows is None:
             self.writes.append(Write(copy, None, whole=True))
         elif copy.whole or copy.owner is None:
@@ -155,6 +160,10 @@ class Sessions(RuleBasedStateMachine):
         known = {} if write.whole else self.ranges.get(name, {})
         known |= write.rows or {}
         self.ranges[name] = {suffix: value for suffix, value in known.items() if value is not None}
+        # Of a row that has changed again meanwhile the range lacks that change alone.
+        self.lacking |= {
+            key: ticket for key, ticket in self.since.items() if key in self.lacking and key[0] == name
+        }
         self.look(name)
 
     def finish(self, write):
@@ -205,6 +214,18 @@ class Sessions(RuleBasedStateMachine):
             write = data.draw(st.sampled_from(whole))
             self.writes.remove(write)
             self.machine.postponed(write.copy)
+            if (name := write.copy.client_id) in self.sessions and name not in self.elsewhere:
+                # The end of the move is a change, and what waits, waits for that.
+                self.lacking = {key: ticket for key, ticket in self.lacking.items() if key[0] != name}
+                self.note_changed(name, *SUFFIXES)
+                self.machine.note(
+                    self.copy(name),
+                    SUFFIXES[0],
+                    self.sessions[name].setdefault(SUFFIXES[0], b"moved"),
+                    self.ticket,
+                    self.now,
+                    new=False,
+                )
 
     # What holds.
 
