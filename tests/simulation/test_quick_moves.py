@@ -8,7 +8,7 @@ import pytest
 from gossamer.testing.links import LinkQuality
 
 from .clusters import nodes, until
-from .flows import SESSION, gone, numbered, resumed
+from .flows import SESSION, gone, numbered, resumed, session
 from .kept import three
 
 
@@ -155,3 +155,30 @@ async def test_what_a_new_session_that_has_moved_does_not_want_yet_is_kept_for_t
     await cluster.restart(2)
     await asyncio.sleep(15)
     assert here.payloads() == sent
+
+
+@nodes(3, seeds=3, discs=True)
+async def test_a_client_that_began_anew_and_is_back_at_its_older_session_hears_that_it_is_new(sim, cluster):
+    """What it published since has identifiers of which the older one knows nothing, or something else."""
+    client = await session(cluster, 1, "roams", "r", qos=2)
+    await cluster.settled()
+    client.drop()
+    cluster.partition([1], [2, 3])
+    await asyncio.sleep(10)
+    anew = await cluster.client(3, "roams", **SESSION)
+    assert not anew.session_present
+    speaker = await cluster.client(1, "speaker")
+    sent = await numbered(speaker, "r", 5, qos=2)
+    anew.drop()
+    cluster.heal()
+    superseded = cluster.nodes[1].broker.takeovers.superseded
+    await until(lambda: superseded.has("roams"), pause=0.001)
+    cluster.crash(3)
+    await until(lambda: "node3@10.0.0.3" not in cluster.nodes[1].distribution.nodes())
+    assert superseded.has("roams")
+    back = await cluster.client(1, "roams", **SESSION)
+    assert not back.session_present
+    await asyncio.sleep(5)
+    assert back.payloads() == sent
+    back.drop()
+    await resumed(cluster, 2, "roams")

@@ -13,7 +13,7 @@ from gossamer.testing.links import LinkQuality
 from gossamer.testing.traffic import Flow
 
 from .clusters import nodes, restart, until
-from .flows import SESSION, delivered, fill_disc, gone, numbered, resumed, session, subscriber
+from .flows import SESSION, delivered, fill_disc, gone, new_session, numbered, resumed, session, subscriber
 
 
 @nodes(2, seeds=2)
@@ -421,7 +421,8 @@ async def test_an_answer_to_an_offer_of_a_session_that_is_served_again_counts_no
         await answered.wait()
     cluster.crash(1)
     await asyncio.sleep(10)
-    client = await resumed(cluster, 2, "c", pause=5)
+    client = await new_session(cluster, 2, "c", "t", qos=2)
+    await asyncio.sleep(5)
     assert client.payloads() == [b"x"]
     told.set()
     await restart(cluster, 1, pause=30)

@@ -296,7 +296,7 @@ class Admission:
             channel.rejected(ReasonCode.PACKET_TOO_LARGE, "its maximum packet size has no room for CONNACK")
             return
         session, present = self._table.open(client_id, clean=packet.clean_start, expiry=expiry)
-        present = present and self._untold.get(client_id) is not session
+        present = present and not session.former and self._untold.get(client_id) is not session
         if not present:
             session.clean = packet.clean_start
         if channel.gate is not None:
@@ -374,7 +374,7 @@ class Admission:
                 self._table.end(session)
 
     def _welcome(self, channel: Channel, session: Session, will: Will | None, connack: Connack) -> None:
-        channel.will = will
+        channel.will, session.former = will, False
         channel.since = self._clock.wall()
         session.save()
         number = self._table.leave_will(session.client_id, will, session.expiry)

@@ -302,8 +302,12 @@ class Takeovers:
             if adopted != "elsewhere":
                 break
         if (left := self.superseded.reclaim(client_id)) is not None:
-            # The node that claimed it is away: what is here of it is the best there is. With its old claim it
+            # The node that claimed it is away: what is here of it is the best there is. Its client has begun
+            # another one since, and must not go on here with what it published there. With its old claim it
             # would be superseded again before its client is served.
+            left.former = True
+            for packet_id in list(left.incoming):
+                left.release(packet_id)
             self.ownership.outbid(left)
             await self._router.visible(self._sources.keep(left))
         return "here"

@@ -69,6 +69,7 @@ class SessionState:
         "epoch",
         "expires_at",
         "expiry",
+        "former",
         "gate",
         "given",
         "incoming",
@@ -117,6 +118,8 @@ class SessionState:
         """Tokens of the latest moves that brought it here with all that their sources had."""
         self.succeeded = False
         """Another node has all of it but what is queued here, which is still to be offered to that one."""
+        self.former = False
+        """Its client has begun another one since, and must be told that this one is new."""
         self.departed = False
         """It has ended here, and goes on at another node."""
         self.once: Once | None = None
