@@ -112,10 +112,13 @@ class PeerRows:
             if Count.of(value).persistent if is_shared(key) else value == PERSISTENT:
                 yield key
 
-    def live(self, peer: str) -> None:
-        """Forward to ``peer`` directly again, as it has all its hints; forget the filters expected of it."""
+    def live(self, peer: str) -> set[str]:
+        """Forward to ``peer`` directly again, as it has all its hints; forget the filters expected of it, and
+        return them: its persistent sessions had them when it went, and have them no more."""
+        expected = set(self._nodes.slot(peer).expected)
         slot = self._forwarding.live(peer)
         self._resolver.forget_node(slot.bit | slot.persistent_bit)
+        return expected
 
     def forgotten(self, slot: NodeSlot) -> None:
         """Remove the filters expected of a node."""

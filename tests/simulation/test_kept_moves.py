@@ -322,7 +322,7 @@ async def test_what_a_new_session_had_is_dropped_from_the_older_one_while_that_i
         await anew.subscribe("r", qos=2)
         await asyncio.sleep(0.5)
     await cluster.stop(2)
-    back = await resumed(cluster, 3, "roams")
+    back = await new_session(cluster, 3, "roams", "r", qos=2)
     await speaker.publish("r", b"after", qos=2)
     await asyncio.sleep(10)
     assert anew.payloads() == sent
@@ -416,3 +416,46 @@ async def test_the_time_to_subscribe_is_that_of_one_session_not_of_the_next(sim,
     await client.subscribe("t", qos=1)
     await restart(cluster, 3, pause=10)
     assert client.payloads() == sent
+
+
+@three(seeds=3)
+@pytest.mark.parametrize("length", [3, 25], ids=["short", "longer than others are waited for"])
+async def test_what_is_published_once_all_is_kept_for_the_node_that_a_session_left_follows_it(
+    sim, cluster, length
+):
+    """The node that it went to is back later, and nobody has said yet what is wanted there."""
+    await roamer(cluster)
+    speaker = await cluster.client(1, "speaker")
+    cluster.partition([1], [2, 3])
+    await asyncio.sleep(10)
+    before = await numbered(speaker, "r", 5, qos=2)
+    (await resumed(cluster, 2, "roams")).drop()
+    cluster.heal()
+    cluster.cut(1, 2)
+    there = cluster.nodes[1].distribution.nodes
+    await until(lambda: "node3@10.0.0.3" in there())
+    await asyncio.sleep(length)
+    assert "node2@10.0.0.2" not in there()
+    sent = await numbered(speaker, "r", 20, qos=2, first=5, pause=0.05)
+    cluster.heal()
+    await cluster.settled(timeout=90)
+    back = await resumed(cluster, 2, "roams", pause=30)
+    assert sorted(back.payloads(), key=int) == [*before, *sent]
+
+
+@three(seeds=3)
+async def test_a_session_that_moves_between_nodes_of_which_one_does_not_reach_the_publisher(sim, cluster):
+    """Nobody is held for down, since the third node sees both."""
+    await roamer(cluster)
+    speaker = await cluster.client(1, "speaker")
+    cluster.cut(1, 2)
+    await asyncio.sleep(sim.rng("moves").uniform(0, 20))
+    (await resumed(cluster, 2, "roams")).drop()
+    await asyncio.sleep(1)
+    sending = asyncio.create_task(numbered(speaker, "r", 20, qos=2, first=5, pause=0.05))
+    await asyncio.sleep(10)
+    cluster.heal()
+    await cluster.settled(timeout=90)
+    sent = await sending
+    back = await resumed(cluster, 2, "roams", pause=30)
+    assert back.payloads() == sent

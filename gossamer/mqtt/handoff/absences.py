@@ -93,7 +93,7 @@ class Absences:
             for name, sessions, moved, seen, filters in part:
                 member = self._members.get(name)
                 if member is None or not member.left:
-                    self._keeper.learned(name, sessions, moved, filters, seen=seen)
+                    self._keeper.learned(name, sessions, moved, filters, seen=seen, by=peer)
             if not part:
                 self._asking.discard(peer)
                 self._answered.add(peer)

@@ -8,8 +8,7 @@ even where nothing is kept yet: until those nodes are back, no other node keeps 
 Rules: 1. A node that still has something of a session offers that itself (``superseded``).  2. A message of
 QoS 2 is taken once, whichever way it comes (``qos2``); one of QoS 1 may come twice.  3. A node that has such
 sessions and is away is waited for, since it may be about to come back; after that, hints go to its hint log.
-
-Known limit: what comes after that, before that node is back, is kept for its earlier filters alone.
+What comes from then on is kept for the filters that they had where they were (:meth:`.HintKeeper._live`).
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ keeping for them after a restart. Nothing here waits on the loop.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -74,6 +74,8 @@ class HintKeeper:
         """By token of a move, the number of the first hint behind its mark."""
         self._up: set[str] = set()
         self._rounds: Counter[str] = Counter()
+        self._away_at: defaultdict[str, set[str]] = defaultdict(set)
+        """By node that is up, those that it reported as away too."""
         self._fresh: set[str] = set()
         """Live nodes that are up and have not yet answered which sessions they have."""
 
@@ -98,6 +100,7 @@ class HintKeeper:
         """Begin to keep for a node that is away; ``creation`` is the one that went."""
         self._up.discard(peer)
         self._fresh.discard(peer)
+        self._away_at.pop(peer, None)
         hint_log = self.hint_store.of(peer)
         self.departures.away(peer)
         # Hints are for sessions that began in this creation or before.
@@ -112,6 +115,7 @@ class HintKeeper:
         self.departures.rejoined(peer)
         self._up.discard(peer)
         self._fresh.discard(peer)
+        self._away_at.pop(peer, None)
         if self.hint_store.gone(peer):
             self._forget(peer)
             self._journal.node(peer, None)
@@ -254,17 +258,17 @@ class HintKeeper:
                 yield peer, self.sessions_of(peer), *self.departures.elsewhere(peer)
 
     def learned(
-        self, peer: str, sessions: list[Any], moved: list[str], filters: list[str], *, seen: bool
+        self, peer: str, sessions: list[Any], moved: list[str], filters: list[str], *, seen: bool, by: str
     ) -> None:
-        """Take another node's report of one that is away, as :meth:`absent` yields it, and of its filters."""
+        """Take the report ``by`` another node of one that is away, as :meth:`absent` yields it, and of its
+        filters."""
+        self._away_at[by].add(peer)
         if peer in self._up:
             return
         if self.hint_store.of(peer).state == "live":
             self._begins_away(peer, sessions)
         self.departures.learned(peer, sessions[2:], moved, seen=seen)
-        self._routes.expect(peer, filters)
-        for topic_filter in filters:
-            self.wanted(peer, topic_filter, True)
+        self._expect(peer, filters)
         self._journal.node(peer, self.sessions_of(peer))
 
     # -- handed over where a node leaves
@@ -328,7 +332,16 @@ class HintKeeper:
 
     def _live(self, peer: str) -> None:
         self._forget(peer)
-        self._routes.live(peer)
+        left = self._routes.live(peer)
+        for other in self.departures.had:
+            if other not in self._away_at[peer]:
+                # A session may have gone there meanwhile, and its node is not back yet, or its rows are not.
+                self._expect(other, left)
+
+    def _expect(self, peer: str, filters: Collection[str]) -> None:
+        self._routes.expect(peer, filters)
+        for topic_filter in filters:
+            self.wanted(peer, topic_filter, True)
 
     def _forget(self, peer: str) -> None:
         self.departures.forget(peer)
