@@ -14,6 +14,7 @@ import signal
 import socket
 import time
 from pathlib import Path
+from typing import Any
 
 from .history import FULL, ROOM, History
 from .network import Network, able
@@ -52,6 +53,8 @@ class Cluster:
         self._autoheal = autoheal
         # The release before does not know it.
         self._sessions = {"replication": replication} if replication and previous is None else {}
+        self._copies = self._sessions.get("replication") == "auto"
+        self._reader = {"anonymous_role": "viewer"} if self._copies else {}
         self._warm = warm
         self.trees = {} if previous is None else dict.fromkeys(self._all, previous)
         """Sources of another release for the next start of a node."""
@@ -99,6 +102,8 @@ class Cluster:
         self._watch = asyncio.create_task(self._look(), name="members")
         if not await self.whole():
             raise RuntimeError(f"no cluster within {READY_TIMEOUT:g} s; see {self.directory}")
+        if self._copies and not await self._copied():
+            raise RuntimeError(f"no copies within {READY_TIMEOUT:g} s; see {self.directory}")
 
     def _tree(self, node: int) -> dict[str, object]:
         host, ports = self._host(node), self._ports[node]
@@ -120,7 +125,7 @@ class Cluster:
                 "auth": {"allow_anonymous": True},
                 "sessions": self._sessions,
             },
-            "api": {"host": "" if self.net else host, "port": ports["api"]},
+            "api": {"host": "" if self.net else host, "port": ports["api"]} | self._reader,
         }
 
     async def start(self, node: int) -> bool:
@@ -299,19 +304,37 @@ class Cluster:
         """Whom a node says it sees, itself included, while it is ready; None: it does not answer."""
         if node in self.paused:
             return None
-        try:
-            async with asyncio.timeout(within):
-                reader, writer = await asyncio.open_connection(self._host(node), self._ports[node]["api"])
-                host = self._host(node).encode()
-                writer.write(b"GET /ready HTTP/1.1\r\nHost: " + host + b"\r\nConnection: close\r\n\r\n")
-                head, _, body = (await reader.read()).partition(b"\r\n\r\n")
-                writer.close()
-            answer = json.loads(body)
-        except (OSError, TimeoutError, ValueError):
+        ready, answer = await self._get(node, "/ready", within)
+        if answer is None:
             return None
-        if b" 200 " not in head[:20]:
+        if not ready:
             return frozenset()
         return frozenset(int(name.partition("@")[0].removeprefix("node")) for name in answer["members"])
+
+    async def _copied(self) -> bool:
+        """Wait until sessions are copied: each range of keys has three voters."""
+        deadline = time.monotonic() + READY_TIMEOUT
+        while time.monotonic() < deadline:
+            _, groups = await self._get(self.nodes[0], "/api/v1/raft", 5.0)
+            ranges = [group for group in groups or () if group["kind"].startswith("basekv/")]
+            voters = [sum(member["voter"] for member in group["members"]) for group in ranges]
+            if voters and min(voters) == len(self.nodes):
+                return True
+            await asyncio.sleep(POLL_INTERVAL)
+        return False
+
+    async def _get(self, node: int, path: str, within: float) -> tuple[bool, Any]:
+        """Return whether a node answers 200, and what; None: it does not answer."""
+        host = self._host(node)
+        try:
+            async with asyncio.timeout(within):
+                reader, writer = await asyncio.open_connection(host, self._ports[node]["api"])
+                writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+                head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+                writer.close()
+            return b" 200 " in head[:20], json.loads(body)
+        except (OSError, TimeoutError, ValueError):
+            return False, None
 
     async def close(self) -> None:
         """Kill all, and take everything away. May be called again."""

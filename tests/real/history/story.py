@@ -118,18 +118,22 @@ class Story:
         first is told others when it has subscribed; and as long as the other node is not back to be told.
         So is what came to that one, on its way back, just before it died again.
         """
-        asked = {e.connection: e.at for e in self.clients.get(client, ()) if e.kind == "connecting"}
+        own = self.clients.get(client, ())
+        asked = {e.connection: e.at for e in own if e.kind == "connecting"}
+        told = {e.connection: e.at for e in own if e.kind == "connected"}
         for one, other in combinations(events, 2):
             sent, began = self._sent(one, other.node), self._began(client, one.at)
             anew = sum(start <= one.at for start in self.lives[client]) > 1
             left = self._left_behind(client, one)
             copied = anew or bool(left) or self._moved_unmarked(client, one)
-            told = max(one.at + MOVE_END, began + NEW_SESSION)
+            unknown = max(one.at + MOVE_END, began + NEW_SESSION)
             gone = [*self.outages.down[one.node], *self.outages.paused[one.node]]
             for span in [*gone, *self.outages.separate[frozenset((one.node, other.node))]]:
-                if not (sent <= span.start <= asked.get(other.connection, inf) <= span.end):
+                came = asked.get(other.connection, inf), told.get(other.connection, inf)
+                # It may have asked for the session just before its node died.
+                if not (sent <= span.start <= came[1] and came[0] <= span.end):
                     continue
-                if (copied and span.start <= told) or any(span.start <= copy.end for copy in left):
+                if (copied and span.start <= unknown) or any(span.start <= copy.end for copy in left):
                     return True
                 if anew and self.outages.died_again(one, until=span.start):
                     return True
