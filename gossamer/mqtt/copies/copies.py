@@ -14,13 +14,13 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
-from gossamer.basekv import Delete, Operation, Put, RangeFullError
+from gossamer.basekv import Operation, RangeFullError
 from gossamer.errors import GossamerError
 from gossamer.mqtt.copies import fenced
 from gossamer.mqtt.copies import rows as layout
 from gossamer.mqtt.copies.fenced import Image, KeyValues, OwnedElsewhereError
 from gossamer.mqtt.copies.machine import Copy, Copying
-from gossamer.mqtt.copies.rows import OWNER_SUFFIX, Owner
+from gossamer.mqtt.copies.rows import Owner
 from gossamer.mqtt.copies.succession import is_another
 from gossamer.mqtt.session.durable import DurableSession
 from gossamer.mqtt.session.store import SESSION
@@ -308,60 +308,56 @@ class SessionCopies:
         absent = self._absent.pop(copy.client_id, 0.0) > self._now()
         known = {} if absent else await fenced.read(self._keys, prefix)
         found = layout.owner_in(known)
-        mine = Owner(self._node, self._creation, session.epoch)
-        if found is not None and found.node != self._node and found.claim > mine.claim:
+        if not (self._may_write(copy, session, found) and self._has(copy, session, found, known)):
+            return
+        mine = self._owner(session)
+        if found is not None and found != mine:
+            # What the one before has on its way may still come behind what was read, until it is replaced.
+            await fenced.write(self._keys, prefix, found, mine, [])
+            before, known = known, await fenced.read(self._keys, prefix)
+            if not self._may_write(copy, session, mine):
+                return
+            if known.keys() - before.keys() and not self._has(copy, session, found, known):
+                return
+            found = mine
+        self._machine.take(copy)
+        rows = [(kind, key, _encode(value)) for kind, key, value in session.rows()]
+        operations = layout.whole(prefix, rows, known, copy.large)
+        await self._commit(copy, prefix, found, self._owner(session), operations)
+
+    async def _write_changes(self, copy: Copy, session: DurableSession) -> None:
+        assert copy.owner is not None  # noqa: S101 - or it would be written whole
+        prefix = layout.prefix_of(copy.client_id)
+        operations = layout.changes(prefix, self._machine.take(copy), copy.large)
+        await self._commit(copy, prefix, copy.owner, replace(copy.owner, epoch=session.epoch), operations)
+
+    def _owner(self, session: DurableSession) -> Owner:
+        return Owner(self._node, self._creation, session.epoch)
+
+    def _may_write(self, copy: Copy, session: DurableSession, found: Owner | None) -> bool:
+        """Return whether the copy, with the owner that was found, is this node's to write, and now."""
+        if found is not None and found.node != self._node and found.claim > self._owner(session).claim:
             self._machine.leave(copy)
             self._machine.done(copy, self._now())
-            return
+            return False
         if self._sessions.get(copy.client_id) is not session:
             # Its client has begun another one meanwhile, which waits for this.
             raise OwnedElsewhereError(found)
         if session.gate is not None:
             self._not_now(copy)
-            return
-        if found is not None and is_another(session, layout.facts_in(known)):
-            image = Image(found, layout.journal_in(copy.client_id, known))
-            if not self.merge(session, image):
-                self._machine.refused(copy)
-                return
-        self._machine.take(copy)
-        wanted: dict[bytes, bytes] = {}
-        copy.large.clear()
-        for kind, row_key, value in session.rows():
-            suffix, data = layout.row_of(kind, row_key, _encode(value))
-            wanted.update(self._pieces(copy, suffix, data or b""))
-        new = [suffix for suffix, value in wanted.items() if known.get(suffix) != value]
-        # Its own row last: who reads in between takes what is there for the session before.
-        new.sort(key=layout.SESSION_SUFFIX.__eq__)
-        gone = known.keys() - wanted.keys() - {OWNER_SUFFIX}
-        operations: list[Operation] = [Put(prefix + suffix, wanted[suffix]) for suffix in new]
-        operations += [Delete(prefix + suffix) for suffix in gone]
-        await self._commit(copy, prefix, found, mine, operations)
+            return False
+        return True
 
-    async def _write_changes(self, copy: Copy, session: DurableSession) -> None:
-        assert copy.owner is not None  # noqa: S101 - or it would be written whole
-        prefix = layout.prefix_of(copy.client_id)
-        replaced: list[Operation] = []
-        new: list[Operation] = []
-        gone: list[Operation] = []
-        large = set(copy.large)
-        for suffix, value in self._machine.take(copy).items():
-            copy.large.discard(suffix)
-            if value is None:
-                gone.append(layout.deleted(prefix + suffix, pieces=suffix in large))
-                continue
-            if suffix in large:
-                # A value in parts goes before the one that replaces it.
-                replaced.append(layout.deleted(prefix + suffix, pieces=True))
-            new += [Put(prefix + end, part) for end, part in self._pieces(copy, suffix, value)]
-        operations = [*replaced, *new, *gone]
-        await self._commit(copy, prefix, copy.owner, replace(copy.owner, epoch=session.epoch), operations)
-
-    def _pieces(self, copy: Copy, suffix: bytes, value: bytes) -> list[tuple[bytes, bytes]]:
-        pieces = layout.in_pieces(suffix, value)
-        if len(pieces) > 1:
-            copy.large.add(suffix)
-        return pieces
+    def _has(
+        self, copy: Copy, session: DurableSession, found: Owner | None, known: Mapping[bytes, bytes]
+    ) -> bool:
+        """Return whether a session has all of another one whose copy this is; it is given what it lacks."""
+        if found is None or not is_another(session, layout.facts_in(known)):
+            return True
+        if self.merge(session, Image(found, layout.journal_in(copy.client_id, known))):
+            return True
+        self._machine.refused(copy)
+        return False
 
     async def _commit(
         self, copy: Copy, prefix: bytes, found: Owner | None, mine: Owner, operations: list[Operation]

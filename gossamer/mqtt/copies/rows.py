@@ -95,6 +95,50 @@ def deleted(key: bytes, *, pieces: bool) -> Operation:
     return DeleteRange(key, key + b"\1") if pieces else Delete(key)
 
 
+def whole(
+    prefix: bytes, rows: Iterable[tuple[int, object, bytes]], known: Mapping[bytes, bytes], large: set[bytes]
+) -> list[Operation]:
+    """Return the operations that make ``rows`` of what is ``known``; ``large`` becomes those in parts."""
+    wanted: dict[bytes, bytes] = {}
+    large.clear()
+    for kind, key, value in rows:
+        suffix, data = row_of(kind, key, value)
+        wanted.update(_pieces(suffix, data or b"", large))
+    new = [suffix for suffix, value in wanted.items() if known.get(suffix) != value]
+    # Its own row last: who reads in between takes what is there for the session before.
+    new.sort(key=SESSION_SUFFIX.__eq__)
+    gone = known.keys() - wanted.keys() - {OWNER_SUFFIX}
+    return [
+        *(Put(prefix + suffix, wanted[suffix]) for suffix in new),
+        *(Delete(prefix + suffix) for suffix in gone),
+    ]
+
+
+def changes(prefix: bytes, rows: Mapping[bytes, bytes | None], large: set[bytes]) -> list[Operation]:
+    """Return the operations that change ``rows``, None to delete one; ``large`` has those in parts."""
+    replaced: list[Operation] = []
+    new: list[Operation] = []
+    gone: list[Operation] = []
+    before = set(large)
+    for suffix, value in rows.items():
+        large.discard(suffix)
+        if value is None:
+            gone.append(deleted(prefix + suffix, pieces=suffix in before))
+            continue
+        if suffix in before:
+            # A value in parts goes before the one that replaces it.
+            replaced.append(deleted(prefix + suffix, pieces=True))
+        new += [Put(prefix + end, part) for end, part in _pieces(suffix, value, large)]
+    return [*replaced, *new, *gone]
+
+
+def _pieces(suffix: bytes, value: bytes, large: set[bytes]) -> list[tuple[bytes, bytes]]:
+    pieces = in_pieces(suffix, value)
+    if len(pieces) > 1:
+        large.add(suffix)
+    return pieces
+
+
 def chunks(operations: Iterable[Operation]) -> Iterator[list[Operation]]:
     """Yield operations in writes that fit, in their order."""
     chunk: list[Operation] = []

@@ -252,3 +252,27 @@ async def test_a_message_that_came_after_a_crash_is_not_taken_for_one_that_the_c
     moves = [token_of(node.store.one(image.rows), "here")]
     note_successor(again, moves, "here")
     assert [tail[-1:] for _, tail, _ in list(again.queue)[again.given :]] == [b"2"]
+
+
+async def test_what_the_node_before_has_on_its_way_as_a_session_moves_is_not_left_in_its_copy():
+    """It comes behind what the new node has read, and before that has taken the copy over."""
+    before = await new_node()
+    before.begin()
+    await before.settle()
+    here = FakeNode(before.keys, "next")
+    assert here.copies.begun()
+    session = here.begin(epoch=11)
+    scan, late = here.keys.scan, []
+
+    async def read(start, end):
+        rows = await scan(start, end)
+        if not late:
+            late.append(before.sessions["c"].enqueue(*publish_parts(b"t", b"late", flags=4, version=V5)))
+            await before.settle()
+        return rows
+
+    here.keys.scan = read
+    await here.settle()
+    assert late
+    assert state(await here.image()) == state(session)
+    assert here.owner() == Owner("next", 1, 11)
