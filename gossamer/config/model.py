@@ -44,6 +44,9 @@ class NodeConfig(Section):
     missing."""
     data_dir: Path = Path("data")
     """Directory of persistent data; each node needs its own."""
+    rack: Annotated[str, Field(max_length=64)] = ""
+    """Rack, zone or site in which the node stands. Copies that a quorum keeps go to nodes in different ones,
+    where there are so many. Blank: it shares its rack with no other node."""
     applications: tuple[str, ...] = ()
     """Applications to run here: package.module:function, each taking the node and returning child specs."""
 

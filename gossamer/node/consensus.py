@@ -105,6 +105,6 @@ def has_enough_replicas(node: NodeParts) -> bool:
     return set(basekv.KINDS) <= {row.kind for row in groups if row.voters >= COPIES}
 
 
-def _members(view: MembershipView) -> set[str]:
-    """The nodes that have not left the cluster, up or down."""
-    return {member.name for member in view.members() if not member.left}
+def _members(view: MembershipView) -> dict[str, str]:
+    """The nodes that have not left the cluster, up or down, with their racks."""
+    return {member.name: member.metadata.rack for member in view.members() if not member.left}

@@ -267,6 +267,7 @@ class NodeParts:
             services=tuple(services),
             version=__version__,
             pid=self.pid,
+            rack=self.config.node.rack,
         )
 
     def _carrier(self, gate: Network | None) -> LinkTransport:

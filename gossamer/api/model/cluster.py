@@ -202,6 +202,8 @@ class NodeInfo(Value):
     ports: Mapping[str, int] = {}
     pid: int = 0
     version: str = ""
+    rack: str = ""
+    """Its `node.rack`."""
     protocol: int = 0
     """Version of the protocol on the link to it; 0 without a link."""
     started_at: float = 0.0

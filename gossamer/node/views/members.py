@@ -125,6 +125,7 @@ class MembersView:
                 pid=m.metadata.pid,
                 protocol=peers[m.name].protocol if m.name in up else 0,
                 version=m.metadata.version,
+                rack=m.metadata.rack,
                 started_at=m.metadata.start_time,
                 routes=routes.get(m.name, 0),
             )

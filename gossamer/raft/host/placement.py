@@ -4,8 +4,9 @@ Three voters where three or more nodes could have one, else one voter and, where
 learner: two voters would stop when either dies. A replica whose node has left the cluster, or has lost it, is
 replaced; one whose node is down is not, since it is expected back.
 
-Leaders are spread: each group prefers one of its voters' nodes, by a hash of both, so that groups whose
-voters are the same nodes are led by different ones.
+Voters stand in different racks where there are so many, and move to where they do. Groups are spread: of
+nodes that are as good each takes those that a hash of group and node puts first (rendezvous hashing), and
+prefers to be led by the first of these.
 
 Rule: voters change from one set that may lose a member to the next, in one step. So one that is to be
 replaced goes when the learner in its place has the log, and the second and the third voter come together.
@@ -14,6 +15,7 @@ replaced goes when the learner in its place has the log, and the second and the 
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
@@ -41,18 +43,32 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a leader knows: ``own`` is its replica, ``nodes`` has the node of each, ``members`` are the
-    cluster's, ``able`` those of them that are up and could have a replica. ``lost`` replicas are gone from
-    their disc. ``lag`` has the entries that each member lacks, if it is being sent entries.
+    """What the leader of a group knows: ``own`` is its replica, ``nodes`` has the node of each, ``members``
+    are the cluster's with their racks (blank: it shares its rack with nobody), ``able`` those of them that
+    are up and could have a replica. ``lost`` replicas are gone from their disc. ``lag`` has the entries that
+    each member lacks, if it is being sent entries.
     """
 
+    group: int
     own: int
     membership: Membership
     nodes: Mapping[int, str]
-    members: Collection[str]
+    members: Mapping[str, str]
     able: Collection[str]
     lost: Collection[int]
     lag: Mapping[int, int]
+
+    def rack(self, node: str) -> str:
+        """Return the rack of a node; it is its own where it has none."""
+        return self.members.get(node) or node
+
+    def is_ready(self, replica: int) -> bool:
+        """Return whether a replica has the log, but for a little."""
+        return self.lag.get(replica, ALMOST + 1) <= ALMOST
+
+    def rank(self, node: str) -> bytes:
+        """Return the place of a node among those that could have a replica; the highest comes first."""
+        return hashlib.blake2b(f"{self.group:x} {node}".encode(), digest_size=8).digest()
 
 
 def next_step(view: View) -> Admit | Change | None:
@@ -71,34 +87,44 @@ def next_step(view: View) -> Admit | Change | None:
     if len(learners) < len(membership.learners):
         return Change(membership.voters, tuple(learners))
     homes = {view.nodes[one] for one in (*voters, *learners)}
-    able = set(view.able) & set(view.members)
-    places = len(homes | able)
+    free = set(view.able) & view.members.keys() - homes
+    places = len(homes | free)
     wanted = COPIES if places >= COPIES else 1
-    ready = [one for one in learners if view.lag.get(one, ALMOST + 1) <= ALMOST][: wanted - len(voters)]
+    ready = [one for one in learners if view.is_ready(one)][: wanted - len(voters)]
     if len(voters) > wanted:
         kept = view.own if view.own in voters else voters[0]
         return _change([kept], [*voters, *learners])
     if len(voters) + len(ready) == wanted and (ready or len(voters) < len(membership.voters)):
         return _change([*voters, *ready], learners)
-    free = sorted(able - homes)
     if len(voters) + len(learners) < min(places, COPIES) and free:
-        return Admit(free[0])
-    return None
+        taken = {view.rack(node) for node in homes}
+        return Admit(max(free, key=lambda node: (view.rack(node) not in taken, view.rank(node))))
+    return _spread(view, free) if len(voters) == len(membership.voters) == COPIES else None
 
 
-def preferred_leader(group: int, view: View) -> int:
+def _spread(view: View, free: Collection[str]) -> Admit | Change | None:
+    """Return the next step towards voters in different racks, of a group that has all of them."""
+    membership, nodes = view.membership, view.nodes
+    voters = membership.voters
+    racks = Counter(view.rack(nodes[one]) for one in voters)
+    crowded = [one for one in voters if one != view.own and racks[view.rack(nodes[one])] > 1]
+    better = [one for one in membership.learners if crowded and view.rack(nodes[one]) not in racks]
+    if len(better) < len(membership.learners):
+        return Change(voters, tuple(better))
+    if better:
+        leaves = min(crowded, key=lambda one: (nodes[one] in view.able, view.rank(nodes[one])))
+        staying = [one for one in voters if one != leaves]
+        return _change([*staying, better[0]], better) if view.is_ready(better[0]) else None
+    elsewhere = [node for node in free if crowded and view.rack(node) not in racks]
+    return Admit(max(elsewhere, key=view.rank)) if elsewhere else None
+
+
+def preferred_leader(view: View) -> int:
     """Return the voter that should lead: one that is up and has the log; ``view.own`` where there is no
     other."""
-
-    def weight(replica: int) -> bytes:
-        return hashlib.blake2b(f"{group:x} {view.nodes[replica]}".encode(), digest_size=8).digest()
-
-    ready = [
-        one
-        for one in view.membership.voters
-        if view.nodes.get(one) in view.able and view.lag.get(one, ALMOST + 1) <= ALMOST
-    ]
-    return max({*ready, view.own} & view.nodes.keys(), key=weight, default=view.own)
+    ready = [one for one in view.membership.voters if view.nodes.get(one) in view.able and view.is_ready(one)]
+    known = {*ready, view.own} & view.nodes.keys()
+    return max(known, key=lambda one: view.rank(view.nodes[one]), default=view.own)
 
 
 def _change(voters: list[int], members: list[int]) -> Change:

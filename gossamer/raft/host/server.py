@@ -80,7 +80,7 @@ class RaftServer(GenServer):
         *,
         disc: DiscThread | None,
         register: Register,
-        members: Callable[[], set[str]],
+        members: Callable[[], dict[str, str]],
         kinds: Callable[[], Collection[str]],
         machines: Machines,
         wall: Callable[[], float],

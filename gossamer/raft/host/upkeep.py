@@ -62,7 +62,8 @@ def current(register: Register, kind: str) -> int:
 
 
 class Upkeep:
-    """``members()`` are the nodes of the cluster, up or not; ``kinds()`` the groups that it should have."""
+    """``members()`` are the nodes of the cluster, up or not, with their racks; ``kinds()`` the groups that it
+    should have."""
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class Upkeep:
         replicas: Replicas,
         *,
         register: Register,
-        members: Callable[[], set[str]],
+        members: Callable[[], dict[str, str]],
         kinds: Callable[[], Collection[str]],
         wall: Callable[[], float],
         rng: Random,
@@ -186,9 +187,10 @@ class Upkeep:
     def _place(self, group: Group, seconds: float) -> None:
         replica, members = group.replica, self._members()
         if seconds < SETTLE:
-            members.update(group.state.nodes.values())
+            members = dict.fromkeys(group.state.nodes.values(), "") | members
         last, progress = replica.log.last, replica.progress()
         view = View(
+            group=group.number,
             own=replica.id,
             membership=replica.membership,
             nodes=group.state.nodes,
@@ -205,7 +207,7 @@ class Upkeep:
             group.admit(admission(node), lambda number: self._admitted(group, node, number))
         elif seconds >= HAND_OVER_AFTER and group.state.kind != NAMES:
             # A new leader of names gives none away for a lease.
-            self._hand_over(group, preferred_leader(group.number, view), self.leading[group.number] + seconds)
+            self._hand_over(group, preferred_leader(view), self.leading[group.number] + seconds)
 
     def _hand_over(self, group: Group, to: int, now: float) -> None:
         if to != group.replica.id and now >= self._handed_over.get(group.number, -inf) + HAND_OVER_AFTER:

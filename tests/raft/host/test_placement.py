@@ -10,10 +10,23 @@ from gossamer.raft.host.placement import ALMOST, COPIES, Admit, Change, View, ne
 NODES = {1: "a", 3: "b", 5: "c", 7: "d"}
 
 
-def view(voters, learners=(), *, members="abcd", able="abcd", lost=(), behind=(), outgoing=()):
+def view(
+    voters,
+    learners=(),
+    *,
+    members="abcd",
+    able="abcd",
+    lost=(),
+    behind=(),
+    outgoing=(),
+    racks="    ",
+    group=1,
+):
+    """``racks``: those of a, b, c and d; a space for none."""
     membership = Membership(tuple(voters), tuple(outgoing), tuple(learners))
     lag = {member: ALMOST + 1 if member in behind else 0 for member in (*voters, *learners)}
-    return View(voters[0], membership, NODES, set(members), set(able), set(lost), lag)
+    named = {node: rack.strip() for node, rack in zip("abcd", racks, strict=True) if node in members}
+    return View(group, voters[0], membership, NODES, named, set(able), set(lost), lag)
 
 
 @pytest.mark.parametrize(
@@ -35,6 +48,17 @@ def view(voters, learners=(), *, members="abcd", able="abcd", lost=(), behind=()
         (view([1, 3, 5], lost=[5]), Admit("c")),
         (view([1, 3, 5], outgoing=[1]), None),
         (view([1, 3, 5], members="", able=""), None),
+        # Racks: one that has none yet is better, and two voters in one are worse than a move.
+        (view([1], [3], able="abcd", racks="xyxz"), Admit("d")),
+        (view([1], [3], able="abc", racks="xyx "), Admit("c")),
+        (view([1, 3, 5], racks="xyzw"), None),
+        (view([1, 3, 5], racks="xyyx"), None),
+        (view([1, 3, 5], racks="xyyz"), Admit("d")),
+        (view([1, 3, 5], able="abc", racks="xyyz"), None),
+        (view([1, 3, 5], [7], racks="xyyz", behind=[7]), None),
+        (view([1, 3, 5], [7], racks="xyyz", able="acd"), Change((1, 5, 7), ())),
+        (view([1, 3, 5], [7], racks="xxyz"), Change((1, 5, 7), ())),
+        (view([1, 3, 5], [7], racks="xyzz"), Change((1, 3, 5), ())),
     ],
 )
 def test_the_next_step_is_towards_the_replicas_that_should_be(seen, step):
@@ -43,9 +67,10 @@ def test_the_next_step_is_towards_the_replicas_that_should_be(seen, step):
 
 @given(st.data())
 def test_steps_end_with_as_many_copies_as_there_can_be(data):
-    """Whatever it begins with, each step taken at once."""
+    """Whatever it begins with, each step taken at once; and in as many racks."""
     nodes = dict(NODES)
     members = data.draw(st.sets(st.sampled_from("abcd"), min_size=1))
+    racks = dict(zip("abcd", data.draw(st.text("xyz ", min_size=4, max_size=4)), strict=True))
     able = data.draw(st.sets(st.sampled_from(sorted(members)), min_size=1))
     voters = data.draw(st.lists(st.sampled_from(sorted(nodes)), min_size=1, max_size=3, unique=True))
     learners = data.draw(st.lists(st.sampled_from(sorted(set(nodes) - set(voters))), max_size=2, unique=True))
@@ -55,7 +80,9 @@ def test_steps_end_with_as_many_copies_as_there_can_be(data):
     membership = Membership(tuple(sorted(voters)), (), tuple(sorted(learners)))
     for _ in range(20):
         lag = dict.fromkeys(membership.members, 0)
-        step = next_step(View(own, membership, nodes, members, able, set(), lag))
+        named = {node: racks[node].strip() for node in members}
+        seen = View(7, own, membership, nodes, named, able, set(), lag)
+        step = next_step(seen)
         if step is None:
             break
         if isinstance(step, Admit):
@@ -72,15 +99,22 @@ def test_steps_end_with_as_many_copies_as_there_can_be(data):
     assert set(homes) <= members
     assert len(membership.voters) in (1, 3)
     assert (len(membership.voters) == 3) == (len(set(homes) | able) >= 3)
+    if len(membership.voters) == COPIES:
+        assert len({*map(seen.rack, homes)}) == min(COPIES, len({*map(seen.rack, {*homes, *able})}))
 
 
 def test_groups_of_the_same_voters_are_led_by_different_ones():
-    led = [preferred_leader(group, view([1, 3, 5])) for group in range(99)]
+    led = [preferred_leader(view([1, 3, 5], group=group)) for group in range(99)]
     assert {one: led.count(one) > 15 for one in (1, 3, 5)} == {1: True, 3: True, 5: True}
+
+
+def test_groups_are_spread_over_nodes_that_are_as_good():
+    chosen = [next_step(view([1], group=group)).node for group in range(99)]
+    assert {node: chosen.count(node) > 15 for node in "bcd"} == {"b": True, "c": True, "d": True}
 
 
 def test_a_leader_is_up_and_has_the_log():
     for group in range(20):
-        assert preferred_leader(group, view([1, 3, 5], able="ac")) in (1, 5)
-        assert preferred_leader(group, view([1, 3, 5], behind=(3, 5))) == 1
-        assert preferred_leader(group, view([1, 3, 5])) == preferred_leader(group, view([5, 1, 3]))
+        assert preferred_leader(view([1, 3, 5], able="ac", group=group)) in (1, 5)
+        assert preferred_leader(view([1, 3, 5], behind=(3, 5))) == 1
+        assert preferred_leader(view([1, 3, 5])) == preferred_leader(view([5, 1, 3]))

@@ -43,7 +43,7 @@ class Life:
             "a",
             self.replicas,
             register=register,
-            members=lambda: {"a"},
+            members=lambda: {"a": ""},
             kinds=lambda: [KIND],
             wall=lambda: 1e6,
             rng=Random(id(self)),
