@@ -14,6 +14,7 @@ import structlog
 
 from gossamer.distribution import Distribution, NodeDown, NodeUp
 from gossamer.distribution import rpc as remote
+from gossamer.errors import UnavailableError
 from gossamer.gossip import MembershipView
 from gossamer.mnesia_like import LocalTable, SharedTable, Store
 from gossamer.mqtt.broker import Broker
@@ -22,6 +23,8 @@ from gossamer.mqtt.cluster.retained_bodies import FETCH, KEEP, Bodies, Links
 from gossamer.mqtt.cluster.wills_actions import ClusterWills
 from gossamer.mqtt.copies.copies import SessionCopies
 from gossamer.mqtt.copies.fenced import Ranges
+from gossamer.mqtt.copies.rows import Owner
+from gossamer.mqtt.copies.sweep import Sweep
 from gossamer.mqtt.flow.fence import Fence
 from gossamer.mqtt.handoff.hinted_handoff import HintedHandoff
 from gossamer.mqtt.migration.takeover import Takeovers
@@ -33,6 +36,8 @@ from gossamer.supervisor import GenServer, self_pid, send_after, spawn
 log = structlog.get_logger(__name__)
 
 TICK = 1.0
+SWEEP = 3600
+"""Ticks after which one node deletes the copies that have expired while nobody had their sessions."""
 RESTORED = 500
 """Sessions restored in a turn of the loop."""
 _TICK = "mqtt_cluster_tick"
@@ -46,6 +51,8 @@ class MqttCluster(GenServer):
     ``network``: that between nodes; ``disc``: whether tables are on disc; ``suspicion_floor``: gossip's;
     ``enough()``: ranges of keys have the replicas that make copies of sessions worth it.
     """
+
+    _sweep: Sweep | None = None
 
     async def init(
         self,
@@ -131,6 +138,7 @@ class MqttCluster(GenServer):
             store.on_commit = copies.committed_here
             broker.copies = copies
         assert broker.copies is not None  # noqa: S101 - it is where the store has it
+        self._sweep = Sweep(Ranges(), wall=broker.clock.wall, writes=self._is_writer)
         takeovers.adoptions.copies = self._copies = broker.copies
         broker.copies.merge = takeovers.adoptions.merge
 
@@ -273,6 +281,27 @@ class MqttCluster(GenServer):
                 spawn(_await, copying, label="mqtt_retained_copies")
         if self._ticks % 60 == 0:
             self._retained.sweep()
+        node = self._distribution.runtime.node
+        if (
+            self._sweep is not None
+            and self._ticks % SWEEP == 0
+            and node <= min(self._distribution.nodes(), default=node)
+        ):
+            spawn(self._swept, self._sweep, label="mqtt_copies_sweep")
+
+    def _is_writer(self, owner: Owner) -> bool:
+        """Return whether the node that writes a copy is up, and the same as when it wrote that."""
+        here = self._distribution.runtime
+        if owner.node == here.node:
+            return owner.creation == here.creation
+        return owner.creation == self._distribution.creation_of(owner.node)
+
+    async def _swept(self, sweep: Sweep) -> None:
+        try:
+            if swept := await sweep.run():
+                log.info("session_copies_expired", count=swept)
+        except UnavailableError as error:
+            log.warning("session_copies_not_swept", reason=str(error))
 
     # Calls of other nodes.
 

@@ -25,6 +25,7 @@ from gossamer.basekv import Delete, DeleteRange, Operation, Put
 
 OWNER = 10
 """Kind of the owner's row; the others are those of ``session.store``."""
+PREFIX = 17
 MAX_SUFFIX = 512
 PIECE = 100 * 1024
 CHUNK_OPERATIONS = 900
@@ -53,7 +54,7 @@ _owner = msgspec.msgpack.Decoder(Owner).decode
 
 
 def prefix_of(client_id: str) -> bytes:
-    """Return the beginning of all keys of a session's copy."""
+    """Return the beginning of all keys of a session's copy, of :data:`PREFIX` bytes."""
     digest = hashlib.blake2b(client_id.encode("utf-8", "surrogatepass"), digest_size=16).digest()
     return digest[:1] + digest
 

@@ -53,11 +53,11 @@ class FakeKeyValues:
                         del self.rows[key]
         return True
 
-    async def scan(self, start, end):
+    async def scan(self, start, end, limit=None, *, max_staleness=0.0):
         await self.answers.wait()
         if self.error is not None:
             raise self.error
-        return sorted((key, value) for key, value in self.rows.items() if start <= key < end)
+        return sorted((key, value) for key, value in self.rows.items() if start <= key < end)[:limit]
 
 
 class FakeNode:
