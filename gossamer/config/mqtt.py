@@ -248,7 +248,7 @@ class MqttSessionsConfig(Section):
 
     persistent: bool = True
     """Keep them on disc, so that they outlive the node too; messages for them are acknowledged once there."""
-    replication: Literal["auto", "off"] = "off"
+    replication: Literal["auto", "off"] = "auto"
     """Copies at a quorum, from which another node goes on when theirs is down. auto: where three nodes or
     more have replicas of the ranges of keys; messages for such sessions are acknowledged once a quorum has
     them. off: only the node that a session is on has it, and serves it again once it is back."""

@@ -69,7 +69,8 @@ def address_of(number: int) -> str:
 
 class SimCluster:
     """``size`` nodes, numbered from 1, none of them started. The first ``seeds`` are every node's seeds;
-    with ``strategy``, called with a node's number, each start of a node gets a strategy of its own."""
+    with ``strategy``, called with a node's number, each start of a node gets a strategy of its own. Sessions
+    are not copied unless ``sessions`` says so, or what a single copy keeps would not be seen."""
 
     def __init__(
         self,
@@ -85,7 +86,7 @@ class SimCluster:
         self.sim = sim
         self.size = size
         self._cluster = cluster or {}
-        self._sessions = sessions or {}
+        self._sessions = {"replication": "off"} | (sessions or {})
         self._mqtt = mqtt or {}
         self._strategy = strategy
         self._addresses: dict[int, str] = {}

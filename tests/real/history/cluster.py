@@ -53,7 +53,7 @@ class Cluster:
         self._autoheal = autoheal
         # The release before does not know it.
         self._sessions = {"replication": replication} if replication and previous is None else {}
-        self._copies = self._sessions.get("replication") == "auto"
+        self._copies = replication != "off" and previous is None
         self._reader = {"anonymous_role": "viewer"} if self._copies else {}
         self._warm = warm
         self.trees = {} if previous is None else dict.fromkeys(self._all, previous)
