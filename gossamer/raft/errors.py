@@ -65,8 +65,8 @@ class DamagedLogError(TransportError):
         self.got = got
         self.expected = expected
         super().__init__(
-            f"{where}: got {got}, expected {expected}; nothing was changed. Remove this copy and replace its "
-            "replicas by new ones, which get everything from their peers"
+            f"{where}: got {got}, expected {expected}; it is not used any more, and replicas with new "
+            "numbers get everything from their peers"
         )
 
 

@@ -28,17 +28,11 @@ class GroupDisc:
         """Read the log.
 
         Raises:
-            DamagedLogError: it is not what was written, or a snapshot is missing.
+            DamagedLogError: it is not what was written.
             OSError: the disc cannot be read, or not be written.
         """
         self._directory = directory
         self._log = WriteAheadLog(directory)
-        names = set(directory.names())
-        for group, stored in self._log.groups.items():
-            index = stored.mark.snapshot.index
-            if index and _name(group, index) not in names:
-                expected = "the snapshot of the log's mark"
-                raise DamagedLogError(_name(group, index), got="no such file", expected=expected)
 
     @property
     def groups(self) -> dict[int, Stored]:
@@ -70,9 +64,14 @@ class GroupDisc:
         """Return a snapshot.
 
         Raises:
-            OSError: it is not there, or cannot be read.
+            DamagedLogError: it is not there.
+            OSError: it cannot be read.
         """
-        return self._directory.read(_name(group, index))
+        name = _name(group, index)
+        try:
+            return self._directory.read(name)
+        except FileNotFoundError:
+            raise DamagedLogError(name, got="no such file", expected="the snapshot of the mark") from None
 
     def clean(self, in_use: Iterable[tuple[int, Snapshot]]) -> None:
         """Remove the snapshots that no group uses. Raises OSError."""

@@ -59,13 +59,18 @@ class Replicas:
         return self._turn is not None
 
     async def open(self) -> None:
-        """Begin with what the disc has. Raises OSError, LogWriteError."""
+        """Begin with what the disc has, without the groups whose snapshots are damaged. Raises OSError,
+        LogWriteError."""
         try:
-            for number, stored in (await self._disc.open()).items():
-                self.groups[number] = await self._loaded(number, stored)
+            found = await self._disc.open()
         except DamagedLogError as error:
-            self.groups.clear()
             await self._disc.put_aside(error)
+            return
+        for number, stored in found.items():
+            try:
+                self.groups[number] = await self._loaded(number, stored)
+            except DamagedLogError as error:
+                log.error("raft_snapshot_damaged", group=f"{number:x}", error=str(error))
 
     async def close(self) -> None:
         """Write what waits, and close the disc."""
