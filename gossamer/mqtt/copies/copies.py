@@ -60,7 +60,7 @@ class SessionCopies:
         now: Callable[[], float],
         enough: Callable[[], bool],
         released: Callable[[], None],
-        on_disc: Callable[[], Awaitable[object]] | None = None,
+        on_disc: Callable[[], Awaitable[object]],
         strict: bool = False,
     ) -> None:
         self.merge: Callable[[DurableSession, Image], bool] = lambda _session, _image: False
@@ -82,6 +82,8 @@ class SessionCopies:
         self._enough = enough
         self._released = released
         self._machine = Copying()
+        self._claimed: set[str] = set()
+        """Clients whose copies are this node's, and not yet in the place of what else it has of them."""
         self._absent: dict[str, float] = {}
         """Clients that had no copy when it was looked for, and until when that is taken for granted."""
         self._writers: Counter[int] = Counter()
@@ -122,11 +124,6 @@ class SessionCopies:
         copy = self._machine.copies.get(client_id)
         return copy is not None and (copy.behind or copy.usurped)
 
-    def lags(self, client_id: str) -> bool:
-        """Return whether a quorum lacks something of a session that is this node's."""
-        copy = self.copy_of(client_id)
-        return copy is not None and copy.behind
-
     def copy_of(self, client_id: str) -> Copy | None:
         """Return the copy of a session; None: sessions are not copied yet."""
         return self._machine.copies.get(client_id)
@@ -146,13 +143,12 @@ class SessionCopies:
         ago."""
         return self._machine.answers(self.range_of(client_id), self._now())
 
-    def is_failing(self, client_id: str) -> bool:
-        """Return whether writes to the range of a session fail, too."""
-        return self.range_of(client_id) in self._machine.failing
-
     def silent(self, client_id: str) -> None:
-        """Note that the range of a session has not answered in time."""
-        self._machine.silent(self.range_of(client_id), self._now())
+        """Note that the range of a session has not answered in time; if writes to it fail, too, nobody else
+        has to wait as long for the same."""
+        number = self.range_of(client_id)
+        if number in self._machine.failing:
+            self._machine.silent(number, self._now())
 
     # Changes.
 
@@ -192,19 +188,19 @@ class SessionCopies:
         now = self._now()
         self._absent = {client_id: until for client_id, until in self._absent.items() if until > now}
         behind = self.behind
-        self._machine.tick(self._now())
+        self._machine.tick(now)
         self._turn_away(self._machine.behind)
         if self.behind > behind:
             self._released()
         if not self.behind:
             self.behind_since = 0.0
         elif not self.behind_since:
-            self.behind_since = self._now()
+            self.behind_since = now
             log.warning("sessions_behind", count=self.behind)
         if not self.uncopied:
             self.uncopied_since = 0.0
         elif not self.uncopied_since:
-            self.uncopied_since = self._now()
+            self.uncopied_since = now
         self._machine.flush()
         self._work()
 
@@ -269,6 +265,8 @@ class SessionCopies:
         if self._machine.copies.get(copy.client_id) is not copy:
             # It went elsewhere before this began, so the copy is not this node's to delete.
             self._machine.gone(copy)
+        elif copy.client_id in self._claimed:
+            self._not_now(copy)
         elif not isinstance(session, DurableSession):
             await self._delete(copy)
         elif session.gate is not None and copy.owner is None:
@@ -336,7 +334,7 @@ class SessionCopies:
 
     def _may_write(self, copy: Copy, session: DurableSession, found: Owner | None) -> bool:
         """Return whether the copy, with the owner that was found, is this node's to write, and now."""
-        if found is not None and found.node != self._node and found.claim > self._owner(session).claim:
+        if found is not None and found.outbids(self._owner(session)):
             self._machine.leave(copy)
             self._machine.done(copy, self._now())
             return False
@@ -366,8 +364,7 @@ class SessionCopies:
 
         The disc has them first: a row that only the quorum has would be lost to this node with its number.
         """
-        if self._on_disc is not None:
-            await self._on_disc()
+        await self._on_disc()
         await fenced.write(self._keys, prefix, found, mine, operations)
         copy.owner = mine
         self._machine.done(copy, self._now())
@@ -387,8 +384,16 @@ class SessionCopies:
 
     async def claim(self, client_id: str, found: Owner, epoch: int) -> Image | None:
         """Take a session over from the owner that was ``found``; see :func:`fenced.claim`."""
-        return await fenced.claim(self._keys, client_id, found, Owner(self._node, self._creation, epoch))
+        image = await fenced.claim(self._keys, client_id, found, Owner(self._node, self._creation, epoch))
+        if image is not None:
+            self._claimed.add(client_id)
+        return image
 
     def taken(self, client_id: str) -> None:
-        """Have a session written whole that was taken over by :meth:`claim`."""
+        """Have a session written whole that was taken over by :meth:`claim`, and is in its place here now."""
+        self.let_go(client_id)
         self._machine.again(self._copy(client_id))
+
+    def let_go(self, client_id: str) -> None:
+        """Write what is here of a client again, whether it was taken over or not."""
+        self._claimed.discard(client_id)

@@ -49,6 +49,12 @@ class Owner(msgspec.Struct, frozen=True, array_like=True):
         """What decides between two owners: the higher has the session."""
         return self.epoch, self.node
 
+    def outbids(self, mine: Owner) -> bool:
+        """Return whether the session is another process's: of another node, or of this one before it was
+        killed, which had just claimed a better one than its disc has."""
+        same = (self.node, self.creation) == (mine.node, mine.creation)
+        return not same and self.claim > mine.claim
+
 
 _owner = msgspec.msgpack.Decoder(Owner).decode
 

@@ -118,6 +118,8 @@ class Adopted(Incoming):
         """Have those who handed hints over keep them for this node alone, once a quorum has the session."""
         session = self._session
         if session is not None and session.store is not None:
+            if session.store.copies is not None:
+                session.store.copies.taken(self._client_id)
             await session.store.settled(QUORUM_TIMEOUT)
         for keeper, away in self._keepers:
             if keeper == self._ownership.node:

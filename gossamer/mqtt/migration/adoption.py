@@ -112,17 +112,17 @@ class Adoptions:
             async with asyncio.timeout(READ_TIMEOUT):
                 image = await self._claim(copies, client_id, claimant)
             if not isinstance(image, Image):
-                return "unavailable" if copies.strict and copies.lags(client_id) else image
+                copy = copies.copy_of(client_id)
+                return "unavailable" if copies.strict and copy is not None and copy.behind else image
             await self._seen_down(image.owner.node)
             return await self._install(client_id, claimant, image)
         except (UnavailableError, TimeoutError) as error:
-            if copies.is_failing(client_id):
-                # Nobody else has to wait as long for the same.
-                copies.silent(client_id)
+            copies.silent(client_id)
             reason = str(error) or "no answer in time"
             log.warning("session_copy_not_read", client_id=client_id, reason=reason)
             return "unavailable" if copies.strict else "here"
         finally:
+            copies.let_go(client_id)
             del self._open[client_id]
             over.set()
 
@@ -268,13 +268,14 @@ class Adoptions:
     async def _install(self, client_id: str, claimant: Claimant | None, image: Image) -> Fetched:
         copies, store = self.copies, self._table.store
         assert copies is not None and store is not None  # noqa: PT018, S101 - or there were no copies
-        copies.taken(client_id)
         stored = self._stored(image)
         if stored is None or stored.facts is None:
+            copies.taken(client_id)
             return "here"
         expires = stored.facts.expires
         left = None if expires is None else store.moment(expires) - self._fanout.now()
         if left is not None and left <= 0:
+            copies.taken(client_id)
             return "here"
         ghost = self._ghost(stored)
         state = transfer.describe(ghost, transfer.Pending(left, None, None)) | {

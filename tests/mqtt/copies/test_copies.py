@@ -276,3 +276,45 @@ async def test_what_the_node_before_has_on_its_way_as_a_session_moves_is_not_lef
     assert late
     assert state(await here.image()) == state(session)
     assert here.owner() == Owner("next", 1, 11)
+
+
+async def test_a_copy_that_is_being_adopted_is_not_written_with_what_was_here_before():
+    """Of an older session of that client, which ends when the adopted one is in its place."""
+    there = await new_node(name="there")
+    fill(there.begin(epoch=20))
+    await there.settle()
+    here = FakeNode(there.keys)
+    assert here.copies.begun()
+    here.begin(epoch=10)
+    claimed = await here.copies.claim("c", there.owner(), 21)
+    wanted = state(await there.image())
+    here.sessions["c"].save()
+    await here.settle()
+    await here.tick()
+    assert state(await here.image()) == wanted
+    here.end()
+    await here.settle()
+    assert state(await here.image()) == wanted
+    session = here.begin(epoch=21)
+    here.copies.taken("c")
+    await here.settle()
+    assert state(await here.image()) == state(session)
+    assert claimed.owner == here.owner()
+
+
+async def test_a_copy_that_a_node_had_claimed_as_it_was_killed_is_better_than_what_its_disc_has():
+    there = await new_node(name="there")
+    fill(there.begin(epoch=20))
+    await there.settle()
+    before = FakeNode(there.keys)
+    assert await before.copies.claim("c", there.owner(), 21) is not None
+    wanted = state(await there.image())
+    again = FakeNode(there.keys, creation=2)
+    assert again.copies.begun()
+    session = again.begin(epoch=10)
+    session.born = 20
+    session.save()
+    await again.settle()
+    await again.tick()
+    assert state(await again.image()) == wanted
+    assert again.copies.is_unsure("c")

@@ -102,12 +102,12 @@ async def test_a_client_whose_session_is_behind_is_turned_away_before_it_goes_on
     assert (idle.went_on, sessions[1].channel) == ([], idle)
     # Publishers to it have their answers: the disc has what they sent.
     assert done == [True]
-    assert node.copies.lags("c")
+    assert node.copies.copy_of("c").behind
     node.keys.error = None
     node.keys.answers.set()
     await node.settle()
     await node.tick()
-    assert not node.copies.lags("c")
+    assert not node.copies.copy_of("c").behind
 
 
 async def test_what_another_node_has_taken_over_is_not_written():
