@@ -248,10 +248,11 @@ class MqttSessionsConfig(Section):
 
     persistent: bool = True
     """Keep them on disc, so that they outlive the node too; messages for them are acknowledged once there."""
-    replication: Literal["auto", "off"] = "auto"
-    """Copies at a quorum, from which another node goes on when theirs is down. auto: where three nodes or
-    more have replicas of the ranges of keys; messages for such sessions are acknowledged once a quorum has
-    them. off: only the node that a session is on has it, and serves it again once it is back."""
+    replication: Annotated[Literal["auto", "off", 3, 5, 7], Numeral] = "auto"
+    """Copies at a quorum, from which another node goes on when theirs is down. auto: 3, where so many nodes
+    have replicas of the ranges of keys; messages for such sessions are acknowledged once a quorum has them.
+    5 or 7 outlive two or three nodes at once, where there are as many; the same at every node. off: only the
+    node that a session is on has it, and serves it again once it is back."""
     on_no_quorum: Literal["local", "refuse"] = "local"
     """What becomes of clients with such sessions where no quorum can be reached, with replication auto.
     local: they are served with what this node has. refuse: CONNECT is answered with 0x88 (3.1.1: 3), after

@@ -86,11 +86,15 @@ async def _start_raft(node: NodeParts) -> Pid:
     )
 
 
-def _kinds(node: NodeParts) -> list[str]:
-    """The groups that the cluster should have: each waits for the flag of what rests on it."""
+def _kinds(node: NodeParts) -> dict[str, int]:
+    """The groups that the cluster should have, each with how many voters; each waits for the flag of what
+    rests on it."""
     enabled = node.features.enabled
-    names = [NAMES] if "consensus" in enabled else []
-    return names + [kind for kind in basekv.KINDS if names and "basekv" in enabled]
+    if "consensus" not in enabled:
+        return {}
+    wanted = node.config.mqtt.sessions.replication
+    copies = wanted if isinstance(wanted, int) else COPIES
+    return {NAMES: COPIES} | dict.fromkeys(basekv.KINDS if "basekv" in enabled else (), copies)
 
 
 def has_enough_replicas(node: NodeParts) -> bool:

@@ -273,3 +273,27 @@ async def test_a_stale_session_is_replaced_before_its_client_is_served(sim, clus
     assert client.session_present
     await asyncio.sleep(5)
     assert client.payloads() == sent
+
+
+@nodes(5, seeds=2, discs=True, sessions={"replication": 5})
+async def test_of_five_copies_three_are_enough(sim, cluster):
+    await formed(cluster)
+
+    async def voters():
+        groups = [
+            group for node in cluster.nodes.values() for group in await node.runtime.call("raft", "status")
+        ]
+        led = [group for group in groups if group["role"] == "leader" and group["kind"] in KINDS]
+        return {len([member for member in group["members"] if member["voter"]]) for group in led}
+
+    async with asyncio.timeout(60):
+        while await voters() != {5}:  # noqa: ASYNC110
+            await asyncio.sleep(0.5)
+    await gone(cluster, 1, "c", "t", qos=2)
+    speaker = await cluster.client(3)
+    sent = await numbered(speaker, "t", 10, qos=2)
+    cluster.crash(1)
+    cluster.crash(2)
+    sent += await numbered(speaker, "t", 10, qos=2, first=10, pause=0.3)
+    client = await resumed(cluster, 4, "c", pause=2)
+    assert client.payloads() == sent

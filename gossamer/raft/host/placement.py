@@ -1,15 +1,16 @@
 """Placement of a group's replicas: pure, asked by its leader about once a second.
 
-Three voters where three or more nodes could have one, else one voter and, where there is a second node, a
-learner: two voters would stop when either dies. A replica whose node has left the cluster, or has lost it, is
-replaced; one whose node is down is not, since it is expected back.
+As many voters as are wanted, three say, where so many nodes could have one, else the odd number below; with
+two nodes one voter and a learner: two voters would stop when either dies. A replica whose node has left the
+cluster, or has lost it, is replaced; one whose node is down is not, since it is expected back.
 
 Voters stand in different racks where there are so many, and move to where they do. Groups are spread: of
 nodes that are as good each takes those that a hash of group and node puts first (rendezvous hashing), and
 prefers to be led by the first of these.
 
 Rule: voters change from one set that may lose a member to the next, in one step. So one that is to be
-replaced goes when the learner in its place has the log, and the second and the third voter come together.
+replaced goes when the learner in its place has the log, and the second and the third voter come together,
+as do the fourth and the fifth.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 from gossamer.raft.values import Membership
 
 COPIES = 3
+"""Voters of a group for which no other number is wanted."""
 ALMOST = 256
 """Entries that a learner may lack when it becomes a voter."""
 
@@ -46,7 +48,8 @@ class View:
     """What the leader of a group knows: ``own`` is its replica, ``nodes`` has the node of each, ``members``
     are the cluster's with their racks (blank: it shares its rack with nobody), ``able`` those of them that
     are up and could have a replica. ``lost`` replicas are gone from their disc. ``lag`` has the entries that
-    each member lacks, if it is being sent entries.
+    each member lacks, if it is being sent entries. ``copies`` is how many voters there should be, an odd
+    number.
     """
 
     group: int
@@ -57,6 +60,7 @@ class View:
     able: Collection[str]
     lost: Collection[int]
     lag: Mapping[int, int]
+    copies: int = COPIES
 
     def rack(self, node: str) -> str:
         """Return the rack of a node; it is its own where it has none."""
@@ -88,18 +92,18 @@ def next_step(view: View) -> Admit | Change | None:
         return Change(membership.voters, tuple(learners))
     homes = {view.nodes[one] for one in (*voters, *learners)}
     free = set(view.able) & view.members.keys() - homes
-    places = len(homes | free)
-    wanted = COPIES if places >= COPIES else 1
+    most = min(len(homes | free), view.copies)
+    wanted = most - 1 + most % 2
     ready = [one for one in learners if view.is_ready(one)][: wanted - len(voters)]
     if len(voters) > wanted:
-        kept = view.own if view.own in voters else voters[0]
-        return _change([kept], [*voters, *learners])
+        kept = sorted(voters, key=lambda one: one != view.own)[:wanted]
+        return _change(kept, [*voters, *learners])
     if len(voters) + len(ready) == wanted and (ready or len(voters) < len(membership.voters)):
         return _change([*voters, *ready], learners)
-    if len(voters) + len(learners) < min(places, COPIES) and free:
+    if len(voters) + len(learners) < (wanted if wanted > 1 else most) and free:
         taken = {view.rack(node) for node in homes}
         return Admit(max(free, key=lambda node: (view.rack(node) not in taken, view.rank(node))))
-    return _spread(view, free) if len(voters) == len(membership.voters) == COPIES else None
+    return _spread(view, free) if 1 < wanted == len(voters) == len(membership.voters) else None
 
 
 def _spread(view: View, free: Collection[str]) -> Admit | Change | None:

@@ -14,7 +14,7 @@ with what the disc has.  4. A damaged log is put aside; the replicas are replace
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from random import Random
 from typing import Any
 
@@ -81,7 +81,7 @@ class RaftServer(GenServer):
         disc: DiscThread | None,
         register: Register,
         members: Callable[[], dict[str, str]],
-        kinds: Callable[[], Collection[str]],
+        kinds: Callable[[], Mapping[str, int]],
         machines: Machines,
         wall: Callable[[], float],
         rng: Random,

@@ -11,7 +11,7 @@ then, and nobody has it any more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from math import inf
 from random import Random
 from typing import NamedTuple, Protocol
@@ -21,7 +21,7 @@ import structlog
 from gossamer.raft.errors import NotReadyError
 from gossamer.raft.host.group import Group
 from gossamer.raft.host.messages import RAFT, Create
-from gossamer.raft.host.placement import Admit, Change, View, next_step, preferred_leader
+from gossamer.raft.host.placement import COPIES, Admit, Change, View, next_step, preferred_leader
 from gossamer.raft.host.replicas import Replicas
 from gossamer.raft.host.replicated import FOUNDER, NAMES, admission, founding
 from gossamer.raft.progress import Flow
@@ -63,7 +63,7 @@ def current(register: Register, kind: str) -> int:
 
 class Upkeep:
     """``members()`` are the nodes of the cluster, up or not, with their racks; ``kinds()`` the groups that it
-    should have."""
+    should have, and how many voters each."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Upkeep:
         *,
         register: Register,
         members: Callable[[], dict[str, str]],
-        kinds: Callable[[], Collection[str]],
+        kinds: Callable[[], Mapping[str, int]],
         wall: Callable[[], float],
         rng: Random,
     ) -> None:
@@ -198,6 +198,7 @@ class Upkeep:
             able={*self.able, self._node},
             lost={lost for number, lost in self.lost if number == group.number},
             lag={m: last - match for m, (match, flow) in progress.items() if flow is Flow.REPLICATE},
+            copies=self._kinds().get(group.state.kind, COPIES),
         )
         step = next_step(view)
         if isinstance(step, Change):

@@ -44,7 +44,7 @@ class Life:
             self.replicas,
             register=register,
             members=lambda: {"a": ""},
-            kinds=lambda: [KIND],
+            kinds=lambda: {KIND: 3},
             wall=lambda: 1e6,
             rng=Random(id(self)),
         )
