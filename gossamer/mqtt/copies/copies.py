@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-import msgspec
 import structlog
 from msgspec.structs import replace
 
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
     from gossamer.mqtt.session.session import Session
 
 log = structlog.get_logger(__name__)
-
-_encode = msgspec.msgpack.Encoder().encode
 
 WRITERS = 64
 """Sessions that are written at the same time, a share of them in each range."""
@@ -309,18 +306,18 @@ class SessionCopies:
         if not (self._may_write(copy, session, found) and self._has(copy, session, found, known)):
             return
         mine = self._owner(session)
-        if found is not None and found != mine:
-            # What the one before has on its way may still come behind what was read, until it is replaced.
+        # What the one before has on its way may still come behind what was read, until it is replaced.
+        moved = found is not None and found != mine
+        if moved and (layout.is_large(session.rows()) or is_another(session, layout.facts_in(known))):
             await fenced.write(self._keys, prefix, found, mine, [])
             before, known = known, await fenced.read(self._keys, prefix)
             if not self._may_write(copy, session, mine):
                 return
             if known.keys() - before.keys() and not self._has(copy, session, found, known):
                 return
-            found = mine
+            found, moved = mine, False
         self._machine.take(copy)
-        rows = [(kind, key, _encode(value)) for kind, key, value in session.rows()]
-        operations = layout.whole(prefix, rows, known, copy.large)
+        operations = layout.whole(prefix, session.rows(), None if moved else known, copy.large)
         await self._commit(copy, prefix, found, self._owner(session), operations)
 
     async def _write_changes(self, copy: Copy, session: DurableSession) -> None:

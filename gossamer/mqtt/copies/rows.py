@@ -102,23 +102,39 @@ def deleted(key: bytes, *, pieces: bool) -> Operation:
     return DeleteRange(key, key + b"\1") if pieces else Delete(key)
 
 
+def is_large(rows: Iterable[tuple[int, object, object]]) -> bool:
+    """Return whether rows do not fit one write."""
+    size = 0
+    for count, (kind, key, value) in enumerate(rows):
+        suffix, data = row_of(kind, key, _encode(value))
+        size += PREFIX + len(suffix) + len(data or b"")
+        if count > CHUNK_OPERATIONS - 10 or size > CHUNK_BYTES - 1024:
+            return True
+    return False
+
+
 def whole(
-    prefix: bytes, rows: Iterable[tuple[int, object, bytes]], known: Mapping[bytes, bytes], large: set[bytes]
+    prefix: bytes,
+    rows: Iterable[tuple[int, object, object]],
+    known: Mapping[bytes, bytes] | None,
+    large: set[bytes],
 ) -> list[Operation]:
-    """Return the operations that make ``rows`` of what is ``known``; ``large`` becomes those in parts."""
+    """Return the operations that make ``rows`` of what is ``known``; None: of whatever there is, if done in
+    one write. ``large`` becomes those in parts."""
     wanted: dict[bytes, bytes] = {}
     large.clear()
     for kind, key, value in rows:
-        suffix, data = row_of(kind, key, value)
+        suffix, data = row_of(kind, key, _encode(value))
         wanted.update(_pieces(suffix, data or b"", large))
-    new = [suffix for suffix, value in wanted.items() if known.get(suffix) != value]
+    new = [suffix for suffix, value in wanted.items() if known is None or known.get(suffix) != value]
     # Its own row last: who reads in between takes what is there for the session before.
     new.sort(key=SESSION_SUFFIX.__eq__)
+    puts = [Put(prefix + suffix, wanted[suffix]) for suffix in new]
+    if known is None:
+        owner = prefix + OWNER_SUFFIX
+        return [DeleteRange(prefix, owner), DeleteRange(owner + b"\0", end_of(prefix)), *puts]
     gone = known.keys() - wanted.keys() - {OWNER_SUFFIX}
-    return [
-        *(Put(prefix + suffix, wanted[suffix]) for suffix in new),
-        *(Delete(prefix + suffix) for suffix in gone),
-    ]
+    return [*puts, *(Delete(prefix + suffix) for suffix in gone)]
 
 
 def changes(prefix: bytes, rows: Mapping[bytes, bytes | None], large: set[bytes]) -> list[Operation]:

@@ -73,6 +73,8 @@ class Adoptions:
         self._distribution = distribution
         self._handoff = handoff
         self._open: dict[str, asyncio.Event] = {}
+        self._missed: set[str] = set()
+        """Nodes that every other one has seen go down since this one has."""
 
     def is_due(self, client_id: str, *, clean: bool, lasts: bool) -> bool:
         """Return whether to look for a session of a client where a quorum has it; ``lasts``: it asks for a
@@ -170,7 +172,9 @@ class Adoptions:
                 if self._ownership.better(client_id):
                     return "elsewhere"
             else:
-                epoch = max(owner.epoch + 1, self._ownership.next_epoch(client_id))
+                # The one that the session will have, or the copy would have to be claimed again.
+                stamp = 0 if claimant is None else claimant.stamp
+                epoch = max(stamp, owner.epoch + 1, self._ownership.next_epoch(client_id))
                 claimed = await copies.claim(client_id, owner, epoch)
                 if claimed is not None:
                     return Image(owner, claimed.rows)
@@ -194,8 +198,8 @@ class Adoptions:
     async def _seen_down(self, node: str) -> None:
         """Wait, at most :data:`DOWN_TIMEOUT`, until every node that is up has seen one go down: what it has
         sent there, and was not acknowledged, is among its hints then."""
-        if not self.misses(node) or node == self._ownership.node:
-            # It is up, and has no such session.
+        if not self.misses(node) or node == self._ownership.node or node in self._missed:
+            # It is up, and has no such session; or they have.
             return
         until = self._fanout.now() + DOWN_TIMEOUT
         waits = set(self._distribution.nodes())
@@ -204,6 +208,12 @@ class Adoptions:
             waits = {one for one, answer in answers.items() if answer == remote.Returned(False)}
             if waits:
                 await asyncio.sleep(RETRY_INTERVAL)
+        if not waits:
+            self._missed.add(node)
+
+    def node_down(self, node: str) -> None:
+        """Note that a node has gone down once more."""
+        self._missed.discard(node)
 
     def misses(self, node: str) -> bool:
         """Return whether a node is not up, as this one sees it."""

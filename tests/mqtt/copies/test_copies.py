@@ -254,7 +254,8 @@ async def test_a_message_that_came_after_a_crash_is_not_taken_for_one_that_the_c
     assert [tail[-1:] for _, tail, _ in list(again.queue)[again.given :]] == [b"2"]
 
 
-async def test_what_the_node_before_has_on_its_way_as_a_session_moves_is_not_left_in_its_copy():
+@pytest.mark.parametrize("count", [0, 3, 3000])
+async def test_what_the_node_before_has_on_its_way_as_a_session_moves_is_not_left_in_its_copy(count):
     """It comes behind what the new node has read, and before that has taken the copy over."""
     before = await new_node()
     before.begin()
@@ -262,6 +263,7 @@ async def test_what_the_node_before_has_on_its_way_as_a_session_moves_is_not_lef
     here = FakeNode(before.keys, "next")
     assert here.copies.begun()
     session = here.begin(epoch=11)
+    fill(session, count=count)
     scan, late = here.keys.scan, []
 
     async def read(start, end):
