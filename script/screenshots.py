@@ -40,8 +40,8 @@ SETTINGS = {
     "GOSSAMER_CLUSTER__AUTOHEAL": "2s",
 }
 ORDER = (
-    *("overview", "clients", "subscriptions", "topics", "retained", "processes", "tables", "settings"),
-    *("api", "mqtt", "audit", "drills", "split", "healing", "events", "history"),
+    *("overview", "clients", "subscriptions", "topics", "retained", "processes", "tables", "groups"),
+    *("settings", "api", "mqtt", "audit", "drills", "split", "healing", "events", "history"),
 )
 """What is broken comes last."""
 
@@ -115,6 +115,10 @@ class Show:
                 await page.evaluate(
                     "scrollTo(0, document.querySelector('.charts').getBoundingClientRect().top - 80)"
                 )
+            case "groups":
+                await page.get_by_text("5 of 5 have a leader").wait_for(timeout=60_000)
+                # Leaders are spread some seconds after all have their voters.
+                await page.wait_for_timeout(25_000)
             case "subscriptions":
                 await page.get_by_label("Client or filter contains").fill("plant/1")
             case "retained":

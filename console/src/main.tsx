@@ -42,6 +42,7 @@ const PAGES = [
   ["events", "Events", Events],
   ["processes", "Processes", Processes],
   ["tables", "Tables", Tables],
+  ["groups", "Groups", later(async () => (await import("./groups")).Groups)],
   ["healing", "Healing", later(async () => (await import("./healing")).Healing)],
   ["drills", "Drills", later(async () => (await import("./drills")).Drills)],
   ["audit", "Audit", later(async () => (await import("./audit")).Audit)],

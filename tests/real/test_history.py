@@ -27,8 +27,11 @@ SELECTION = [
     ("all", "join", 4, SMALL),
     ("all", "pause", 5, SMALL),
     ("all", "one-way", 1, SMALL),
+    ("all", "kill-owner", 6, SMALL),
+    ("all", "kill-owner", 6, (*SMALL, "--replication", "off")),
 ]
-"""What the product keeps today; a cell of the matrix that is mended belongs here."""
+"""What the product keeps today, with copies of sessions unless it is said; a cell of the matrix that is
+mended belongs here."""
 
 
 @pytest.mark.timeout(240)

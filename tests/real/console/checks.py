@@ -6,7 +6,7 @@ PATIENCE = 30_000
 """Milliseconds that a page gets to show something."""
 PAGES = (
     *("overview", "clients", "subscriptions", "topics", "retained", "events"),
-    *("processes", "tables", "healing"),
+    *("processes", "tables", "groups", "healing"),
     *("drills", "audit", "mqtt", "settings", "api"),
 )
 

@@ -95,6 +95,17 @@ def test_processes_tables_and_api_are_listed(page, cluster):
     expect(page.get_by_role("heading", name="GET /cluster")).to_be_visible()
 
 
+def test_groups_of_replicas_are_shown_with_who_leads_them_and_who_has_them(page, cluster):
+    page.goto("/#/groups")
+    groups = page.get_by_role("region", name="Groups of replicas")
+    expect(groups.locator("tbody tr")).to_have_count(5)
+    for name in ("names", "basekv/0", "basekv/3"):
+        row = groups.locator("tbody tr").filter(has_text=name)
+        expect(row.get_by_text("leads", exact=True)).to_have_count(1)
+        expect(row.get_by_text("voter")).to_have_count(2)
+    expect(page.get_by_text("5 of 5 have a leader")).to_be_visible()
+
+
 def test_tokens_are_made_used_and_revoked(page, cluster):
     page.goto("/#/settings")
     page.get_by_label("Name").fill("phone")
