@@ -73,8 +73,6 @@ class Adoptions:
         self._distribution = distribution
         self._handoff = handoff
         self._open: dict[str, asyncio.Event] = {}
-        self._missed: set[str] = set()
-        """Nodes that every other one has seen go down since this one has."""
 
     def is_due(self, client_id: str, *, clean: bool, lasts: bool) -> bool:
         """Return whether to look for a session of a client where a quorum has it; ``lasts``: it asks for a
@@ -198,8 +196,8 @@ class Adoptions:
     async def _seen_down(self, node: str) -> None:
         """Wait, at most :data:`DOWN_TIMEOUT`, until every node that is up has seen one go down: what it has
         sent there, and was not acknowledged, is among its hints then."""
-        if not self.misses(node) or node == self._ownership.node or node in self._missed:
-            # It is up, and has no such session; or they have.
+        if not self.misses(node) or node == self._ownership.node:
+            # It is up, and has no such session.
             return
         until = self._fanout.now() + DOWN_TIMEOUT
         waits = set(self._distribution.nodes())
@@ -208,12 +206,6 @@ class Adoptions:
             waits = {one for one, answer in answers.items() if answer == remote.Returned(False)}
             if waits:
                 await asyncio.sleep(RETRY_INTERVAL)
-        if not waits:
-            self._missed.add(node)
-
-    def node_down(self, node: str) -> None:
-        """Note that a node has gone down once more."""
-        self._missed.discard(node)
 
     def misses(self, node: str) -> bool:
         """Return whether a node is not up, as this one sees it."""

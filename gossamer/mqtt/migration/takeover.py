@@ -174,7 +174,6 @@ class Takeovers:
         """End the moves from and to a node that is down."""
         self._sources.node_down(node)
         self._targets.node_down(node)
-        self.adoptions.node_down(node)
 
     # -- calls of other nodes
 
