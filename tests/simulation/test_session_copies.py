@@ -168,6 +168,34 @@ async def test_a_client_of_the_smaller_side_of_a_cut_goes_on_at_the_larger(sim, 
 
 
 @nodes(3, seeds=3, **COPIED)
+@pytest.mark.parametrize("qos", [1, 2])
+async def test_what_was_on_its_way_to_the_node_before_when_it_came_back_arrives(sim, cluster, qos):
+    """Its node is back while its session is being adopted, and so gets what is sent until it is; of that,
+    some comes after the node knows that its session has gone."""
+    await formed(cluster)
+    await gone(cluster, 1, "c", "t/#", qos=qos)
+    speaker = await cluster.client(2)
+    cluster.cut(1, 2)
+    cluster.cut(1, 3)
+    await until(lambda: cluster.nodes[3].distribution.nodes() == [cluster.nodes[2].name])
+    arrival = asyncio.create_task(resumed(cluster, 3, "c"))
+    await until(lambda: cluster.nodes[3].broker.takeovers.adoptions.over("c") is not None)
+    cluster.heal()
+    await until(lambda: len(cluster.nodes[2].distribution.nodes()) == 2)
+    await numbered(speaker, "t/1", 5, qos=qos)
+    cluster.cut(1, 2)
+    sent = asyncio.create_task(numbered(speaker, "t/1", 5, qos=qos, first=5))
+    client = await arrival
+    await asyncio.sleep(0.3)
+    cluster.heal()
+    await sent
+    await asyncio.sleep(5)
+    got = client.payloads()
+    assert set(got) == {b"%d" % n for n in range(10)}
+    assert qos == 1 or len(got) == 10
+
+
+@nodes(3, seeds=3, **COPIED)
 async def test_what_a_client_published_again_elsewhere_is_not_passed_on_by_the_node_before(sim, cluster):
     """That one had no quorum, and still holds its connection when it has one again."""
     await formed(cluster)

@@ -118,7 +118,7 @@ class Sources:
                     self._do_thaw(outgoing, doubtful=doubtful)
                 case moves.Done(complete):
                     outgoing.answer_release(None)
-                    moved = complete and self.all_marked(outgoing.session)
+                    moved = complete and bool(self.all_marked(outgoing.session))
                     self.on_done(outgoing.session, moved)
                 case _:  # pragma: no cover - the others are the target's
                     pass
@@ -192,17 +192,20 @@ class Sources:
             if outgoing.machine.token == token:
                 self._feed(outgoing, moves.Marked(origin, token))
 
-    def all_marked(self, session: Session) -> bool:
-        """Return whether all that was sent to a session before its last move is here."""
-        outgoing = self._outgoing.get(session.client_id)
-        if outgoing is None or outgoing.session is not session or outgoing.machine.token != session.move:
-            return True
-        return {"", *self._distribution.nodes()} <= outgoing.machine.marked
+    def all_marked(self, session: Session) -> bool | None:
+        """Return whether all that was sent to a session before its last move is here; None: that move was
+        not from here, but from a copy, or of an earlier creation of this node, and nobody marks it here."""
+        move = self.move_of(session)
+        if move is None or move.token != session.move:
+            return None
+        return {"", *self._distribution.nodes()} <= move.marked
 
     def unmarked(self, session: Session) -> Callable[[Item], bool] | None:
-        """Return a gate that admits messages from nodes yet to mark the last move; None: it has not moved."""
+        """Return a gate that admits messages from nodes yet to mark the last move; None: nobody marks it."""
         move = self.move_of(session)
-        return None if move is None else lambda _item: move.admits(self._fanout.where())
+        if move is None or move.token != session.move:
+            return None
+        return lambda _item: move.admits(self._fanout.where())
 
     def move_of(self, session: Session) -> MigrationSource | None:
         """Return the latest move of a session from here, if any."""

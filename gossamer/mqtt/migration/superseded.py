@@ -227,11 +227,12 @@ class SupersededSessions:
                     until = fanout.now() + (MARKS_TIMEOUT if given else RETURN_TIMEOUT)
                 if informed == owner:
                     if client_id in self._subscribed:
-                        if given:
-                            # A node that is away has not marked.
-                            succeeded = self._sources.all_marked(session) and fanout.now() >= lingers
-                        else:
+                        marked = self._sources.all_marked(session) if given else None
+                        if marked is None:
                             succeeded = await self._is_succeeded(session, token)
+                        else:
+                            # A node that is away has not marked.
+                            succeeded = marked and fanout.now() >= lingers
                         if succeeded or fanout.now() >= until:
                             self._unsubscribe(session)
                     offered, refused = await self._offer_to(owner, session)
