@@ -99,7 +99,8 @@ class State:
         self.elapsed = 0
         """Ticks since a leader was heard of; at a leader, since quorums were checked."""
         self.since_heartbeat = 0
-        self.timeout = 0
+        self.draw = 0.0
+        """Drawn anew with each role and term, from 0 to 1."""
         # A disc that lost what it had acknowledged is found out when the leader mentions it. Until it had the
         # time to, a vote of this replica could elect one that lacks the same entries.
         self.guarded = settings.election_ticks if hard.term else 0
@@ -134,6 +135,20 @@ class State:
         """The members, by its log."""
         return self.log.membership
 
+    @property
+    def timeout(self) -> int:
+        """Ticks without a leader after which it campaigns.
+
+        Voters that heard of the leader at the same moment have numbers of their own, far apart, or two would
+        campaign at once and neither win; and a tick more than what others wait for before they vote, who may
+        have counted one less.
+        """
+        voters = sorted(self.membership.voters)
+        place = voters.index(self.id) if self.id in voters else 0
+        ticks = self.settings.election_ticks
+        apart = max(1, (ticks - 1) // max(1, len(voters)))
+        return ticks + 1 + place * apart + int(self.draw * max(1, apart - 1))
+
     def reset(self, term: int) -> None:
         """Forget what belongs to a role, and to the old term where it is another."""
         if term != self.term:
@@ -141,8 +156,7 @@ class State:
             self.vote = 0
         self.leader = 0
         self.elapsed = self.since_heartbeat = 0
-        ticks = self.settings.election_ticks
-        self.timeout = ticks + self.random.randrange(ticks)
+        self.draw = self.random.random()
         self.votes = {}
         self.progress = {}
         self.transferee = 0
