@@ -274,6 +274,12 @@ class Replica:
         going = {p.snapshot for p in self._state.progress.values() if p.snapshot is not None}
         return going | {self.log.snapshot}
 
+    def send_anew(self) -> None:
+        """Send the newest snapshot, from its start, to every member that is getting one."""
+        for progress in self._state.progress.values():
+            if progress.snapshot is not None:
+                progress.begin_snapshot(self.log.snapshot)
+
     def chunk(self, wanted: ChunkWanted, data: bytes, *, last: bool) -> None:
         """Send a part of a snapshot that was wanted."""
         state = self._state

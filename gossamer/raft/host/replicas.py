@@ -15,13 +15,13 @@ import structlog
 
 from gossamer.raft.errors import DamagedLogError, LogWriteError
 from gossamer.raft.host.group import Group
-from gossamer.raft.host.replicated import NAMES, Machines, Replicated
+from gossamer.raft.host.replicated import NAMES, Machines, Replicated, sound
 from gossamer.raft.host.thread import DiscThread
 from gossamer.raft.log import Log
 from gossamer.raft.messages import Message
 from gossamer.raft.replica import Ready, Replica
 from gossamer.raft.state import Settings
-from gossamer.raft.values import HardState, Membership, Snapshot
+from gossamer.raft.values import ChunkWanted, HardState, Membership, Snapshot
 from gossamer.raft.wal.records import Mark, Record, Stored
 
 log = structlog.get_logger(__name__)
@@ -165,11 +165,24 @@ class Replicas:
             return []
 
     async def _finish(self, group: Group, ready: Ready) -> None:
-        """Read the parts of snapshots that are wanted, and store one that is due."""
-        for wanted in ready.wanted:
-            group.chunk(wanted, await self._disc.snapshot(group.number, wanted.snapshot.index))
-        if group.snapshot_due:
+        """Read the parts of snapshots that are wanted, and store one that is due, or in place of one that is
+        not as it was stored: no member could use it."""
+        try:
+            for wanted in ready.wanted:
+                group.chunk(wanted, await self._snapshot(group.number, wanted))
+        except DamagedLogError as error:
+            log.error("raft_snapshot_damaged", group=f"{group.number:x}", error=str(error))
             await self._compact(group)
+            group.replica.send_anew()
+        else:
+            if group.snapshot_due:
+                await self._compact(group)
+
+    async def _snapshot(self, group: int, wanted: ChunkWanted) -> bytes:
+        data = await self._disc.snapshot(group, wanted.snapshot.index)
+        if not wanted.offset:
+            sound(data, f"snapshot {wanted.snapshot.index} of group {group:x}")
+        return data
 
     async def _compact(self, group: Group) -> None:
         """Store a snapshot, and forget what is before it; a full disc has no room for it."""

@@ -72,6 +72,18 @@ def request_entry(request: bytes) -> bytes:
     return _REQUEST + request
 
 
+def sound(data: bytes, where: str) -> bytes:
+    """Return a snapshot without its checksum.
+
+    Raises:
+        DamagedLogError: it is not what was stored.
+    """
+    digest, body = data[:_DIGEST], data[_DIGEST:]
+    if hashlib.blake2b(body, digest_size=_DIGEST).digest() != digest:
+        raise DamagedLogError(where, got="another checksum", expected="the snapshot that was stored")
+    return body
+
+
 class Replicated:
     """State up to the last entry that was applied."""
 
@@ -112,10 +124,7 @@ class Replicated:
         Raises:
             DamagedLogError: it is not what was stored.
         """
-        digest, body = data[:_DIGEST], data[_DIGEST:]
-        if hashlib.blake2b(body, digest_size=_DIGEST).digest() != digest:
-            raise DamagedLogError(where, got="another checksum", expected="the snapshot that was stored")
-        image = _image(body)
+        image = _image(sound(data, where))
         self.nodes = dict(image.nodes)
         if image.kind != self.kind:
             self.kind, self.machine = image.kind, self._machines(image.kind)

@@ -1,4 +1,4 @@
-"""Replicas of a node, opened again with what its disc has."""
+"""Replicas of a node, opened again with what its disc has, and what they send of it."""
 
 from random import Random
 
@@ -10,17 +10,26 @@ from gossamer.raft.host.replicas import Replicas
 from gossamer.raft.host.thread import DiscThread
 
 
-async def opened(path):
+async def opened(path, send=lambda _messages: None, node="a"):
     replicas = Replicas(
-        "a",
+        node,
         DiscThread(path),
         lambda _kind: NamesMachine(lambda: 0.0),
         rng=Random(1),
         clock=lambda: 0.0,
-        send=lambda _messages: None,
+        send=send,
     )
     await replicas.open()
     return replicas
+
+
+def spoil(file, damage):
+    if damage == "no such file":
+        file.unlink()
+    else:
+        data = bytearray(file.read_bytes())
+        data[-1] ^= 1
+        file.write_bytes(data)
 
 
 @pytest.mark.parametrize("damage", ["another byte", "no such file"])
@@ -30,12 +39,7 @@ async def test_a_damaged_snapshot_costs_its_group_and_no_other(tmp_path, damage)
         await before.begin(number, 1, Membership((1,)), index=10)
     await before.close()
     file = tmp_path / "raft" / f"{2:016x}-10.snapshot"
-    if damage == "no such file":
-        file.unlink()
-    else:
-        data = bytearray(file.read_bytes())
-        data[-1] ^= 1
-        file.write_bytes(data)
+    spoil(file, damage)
     with capture_logs() as said:
         after = await opened(tmp_path / "raft")
     assert sorted(after.groups) == [1, 3]
@@ -48,3 +52,38 @@ async def test_a_damaged_snapshot_costs_its_group_and_no_other(tmp_path, damage)
     assert sorted(again.groups) == [1, 3]
     await again.close()
     assert [path.name for path in tmp_path.iterdir()] == ["raft"]
+
+
+@pytest.mark.parametrize("damage", ["", "another byte", "no such file"])
+async def test_a_snapshot_that_is_damaged_at_its_leader_is_stored_again_and_sent(tmp_path, damage):
+    sent = []
+
+    def send(work):
+        sent.extend(message for _, messages in work for message in messages)
+
+    leader = await opened(tmp_path / "a", send)
+    member = await opened(tmp_path / "b", send, node="b")
+    group = await leader.begin(1, 1, Membership((1,)), index=10)
+    behind = await member.begin(1, 2, Membership())
+    for now in range(40):
+        group.replica.tick(now)
+        await leader.take_turn()
+    assert group.leads
+    if damage:
+        spoil(tmp_path / "a" / f"{1:016x}-10.snapshot", damage)
+    group.replica.change_membership((1,), (2,))
+    with capture_logs() as said:
+        for now in range(40, 80):
+            group.replica.tick(now)
+            for message in sent:
+                (group if message.to == 1 else behind).replica.step(message)
+            sent.clear()
+            await leader.take_turn()
+            await member.take_turn()
+    assert behind.replica.log.applied == group.replica.log.applied > 10
+    assert [line["event"] for line in said] == ["raft_snapshot_damaged"] * bool(damage)
+    await leader.close()
+    await member.close()
+    again = await opened(tmp_path / "a")
+    assert again.groups[1].replica.log.last == group.replica.log.last
+    await again.close()
