@@ -1,10 +1,11 @@
 """What clients notice of a node that fails: how long until they are served, and until they have what waited.
 
     python bench/availability.py                   kill -9, SIGSTOP and a cut, three rounds each
-    python bench/availability.py --rounds 7 --away 12 --fault cut
+    python bench/availability.py --rounds 7 --away 12 --fault cut --replication off
 
 Three real nodes, in network namespaces where that is allowed (a cut needs them). The first fails, and is back
-after ``--away`` seconds. All of its clients have persistent sessions of QoS 1:
+after ``--away`` seconds. All of its clients have persistent sessions of QoS 1, copied to a quorum and not
+(``mqtt.sessions.replication``: auto, off):
 
 - *seeker* is connected there, and goes to the second node as soon as its connection is useless;
 - *sleeper* is not connected, has ``--queued`` messages waiting, and comes to the second node meanwhile;
@@ -22,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from itertools import product
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -32,6 +34,7 @@ from tests.real.history.cluster import Cluster
 from tests.real.history.history import History
 
 FAULTS = ("kill", "pause", "cut")
+REPLICATIONS = ("auto", "off")
 FAILS, NEAR, FAR = 1, 2, 3
 PAUSE = 0.005
 """Seconds between an acknowledgement and the next message."""
@@ -173,9 +176,9 @@ class Round:
         return figures
 
 
-async def measure(fault: str, options: argparse.Namespace) -> dict[str, float]:
+async def measure(fault: str, replication: str, options: argparse.Namespace) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as directory:
-        cluster = Cluster(Path(directory), History(), autoheal=15.0)
+        cluster = Cluster(Path(directory), History(), autoheal=15.0, replication=replication)
         try:
             await cluster.open()
             return await Round(cluster, fault).run(options.queued, options.away)
@@ -204,6 +207,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--fault", choices=FAULTS, action="append")
+    parser.add_argument("--replication", choices=REPLICATIONS, action="append")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--queued", type=int, default=100)
     parser.add_argument("--away", type=float, default=8.0, help="seconds until the node is mended")
@@ -211,8 +215,9 @@ def main() -> None:
     found: dict[str, list[dict[str, float]]] = defaultdict(list)
     # Taken in turns, so that a machine that is slow for a while is so for all.
     for _ in range(options.rounds):
-        for fault in options.fault or FAULTS:
-            found[fault].append(asyncio.run(measure(fault, options)))
+        for fault, replication in product(options.fault or FAULTS, options.replication or REPLICATIONS):
+            figures = asyncio.run(measure(fault, replication, options))
+            found[f"{fault}, {replication}"].append(figures)
     table(found)
 
 
