@@ -97,12 +97,14 @@ class DnsDiscovery(DiscoveryConfig):
 
 
 class EtcdTlsConfig(Section):
-    """TLS to etcd; on as soon as any key is set."""
+    """TLS to etcd; on as soon as any key is set. An embedded one needs ``ca``, ``cert`` and ``key``, and asks
+    its peers and its clients for a certificate of that authority."""
 
     ca: Path | None = None
     """PEM file of the authorities that etcd's certificate may come from; blank: those of this system."""
     cert: Path | None = None
-    """PEM file of this node's own certificate, where etcd asks for one."""
+    """PEM file of this node's own certificate, where etcd asks for one; the embedded one shows it too, so it
+    must be for servers and clients, and have the hosts of ``bind_addr`` and ``client_addr``."""
     key: Path | None = None
     """PEM file of its private key."""
     server_name: str = ""
@@ -141,10 +143,21 @@ class EtcdConfig(Section):
     """Address on which its clients reach it."""
     initial_cluster: str = ""
     """All embedded members: ``node1=http://10.0.0.1:2380,node2=…``, by node name, with or without the host
-    part. Blank: this one alone."""
+    part; ``https`` with ``tls``. Blank: this one alone."""
     bootstrap: bool = True
     """True: the members of ``initial_cluster`` found a new etcd cluster; false: this one was added to one
     that exists. Read only while ``data_dir`` is empty."""
+
+    @property
+    def peers(self) -> dict[str, str]:
+        """URL of each embedded member, by name."""
+        pairs = [part.strip().partition("=") for part in self.initial_cluster.split(",") if part.strip()]
+        return {name: url for name, _, url in pairs}
+
+    @property
+    def scheme(self) -> str:
+        """Scheme of the URLs of the embedded members."""
+        return "https" if self.tls.on else "http"
 
 
 def etcd_name(node: str, initial_cluster: str) -> str | None:

@@ -269,9 +269,23 @@ def _embedded(node: str, etcd: EtcdConfig) -> Iterator[ConfigProblem]:
             shown_of(etcd.initial_cluster),
             f"name=http://host:port pairs, of which one is this node, {node}",
         )
-    if etcd.tls.on or etcd.username:
+    tls = etcd.tls
+    if tls.on and not (tls.ca and tls.cert and tls.key):
+        yield ConfigProblem(
+            f"{section}.tls",
+            "some of its files",
+            "ca, cert and key: an embedded etcd and its peers know each other by certificates",
+        )
+    if any(not url.startswith(f"{etcd.scheme}:") for url in etcd.peers.values()):
+        yield ConfigProblem(
+            f"{section}.initial_cluster",
+            shown_of(etcd.initial_cluster),
+            f"{etcd.scheme}:// for all members, {'with' if tls.on else 'without'} {section}.tls",
+        )
+    if etcd.username:
         yield ConfigProblem(
             f"{section}.embedded",
-            "True beside tls or username",
-            "neither: the embedded etcd speaks plain HTTP and has no users; run etcd by itself for both",
+            "True beside username",
+            "no username: the embedded etcd has no users; with tls it asks for certificates, or run etcd by "
+            "itself",
         )

@@ -7,8 +7,9 @@ counts as started once it answers its peers; a quorum comes when enough of them 
 node, and is restarted by its supervisor when it dies alone.  4. It logs errors only: without a quorum it has
 an election to tell of every second, and what that means for this node the strategy tells.
 
-An embedded etcd speaks plain HTTP: what it holds are addresses, but any process that reaches
-``client_addr`` can change them. Keep both addresses within the cluster's own network.
+With ``tls`` its peers and its clients need a certificate of that authority. Without, it speaks plain HTTP:
+what it holds are addresses, but any process that reaches ``client_addr`` can change them. Keep both addresses
+within the cluster's own network then.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ import os
 import re
 import shutil
 import socket
-from collections.abc import Sequence
+import ssl
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import structlog
 
 from gossamer.config import Endpoint
-from gossamer.config.discovery import EtcdConfig, etcd_name
+from gossamer.config.discovery import EtcdConfig, EtcdTlsConfig, etcd_name
 from gossamer.errors import ConfigError, ConfigProblem
 from gossamer.supervisor import ChildSpec, OsProcess, Pid, StartFailed, StopInit
 
@@ -111,24 +113,31 @@ async def _version(program: str) -> str | None:
 def etcd_arguments(config: EtcdConfig, *, node: str, host: str, data_dir: Path) -> list[str]:
     """The command line after the program. ``host``: where others reach this node."""
     name = etcd_name(node, config.initial_cluster) or node
-    peers = dict(part.strip().split("=", 1) for part in config.initial_cluster.split(",") if part.strip())
     reached = host if config.bind_addr.host in _ANY and host not in _ANY else config.bind_addr.host
-    own = peers.get(name) or f"http://{Endpoint(reached, config.bind_addr.port)}"
+    scheme = config.scheme
+    own = config.peers.get(name) or f"{scheme}://{Endpoint(reached, config.bind_addr.port)}"
     cluster = config.initial_cluster.replace(" ", "") or f"{name}={own}"
     client = host if config.client_addr.host in _ANY and host not in _ANY else config.client_addr.host
     return [
         *("--name", name),
         *("--data-dir", str(data_dir / config.data_dir)),
-        *("--listen-peer-urls", f"http://{config.bind_addr}"),
+        *("--listen-peer-urls", f"{scheme}://{config.bind_addr}"),
         *("--initial-advertise-peer-urls", own),
-        *("--listen-client-urls", f"http://{config.client_addr}"),
-        *("--advertise-client-urls", f"http://{Endpoint(client, config.client_addr.port)}"),
+        *("--listen-client-urls", f"{scheme}://{config.client_addr}"),
+        *("--advertise-client-urls", f"{scheme}://{Endpoint(client, config.client_addr.port)}"),
         *("--initial-cluster", cluster),
         *("--initial-cluster-state", "new" if config.bootstrap else "existing"),
         # Old revisions serve nobody but who reads a range page by page, which takes moments.
         *("--auto-compaction-retention", "1"),
         *("--log-level", "error"),
+        *(_certificates(config.tls) if config.tls.on else ()),
     ]
+
+
+def _certificates(tls: EtcdTlsConfig) -> Iterator[str]:
+    for of in ("", "peer-"):
+        yield from (f"--{of}cert-file", str(tls.cert), f"--{of}key-file", str(tls.key))
+        yield from (f"--{of}trusted-ca-file", str(tls.ca), f"--{of}client-cert-auth")
 
 
 class _EtcdProcess(OsProcess):
@@ -141,7 +150,7 @@ class _EtcdProcess(OsProcess):
         await super().init(argv, grace=_GRACE)
         try:
             async with asyncio.timeout(START_LIMIT):
-                while not await _answers(config.bind_addr):
+                while not await _answers(config.bind_addr, config.tls):
                     if self._child.returncode is not None:
                         raise StopInit(("exit_status", self._child.returncode))
                     await asyncio.sleep(_PAUSE)
@@ -162,10 +171,16 @@ def _taken(address: Endpoint) -> str:
     return ""
 
 
-async def _answers(address: Endpoint) -> bool:
+async def _answers(address: Endpoint, tls: EtcdTlsConfig) -> bool:
+    context = None
+    if tls.on:
+        context = ssl.create_default_context(cafile=tls.ca)
+        # It is this node's own, wherever its certificate says that it is.
+        context.check_hostname = False
+        context.load_cert_chain(tls.cert or "", tls.key)
     try:
         async with asyncio.timeout(1.0):
-            reader, writer = await asyncio.open_connection(*dialled(address))
+            reader, writer = await asyncio.open_connection(*dialled(address), ssl=context)
             try:
                 writer.write(b"GET /version HTTP/1.0\r\n\r\n")
                 return (await reader.read(5)) == b"HTTP/"

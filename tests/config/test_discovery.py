@@ -156,6 +156,28 @@ def test_a_secret_of_a_strategy_is_never_shown():
             "discovery.etcd.initial_cluster",
         ),
         (
+            {"strategy": "etcd", "etcd": {"embedded": True, "tls": {"ca": "ca.pem"}}},
+            {},
+            "discovery.etcd.tls",
+        ),
+        (
+            {
+                "strategy": "etcd",
+                "etcd": {
+                    "embedded": True,
+                    "initial_cluster": "a=http://h:1",
+                    "tls": {"ca": "ca.pem", "cert": "c.pem", "key": "c.key"},
+                },
+            },
+            {},
+            "discovery.etcd.initial_cluster",
+        ),
+        (
+            {"strategy": "etcd", "etcd": {"embedded": True, "username": "u", "password": "p"}},
+            {},
+            "discovery.etcd.embedded",
+        ),
+        (
             {"strategy": "etcd", "etcd": {"embedded": True, "bind_addr": "127.0.0.1:4370"}},
             {},
             "discovery.etcd.bind_addr",

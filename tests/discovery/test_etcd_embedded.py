@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import subprocess
 from pathlib import Path
 
 import psutil
 import pytest
+from certs import Authority
 from structlog.testing import capture_logs
 
 from discovery.etcds import PATIENCE, Registrant, eventually, free_port
@@ -109,9 +111,11 @@ class Embedded(Registrant):
         self._tree = {"embedded": True, "timeout": "1s", **addresses, **keys}
         self.runtime = Runtime(node=f"node{number}@127.0.0.1")
 
+        self._scheme = "https" if "tls" in keys else "http"
+
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.peer}"
+        return f"{self._scheme}://127.0.0.1:{self.peer}"
 
     async def start(self, **keys: object) -> Embedded:
         self.strategy = of(self._tree | keys, self.directory, self.runtime.node)
@@ -170,6 +174,44 @@ async def test_one_that_does_not_bootstrap_joins_the_etcd_that_it_was_added_to(t
     for node in (one, two):
         await node.sees(1, 2)
     await asyncio.gather(one.runtime.stop(), two.runtime.stop())
+
+
+@pytest.mark.usefixtures("any_release")
+async def test_with_certificates_embedded_members_and_their_clients_know_each_other_by_them(
+    tmp_path: Path,
+) -> None:
+    ours, theirs = Authority(tmp_path, "ours"), Authority(tmp_path, "theirs")
+
+    def tls(of: Authority, name: str) -> dict[str, str]:
+        cert, key = of.issue(name, "127.0.0.1")
+        return {"ca": str(ours.file), "cert": str(cert), "key": str(key)}
+
+    members = [Embedded(tmp_path, number, tls=tls(ours, f"member{number}")) for number in (1, 2, 3)]
+    initial = ",".join(f"node{number}={member.url}" for number, member in enumerate(members, 1))
+    await asyncio.gather(*(member.start(initial_cluster=initial) for member in members))
+    await asyncio.gather(*(member.enter() for member in members))
+    for member in members:
+        await member.sees(1, 2, 3)
+    stranger = tls(theirs, "stranger")
+    for port in (members[0].client, members[0].peer):
+        for certificate in (False, True):
+            context = ssl.create_default_context(cafile=ours.file)
+            if certificate:
+                context.load_cert_chain(stranger["cert"], stranger["key"])
+            with pytest.raises((ssl.SSLError, ConnectionError)):
+                await _ask(port, context)
+        assert await _ask(port, None) in (b"", b"HTTP/1.0 400 Bad Request")
+    await asyncio.gather(*(member.runtime.stop() for member in members))
+
+
+async def _ask(port: int, context: ssl.SSLContext | None) -> bytes:
+    """The first line of what etcd says; whether it wants a certificate of TLS 1.3 shows with that."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+    try:
+        writer.write(b"GET /version HTTP/1.0\r\n\r\n")
+        return (await reader.readline()).strip()
+    finally:
+        writer.transport.abort()
 
 
 @pytest.mark.usefixtures("any_release")
