@@ -11,6 +11,9 @@ voters, with ``off``, too. Publishers are at the first node, sessions at the sec
 - *connect*: new persistent sessions, 32 at a time, each by a connection of its own.
 - *takeover*: a persistent session comes to the third node while the second is up; from opening the connection
   to CONNACK.
+- *idle*: ``--sessions`` persistent sessions, each with one subscription, are not connected and have nothing
+  waiting: by how much resident memory grows for each, at their node and, on average, at one of the others,
+  which have the copies.
 - *failover*: ``--sessions`` persistent sessions are not connected and have one message each, acknowledged.
   Their node is killed (SIGKILL). One client asks the third node for its session, again and again; once it is
   served, so do all others, 200 at a time. Seconds since the kill until they have CONNACK and their message;
@@ -42,7 +45,7 @@ if TYPE_CHECKING:
     import api
 
 MODES = ("off", "auto")
-ROWS = ("offline", "online", "plain", "connect", "takeover", "failover")
+ROWS = ("offline", "online", "plain", "connect", "takeover", "idle", "failover")
 LOADS: dict[str, dict[str, object]] = {"offline": {"away": 1}, "online": {"kept": 1}, "plain": {}}
 WRONG = "lost, twice, unacknowledged"
 CLOSED_LOOP: dict[str, object] = {"qos": 1, "pubs": 16, "subs": 16, "window": 20, "payload": 256, "drain": 10}
@@ -58,6 +61,8 @@ FORMATS = {
     WRONG: ".0f",
     "connect, sessions/s": ",.0f",
     "takeover, p50 ms": ".2f",
+    "idle, bytes each": ",.0f",
+    "idle, bytes each elsewhere": ",.0f",
     "failover, one, s": ".2f",
     "failover, all, s": ".2f",
     "failover, sessions present": ",.0f",
@@ -66,6 +71,7 @@ PARALLEL = 32
 RETURNING = 200
 RETRY_INTERVAL = 0.02
 WITHIN = 60.0
+SETTLE = 5.0
 Figures = dict[str, float]
 
 
@@ -141,6 +147,19 @@ class Round:
                 raise RuntimeError("a session did not come to the third node")
             await client.disconnect()
         return {"takeover, p50 ms": 1e3 * statistics.median(took)}
+
+    async def _idle(self) -> Figures:
+        # As in main.
+        from api import memory
+
+        before = [memory(pid) for pid in self._cluster.pids]
+        names = [f"idler{number}" for number in range(self._options.sessions)]
+        await in_parallel(PARALLEL, self._leave_session, names)
+        await asyncio.sleep(SETTLE)
+        first, own, third = (
+            (memory(pid) - size) / len(names) for pid, size in zip(self._cluster.pids, before, strict=True)
+        )
+        return {"idle, bytes each": own, "idle, bytes each elsewhere": (first + third) / 2}
 
     async def _failover(self) -> Figures:
         names = [f"sleeper{number}" for number in range(self._options.sessions)]
@@ -218,7 +237,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--takeovers", type=int, default=100)
-    parser.add_argument("--sessions", type=int, default=200, help="of the failover, up to 10,000")
+    parser.add_argument("--sessions", type=int, default=200, help="of idle and failover")
     options = parser.parse_args()
     limits = {"GOSSAMER_MQTT__LIMITS__MAX_QUEUED": "1000000"}
     found: dict[str, list[Figures]] = {mode: [] for mode in options.modes}
