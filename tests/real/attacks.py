@@ -369,6 +369,35 @@ TESTED: dict[str, Attack] = {
         "A revoked client certificate that resumes its session of TLS 1.2 or 1.3.",
         "tests/mqtt/connection/test_listeners.py::test_a_revoked_certificate_does_not_come_in_by_resuming_a_session",
     ),
+    "claimed": by_tests(
+        "A user name that nobody checks, before rules for that name.",
+        "tests/mqtt/auth/test_sources.py::test_sources_do_not_open_the_door_to_unknown_names",
+        "tests/mqtt/auth/test_sources.py::test_a_name_that_nobody_checks_does_not_come_in",
+        "tests/mqtt/auth/test_acl.py::test_a_name_that_nobody_checks_is_no_name",
+    ),
+    "denied": by_tests(
+        "A connected client whose subscriptions and will new rules do not allow any more.",
+        "tests/mqtt/auth/test_acl.py::test_new_rules_hold_for_those_who_are_there",
+        "tests/mqtt/auth/test_acl.py::test_new_rules_end_subscriptions_and_wills_of_those_who_are_there",
+    ),
+    "sites": by_tests(
+        "A page of another site that speaks MQTT over its visitor's WebSockets.",
+        "tests/mqtt/connection/test_websocket.py::test_a_page_of_another_host_connects_only_where_it_is_named",
+    ),
+    "salts": by_tests(
+        "A guesser of user names who compares the salts that SCRAM tells, also after a restart.",
+        "tests/mqtt/spec/test_scram.py::test_an_unknown_name_is_asked_like_a_known_one",
+        "tests/node/test_private_files.py::test_salts_of_unknown_names_outlive_a_restart_and_are_those_of_the_cluster",
+    ),
+    "escapes": by_tests(
+        "Names and topics that would move the terminal of who looks at them.",
+        "tests/cli/render/test_escapes.py::test_no_table_lets_a_value_move_the_terminal",
+        "tests/cli/local/test_logs.py::test_a_value_moves_no_terminal_and_forges_no_line",
+    ),
+    "register": by_tests(
+        "A stranger at the ports of an embedded etcd that has certificates.",
+        "tests/discovery/test_etcd_embedded.py::test_with_certificates_embedded_members_and_their_clients_know_each_other_by_them",
+    ),
 }
 
 

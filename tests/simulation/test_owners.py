@@ -88,6 +88,24 @@ async def test_a_stranger_who_waits_does_not_end_the_wait_of_the_user(sim, clust
     await stranger
 
 
+@nodes(3, discs=True, sessions={"replication": "auto"})
+@pytest.mark.parametrize("clean", [True, False])
+async def test_with_copies_it_stays_its_users_while_its_node_is_down(sim, cluster, clean):
+    copies = [node.broker.copies for node in cluster.nodes.values()]
+    await until(lambda: all(one.begun() for one in copies), within=90, pause=0.5)
+    await asyncio.sleep(15)
+    name_users(cluster)
+    await gone(cluster, 1, "c", "secret/#", qos=1, **ALICE)
+    sent = await numbered(await cluster.client(1), "secret/plan", 3)
+    await asyncio.sleep(3)
+    cluster.crash(1)
+    await asyncio.sleep(10)
+    for user in (BOB, {}):
+        await refused(cluster, 2, "c", **SESSION | {"clean_start": clean}, **user)
+    alice = await resumed(cluster, 3, "c", pause=2, **ALICE)
+    assert alice.payloads() == sent
+
+
 @nodes(2, discs=True)
 async def test_what_was_left_behind_goes_to_no_other_user(sim, cluster):
     """Its node is down when another user comes, who cannot be told from the first one then."""
