@@ -112,6 +112,7 @@ def _plans(options: argparse.Namespace) -> Iterator[Plan]:
                 pace=options.pace,
                 warm=options.warm,
                 replication=options.replication,
+                on_no_quorum=options.no_quorum,
             )
 
 
@@ -135,6 +136,7 @@ def _options() -> argparse.Namespace:
     add("--warm", action="store_true", help="fork nodes from a program that has their modules loaded")
     add("--jobs", type=int, default=1, metavar="N", help="runs side by side")
     add("--replication", default="", metavar="auto|off", help="whether sessions are copied to a quorum")
+    add("--no-quorum", default="", metavar="local|refuse", help="what clients get where there is none")
     add("--busy", type=int, default=0, metavar="N", help="processes that keep the machine busy meanwhile")
     add("--strict-sessions", action="store_true", help="a session has to be present though its node is gone")
     add("--keep", type=Path, metavar="DIR", help="keep histories of all runs here, not of failed ones only")

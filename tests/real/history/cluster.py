@@ -49,10 +49,12 @@ class Cluster:
         previous: Path | None = None,
         autoheal: float = AUTOHEAL,
         replication: str = "",
+        on_no_quorum: str = "",
     ) -> None:
         self._autoheal = autoheal
-        # The release before does not know it.
-        self._sessions = {"replication": replication} if replication and previous is None else {}
+        said = {"replication": replication, "on_no_quorum": on_no_quorum}
+        # The release before does not know them.
+        self._sessions = {key: value for key, value in said.items() if value and previous is None}
         self._copies = replication != "off" and previous is None
         self._reader = {"anonymous_role": "viewer"} if self._copies else {}
         self._warm = warm

@@ -40,8 +40,8 @@ SETUP_TIMEOUT = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``steps``: instead of those that the fault and the seed would give. ``replication``: of sessions;
-    blank: as it is unless it is said."""
+    """``steps``: instead of those that the fault and the seed would give. ``replication`` and
+    ``on_no_quorum``: of sessions; blank: as it is unless it is said."""
 
     workloads: tuple[str, ...]
     fault: str
@@ -51,6 +51,7 @@ class Plan:
     warm: bool = False
     steps: tuple[Step, ...] | None = None
     replication: str = ""
+    on_no_quorum: str = ""
 
     def schedule(self) -> list[Step]:
         if self.steps is not None:
@@ -102,6 +103,7 @@ async def run(plan: Plan, directory: Path) -> Outcome:
         warm=plan.warm,
         previous=tree,
         replication=plan.replication,
+        on_no_quorum=plan.on_no_quorum,
     )
     if fault.network and cluster.net is None:
         raise PermissionError(f"the fault {plan.fault} needs network namespaces, and so root")
