@@ -24,6 +24,7 @@ from gossamer.distribution import (
     LinkCertificates,
     RemoteProcesses,
     StreamTransport,
+    rpc,
 )
 from gossamer.launch.authority import Authority, local_names
 from gossamer.network import SystemNetwork
@@ -235,6 +236,32 @@ async def remote_call(transport, seconds):
     return rate
 
 
+async def remote_function(transport, function, seconds):
+    """Calls of a function that another node offers, twenty at a time."""
+    a, b, _ = await remote_pair(transport)
+    await b.runtime.start(rpc.Rpc, {"f": function}, name=rpc.RPC)
+
+    async def several():
+        await asyncio.gather(*(rpc.call(B, "f", PAYLOAD) for _ in range(20)))
+
+    async def body():
+        await several()
+        return 20 * await repeat(several, seconds)
+
+    rate = await a.runtime.run(body)
+    await a.runtime.stop()
+    await b.runtime.stop()
+    return rate
+
+
+def plain(value):
+    return value
+
+
+async def waiting(value):
+    return value
+
+
 async def remote_cast(transport, seconds, burst=1000):
     """Casts to a process on another node, until all have arrived."""
     a, b, server = await remote_pair(transport)
@@ -300,6 +327,8 @@ async def main(seconds, directory):
         ),
         ("remote call, gRPC", "round trips/s", await remote_call(GrpcTransport, seconds)),
         ("remote call, framed TCP", "round trips/s", await remote_call(stream, seconds)),
+        ("rpc, 20 at a time, plain", "calls/s", await remote_function(stream, plain, seconds)),
+        ("rpc, 20 at a time, coroutine", "calls/s", await remote_function(stream, waiting, seconds)),
         ("remote cast, gRPC", "casts/s", await remote_cast(GrpcTransport, seconds)),
         ("remote cast, framed TCP", "casts/s", await remote_cast(stream, seconds)),
         ("link, gRPC, reliable", "frames/s", await link_flood(GrpcTransport, seconds, reliable=True)),

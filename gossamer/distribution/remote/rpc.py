@@ -3,9 +3,10 @@
 Four outcomes, distinct types: :class:`Returned`, :class:`Raised` (an exception, as text), :class:`Exited`
 (the process that ran it ended with a reason), :class:`Unreachable` (no connection, timeout, no server).
 
-Rules: 1. A node runs only functions that it offers by name; a peer's bytes never choose code.  2. Every call
-runs in a process of its own, so that one that hangs, crashes or is killed harms no other.  3. A call whose
-caller gave up continues; to stop it, send its process an exit signal.
+Rules: 1. A node runs only functions that it offers by name; a peer's bytes never choose code.  2. A call
+that waits runs in a process of its own, so that one that hangs, crashes or is killed harms no other; a plain
+function runs in the server.  3. A call whose caller gave up continues; to stop it, send its process an exit
+signal.
 
 The functions of the module are for processes; each needs the server (:class:`Rpc`) on the other node.
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 import structlog
 from msgspec import Struct, structs
@@ -109,7 +110,11 @@ class Rpc(GenServer):
         function = self._functions.get(request.function)
         if function is None:
             return Reply(_raised(NotAllowedError(function=request.function, node=self._node)))
-        pid = spawn(_run, function, request, caller, label=f"rpc {request.function}")
+        # A coroutine function only makes what the process then waits for.
+        outcome = _called(function, request)
+        if not isinstance(outcome, Returned) or not inspect.isawaitable(outcome.value):
+            return Reply(outcome)
+        pid = spawn(_finish, outcome.value, request.function, caller, label=f"rpc {request.function}")
         self._running[monitor(pid)] = caller
         return NoReply()
 
@@ -125,21 +130,32 @@ class Rpc(GenServer):
         return self.process.runtime.node
 
 
-async def _run(function: Callable[..., object], request: _Run, caller: Caller) -> None:
+def _called(function: Callable[..., object], request: _Run) -> Returned | Raised | Exited:
     try:
-        value = function(*request.args, **request.options)
-        if inspect.isawaitable(value):
-            value = await value
+        return Returned(function(*request.args, **request.options))
+    except ExitProcess as order:
+        return Exited(order.reason)
+    except Exception as error:  # noqa: BLE001 - it goes to the caller, whole
+        return _failed(request.function, error)
+
+
+async def _finish(awaited: Awaitable[object], function: str, caller: Caller) -> None:
+    try:
+        value = await awaited
     except ExitProcess as order:
         reply(caller, Exited(order.reason))
     except Exception as error:  # noqa: BLE001 - it goes to the caller, whole
-        raised = _raised(error)
-        if not isinstance(error, GossamerError):
-            # Unexpected; a caller that only retries would hide it for ever.
-            log.error("call_failed", function=request.function, **structs.asdict(raised))
-        reply(caller, raised)
+        reply(caller, _failed(function, error))
     else:
         reply(caller, Returned(value))
+
+
+def _failed(function: str, error: Exception) -> Raised:
+    raised = _raised(error)
+    if not isinstance(error, GossamerError):
+        # Unexpected; a caller that only retries would hide it for ever.
+        log.error("call_failed", function=function, **structs.asdict(raised))
+    return raised
 
 
 def _raised(error: BaseException) -> Raised:
