@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
-from gossamer.basekv import KINDS
+from gossamer.basekv import KINDS, NotWrittenError
 from gossamer.mqtt.client import RefusedError
+from gossamer.raft import NotReadyError
 from gossamer.testing.traffic import Flow
 
 from .clusters import heal, nodes, restart, until
@@ -193,6 +194,64 @@ async def test_what_was_on_its_way_to_the_node_before_when_it_came_back_arrives(
     got = client.payloads()
     assert set(got) == {b"%d" % n for n in range(10)}
     assert qos == 1 or len(got) == 10
+
+
+@nodes(3, seeds=2, **COPIED)
+async def test_the_session_of_a_publisher_that_began_anew_is_copied(sim, cluster):
+    """It subscribes to nothing, in neither of its sessions, and so is not waited for."""
+    await formed(cluster)
+    first = await cluster.client(1, "p", **SESSION)
+    await first.publish("t", b"1", qos=2)
+    await asyncio.sleep(1)
+    cluster.crash(1)
+    await asyncio.sleep(10)
+    copies = cluster.nodes[3].broker.copies
+    keys, copies._keys = copies._keys, OutOfReach(copies._keys)
+    client = await cluster.client(3, "p", **SESSION, timeout=30)
+    assert not client.session_present
+    copies._keys = keys
+    await until(lambda: copies.copy_of("p").state == "level", within=20)
+    async with asyncio.timeout(5):
+        await client.publish("t", b"2", qos=2)
+
+
+class OutOfReach:
+    """Ranges that do not answer."""
+
+    def __init__(self, keys):
+        self.range_of = keys.range_of
+
+    async def write(self, operations, expected=()):
+        raise NotWrittenError("no quorum has answered", unknown=True)
+
+    async def scan(self, start, end):
+        raise NotReadyError("read", "no quorum has answered")
+
+
+@nodes(3, seeds=2, **COPIED)
+async def test_what_a_copy_has_waits_until_a_client_that_began_anew_has_subscribed(sim, cluster):
+    """No quorum could be read as it came; it subscribes to the same again, one by one."""
+    await formed(cluster)
+    await gone(cluster, 1, "c", "a", "b", qos=2)
+    speaker = await cluster.client(2)
+    for topic in ("a", "b"):
+        await numbered(speaker, topic, 5, qos=2)
+    await asyncio.sleep(1)
+    cluster.crash(1)
+    await asyncio.sleep(10)
+    copies = cluster.nodes[3].broker.copies
+    keys, copies._keys = copies._keys, OutOfReach(copies._keys)
+    client = await cluster.client(3, "c", **SESSION, timeout=30)
+    assert not client.session_present
+    await asyncio.sleep(3)
+    await client.subscribe("a", qos=2)
+    copies._keys = keys
+    await asyncio.sleep(1.5)
+    await client.subscribe("b", qos=2)
+    await asyncio.sleep(15)
+    assert sorted(client.payloads()) == sorted(2 * [b"%d" % n for n in range(5)])
+    await restart(cluster, 1, pause=15)
+    assert len(client.payloads()) == 10
 
 
 @nodes(3, seeds=3, **COPIED)

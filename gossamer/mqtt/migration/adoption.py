@@ -26,6 +26,7 @@ from gossamer.mqtt.copies.rows import Owner
 from gossamer.mqtt.copies.succession import token_of
 from gossamer.mqtt.migration.adopted import Adopted
 from gossamer.mqtt.migration.claims import FOREIGN, Fetched
+from gossamer.mqtt.migration.successors import Successors
 from gossamer.mqtt.migration.target import REMEMBERED_MOVES, Targets
 from gossamer.mqtt.session import transfer
 from gossamer.mqtt.session.durable import DurableSession
@@ -46,8 +47,6 @@ HAS = "mqtt.has"
 MISSES = "mqtt.misses"
 """Name of :meth:`Adoptions.misses` for other nodes."""
 DOWN_TIMEOUT = 3.0
-SUBSCRIBE_TIMEOUT = 3.0
-"""Seconds that the client of a session which began without a copy has to subscribe to what it wants."""
 READ_TIMEOUT = 3.0
 """Seconds for which a client waits for what a quorum has."""
 RETRY_INTERVAL = 0.1
@@ -63,15 +62,16 @@ class Adoptions:
         targets: Targets,
         distribution: Distribution,
         handoff: HintedHandoff,
+        successors: Successors,
     ) -> None:
         self.copies: SessionCopies | None = None
         """Where copies are; None: sessions are not copied."""
         self._table, self._fanout = core.table, core.fanout
-        self._wall = core.clock.wall
         self._ownership = ownership
         self._targets = targets
         self._distribution = distribution
         self._handoff = handoff
+        self._successors = successors
         self._open: dict[str, asyncio.Event] = {}
 
     def is_due(self, client_id: str, *, clean: bool, lasts: bool) -> bool:
@@ -227,12 +227,11 @@ class Adoptions:
         assert stored.facts is not None  # noqa: S101 - it is a session
         if not self._table.may_have(stored.facts.username, session.username):
             return True
-        if not session.born or self._wall() - session.born / 1e6 < SUBSCRIBE_TIMEOUT:
-            return False
         ghost = self._ghost(stored)
-        if not session.subscriptions:
-            transfer.install(session, transfer.subscriptions_in(ghost), self._fanout.now())
-            self._table.subscribe_again(session)
+        before = list(transfer.subscriptions_in(ghost))
+        if before and self._successors.unsaid(session, ghost.born, before):
+            ghost.refill(())
+            return False
         wanted = transfer.wanted_by(session, shared=True)
         left = transfer.left_of(ghost, given=False)
         transfer.know(session, transfer.unreleased_in(ghost))

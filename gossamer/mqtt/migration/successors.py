@@ -103,7 +103,7 @@ class Successors:
         if move not in session.moves and _alike(session, born):
             transfer.know(session, unreleased)
             session.end_halves(halves)
-        verdict = move in session.moves or self._unsaid(session, born, subscriptions)
+        verdict = move in session.moves or self.unsaid(session, born, subscriptions)
         return verdict, transfer.had_from(session)
 
     def begin_again(
@@ -120,7 +120,7 @@ class Successors:
             wanted = None if session.born == born else transfer.wanted_by(session, shared=True)
             in_flight.begin_again(session, begun, wanted)
 
-    def _unsaid(self, session: Session, born: int, subscriptions: list[list[Any]]) -> bool | str:
+    def unsaid(self, session: Session, born: int, subscriptions: list[list[Any]]) -> bool | str:
         """Return :data:`NOT_SUBSCRIBED` while the client of a new session may yet subscribe as in its older
         one, born at ``born``; False: it has, or will not. Subscribes it if it cannot see that it is new."""
         if session.born == born or session.clean:

@@ -72,13 +72,13 @@ class Takeovers:
             core, owners, sources, spawn, self._claimant, asks=self._has_copies
         )
         self._targets = Targets(core, owners, sources, contests, distribution, handoff, mark=self.mark)
-        self.adoptions = Adoptions(core, owners, self._targets, distribution, handoff)
         self.superseded = SupersededSessions(
             core, owners, sources, handoff, distribution, asks=self._has_copies
         )
         self.successors = Successors(
             core, is_leaving=self.superseded.has, is_moving=self.is_moving, delivered=self.delivered
         )
+        self.adoptions = Adoptions(core, owners, self._targets, distribution, handoff, self.successors)
         self.ownership.check = self._check
         self._sources.on_done = self.superseded.end
         self.own, self.establish = self.ownership.own, self.ownership.establish
