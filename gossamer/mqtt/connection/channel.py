@@ -57,8 +57,19 @@ class Channel(Pipe):
     """One client's connection; a process without a task."""
 
     __slots__ = (
-        *("_need", "_parts", "_parts_size", "aliases", "asked", "cache_get", "came", "deadline", "ends"),
-        *("exchange", "gate", "held", "keep_alive", "listener", "max_packet", "more", "plan_of", "service"),
+        *("_need", "_parts", "_parts_size", "aliases", "answered", "asked", "cache_get", "came", "deadline"),
+        *(
+            "ends",
+            "exchange",
+            "gate",
+            "held",
+            "keep_alive",
+            "listener",
+            "max_packet",
+            "more",
+            "plan_of",
+            "service",
+        ),
         *("shared", "since", "stamp", "username", "will"),
     )
 
@@ -82,6 +93,8 @@ class Channel(Pipe):
         """The enhanced authentication under way; see ``enhanced``."""
         self.since = 0.0
         """When its client was let in, by the wall clock."""
+        self.answered = 0.0
+        """When a SUBACK went last that had to wait, by the wall clock."""
         self.came = 0.0
         """When its CONNECT came, by the fan-out's clock."""
         self.username: str | None = None

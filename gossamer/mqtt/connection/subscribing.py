@@ -185,6 +185,7 @@ class Subscribing:
                 notes = tuple((UNCONFIRMED_NODE, name) for name in missing)
                 outcome = replace(outcome, why=why, notes=notes)
             channel.held -= 1
+            channel.answered = self._table.stamp(channel.session) / 1e6
             if channel.reading_paused & UNCONFIRMED and channel.held <= HELD // 2:
                 channel.resume_reading(UNCONFIRMED)
             self._answer(channel, packet, outcome)

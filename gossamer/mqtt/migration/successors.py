@@ -14,6 +14,7 @@ from gossamer.mqtt.flow.commits import SETTLE_TIMEOUT
 from gossamer.mqtt.messages.message_ids import is_recorded
 from gossamer.mqtt.messages.records import read_record
 from gossamer.mqtt.session import in_flight, transfer
+from gossamer.mqtt.session.durable import DurableSession
 from gossamer.mqtt.session.session import Session
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ OFFER = "mqtt.offer"
 SUPERSEDED = "mqtt.superseded"
 BEGUN = "mqtt.begun"
 SUBSCRIBE_TIMEOUT = 2.0
-"""Seconds after CONNACK, or its last SUBSCRIBE, that a client has to subscribe; offers wait for that."""
+"""Seconds after CONNACK, or its last SUBACK, that a client has to subscribe; offers wait for that."""
 SUBSCRIBING_LIMIT = 30.0
 """Seconds after which offers no longer wait for a client that goes on changing its subscriptions."""
 NOT_SUBSCRIBED = "not subscribed"
@@ -191,13 +192,14 @@ class Successors:
         channel = session.channel
         if channel is None or not session.subscriptions:
             return not session.subscriptions
-        wall, latest = self._clock.wall(), session.revised / 1e6
+        wall, latest = self._clock.wall(), max(session.revised / 1e6, channel.answered)
         if session.born >= channel.stamp:
             # Its first connection, which may have waited for CONNACK for longer than this.
             latest = max(latest, channel.since)
+        held = channel.held or (isinstance(session, DurableSession) and session.holds_suback)
         return bool(
             max(self._age(session), wall - channel.since) < SUBSCRIBING_LIMIT
-            and (channel.held or wall - latest < SUBSCRIBE_TIMEOUT)
+            and (held or wall - latest < SUBSCRIBE_TIMEOUT)
         )
 
     def _fell_early(self, session: Session) -> bool:

@@ -47,7 +47,8 @@ _ONCE = frozenset({0x34, 0x62, 0x70})
 """Those of QoS 2."""
 _FREE = frozenset({0x30, 0xD0})
 """Those that wait behind no other: QoS 0, and PINGRESP, for which a client may time out."""
-_ANSWERS = frozenset({0x90, 0xB0})
+_SUBACK = 0x90
+_ANSWERS = frozenset({_SUBACK, 0xB0})
 """Those that do not wait for a quorum behind QoS 2."""
 
 
@@ -261,6 +262,13 @@ class DurableSession(Session):
         held.append((self._ticket, packet))
         if len(held) == 1:
             self._wait()
+        elif kind in _ANSWERS:
+            self.store.after(self._ticket, partial(self._release_held, self.channel))
+
+    @property
+    def holds_suback(self) -> bool:
+        """True while a SUBACK waits for what it says to be safe."""
+        return any(packet[0] == _SUBACK for _, packet in self._held)
 
     def _is_safe(self, kind: int, ticket: int) -> bool:
         return ticket <= self.store.committed and not (kind in _ONCE and self.store.is_behind(self.client_id))
@@ -278,16 +286,20 @@ class DurableSession(Session):
         self._expects = False
         self._release_held(self.channel)
 
-    def _release_held(self, channel: object) -> None:
+    def _release_held(self, channel: Any) -> None:
         if channel is not self.channel or channel is None:
             return
-        held = self._held
-        count = 0
-        while count < len(held) and self._is_safe(held[count][1][0] & 0xF6, held[count][0]):
-            super().push(held[count][1])
-            count += 1
-        del held[:count]
-        if held:
+        held, self._held = self._held, []
+        for ticket, packet in held:
+            kind = packet[0] & 0xF6
+            answers = kind in _ANSWERS and ticket <= self.store.committed
+            if not answers and (self._held or not self._is_safe(kind, ticket)):
+                self._held.append((ticket, packet))
+                continue
+            super().push(packet)
+            if kind == _SUBACK:
+                channel.answered = self.store.wall()
+        if self._held:
             self._wait()
 
     def attach(self, channel: object, **options: Any) -> None:

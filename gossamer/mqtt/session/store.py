@@ -132,7 +132,7 @@ class SessionStore(JournalWriter):
         super().__init__(journal, soon=soon)
         self.disc = JournalWriter(journal, soon=soon)
         """To wait for this node's disc alone, wherever else sessions are copied to."""
-        self._wall = wall
+        self.wall = wall
         self._monotonic = monotonic
         self._series = 0
         self.copies: Copies | None = None
@@ -196,18 +196,18 @@ class SessionStore(JournalWriter):
 
     def new_series(self) -> int:
         """Return a number that no series of this node ever had."""
-        self._series = max(self._series + 1, int(self._wall() * 1e6))
+        self._series = max(self._series + 1, int(self.wall() * 1e6))
         return self._series
 
     # Rows.
 
     def time_of_day(self, monotonic: float | None) -> float | None:
         """Return the time of day of a moment on the node's monotonic clock."""
-        return None if monotonic is None else monotonic - self._monotonic() + self._wall()
+        return None if monotonic is None else monotonic - self._monotonic() + self.wall()
 
     def moment(self, time_of_day: float) -> float:
         """Return the moment on the node's monotonic clock of a time of day."""
-        return time_of_day - self._wall() + self._monotonic()
+        return time_of_day - self.wall() + self._monotonic()
 
     def pack(self, item: Item) -> list[object]:
         """Return a queued message as a row."""

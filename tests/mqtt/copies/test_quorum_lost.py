@@ -19,6 +19,8 @@ from mqtt.copies.fake_nodes import FakeNode, fill, new_node
 from mqtt.fakes import FakeChannel
 from mqtt.session.test_store import state
 
+SUBACK = b"\x90\x04\x00\x01\x00\x01"
+
 
 async def test_where_no_quorum_answers_the_disc_alone_is_waited_for_and_all_is_written_later():
     node = await new_node()
@@ -62,6 +64,28 @@ async def test_qos_2_waits_for_the_quorum_that_lacks_something_and_qos_1_does_no
     node.keys.error = None
     await node.tick()
     assert [packet[0] for packet in session.out] == [0x32, 0x34]
+
+
+async def test_a_suback_waits_for_the_disc_and_not_for_qos_2_that_waits_for_the_quorum():
+    node = await new_node()
+    session = node.begin()
+    session.attach(FakeChannel(), version=V5, receive_maximum=10)
+    await node.settle()
+    node.keys.error = NotWrittenError("no quorum", unknown=True)
+    session.save()
+    await node.settle()
+    await node.tick(PATIENCE)
+    session.send(*publish_parts(b"t", b"2", flags=4, version=V5))
+    await node.settle()
+    session.subscribe(Subscription("t", 1), None)
+    session.push(SUBACK)
+    assert (session.out, session.holds_suback) == ([], True)
+    await node.settle()
+    assert (session.out, session.holds_suback) == ([SUBACK], False)
+    assert session.channel.answered == node.store.wall()
+    node.keys.error = None
+    await node.tick()
+    assert [packet[0] for packet in session.out] == [0x90, 0x34]
 
 
 class TurnedAway(FakeChannel):
