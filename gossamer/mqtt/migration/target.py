@@ -218,6 +218,7 @@ class Incoming:
             case moves.Own():
                 assert self._session is not None  # noqa: S101 - it was put together
                 self.committed = True
+                log.info("session_moved", client_id=self._client_id, source=self._machine.source)
                 await self._ownership.announce(self._session, self._machine.source)
                 if self._session.subscriptions:
                     # Until then hints are for an older one, whose node may be away.
