@@ -336,6 +336,54 @@ async def test_without_a_quorum_no_client_is_served_with_a_session_that_may_be_s
     assert (await cluster.client(1, "c", **SESSION)).session_present
 
 
+class Slow:
+    """Ranges that take a while to answer."""
+
+    def __init__(self, keys):
+        self._keys, self.write, self.range_of = keys, keys.write, keys.range_of
+
+    async def scan(self, start, end):
+        await asyncio.sleep(0.5)
+        return await self._keys.scan(start, end)
+
+
+@nodes(3, seeds=2, **STRICT)
+@pytest.mark.parametrize("insist", [False, True])
+async def test_a_client_that_waits_for_a_quorum_keeps_its_session(sim, cluster, insist):
+    """Another node asks for it meanwhile, for a connection of before."""
+    await formed(cluster)
+    await gone(cluster, 1, "c", "t", qos=2)
+    await asyncio.sleep(1)
+    broker = cluster.nodes[1].broker
+    broker.copies._keys = Slow(broker.copies._keys)
+    arrival = asyncio.create_task(cluster.client(1, "c", **SESSION, timeout=30))
+    await asyncio.sleep(0.2)
+    before = ("token", cluster.nodes[3].runtime.node, 1, 60.0, insist, [None])
+    assert await broker.takeovers._freeze("c", *before) == "newer"
+    client = await arrival
+    assert client.session_present
+    assert await numbered(await cluster.client(2), "t", 5, qos=2) == client.payloads()
+
+
+@nodes(3, seeds=2, **STRICT)
+async def test_a_client_whose_session_goes_while_it_waits_for_a_quorum_waits_for_it(sim, cluster):
+    """A later connection at another node has it fetched, and is gone by then."""
+    await formed(cluster)
+    await gone(cluster, 1, "c", "t", qos=2)
+    await asyncio.sleep(1)
+    copies = cluster.nodes[1].broker.copies
+    copies._keys = Slow(copies._keys)
+    arrival = asyncio.create_task(cluster.client(1, "c", **SESSION, timeout=30))
+    await asyncio.sleep(0.2)
+    (await cluster.client(3, "c", **SESSION)).drop()
+    client = await arrival
+    assert client.session_present
+    assert await numbered(await cluster.client(2), "t", 5, qos=2) == client.payloads()
+    await asyncio.sleep(15)
+    assert client.connected
+    assert having(cluster, "c") == [1]
+
+
 @nodes(3, seeds=2, **STRICT)
 async def test_a_stale_session_is_replaced_before_its_client_is_served(sim, cluster):
     """By the node that was cut off, whose client went on elsewhere meanwhile, as soon as it has a quorum."""

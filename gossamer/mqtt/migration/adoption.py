@@ -72,7 +72,7 @@ class Adoptions:
         self._distribution = distribution
         self._handoff = handoff
         self._successors = successors
-        self._open: dict[str, asyncio.Event] = {}
+        self._open: dict[str, tuple[asyncio.Event, Claimant | None]] = {}
 
     def is_due(self, client_id: str, *, clean: bool, lasts: bool) -> bool:
         """Return whether to look for a session of a client where a quorum has it; ``lasts``: it asks for a
@@ -94,7 +94,11 @@ class Adoptions:
 
     def over(self, client_id: str) -> asyncio.Event | None:
         """Return the event that is set once a session has been adopted; None: it is not being adopted."""
-        return self._open.get(client_id)
+        return self._open[client_id][0] if client_id in self._open else None
+
+    def claimant(self, client_id: str) -> Claimant | None:
+        """Return the connection for which a session is being adopted; None: there is none."""
+        return self._open[client_id][1] if client_id in self._open else None
 
     def has(self, client_id: str) -> bool:
         """Return whether the session of a client is here, or on its way here."""
@@ -107,7 +111,8 @@ class Adoptions:
         assert copies is not None  # noqa: S101 - or it would not be due
         if not copies.answers(client_id):
             return "unavailable"
-        over = self._open[client_id] = asyncio.Event()
+        over = asyncio.Event()
+        self._open[client_id] = over, claimant
         try:
             async with asyncio.timeout(READ_TIMEOUT):
                 image = await self._claim(copies, client_id, claimant)

@@ -141,9 +141,9 @@ class Takeovers:
         return self._sources.over(client_id) if self._sources.gives(client_id) else None
 
     def _claimant(self, client_id: str) -> Claimant | None:
-        """Return the open connection that waits for a session on its way here, if any."""
+        """Return the open connection that waits for a session on its way here, or looked for, if any."""
         incoming = self._targets.get(client_id)
-        claimant = None if incoming is None else incoming.claimant
+        claimant = self.adoptions.claimant(client_id) if incoming is None else incoming.claimant
         return None if claimant is None or claimant.is_closed else claimant
 
     def disown(self, client_id: str) -> None:
@@ -299,7 +299,10 @@ class Takeovers:
             adopted = await self.adoptions.take(client_id, claimant)
             if adopted in (FOREIGN, "unavailable"):
                 return adopted
-            if adopted != "elsewhere":
+            if (moving := self._move_of(client_id)) is not None:
+                # It went from here meanwhile, where nobody had it yet.
+                await moving.wait()
+            elif adopted != "elsewhere":
                 break
         if (left := self.superseded.reclaim(client_id)) is not None:
             # The node that claimed it is away: what is here of it is the best there is. Its client has begun
