@@ -362,7 +362,10 @@ class SessionCopies:
         The disc has them first: a row that only the quorum has would be lost to this node with its number.
         """
         await self._on_disc()
+        begun = self._now()
         await fenced.write(self._keys, prefix, found, mine, operations)
+        if self._machine.has_slept(begun, self._now()):
+            raise OwnedElsewhereError(mine)
         copy.owner = mine
         self._machine.done(copy, self._now())
 

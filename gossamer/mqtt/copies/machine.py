@@ -6,9 +6,11 @@ what is written and deleted meanwhile never gets there.
 
 Rules: 1. One write of a session is on its way at a time, and none before the disc has the first of its
 changes.  2. Where a write fails, it is not known what became of it: the session is read and written whole the
-next time.  3. A session that has waited :data:`PATIENCE` for a quorum is *behind*: it goes on with the disc
-alone, and is written whole once a quorum can be reached. Of a range that does not answer, one session asks
-for all.  4. A session for which its range has no room is not copied for :data:`REST`; nothing waits for it.
+next time; so also where this node stood still before it heard that it is done: another one may have begun
+with the copy since.  3. A session that has waited :data:`PATIENCE` for a quorum is *behind*: it goes on with
+the disc alone, and is written whole once a quorum can be reached. Of a range that does not answer, one
+session asks for all.  4. A session for which its range has no room is not copied for :data:`REST`; nothing
+waits for it.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from gossamer.mqtt.copies.rows import Owner
 
 PATIENCE = 3.0
 """Seconds for which an acknowledgement waits for a quorum."""
+SLEEP = 2.0
+"""Seconds between two looks at the clock after which others may have taken this node for down meanwhile."""
 REST = 60.0
 CopyState: TypeAlias = Literal["unconfirmed", "level", "behind", "not_copied"]
 """Of a copy: this node has not written it yet, a quorum has all that was acknowledged, it lacks something, or
@@ -119,6 +123,9 @@ class Copying:
         """By range that was asked in vain, until when it is not asked again."""
         self._pending: list[tuple[int, int, Copy]] = []
         self._numbers = count()
+        self._looked = math.inf
+        self._woke = -math.inf
+        """When this node last saw that it had stood still."""
 
     @property
     def committed(self) -> float:
@@ -306,8 +313,16 @@ class Copying:
         self.behind.pop(copy, None)
         self.resting.pop(copy, None)
 
+    def has_slept(self, since: float, now: float) -> bool:
+        """Return whether this node has stood still since: another one may have begun with a copy by now."""
+        if now - self._looked > SLEEP:
+            self._woke = now
+        self._looked = now
+        return since < self._woke
+
     def tick(self, now: float) -> None:
         """Let go of what has waited too long, and try again what is behind. Call it about once a second."""
+        self.has_slept(now, now)
         for _, _, copy in self._pending:
             if copy.first is not None and now - min(copy.since, self._failing(copy)) >= PATIENCE:
                 self.failing.setdefault(copy.range, now)

@@ -88,6 +88,35 @@ async def test_a_suback_waits_for_the_disc_and_not_for_qos_2_that_waits_for_the_
     assert [packet[0] for packet in session.out] == [0x90, 0x34]
 
 
+@pytest.mark.parametrize("taken", [False, True])
+async def test_what_a_quorum_got_before_a_node_slept_is_done_only_if_nobody_began_with_it(taken):
+    node = await new_node()
+    session = node.begin()
+    await node.tick()
+    session.subscribe(Subscription("t", 1), None)
+    passed = []
+    node.store.append_acked(b"", lambda _safe: node.store.when_level("c", partial(passed.append, True)))
+    write, woke = node.keys.write, asyncio.Event()
+
+    async def write_and_sleep(operations, expected=()):
+        done = await write(operations, expected)
+        node.keys.write = write
+        await woke.wait()
+        return done
+
+    node.keys.write = write_and_sleep
+    node.journal.commit()
+    await asyncio.sleep(0.01)
+    if taken:
+        claimed = Owner("there", 1, 11)
+        node.keys.rows[layout.prefix_of("c") + layout.OWNER_SUFFIX] = layout.encoded(claimed)
+    node.fanout.at += 4
+    woke.set()
+    await node.settle()
+    assert node.copies.is_usurped("c") == taken
+    assert passed == [] if taken else passed == [True]
+
+
 class TurnedAway(FakeChannel):
     """A connection that ends when it is turned away; what waited for a quorum had not gone on by then."""
 
