@@ -58,19 +58,8 @@ class Channel(Pipe):
 
     __slots__ = (
         *("_need", "_parts", "_parts_size", "aliases", "answered", "asked", "cache_get", "came", "deadline"),
-        *(
-            "ends",
-            "exchange",
-            "gate",
-            "held",
-            "keep_alive",
-            "listener",
-            "max_packet",
-            "more",
-            "plan_of",
-            "service",
-        ),
-        *("shared", "since", "stamp", "username", "will"),
+        *("ends", "exchange", "gate", "held", "keep_alive", "listener", "max_packet", "more", "plan_of"),
+        *("service", "shared", "since", "stamp", "username", "will"),
     )
 
     def __init__(self, shared: Shared, service: Service, listener: Entrance) -> None:
