@@ -172,8 +172,8 @@ class Replicas:
                 group.chunk(wanted, await self._snapshot(group.number, wanted))
         except DamagedLogError as error:
             log.error("raft_snapshot_damaged", group=f"{group.number:x}", error=str(error))
-            await self._compact(group)
-            group.replica.send_anew()
+            if await self._compact(group):
+                group.replica.send_anew()
         else:
             if group.snapshot_due:
                 await self._compact(group)
@@ -184,8 +184,8 @@ class Replicas:
             sound(data, f"snapshot {wanted.snapshot.index} of group {group:x}")
         return data
 
-    async def _compact(self, group: Group) -> None:
-        """Store a snapshot, and forget what is before it; a full disc has no room for it."""
+    async def _compact(self, group: Group) -> bool:
+        """Store a snapshot, and forget what is before it; False: a full disc has no room for it."""
         index, disc, snapshot = group.replica.log.applied, self._disc, group.state.snapshot()
         try:
             await disc.write((), [(group.number, index, snapshot)], sync=True)
@@ -195,6 +195,8 @@ class Replicas:
         except (LogWriteError, OSError) as error:
             if not _is_full(error):
                 raise
+            return False
+        return True
 
 
 class _Turn:

@@ -1,5 +1,6 @@
 """Replicas of a node, opened again with what its disc has, and what they send of it."""
 
+import errno
 from random import Random
 
 import pytest
@@ -87,3 +88,43 @@ async def test_a_snapshot_that_is_damaged_at_its_leader_is_stored_again_and_sent
     again = await opened(tmp_path / "a")
     assert again.groups[1].replica.log.last == group.replica.log.last
     await again.close()
+
+
+async def test_on_a_full_disc_a_damaged_snapshot_is_looked_at_once_a_heartbeat(tmp_path, monkeypatch):
+    sent = []
+
+    def send(work):
+        sent.extend(message for _, messages in work for message in messages)
+
+    leader = await opened(tmp_path / "a", send)
+    member = await opened(tmp_path / "b", send, node="b")
+    group = await leader.begin(1, 1, Membership((1,)), index=10)
+    behind = await member.begin(1, 2, Membership())
+    for now in range(40):
+        group.replica.tick(now)
+        await leader.take_turn()
+    spoil(tmp_path / "a" / f"{1:016x}-10.snapshot", "another byte")
+    write = leader._disc.write
+
+    async def full(records, snapshots=(), *, sync):
+        if snapshots:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        await write(records, snapshots, sync=sync)
+
+    monkeypatch.setattr(leader._disc, "write", full)
+    group.replica.change_membership((1,), (2,))
+    with capture_logs() as said:
+        for now in range(40, 60):
+            group.replica.tick(now)
+            for message in sent:
+                (group if message.to == 1 else behind).replica.step(message)
+            sent.clear()
+            turns = 0
+            while await leader.take_turn():
+                turns += 1
+                assert turns < 10
+            await member.take_turn()
+    assert 0 < len(said) <= 20
+    assert {line["event"] for line in said} == {"raft_snapshot_damaged"}
+    await leader.close()
+    await member.close()
