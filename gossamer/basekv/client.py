@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from gossamer.basekv.errors import NotWrittenError
 from gossamer.basekv.ranges import kind_of
-from gossamer.basekv.server import BASEKV, PATIENCE, Find, Learn, WriteRequest
+from gossamer.basekv.server import BASEKV, Find, Learn, WriteRequest
 from gossamer.basekv.values import (
     Answer,
     Delete,
@@ -26,7 +26,7 @@ from gossamer.basekv.values import (
     decode_answer,
     encode,
 )
-from gossamer.raft import NotReadyError, read
+from gossamer.raft import PATIENCE, NotReadyError, read
 from gossamer.supervisor import CallTimeout, call, cast
 
 PAGE = 500

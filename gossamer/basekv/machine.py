@@ -1,15 +1,14 @@
 """State machine of a range: its rows in order, and which batch of each writer it had last.
 
-Rules: 1. A batch of another version than the range's is refused.  2. A batch that comes again is answered as
-it was, and done once; one behind a later batch of its writer is not done.  3. A write is done whole or not at
-all. 4. Writers are forgotten, those first that wrote least lately, beyond :data:`MAX_WRITERS`.  5. A range
-holds :data:`MAX_RANGE` bytes; what would go beyond is refused.  6. A value that several rows of a batch have
-is kept once, and counts once, for these and for all that get it later.
+Rules: 1. A batch of another version than the range's is refused.  2. A batch is done once (``raft.batches``).
+3. A write is done whole or not at all.  4. A range holds :data:`MAX_RANGE` bytes; what would go beyond is
+refused.  5. A value that several rows of a batch have is kept once, and counts once, for these and for all
+that get it later.
 """
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,7 +18,6 @@ from sortedcontainers import SortedDict
 from gossamer.basekv.values import (
     MAX_PAGE,
     MAX_RANGE,
-    Batch,
     Delete,
     DeleteRange,
     Done,
@@ -37,8 +35,7 @@ from gossamer.basekv.values import (
     decode_question,
     encode,
 )
-
-MAX_WRITERS = 10_000
+from gossamer.raft import Writers
 
 
 class _Image(msgspec.Struct, frozen=True, array_like=True):
@@ -58,8 +55,7 @@ class RangeMachine:
     def __init__(self, info: RangeInfo) -> None:
         self.range = info
         self._rows: SortedDict[bytes, bytes] = SortedDict()
-        self._writers: OrderedDict[bytes, tuple[int, list[Result]]] = OrderedDict()
-        """Number and results of each writer's last batch."""
+        self._writers: Writers[Result] = Writers()
         self._shared: dict[bytes, list[Any]] = {}
         """Values that rows share: the object that they have, and how many do."""
         self._bytes = 0
@@ -69,19 +65,14 @@ class RangeMachine:
         batch = decode_batch(request)
         if batch.version != self.range.version:
             return encode(Moved(self.range))
-        number, results = self._writers.get(batch.writer, (0, []))
-        if batch.number < number:
+        try:
+            results = self._writers.known(batch.writer, batch.number)
+        except LookupError:
             return encode(Done([], late=True))
-        if batch.number > number:
+        if results is None:
             results = [self._write(write, batch.values) for write in batch.writes]
-            self._remember(batch, results)
+            self._writers.done(batch.writer, batch.number, results)
         return encode(Done(results))
-
-    def _remember(self, batch: Batch, results: list[Result]) -> None:
-        self._writers[batch.writer] = batch.number, results
-        self._writers.move_to_end(batch.writer)
-        if len(self._writers) > MAX_WRITERS:
-            self._writers.popitem(last=False)
 
     def _write(self, write: Write, values: list[bytes]) -> Result:
         rows = self._rows
@@ -172,11 +163,10 @@ class RangeMachine:
 
     def snapshot(self) -> bytes:
         """Return the whole state."""
-        writers = [(writer, number, results) for writer, (number, results) in self._writers.items()]
         values = [value for value, _ in self._shared.values()]
         places = {id(value): place for place, value in enumerate(values)}
         rows = [(key, places.get(id(value), value)) for key, value in self._rows.items()]
-        return encode(_Image(self.range, rows, writers, values))
+        return encode(_Image(self.range, rows, self._writers.rows(), values))
 
     def restore(self, data: bytes) -> None:
         """Take over a snapshot."""
@@ -191,4 +181,4 @@ class RangeMachine:
         self._bytes = sum(map(len, values)) + sum(
             len(key) + (0 if isinstance(value, int) else len(value)) for key, value in image.rows
         )
-        self._writers = OrderedDict((writer, (number, results)) for writer, number, results in image.writers)
+        self._writers = Writers(image.writers)

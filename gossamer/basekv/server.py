@@ -1,17 +1,12 @@
 """Writer of a node: gathers the writes of its processes, and has each range take them batch by batch.
 
-Rules: 1. One batch of a range is on its way at a time, and what comes meanwhile makes the next: a range that
-is slow gets larger batches, and writes of one node are done in the order in which they came.  2. A batch is
-made again until it is answered or :data:`PATIENCE` is over; then its callers are told that it may be done or
-not, and the next one, by its number, makes sure that it is not done after that.  3. So many wait at most;
-more are refused at once.
+Rule: what is answered without a quorum's word says whether the write may be done (``raft.batches``).
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 
 from msgspec import Struct
@@ -35,15 +30,11 @@ from gossamer.basekv.values import (
     encode,
 )
 from gossamer.errors import GossamerError, UsageError
-from gossamer.raft import NotReadyError, request
+from gossamer.raft import MAX_WAITING, PATIENCE, Answered, NotReadyError, Outbox, request
 from gossamer.supervisor import Caller, GenServer, NoReply, Pid, Reply, reply, self_pid, send, spawn_link
 
 BASEKV = "basekv"
 """Registered name of the server on every node."""
-PATIENCE = 8.0
-MAX_WAITING = 10_000
-BATCH_BYTES = 256 * 1024
-BATCH_WRITES = 512
 
 
 class WriteRequest(Struct, frozen=True):
@@ -76,30 +67,19 @@ class _Answered(Struct, frozen=True):
     why: str = ""
 
 
-@dataclass(slots=True)
-class _Queue:
-    """Writes to one range, with who waits for each."""
-
-    waiting: deque[tuple[Write, Caller, float]] = field(default_factory=deque)
-    """With the time at which each came."""
-    sent: list[tuple[Write, Caller]] = field(default_factory=list)
-    """The batch that is on its way."""
-    due: bool = False
-
-
 class KeyValueServer(GenServer):
     """Start it under the name :data:`BASEKV`, on every node."""
 
     async def init(self, rng: Random) -> None:
         self._writer = rng.randbytes(16)
         self._routing = RoutingTable()
-        self._queues: dict[int, _Queue] = {}
-        self._batches = 0
+        self._outboxes: dict[int, Outbox[Write]] = {}
+        self._due: set[int] = set()
 
     async def handle_call(self, asked: object, caller: Caller) -> Reply | NoReply:
         match asked:
             case WriteRequest(write):
-                return self._enter(write, caller)
+                return self._enter(write, partial(reply, caller))
             case Find(key):
                 return Reply(self._routing.find(key))
         return Reply(UsageError(f"basekv got {type(asked).__name__}; use gossamer.basekv.write()"))
@@ -113,20 +93,21 @@ class KeyValueServer(GenServer):
             case _Answered():
                 self._answered(message)
             case _Due(number):
-                self._queues[number].due = False
-                self._send_next(self._routing.range(number), self._queues[number])
+                self._due.discard(number)
+                self._send_next(self._routing.range(number))
 
-    def _enter(self, write: Write, caller: Caller) -> Reply | NoReply:
+    def _enter(self, write: Write, answered: Answered) -> Reply | NoReply:
         try:
             info = self._range_of(write)
         except BadRowError as error:
             return Reply(error)
-        queue = self._queues.setdefault(info.number, _Queue())
-        if len(queue.waiting) >= MAX_WAITING:
+        outbox = self._outboxes.setdefault(info.number, Outbox(_late))
+        if outbox.is_full:
             return Reply(NotWrittenError(f"{MAX_WAITING} writes wait for range {info.number}", unknown=False))
-        queue.waiting.append((write, caller, self.process.loop.time()))
-        if not queue.due and not queue.sent:
-            queue.due = True
+        size = sum(size for _, size, _ in _sizes(write))
+        outbox.add(write, size, answered, self.process.loop.time())
+        if info.number not in self._due and not outbox.under_way:
+            self._due.add(info.number)
             send(self_pid(), _Due(info.number))
         return NoReply()
 
@@ -149,44 +130,35 @@ class KeyValueServer(GenServer):
             )
         return info
 
-    def _send_next(self, info: RangeInfo, queue: _Queue) -> None:
-        if queue.sent:
-            return
-        size, now = 0, self.process.loop.time()
-        while queue.waiting and size < BATCH_BYTES and len(queue.sent) < BATCH_WRITES:
-            write, caller, came = queue.waiting.popleft()
-            if now - came >= PATIENCE:
-                # Its caller may have given up, and read what others have written since.
-                why = f"it waited {PATIENCE:g} s for those before it"
-                reply(caller, NotWrittenError(why, unknown=False))
-                continue
-            size += sum(size for _, size, _ in _sizes(write))
-            queue.sent.append((write, caller))
-        if not queue.sent:
-            return
-        self._batches += 1
-        batch = batch_of(info.version, self._writer, self._batches, [write for write, _ in queue.sent])
-        label = f"write to {kind_of(info.number)}"
-        spawn_link(_send, self_pid(), info.number, encode(batch), label=label)
+    def _send_next(self, info: RangeInfo) -> None:
+        outbox = self._outboxes[info.number]
+        if writes := outbox.next_batch(self.process.loop.time()):
+            batch = batch_of(info.version, self._writer, outbox.number, writes)
+            label = f"write to {kind_of(info.number)}"
+            spawn_link(_send, self_pid(), info.number, encode(batch), label=label)
 
     def _answered(self, got: _Answered) -> None:
-        queue = self._queues[got.number]
-        sent, queue.sent = queue.sent, []
+        sent = self._outboxes[got.number].take_sent()
         answer = None if got.answer is None else decode_answer(got.answer)
         match answer:
             case Done(results, False):
-                for (_, caller), result in zip(sent, results, strict=True):
+                for (_, answered), result in zip(sent, results, strict=True):
                     full = RangeFullError(got.number) if result is Result.FULL else None
-                    reply(caller, full or result is Result.DONE)
+                    answered(full or result is Result.DONE)
             case Moved(info):
                 self._routing.learn(info)
-                for write, caller in sent:
-                    if isinstance(told := self._enter(write, caller), Reply):
-                        reply(caller, told.value)
+                for write, answered in sent:
+                    if isinstance(told := self._enter(write, answered), Reply):
+                        answered(told.value)
             case _:
-                for _, caller in sent:
-                    reply(caller, NotWrittenError(got.why or "another answer was expected", unknown=True))
-        self._send_next(self._routing.range(got.number), queue)
+                for _, answered in sent:
+                    answered(NotWrittenError(got.why or "another answer was expected", unknown=True))
+        self._send_next(self._routing.range(got.number))
+
+
+def _late() -> NotWrittenError:
+    # Its caller may have given up, and read what others have written since.
+    return NotWrittenError(f"it waited {PATIENCE:g} s for those before it", unknown=False)
 
 
 def _keys(write: Write) -> Iterable[bytes]:

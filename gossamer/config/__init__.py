@@ -42,6 +42,13 @@ if TYPE_CHECKING:
         TlsHostConfig,
     )
     from gossamer.config.problems import expected_of, shown_of
+    from gossamer.config.queues import (
+        DEFAULT_GROUP,
+        QueueConfig,
+        QueueDeclaration,
+        RaftConfig,
+        factors_of,
+    )
     from gossamer.config.units import (
         OptionalDuration,
         PositiveDuration,
@@ -53,6 +60,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COOKIE_FILE",
+    "DEFAULT_GROUP",
     "ENOUGH_BITS",
     "ApiConfig",
     "AuditConfig",
@@ -76,6 +84,9 @@ __all__ = [
     "NodeConfig",
     "OptionalDuration",
     "PositiveDuration",
+    "QueueConfig",
+    "QueueDeclaration",
+    "RaftConfig",
     "SharedStrategy",
     "TlsConfig",
     "TlsHostConfig",
@@ -84,6 +95,7 @@ __all__ = [
     "cookie_bits",
     "cookie_of",
     "expected_of",
+    "factors_of",
     "format_duration",
     "format_size",
     "json_schema",

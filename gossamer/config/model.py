@@ -10,13 +10,16 @@ Discovery and MQTT have modules of their own; :mod:`gossamer.config.load` reads 
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, model_validator
+from pydantic_core import PydanticCustomError
 
 from gossamer.config.discovery import Discovery, StaticDiscovery
 from gossamer.config.mqtt import MqttConfig, TlsHostConfig
+from gossamer.config.queues import QueueDeclaration, RaftConfig, factors_of
 from gossamer.config.units import Duration, OptionalDuration, PositiveDuration, PositiveSize, Size
 from gossamer.config.values import (
     AUTOHEAL_DELAY,
@@ -128,6 +131,7 @@ class ClusterConfig(Section):
     heal_restarts: Literal["store", "node"] = "store"
     """Scope of a heal's restart on the smaller side: its tables, or, as in EMQX, everything clients see."""
     gossip: Annotated[GossipConfig, Blank] = GossipConfig()
+    raft: Annotated[RaftConfig, Blank] = RaftConfig()
 
 
 class LinkTlsConfig(TlsHostConfig):
@@ -265,8 +269,19 @@ class Config(Section):
     cluster: Annotated[ClusterConfig, Blank] = ClusterConfig()
     distribution: Annotated[DistributionConfig, Blank] = DistributionConfig()
     mqtt: Annotated[MqttConfig, Blank] = MqttConfig()
+    queues: tuple[QueueDeclaration, ...] = ()
+    """Queues that are made, or changed, when this node starts; others are made by ``gossamer queues create``.
+    Declare them alike at every node."""
     api: Annotated[ApiConfig, Blank] = ApiConfig()
     audit: Annotated[AuditConfig, Blank] = AuditConfig()
     tracing: Annotated[TracingConfig, Blank] = TracingConfig()
     drill: Annotated[DrillConfig, Blank] = DrillConfig()
     log: Annotated[LogConfig, Blank] = LogConfig()
+
+    @model_validator(mode="after")
+    def _fits(self) -> Config:
+        factors_of(self.cluster.raft, self.queues)
+        names = Counter(queue.name for queue in self.queues)
+        if twice := [name for name, count in names.items() if count > 1]:
+            raise PydanticCustomError("wanted", "each queue once; {name} is there twice", {"name": twice[0]})
+        return self

@@ -6,6 +6,7 @@ and ``wal`` what a node keeps of all its groups on disc. All this is without clo
 runs it on a node, and ``names`` the first that rests on it.
 """
 
+from gossamer.raft.batches import MAX_WAITING, PATIENCE, Answered, Outbox, Writers
 from gossamer.raft.errors import (
     BadMembershipError,
     DamagedLogError,
@@ -37,10 +38,13 @@ from gossamer.raft.wal.wal import WriteAheadLog
 
 __all__ = [
     "COPIES",
+    "MAX_WAITING",
     "NAMES",
+    "PATIENCE",
     "RAFT",
     "SECTOR",
     "UNIQUE_NAMES",
+    "Answered",
     "BadMembershipError",
     "Chunk",
     "ChunkWanted",
@@ -64,6 +68,7 @@ __all__ = [
     "NamesMachine",
     "NotDone",
     "NotReadyError",
+    "Outbox",
     "RaftServer",
     "RaftStatus",
     "ReadState",
@@ -82,6 +87,7 @@ __all__ = [
     "UnknownOutcomeError",
     "Where",
     "WriteAheadLog",
+    "Writers",
     "decode",
     "encode",
     "read",

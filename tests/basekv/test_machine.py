@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gossamer.basekv import Delete, DeleteRange, Expect, Put, RangeInfo, RangeMachine
 from gossamer.basekv import machine as machines
-from gossamer.basekv.machine import MAX_WRITERS
+from gossamer.raft.batches import MAX_WRITERS
 from gossamer.basekv.values import (
     MAX_PAGE,
     SHARED,

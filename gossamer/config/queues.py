@@ -1,0 +1,145 @@
+"""Configuration of queues: what each keeps, for how long, and who has copies of it.
+
+The keys are FluxMQ's where it has them. A section :class:`QueueConfig` is also what a queue made at run time
+is made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from gossamer.config.units import Duration, OptionalDuration, PositiveDuration, PositiveSize
+from gossamer.config.values import Blank, Form, Numeral, Positive, Section
+
+DEFAULT_GROUP = "default"
+_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}"
+
+QueueName = Annotated[str, Form(_NAME, "a name of letters, digits, '_', '.' and '-', 63 at most")]
+
+
+class QueueLimits(Section):
+    """What a queue holds at most."""
+
+    max_depth: Positive = 100_000
+    """Messages."""
+    max_bytes: PositiveSize = 64 * 1024**2
+    """Bytes of these."""
+    max_message_size: PositiveSize = 256 * 1024
+    """Bytes of one message, key and properties included."""
+    message_ttl: OptionalDuration = 168 * 3600.0
+    """A message that waits longer goes; off: never. One with a shorter message expiry goes sooner."""
+    overflow: Literal["reject", "drop_oldest"] = "reject"
+    """What becomes of a message for which there is no room. reject: its publisher is told (PUBACK 0x97).
+    drop_oldest: it is taken, and the oldest goes."""
+
+
+class QueueRetry(Section):
+    """When a message that a consumer could not do comes again."""
+
+    max_deliveries: Positive = 10
+    """After so many it is a dead letter."""
+    initial_backoff: Duration = 5.0
+    """Wait after the first ``nack``."""
+    max_backoff: Duration = 300.0
+    """Longest such wait."""
+    multiplier: Annotated[float, Field(ge=1)] = 2.0
+    """Factor from each wait to the next."""
+
+
+class QueueDeadLetters(Section):
+    """Where messages go that no consumer could do."""
+
+    enabled: bool = True
+    """off: they are dropped, and counted."""
+    queue: QueueName | None = None
+    """Queue of the same group; nothing: the queue's own name with ``.dlq`` behind it. It is made when it is
+    needed."""
+
+
+class QueueReplication(Section):
+    """Which nodes have a queue."""
+
+    group: QueueName = DEFAULT_GROUP
+    """Replication group: queues of one group have one leader and one log."""
+
+
+class QueueConfig(Section):
+    """A queue."""
+
+    type: Literal["classic", "stream", "ephemeral", "last_value"] = "classic"
+    """classic: a message goes once every consumer group has done it. stream: messages stay until a limit or
+    ``max_age`` is reached, and groups may begin anywhere. ephemeral: as classic, and the queue itself goes
+    when it has had no consumer for ``expires_after``. last_value: the latest message of each key stays."""
+    topics: tuple[str, ...] = ()
+    """Topic filters: what is published to a topic that matches is in the queue, too."""
+    ordering: Literal["none", "key"] = "none"
+    """key: while a message is with a consumer, no other with its key goes to the same consumer group."""
+    visibility_timeout: PositiveDuration = 30.0
+    """A message that its consumer has not settled in this time goes to another one."""
+    max_inflight: Annotated[int, Field(gt=0, le=65_535)] = 100
+    """Messages that one consumer has at once, at most."""
+    max_age: OptionalDuration = None
+    """Age at which a stream's messages go; off: never."""
+    expires_after: PositiveDuration = 60.0
+    """Time without consumers after which an ephemeral queue goes."""
+    limits: Annotated[QueueLimits, Blank] = QueueLimits()
+    retry: Annotated[QueueRetry, Blank] = QueueRetry()
+    dlq: Annotated[QueueDeadLetters, Blank] = QueueDeadLetters()
+    replication: Annotated[QueueReplication, Blank] = QueueReplication()
+
+    @model_validator(mode="after")
+    def _fits(self) -> QueueConfig:
+        if self.limits.max_bytes < self.limits.max_message_size:
+            raise PydanticCustomError("wanted", "limits.max_bytes of limits.max_message_size or more")
+        if self.max_age is not None and self.type != "stream":
+            raise PydanticCustomError("wanted", "max_age where type is stream; elsewhere limits.message_ttl")
+        return self
+
+
+class QueueDeclaration(QueueConfig):
+    """A queue that the configuration declares."""
+
+    name: QueueName
+    """Clients publish to ``$queue/NAME/KEY`` and subscribe to ``$queue/NAME/#``."""
+
+
+class RaftGroupConfig(Section):
+    """A replication group: a Raft group of its own, on the links and in the log that all groups of a node
+    share, so it needs no address and no directory."""
+
+    replication_factor: Annotated[Literal[1, 3, 5, 7], Numeral] = 3
+    """Nodes that have its queues, where there are so many."""
+
+
+class RaftConfig(Section):
+    """Replication groups of queues."""
+
+    auto_provision_groups: bool = True
+    """Make the group of a declared queue that is not in ``groups``; off: that is an error."""
+    groups: dict[QueueName, Annotated[RaftGroupConfig, Blank]] = Field(default_factory=dict)
+    """Replication groups by name; ``default`` is always there."""
+    ack_timeout: PositiveDuration = 5.0
+    """How long a publisher waits until a quorum has its message, before it is told that it failed."""
+
+
+def factors_of(raft: RaftConfig, queues: Sequence[QueueDeclaration]) -> dict[str, int]:
+    """Return the replication groups of a configuration, each with its replication factor.
+
+    Raises PydanticCustomError where a queue names a group that there is not.
+    """
+    wanted = {DEFAULT_GROUP: RaftGroupConfig()} | raft.groups
+    for queue in queues:
+        group = queue.replication.group
+        if group not in wanted and not raft.auto_provision_groups:
+            raise PydanticCustomError(
+                "wanted",
+                "a section cluster.raft.groups.{group}, which queue {queue} names in replication.group, or "
+                "cluster.raft.auto_provision_groups: true",
+                {"group": group, "queue": queue.name},
+            )
+        wanted.setdefault(group, RaftGroupConfig())
+    return {name: group.replication_factor for name, group in wanted.items()}

@@ -1,0 +1,215 @@
+"""State machine of a replication group: its queues, and the time that they go by.
+
+The group's time is the sum of what its leaders say has passed (:class:`~.values.Tick`), so it stands still
+while nobody leads, and no clock of a node moves it: a node whose clock is a day off changes nothing here.
+ Rules: 1. A batch of operations is done once (``raft.batches``).  2. Messages are given to consumers in the
+entry that makes it possible; what was given is told to ``tell``, at every replica that applies the entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from gossamer.config import QueueConfig
+from gossamer.queues.queue import DeadLetter, Queue, QueueState
+from gossamer.queues.values import (
+    Append,
+    Assigned,
+    Batch,
+    Define,
+    DropGroup,
+    Held,
+    Join,
+    Leave,
+    ListQueues,
+    NodeGone,
+    Operation,
+    Peek,
+    Purge,
+    Refused,
+    Remove,
+    Result,
+    Results,
+    Settle,
+    Show,
+    Tick,
+    Why,
+    decode_question,
+    decode_request,
+    encode,
+)
+from gossamer.raft import Writers
+
+TICK = 1.0
+"""Seconds between two ticks, about: the leader is asked once a second."""
+MAX_TICK = 5_000
+"""Milliseconds that one tick adds at most: a leader that stood still has not let the time of consumers
+pass."""
+_DEAD_LETTERS = QueueConfig.model_validate({"dlq": {"enabled": False}, "limits": {"message_ttl": "off"}})
+
+Tell = Callable[[int, list[Assigned]], None]
+"""``tell(index, assigned)``: the entry of this index gave these."""
+
+
+class _Image(msgspec.Struct, array_like=True, frozen=True):
+    now: int
+    queues: list[QueueState]
+    writers: list[tuple[bytes, int, list[Result]]]
+
+
+_image = msgspec.msgpack.Decoder(_Image).decode
+
+
+class QueueMachine:
+    """Implements :class:`gossamer.raft.StateMachine`; results and answers are encoded."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+        self._now = 0
+        self._queues: dict[str, Queue] = {}
+        self._writers: Writers[Result] = Writers()
+        self._led = 0.0
+        """For how long its leader had led at the last tick. Not part of the state."""
+
+    # -- requests
+
+    def apply(self, index: int, request: bytes) -> object:
+        """Do a batch, or let time pass."""
+        asked = decode_request(request)
+        touched: dict[str, Queue] = {}
+        if isinstance(asked, Tick):
+            self._pass_time(asked.elapsed, touched)
+            self._assign(index, touched)
+            return None
+        try:
+            results = self._writers.known(asked.writer, asked.number)
+        except LookupError:
+            return encode(Results([], late=True))
+        if results is None:
+            results = [self._do(one, touched) for one in asked.operations]
+            self._writers.done(asked.writer, asked.number, results)
+            self._assign(index, touched)
+        return encode(Results(results))
+
+    def _assign(self, index: int, touched: dict[str, Queue]) -> None:
+        given = [one for queue in touched.values() for one in queue.assign(self._now)]
+        if given:
+            self._tell(index, given)
+
+    def _do(self, asked: Operation, touched: dict[str, Queue]) -> Result:
+        match asked:
+            case Define(name, settings):
+                return self._define(name, settings, touched)
+            case NodeGone(node, kept):
+                for name, one in list(self._queues.items()):
+                    touched[name] = one
+                    self._bury(one.node_gone(node, set(kept), self._now), touched)
+                return 0
+        queue = self._queues.get(asked.queue)
+        if queue is None:
+            return Refused(Why.UNKNOWN_QUEUE)
+        touched[asked.queue] = queue
+        return self._ask(queue, asked, touched)
+
+    def _ask(self, queue: Queue, asked: Operation, touched: dict[str, Queue]) -> Result:
+        done: int | Why | DeadLetter | None = None
+        match asked:
+            case Append():
+                done = queue.append(asked, self._now)
+            case Settle():
+                done = queue.settle(asked, self._now)
+            case Join():
+                done = queue.join(asked)
+            case Leave(_, group, consumer):
+                self._bury(queue.leave(group, consumer, self._now), touched)
+            case DropGroup(_, group):
+                queue.drop_group(group)
+            case Purge():
+                done = queue.purge()
+            case Remove(name):
+                del self._queues[name], touched[name]
+        match done:
+            case DeadLetter():
+                self._bury([done], touched)
+            case Why():
+                return Refused(done)
+            case int():
+                return done
+        return 0
+
+    def _define(self, name: str, settings: bytes, touched: dict[str, Queue]) -> int:
+        queue = touched[name] = self._queues.get(name) or self._made(name, settings)
+        queue.define(settings)
+        return 0
+
+    def _made(self, name: str, settings: bytes) -> Queue:
+        queue = self._queues[name] = Queue(QueueState(name, settings, idle_since=self._now))
+        return queue
+
+    def _bury(self, letters: Iterable[DeadLetter], touched: dict[str, Queue]) -> None:
+        """Put dead letters where they go; a queue that is not there is made."""
+        for letter in letters:
+            settings = _DEAD_LETTERS.model_dump_json().encode()
+            queue = self._queues.get(letter.queue) or self._made(letter.queue, settings)
+            queue.put(msgspec.structs.replace(letter.entry, since=self._now, expires=0))
+            touched[letter.queue] = queue
+
+    # -- time
+
+    def _pass_time(self, elapsed: int, touched: dict[str, Queue]) -> None:
+        self._now += min(elapsed, MAX_TICK)
+        for name, queue in list(self._queues.items()):
+            if not queue.busy:
+                continue
+            if queue.is_over(self._now):
+                del self._queues[name]
+                continue
+            touched[name] = queue
+            self._bury(queue.pass_time(self._now), touched)
+
+    def upkeep(self, leading_for: float) -> list[bytes]:
+        """Return the tick that is due, while time changes something."""
+        elapsed, self._led = leading_for - self._led, leading_for
+        # It may have led before; its time since the last tick is not known, but for this second.
+        if elapsed < 0:
+            elapsed = min(leading_for, TICK)
+        busy = any(queue.busy for queue in self._queues.values())
+        return [encode(Tick(round(elapsed * 1000)))] if busy else []
+
+    # -- questions
+
+    def read(self, question: bytes) -> object:
+        """Answer a question."""
+        match decode_question(question):
+            case ListQueues():
+                return encode([queue.stats(self._now) for queue in self._queues.values()])
+            case Show(name):
+                queue = self._queues.get(name)
+                return encode(None if queue is None else queue.details(self._now))
+            case Peek(name, offset, limit):
+                queue = self._queues.get(name)
+                return encode(None if queue is None else queue.peek(offset, limit))
+            case Held(node):
+                return encode([one for queue in self._queues.values() for one in queue.held_at(node)])
+
+    # -- snapshots
+
+    def snapshot(self) -> bytes:
+        """Return the whole state."""
+        return encode(
+            _Image(self._now, [queue.state for queue in self._queues.values()], self._writers.rows())
+        )
+
+    def restore(self, data: bytes) -> None:
+        """Take over a snapshot."""
+        image = _image(data)
+        self._now = image.now
+        self._queues = {state.name: Queue(state) for state in image.queues}
+        self._writers = Writers(image.writers)
+
+
+def batch(writer: bytes, number: int, operations: list[Operation]) -> bytes:
+    """Return the request of a batch."""
+    return encode(Batch(writer, number, operations))

@@ -1,0 +1,394 @@
+"""One queue: its messages in the order of their offsets, its limits, and its consumer groups.
+
+Rules: 1. An offset is given once and never again.  2. A message of a *classic* or *ephemeral* queue goes when
+every consumer group has settled it; with no group it waits. That of a *stream* goes by age and limits alone,
+and that of a *last_value* queue when its key has a later one.  3. A dead letter leaves its queue in the step
+that puts it into the other one.  4. What a limit or its age removes is counted as dropped, and no consumer
+group waits for it.
+
+Pure, as ``consumers``: ``now`` is the group's time in milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from gossamer.config import QueueConfig
+from gossamer.queues.consumers import ConsumerGroup
+from gossamer.queues.values import (
+    Append,
+    Assigned,
+    Join,
+    Message,
+    Outcome,
+    QueueDetails,
+    QueueStats,
+    Settle,
+    Why,
+)
+
+_OVERHEAD = 64
+"""Bytes that a message counts beside what is in it."""
+_PER_TICK = 1000
+"""Messages that leave by age in one tick, at most."""
+
+
+class Entry(msgspec.Struct, array_like=True, frozen=True):
+    """A message in a queue: ``since`` and ``expires`` in the group's time; 0: never."""
+
+    key: str
+    payload: bytes
+    properties: bytes
+    at: int
+    since: int
+    expires: int
+    note: str = ""
+    """Of a dead letter: where it comes from, and why."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that it counts."""
+        return len(self.key) + len(self.payload) + len(self.properties) + _OVERHEAD
+
+
+class Counts(msgspec.Struct, array_like=True):
+    """What became of messages since the queue was made."""
+
+    settled: int = 0
+    redelivered: int = 0
+    dead: int = 0
+    dropped: int = 0
+
+
+class QueueState(msgspec.Struct, array_like=True):
+    """All that a queue has, as it goes to snapshots."""
+
+    name: str
+    defined: bytes
+    """Its settings as JSON."""
+    first: int = 0
+    """Offset of the oldest message, or ``end``."""
+    end: int = 0
+    """Offset of the next message."""
+    size: int = 0
+    """Bytes of all messages."""
+    entries: dict[int, Entry] = msgspec.field(default_factory=dict)
+    groups: dict[str, ConsumerGroup] = msgspec.field(default_factory=dict)
+    latest: dict[str, int] = msgspec.field(default_factory=dict)
+    """Offset of the message of each key, where only the latest stays."""
+    counts: Counts = msgspec.field(default_factory=Counts)
+    idle_since: int = 0
+    """When its last consumer left."""
+
+
+class DeadLetter(msgspec.Struct, frozen=True):
+    """A message that goes to another queue."""
+
+    queue: str
+    entry: Entry
+
+
+class Queue:
+    """A queue with its state, which the machine of its replication group has."""
+
+    def __init__(self, state: QueueState) -> None:
+        self.state = state
+        self.define(state.defined)
+
+    def define(self, settings: bytes) -> None:
+        """Take other settings, a :class:`~gossamer.config.QueueConfig` as JSON."""
+        self.state.defined = settings
+        self.config = QueueConfig.model_validate_json(settings)
+        self._by_key = self.config.ordering == "key"
+        self._stays = self.config.type in ("stream", "last_value")
+        self._visible = int(self.config.visibility_timeout * 1000)
+
+    # -- messages come
+
+    def append(self, asked: Append, now: int) -> int | Why:
+        """Put a message in; return its offset, or why not."""
+        limits, state = self.config.limits, self.state
+        ttl = None if limits.message_ttl is None else int(limits.message_ttl * 1000)
+        lives = [one for one in (ttl, asked.expiry) if one is not None]
+        expires = now + min(lives) if lives else 0
+        entry = Entry(asked.key, asked.payload, asked.properties, asked.at, now, expires)
+        if entry.size - _OVERHEAD > limits.max_message_size:
+            return Why.TOO_LARGE
+        before = state.latest.get(entry.key) if self.config.type == "last_value" else None
+        if before is not None:
+            self._remove(before)
+        if self._is_full(entry):
+            if limits.overflow == "reject":
+                return Why.FULL
+            while state.entries and self._is_full(entry):
+                self._drop(self.state.first)
+        self.put(entry)
+        return state.end - 1
+
+    def put(self, entry: Entry) -> None:
+        """Put a message in, whatever the limits say: it has left another queue."""
+        state = self.state
+        state.entries[state.end] = entry
+        state.size += entry.size
+        if self.config.type == "last_value":
+            state.latest[entry.key] = state.end
+        state.end += 1
+
+    def _is_full(self, entry: Entry) -> bool:
+        limits, state = self.config.limits, self.state
+        return len(state.entries) >= limits.max_depth or state.size + entry.size > limits.max_bytes
+
+    # -- messages go
+
+    def _remove(self, offset: int) -> None:
+        """Remove a message, for which no consumer group waits any more."""
+        state = self.state
+        entry = state.entries.pop(offset)
+        state.size -= entry.size
+        if state.latest.get(entry.key) == offset:
+            del state.latest[entry.key]
+        while state.first < state.end and state.first not in state.entries:
+            state.first += 1
+        for group in state.groups.values():
+            group.forget(offset, entry.key)
+
+    def _drop(self, offset: int) -> None:
+        self._remove(offset)
+        self.state.counts.dropped += 1
+
+    def purge(self) -> int:
+        """Remove all messages; return how many."""
+        offsets = list(self.state.entries)
+        for offset in offsets:
+            self._remove(offset)
+        return len(offsets)
+
+    def _settled(self, group: ConsumerGroup, offset: int) -> None:
+        state = self.state
+        state.counts.settled += 1
+        entry = state.entries[offset]
+        group.forget(offset, entry.key)
+        if not self._stays and not any(one.has_open(offset) for one in state.groups.values()):
+            self._remove(offset)
+
+    # -- consumers
+
+    def join(self, asked: Join) -> Why | None:
+        """Let a consumer take part; return why not, if so."""
+        group = self.state.groups.get(asked.group)
+        if group is None:
+            start = self._start(asked.start)
+            if start is None:
+                return Why.BAD_START
+            group = self.state.groups[asked.group] = ConsumerGroup(asked.group, start)
+        limit = min(asked.limit, self.config.max_inflight)
+        group.join(asked.consumer, asked.client, asked.node, limit, replica=asked.replica)
+        return None
+
+    def _start(self, start: str) -> int | None:
+        """Return the offset at which a new consumer group begins: ``first``, ``last``, ``next``, a number, or
+        ``timestamp:`` and milliseconds of the day; None: it is none of these."""
+        state = self.state
+        match start.partition(":"):
+            case ("", _, _):
+                return state.end if self.config.type == "stream" else state.first
+            case ("first", "", _):
+                return state.first
+            case ("last", "", _):
+                return max(state.entries, default=state.end)
+            case ("next", "", _):
+                return state.end
+            case (number, "", _) if number.isdecimal() and len(number) < 19:
+                return min(int(number), state.end)
+            case ("timestamp", _, at) if at.isdecimal() and len(at) < 19:
+                late = (offset for offset, entry in state.entries.items() if entry.at >= int(at))
+                return next(late, state.end)
+        return None
+
+    def leave(self, group: str, consumer: str, now: int) -> list[DeadLetter]:
+        """Take a consumer out of a group, also one that is not there; return what became dead letters."""
+        found = self.state.groups.get(group)
+        if found is None:
+            return []
+        returned = found.leave(consumer)
+        self.state.idle_since = now
+        return self._again(found, returned, "its consumer left")
+
+    def drop_group(self, group: str) -> None:
+        """Remove a consumer group; its consumers get nothing more."""
+        gone = self.state.groups.pop(group, None)
+        if gone is None or self._stays or not self.state.groups:
+            return
+        for offset in list(self.state.entries):
+            if not any(one.has_open(offset) for one in self.state.groups.values()):
+                self._remove(offset)
+
+    def node_gone(self, node: str, kept: set[str], now: int) -> list[DeadLetter]:
+        """Take the consumers of a node out of all groups."""
+        dead: list[DeadLetter] = []
+        for name, group in self.state.groups.items():
+            gone = [one for one, member in group.consumers.items() if member.node == node and one not in kept]
+            for consumer in gone:
+                dead += self.leave(name, consumer, now)
+        return dead
+
+    def settle(self, asked: Settle, now: int) -> Why | DeadLetter | None:
+        """Take what a consumer says of a message; return why it is refused, or where the message went."""
+        group = self.state.groups.get(asked.group)
+        if group is None:
+            return Why.NOT_JOINED
+        if asked.consumer not in group.consumers:
+            return Why.NOT_JOINED
+        if not group.take_back(asked.consumer, asked.offset):
+            return Why.NOT_HELD
+        if asked.outcome is Outcome.ACK:
+            self._settled(group, asked.offset)
+            return None
+        if asked.outcome is Outcome.REJECT:
+            return self._bury(group, asked.offset, asked.reason or "rejected")
+        if (letter := self._given_too_often(group, asked.offset, asked.reason or "nack")) is not None:
+            return letter
+        retry = self.config.retry
+        attempt = group.attempts[asked.offset]
+        wait = min(retry.initial_backoff * retry.multiplier ** (attempt - 1), retry.max_backoff)
+        group.delay(asked.offset, now + int(wait * 1000))
+        return None
+
+    def _again(self, group: ConsumerGroup, offsets: Iterable[int], reason: str) -> list[DeadLetter]:
+        """Have messages come again that no consumer has any more, but for those that were given too often."""
+        dead: list[DeadLetter] = []
+        for offset in offsets:
+            if (letter := self._given_too_often(group, offset, reason)) is not None:
+                dead.append(letter)
+            elif offset in group.attempts:
+                group.again(offset)
+        return dead
+
+    def _given_too_often(self, group: ConsumerGroup, offset: int, reason: str) -> DeadLetter | None:
+        attempts = group.attempts.get(offset, 0)
+        if attempts < self.config.retry.max_deliveries:
+            return None
+        return self._bury(group, offset, f"given {attempts} times; {reason}")
+
+    def _bury(self, group: ConsumerGroup, offset: int, reason: str) -> DeadLetter | None:
+        """Settle a message that nobody could do; return it, if it is kept."""
+        state, dlq = self.state, self.config.dlq
+        entry = state.entries[offset]
+        self._settled(group, offset)
+        state.counts.settled -= 1
+        if not dlq.enabled or dlq.queue == state.name:
+            state.counts.dropped += 1
+            return None
+        state.counts.dead += 1
+        note = f"{state.name}, consumer group {group.name}: {reason}"
+        return DeadLetter(dlq.queue or f"{state.name}.dlq", msgspec.structs.replace(entry, note=note))
+
+    # -- giving
+
+    def assign(self, now: int) -> Iterator[Assigned]:
+        """Give messages to consumers that have room, as long as there are both; yield each."""
+        state = self.state
+        for group in state.groups.values():
+            while (consumer := group.free()) is not None:
+                offset = group.next(state.end, self._key_of, by_key=self._by_key)
+                if offset is None:
+                    break
+                entry = state.entries[offset]
+                if entry.expires and entry.expires <= now:
+                    self._drop(offset)
+                    continue
+                attempt = group.give(offset, consumer, now + self._visible)
+                state.counts.redelivered += attempt > 1
+                yield self._assigned(group, consumer, offset, attempt)
+
+    def _key_of(self, offset: int) -> str | None:
+        entry = self.state.entries.get(offset)
+        return None if entry is None else entry.key
+
+    def _assigned(self, group: ConsumerGroup, consumer: str, offset: int, attempt: int) -> Assigned:
+        node = group.consumers[consumer].node
+        return Assigned(self.state.name, group.name, consumer, node, attempt, self._message(offset))
+
+    def held_at(self, node: str) -> Iterator[Assigned]:
+        """Yield what the consumers of a node have."""
+        for group in self.state.groups.values():
+            for name, consumer in group.consumers.items():
+                if consumer.node == node:
+                    for offset in sorted(consumer.held):
+                        yield self._assigned(group, name, offset, group.attempts[offset])
+
+    # -- time
+
+    def pass_time(self, now: int) -> list[DeadLetter]:
+        """Do what time has made due."""
+        dead: list[DeadLetter] = []
+        for group in self.state.groups.values():
+            dead += self._again(group, group.pass_time(now), "its consumer let its time pass")
+        for _ in range(_PER_TICK):
+            if not self.state.entries or not self._is_over(self.state.entries[self.state.first], now):
+                break
+            self._drop(self.state.first)
+        return dead
+
+    def _is_over(self, entry: Entry, now: int) -> bool:
+        age = self.config.max_age
+        return bool(entry.expires and entry.expires <= now) or (
+            age is not None and now - entry.since >= age * 1000
+        )
+
+    def is_over(self, now: int) -> bool:
+        """Return whether the queue itself goes: it is ephemeral, and nobody has wanted it for long."""
+        if self.config.type != "ephemeral" or any(group.consumers for group in self.state.groups.values()):
+            return False
+        return now - self.state.idle_since >= self.config.expires_after * 1000
+
+    @property
+    def busy(self) -> bool:
+        """Return whether time changes something."""
+        aging = self.config.type == "ephemeral" or bool(self.state.entries)
+        return aging or any(group.busy for group in self.state.groups.values())
+
+    # -- what there is
+
+    def _message(self, offset: int) -> Message:
+        entry = self.state.entries[offset]
+        return Message(offset, entry.key, entry.payload, entry.properties, entry.at, entry.note)
+
+    def peek(self, offset: int, limit: int) -> list[Message]:
+        """Return messages from an offset on."""
+        found = (one for one in self.state.entries if one >= offset)
+        return [self._message(one) for one, _ in zip(found, range(limit), strict=False)]
+
+    def stats(self, now: int) -> QueueStats:
+        """Return what operators see first."""
+        state, groups = self.state, self.state.groups.values()
+        oldest = now - state.entries[self.state.first].since if state.entries else 0
+        return QueueStats(
+            name=state.name,
+            type=self.config.type,
+            depth=len(state.entries),
+            size=state.size,
+            first=state.first,
+            next=state.end,
+            oldest=oldest,
+            consumers=sum(len(group.consumers) for group in groups),
+            held=sum(len(group.held) for group in groups),
+            appended=state.end,
+            settled=state.counts.settled,
+            redelivered=state.counts.redelivered,
+            dead=state.counts.dead,
+            dropped=state.counts.dropped,
+        )
+
+    def details(self, now: int) -> QueueDetails:
+        """Return all that operators see."""
+        waiting = [
+            sum(1 for offset in self.state.entries if offset >= group.cursor)
+            for group in self.state.groups.values()
+        ]
+        groups = [
+            group.stats(count) for group, count in zip(self.state.groups.values(), waiting, strict=True)
+        ]
+        return QueueDetails(self.stats(now), self.state.defined.decode(), groups)

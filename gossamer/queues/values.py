@@ -1,0 +1,271 @@
+"""What the queues of a replication group are asked: as msgpack, in entries of the group's log and in
+questions to its leader.
+ Times in requests are for people (``at``, milliseconds of the day) and for nothing else: what expires, and
+when a claim is over, goes by the group's own time, which its leader's :class:`Tick` moves.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import msgspec
+
+
+class Outcome(enum.IntEnum):
+    """What a consumer says of a message."""
+
+    ACK = 0
+    """Done."""
+    NACK = 1
+    """Not now: it comes again later."""
+    REJECT = 2
+    """Never: it is a dead letter."""
+
+
+class Why(enum.IntEnum):
+    """Why an operation was refused; nothing was done."""
+
+    UNKNOWN_QUEUE = 1
+    FULL = 2
+    TOO_LARGE = 3
+    NOT_HELD = 4
+    """The message is not, or no more, with this consumer."""
+    NOT_JOINED = 5
+    """The consumer has not joined the consumer group, or was taken out of it."""
+    BAD_START = 6
+
+
+# -- operations
+
+
+class Append(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """Put a message into a queue. Result: its offset."""
+
+    queue: str
+    key: str
+    payload: bytes
+    properties: bytes
+    """Its user's, as they are."""
+    at: int
+    expiry: int | None = None
+    """Milliseconds after which it goes."""
+
+
+class Settle(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """Say what became of a message. Result: 0."""
+
+    queue: str
+    group: str
+    consumer: str
+    offset: int
+    outcome: Outcome
+    reason: str = ""
+
+
+class Join(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """Take part in a consumer group, which begins with it at ``start`` if there is none. Result: 0.
+
+    ``consumer`` is new for each connection; ``client`` and ``node`` are where it is. ``limit``: messages that
+    it takes at once. ``replica``: its node has the group's log, and reads from that.
+    """
+
+    queue: str
+    group: str
+    consumer: str
+    client: str
+    node: str
+    limit: int
+    replica: bool
+    start: str = ""
+
+
+class Leave(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """Leave a consumer group, with all that it has. Result: 0."""
+
+    queue: str
+    group: str
+    consumer: str
+
+
+class NodeGone(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """Take the consumers of a node out of all groups, but for those ``kept``. Result: how many."""
+
+    node: str
+    kept: list[str] = []
+
+
+class Define(msgspec.Struct, frozen=True, array_like=True, tag=6):
+    """Make or change a queue. Result: 0. ``settings``: a ``QueueConfig`` as JSON."""
+
+    queue: str
+    settings: bytes
+
+
+class Remove(msgspec.Struct, frozen=True, array_like=True, tag=7):
+    """Delete a queue with all that is in it. Result: 0."""
+
+    queue: str
+
+
+class Purge(msgspec.Struct, frozen=True, array_like=True, tag=8):
+    """Delete all messages of a queue. Result: how many."""
+
+    queue: str
+
+
+class DropGroup(msgspec.Struct, frozen=True, array_like=True, tag=9):
+    """Delete a consumer group: its messages wait for it no more. Result: 0."""
+
+    queue: str
+    group: str
+
+
+Operation: TypeAlias = Append | Settle | Join | Leave | NodeGone | Define | Remove | Purge | DropGroup
+
+
+class Refused(msgspec.Struct, frozen=True, array_like=True):
+    """Result of an operation that was not done."""
+
+    why: Why
+
+
+Result: TypeAlias = int | Refused
+
+
+class Batch(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """Operations in order. ``number`` counts the batches of a ``writer``, who has one on its way at a
+    time."""
+
+    writer: bytes
+    number: int
+    operations: list[Operation]
+
+
+class Tick(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """So many milliseconds have passed at the leader."""
+
+    elapsed: int
+
+
+class Results(msgspec.Struct, frozen=True, array_like=True):
+    """Answer to a batch. ``late``: it came behind a later batch of its writer."""
+
+    results: list[Result]
+    late: bool = False
+
+
+# -- questions
+
+
+class ListQueues(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """All queues. Answer: list of :class:`QueueStats`."""
+
+
+class Show(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """One queue. Answer: :class:`QueueDetails`, or None."""
+
+    queue: str
+
+
+class Peek(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """Messages from ``offset`` on, ``limit`` at most. Answer: list of :class:`Message`, or None: no queue."""
+
+    queue: str
+    offset: int
+    limit: int
+
+
+class Held(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """What the consumers of a node have. Answer: list of :class:`Assigned`."""
+
+    node: str
+
+
+Question: TypeAlias = ListQueues | Show | Peek | Held
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True):
+    """A message as it is in a queue."""
+
+    offset: int
+    key: str
+    payload: bytes
+    properties: bytes
+    at: int
+    note: str = ""
+    """Of a dead letter: where it comes from, and why."""
+
+
+class Assigned(msgspec.Struct, frozen=True, array_like=True):
+    """A message that a consumer was given. ``attempt``: how often it was given to one, with this."""
+
+    queue: str
+    group: str
+    consumer: str
+    node: str
+    attempt: int
+    message: Message
+
+
+class ConsumerStats(msgspec.Struct, frozen=True):
+    """A consumer. ``stuck``: it let a message's time pass, and has settled none since."""
+
+    client: str
+    node: str
+    held: int
+    limit: int
+    stuck: bool
+
+
+class GroupStats(msgspec.Struct, frozen=True):
+    """A consumer group: the next offset that it has not given out, the first that is not settled; messages
+    that wait, that consumers have, and that wait for their back-off."""
+
+    name: str
+    cursor: int
+    committed: int
+    waiting: int
+    held: int
+    delayed: int
+    consumers: list[ConsumerStats]
+
+
+class QueueStats(msgspec.Struct, frozen=True):
+    """A queue. ``next``: the offset that the next message gets; counts are since the queue was made."""
+
+    name: str
+    type: str
+    depth: int
+    size: int
+    first: int
+    next: int
+    oldest: int
+    """Milliseconds that its oldest message is in it."""
+    consumers: int
+    held: int
+    appended: int
+    settled: int
+    redelivered: int
+    dead: int
+    dropped: int
+
+
+class QueueDetails(msgspec.Struct, frozen=True):
+    """A queue, its settings as JSON, and its consumer groups."""
+
+    stats: QueueStats
+    settings: str
+    groups: list[GroupStats]
+
+
+encode = msgspec.msgpack.Encoder().encode
+decode_request: Callable[[bytes], Batch | Tick] = msgspec.msgpack.Decoder(Batch | Tick).decode
+decode_question: Callable[[bytes], Question] = msgspec.msgpack.Decoder(Question).decode
+decode_results: Callable[[bytes], Results] = msgspec.msgpack.Decoder(Results).decode
+
+
+def decoder_of(kind: Any) -> Callable[[bytes], Any]:
+    """Return what decodes an answer of a kind."""
+    return msgspec.msgpack.Decoder(kind).decode

@@ -1,0 +1,102 @@
+"""Batches of requests that are done once, however often they come: :class:`Outbox` is a writer's side, and
+:class:`Writers` part of the state of a group's machine.
+ Rules: 1. A writer numbers its batches, and has one on its way at a time; what comes meanwhile makes the
+next: a group that is slow gets larger batches, and requests of one writer are done in the order in which they
+came. 2. One that comes again is answered as it was; one behind a later batch of its writer is not done.  3.
+What has waited for :data:`PATIENCE` is not sent any more: its caller may have given up.  4. Writers are
+forgotten, those first that wrote least lately, beyond :data:`MAX_WRITERS`.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+PATIENCE = 8.0
+"""Seconds for which a batch is made again until it is answered."""
+MAX_WAITING = 10_000
+MAX_WRITERS = 10_000
+BATCH_BYTES = 256 * 1024
+BATCH_REQUESTS = 512
+
+Answered = Callable[[Any], object]
+"""Called once with what came of a request."""
+
+
+class Outbox(Generic[T]):
+    """Requests of one writer to one group. ``late`` makes what a request is answered that waited too long."""
+
+    def __init__(self, late: Callable[[], object]) -> None:
+        self._late = late
+        self._waiting: deque[tuple[T, int, Answered, float]] = deque()
+        """With its size, and the time at which it came."""
+        self._sent: list[tuple[T, Answered]] = []
+        """The batch that is on its way."""
+        self.number = 0
+        """Number of the last batch."""
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether as many wait as may."""
+        return len(self._waiting) >= MAX_WAITING
+
+    @property
+    def under_way(self) -> bool:
+        """Return whether a batch is on its way."""
+        return bool(self._sent)
+
+    def add(self, request: T, size: int, answered: Answered, now: float) -> None:
+        """Add a request of so many bytes."""
+        self._waiting.append((request, size, answered, now))
+
+    def next_batch(self, now: float) -> list[T]:
+        """Return the requests of the next batch, which is on its way now; empty: there is none, or one is."""
+        if self._sent:
+            return []
+        size = 0
+        while self._waiting and size < BATCH_BYTES and len(self._sent) < BATCH_REQUESTS:
+            request, weight, answered, came = self._waiting.popleft()
+            if now - came >= PATIENCE:
+                answered(self._late())
+                continue
+            size += weight
+            self._sent.append((request, answered))
+        self.number += bool(self._sent)
+        return [request for request, _ in self._sent]
+
+    def take_sent(self) -> list[tuple[T, Answered]]:
+        """Take the requests of the batch that was on its way: it was answered, or will not be."""
+        sent, self._sent = self._sent, []
+        return sent
+
+
+class Writers(Generic[R]):
+    """Number and results of the last batch of each writer."""
+
+    def __init__(self, rows: Iterable[tuple[bytes, int, list[R]]] = ()) -> None:
+        self._last = OrderedDict((writer, (number, results)) for writer, number, results in rows)
+
+    def known(self, writer: bytes, number: int) -> list[R] | None:
+        """Return the results of a batch that was done; None: it is new.
+
+        Raises:
+            LookupError: a later one came before it; it may have been done before that.
+        """
+        last, results = self._last.get(writer, (0, []))
+        if number < last:
+            raise LookupError
+        return results if number == last else None
+
+    def done(self, writer: bytes, number: int, results: list[R]) -> None:
+        """Remember what came of a batch."""
+        self._last[writer] = number, results
+        self._last.move_to_end(writer)
+        if len(self._last) > MAX_WRITERS:
+            self._last.popitem(last=False)
+
+    def rows(self) -> list[tuple[bytes, int, list[R]]]:
+        """Return all, for a snapshot."""
+        return [(writer, number, results) for writer, (number, results) in self._last.items()]

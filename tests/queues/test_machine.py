@@ -1,0 +1,388 @@
+"""The machine of a replication group, against a model that knows only what was asked and answered."""
+
+from random import Random
+
+import pytest
+
+from gossamer.config import QueueConfig
+from gossamer.queues.machine import QueueMachine, batch
+from gossamer.queues.values import (
+    Append,
+    Define,
+    DropGroup,
+    Held,
+    Join,
+    Leave,
+    NodeGone,
+    Outcome,
+    Peek,
+    Purge,
+    QueueDetails,
+    Refused,
+    Remove,
+    Settle,
+    Show,
+    Tick,
+    Why,
+    decode_results,
+    decoder_of,
+    encode,
+)
+
+
+class Group:
+    """A machine, and what it told: the log of one replica."""
+
+    def __init__(self):
+        self.told = []
+        self.machine = QueueMachine(lambda index, given: self.told.append((index, given)))
+        self.index = 0
+        self.number = 0
+
+    def ask(self, *operations):
+        """Do operations in one batch; return the results."""
+        self.number += 1
+        return self.apply(batch(b"w", self.number, list(operations)))
+
+    def apply(self, request):
+        self.index += 1
+        answer = self.machine.apply(self.index, request)
+        return None if answer is None else decode_results(answer).results
+
+    def tick(self, seconds):
+        for _ in range(int(seconds)):
+            self.apply(encode(Tick(1000)))
+
+    def given(self):
+        """Take what was given since: consumer, offset and attempt."""
+        told, self.told = self.told, []
+        return [(one.consumer, one.message.offset, one.attempt) for _, given in told for one in given]
+
+    def show(self, name="jobs"):
+        return decoder_of(QueueDetails | None)(self.machine.read(encode(Show(name))))
+
+    def define(self, name="jobs", **settings):
+        return self.ask(Define(name, QueueConfig.model_validate(settings).model_dump_json().encode()))
+
+
+def message(number=0, key="", *, queue="jobs", expiry=None):
+    return Append(queue, key, b"%d" % number, b"", 1_700_000_000_000 + number, expiry)
+
+
+def join(consumer, *, group="workers", limit=10, start="", queue="jobs", node="n1"):
+    return Join(queue, group, consumer, f"client-{consumer}", node, limit, True, start)
+
+
+def settle(consumer, offset, outcome=Outcome.ACK, group="workers", queue="jobs"):
+    return Settle(queue, group, consumer, offset, outcome)
+
+
+@pytest.fixture
+def group():
+    made = Group()
+    made.define(limits={"max_depth": 5})
+    return made
+
+
+def test_a_message_goes_to_one_consumer_of_each_group(group):
+    group.ask(join("a"), join("b"), join("c", group="audit"))
+    group.ask(message(1), message(2))
+    assert sorted(group.given()) == [("a", 0, 1), ("b", 1, 1), ("c", 0, 1), ("c", 1, 1)]
+
+
+def test_a_message_leaves_a_classic_queue_when_every_group_has_settled_it(group):
+    group.ask(join("a"), join("c", group="audit"), message())
+    group.ask(settle("a", 0))
+    assert group.show().stats.depth == 1
+    group.ask(settle("c", 0, group="audit"))
+    assert group.show().stats.depth == 0
+
+
+def test_messages_wait_where_there_is_no_consumer_and_a_full_queue_refuses(group):
+    assert group.ask(*map(message, range(6))) == [0, 1, 2, 3, 4, Refused(Why.FULL)]
+    group.ask(join("a"))
+    assert [offset for _, offset, _ in group.given()] == [0, 1, 2, 3, 4]
+
+
+def test_with_drop_oldest_the_oldest_goes_and_nobody_waits_for_it(group):
+    group.define(limits={"max_depth": 2, "overflow": "drop_oldest"})
+    group.ask(join("a", limit=1), message(0))
+    group.ask(*map(message, range(1, 4)))
+    shown = group.show()
+    assert (shown.stats.depth, shown.stats.dropped, shown.stats.first) == (2, 2, 2)
+    # The first was with its consumer, which has it no more.
+    assert group.ask(settle("a", 0)) == [Refused(Why.NOT_HELD)]
+    assert [offset for _, offset, _ in group.given()] == [0, 2]
+
+
+def test_a_message_that_is_too_large_is_refused(group):
+    group.define(limits={"max_message_size": 1024})
+    assert group.ask(Append("jobs", "", b"x" * 1025, b"", 0)) == [Refused(Why.TOO_LARGE)]
+
+
+def test_a_nacked_message_comes_again_after_its_back_off_also_to_a_lone_consumer(group):
+    group.define(retry={"initial_backoff": 2, "multiplier": 2, "max_backoff": 3})
+    group.ask(join("a"), message())
+    group.ask(settle("a", 0, Outcome.NACK))
+    group.tick(1)
+    assert group.given() == [("a", 0, 1)]
+    group.tick(1)
+    assert group.given() == [("a", 0, 2)]
+    group.ask(settle("a", 0, Outcome.NACK))
+    group.tick(2)
+    assert group.given() == []
+    group.tick(1)
+    assert group.given() == [("a", 0, 3)]
+
+
+def test_what_was_given_too_often_or_rejected_is_a_dead_letter(group):
+    group.define(retry={"max_deliveries": 2, "initial_backoff": 0})
+    group.ask(join("a"), message(1, "k"), message(2))
+    group.ask(settle("a", 1, Outcome.REJECT), settle("a", 0, Outcome.NACK))
+    group.tick(1)
+    group.ask(settle("a", 0, Outcome.NACK))
+    found = decoder_of(list)(group.machine.read(encode(Peek("jobs.dlq", 0, 10))))
+    assert [(one[1], one[2], one[5]) for one in found] == [
+        ("", b"2", "jobs, consumer group workers: rejected"),
+        ("k", b"1", "jobs, consumer group workers: given 2 times; nack"),
+    ]
+    assert group.show().stats.depth == 0
+    assert group.show().stats.dead == 2
+
+
+def test_without_dead_letters_they_are_dropped_and_counted(group):
+    group.define(dlq={"enabled": False})
+    group.ask(join("a"), message(), settle("a", 0))
+    group.ask(settle("a", 0, Outcome.REJECT))
+    assert group.show("jobs.dlq") is None
+    assert group.show().stats.dropped == 1
+
+
+def test_a_message_whose_time_is_over_goes_to_another_consumer(group):
+    group.define(visibility_timeout=3)
+    group.ask(join("a", limit=1), join("b", limit=1), message())
+    assert group.given() == [("a", 0, 1)]
+    group.tick(3)
+    assert group.given() == [("b", 0, 2)]
+    assert group.ask(settle("a", 0)) == [Refused(Why.NOT_HELD)]
+    assert group.ask(settle("b", 0)) == [0]
+
+
+def test_who_never_settles_does_not_use_up_the_deliveries(group):
+    group.define(visibility_timeout=1, retry={"max_deliveries": 3})
+    group.ask(join("a"), message())
+    group.tick(20)
+    assert group.given() == [("a", 0, 1)]
+    assert group.show().groups[0].consumers[0].stuck
+    # It wakes: what it says comes too late, and it is given the message again.
+    assert group.ask(settle("a", 0)) == [Refused(Why.NOT_HELD)]
+    assert group.given() == [("a", 0, 2)]
+
+
+def test_what_a_consumer_has_goes_to_another_at_once_when_it_leaves(group):
+    group.ask(join("a"), join("b", node="n2"), message(1), message(2))
+    group.given()
+    group.ask(Leave("jobs", "workers", "a"))
+    assert group.given() == [("b", 0, 2)]
+    group.ask(NodeGone("n2", []), join("c"))
+    assert sorted(group.given()) == [("c", 0, 3), ("c", 1, 2)]
+
+
+def test_a_node_that_is_gone_keeps_the_consumers_that_it_says_it_has(group):
+    group.ask(join("a"), join("b"), NodeGone("n1", ["b"]))
+    assert [one.client for one in group.show().groups[0].consumers] == ["client-b"]
+
+
+def test_a_consumer_has_no_more_than_its_limit_and_the_one_with_least_is_next(group):
+    group.define(max_inflight=2)
+    group.ask(join("a", limit=1), join("b", limit=100), *map(message, range(5)))
+    assert group.given() == [("a", 0, 1), ("b", 1, 1), ("b", 2, 1)]
+    group.ask(settle("b", 1))
+    assert group.given() == [("b", 3, 1)]
+
+
+def test_with_ordering_by_key_no_two_messages_of_a_key_are_out_at_once(group):
+    group.define(ordering="key", retry={"initial_backoff": 2})
+    group.ask(join("a"), message(0, "k"), message(1, "k"), message(2, "l"), message(3))
+    assert [offset for _, offset, _ in group.given()] == [0, 2, 3]
+    group.ask(settle("a", 0, Outcome.NACK))
+    assert group.given() == []
+    group.tick(2)
+    assert group.given() == [("a", 0, 2)]
+    group.ask(settle("a", 0))
+    assert group.given() == [("a", 1, 1)]
+
+
+def test_a_key_opens_when_what_closed_it_is_dropped(group):
+    group.define(ordering="key", limits={"max_depth": 3, "overflow": "drop_oldest"})
+    group.ask(join("a"), message(0, "k"), message(1, "k"), message(2, "k"))
+    # The first goes, then the one that it gave way to; the third follows.
+    group.ask(message(3), message(4))
+    assert [offset for _, offset, _ in group.given()][0] == 0
+    group.ask(join("b"))
+    assert group.ask(settle("a", 2)) == [0]
+
+
+def test_a_stream_keeps_what_is_settled_and_groups_begin_where_they_say(group):
+    group.define("log", type="stream")
+    group.ask(*(message(n, queue="log") for n in range(4)))
+    start = {"f": "first", "l": "last", "n": "next", "2": "2", "t": "timestamp:1700000000001"}
+    for name, where in start.items():
+        group.ask(join(name, group=name, start=where, queue="log"))
+    given = group.given()
+    assert {name: [o for c, o, _ in given if c == name] for name in start} == {
+        "f": [0, 1, 2, 3],
+        "l": [3],
+        "n": [],
+        "2": [2, 3],
+        "t": [1, 2, 3],
+    }
+    group.ask(*(settle("f", n, group="f", queue="log") for n in range(4)))
+    assert group.show("log").stats.depth == 4
+    assert group.ask(join("x", group="x", start="yesterday", queue="log")) == [Refused(Why.BAD_START)]
+
+
+def test_a_stream_forgets_by_age(group):
+    group.define("log", type="stream", max_age=3)
+    group.ask(message(queue="log"))
+    group.tick(2)
+    group.ask(message(queue="log"))
+    group.tick(1)
+    assert group.show("log").stats.first == 0 or group.show("log").stats.depth == 1
+    group.tick(2)
+    assert group.show("log").stats.depth == 0
+
+
+def test_a_last_value_queue_has_one_message_a_key(group):
+    group.define("state", type="last_value")
+    group.ask(*(message(n, key, queue="state") for n, key in enumerate("aba")))
+    assert group.show("state").stats.depth == 2
+    group.ask(join("x", queue="state"))
+    assert [offset for _, offset, _ in group.given()] == [1, 2]
+    group.ask(settle("x", 1, queue="state"), settle("x", 2, queue="state"))
+    assert group.show("state").stats.depth == 2
+    group.ask(join("y", group="late", start="first", queue="state"))
+    assert [offset for _, offset, _ in group.given()] == [1, 2]
+
+
+def test_an_ephemeral_queue_goes_when_nobody_has_wanted_it_for_long(group):
+    group.define("temp", type="ephemeral", expires_after=3)
+    group.ask(join("a", queue="temp"))
+    group.tick(10)
+    assert group.show("temp") is not None
+    group.ask(Leave("temp", "workers", "a"))
+    group.tick(3)
+    assert group.show("temp") is None
+
+
+def test_messages_expire_by_their_own_expiry_or_that_of_the_queue(group):
+    group.define(limits={"message_ttl": 5})
+    group.ask(message(1, expiry=2000), message(2))
+    group.tick(2)
+    assert group.show().stats.depth == 1
+    group.tick(3)
+    assert (group.show().stats.depth, group.show().stats.dropped) == (0, 2)
+
+
+def test_what_is_not_there_is_said(group):
+    assert group.ask(message(queue="nope"), join("a", queue="nope")) == [Refused(Why.UNKNOWN_QUEUE)] * 2
+    assert group.ask(settle("a", 0)) == [Refused(Why.NOT_JOINED)]
+    group.ask(join("a"))
+    assert group.ask(settle("a", 7)) == [Refused(Why.NOT_HELD)]
+
+
+def test_purge_remove_and_the_end_of_a_consumer_group(group):
+    group.ask(join("a"), join("b", group="audit"), message(1), message(2))
+    group.ask(settle("a", 0), settle("a", 1))
+    assert group.show().stats.depth == 2
+    group.ask(DropGroup("jobs", "audit"))
+    assert group.show().stats.depth == 0
+    group.ask(message(3))
+    assert group.ask(Purge("jobs")) == [1]
+    assert group.show().stats.depth == 0
+    group.ask(Remove("jobs"))
+    assert group.show() is None
+
+
+def test_a_batch_that_comes_twice_is_done_once_and_an_earlier_one_not_at_all(group):
+    twice = batch(b"x", 7, [message()])
+    assert group.apply(twice) == group.apply(twice) == [0]
+    assert group.show().stats.depth == 1
+    late = decode_results(group.machine.apply(99, batch(b"x", 6, [message()])))
+    assert late.late
+    assert group.show().stats.depth == 1
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_every_message_is_settled_once_or_accounted_for_whatever_comes(seed):
+    """Random operations; a second replica is restored from a snapshot in the middle, and stays the same."""
+    rng = Random(seed)
+    group, other = Group(), None
+    kind = rng.choice(["classic", "classic", "stream"])
+    ordered = rng.random() < 0.5
+    group.define(
+        type=kind,
+        ordering="key" if ordered else "none",
+        visibility_timeout=rng.choice([2, 30]),
+        limits={"max_depth": rng.choice([8, 1000]), "overflow": rng.choice(["reject", "drop_oldest"])},
+        retry={"max_deliveries": 4, "initial_backoff": rng.choice([0, 2])},
+    )
+    taken, done, dead, keys = set(), set(), 0, {}
+    consumers = ["a", "b", "c"]
+
+    def ask(*operations):
+        if other is not None:
+            other.ask(*operations)
+        return group.ask(*operations)
+
+    def held():
+        return {one[5][0]: one[2] for one in decoder_of(list)(group.machine.read(encode(Held("n1"))))}
+
+    for step in range(400):
+        choice = rng.random()
+        if choice < 0.4:
+            key = rng.choice(["", "k", "l"])
+            (offset,) = ask(message(step, key))
+            if isinstance(offset, int):
+                taken.add(offset)
+                keys[offset] = key
+        elif choice < 0.5:
+            ask(join(rng.choice(consumers), limit=rng.choice([1, 3]), start="first"))
+        elif choice < 0.55:
+            ask(Leave("jobs", "workers", rng.choice(consumers)))
+        elif choice < 0.65:
+            for one in (group, other):
+                if one is not None:
+                    one.tick(1)
+        elif mine := held():
+            offset = rng.choice(sorted(mine))
+            outcome = rng.choice([Outcome.ACK, Outcome.ACK, Outcome.NACK, Outcome.REJECT])
+            assert ask(settle(mine[offset], offset, outcome)) == [0]
+            if outcome is Outcome.ACK:
+                assert offset not in done
+                done.add(offset)
+        if ordered:
+            out = [keys[offset] for offset in held() if keys[offset]]
+            assert len(out) == len(set(out))
+        if step == 200:
+            other = Group()
+            other.machine.restore(group.machine.snapshot())
+            other.number = group.number
+    stats = group.show().stats
+    dead = stats.dead
+    assert done <= taken
+    if kind == "classic":
+        assert stats.depth + len(done) + dead + stats.dropped == len(taken)
+    assert other.machine.snapshot() == group.machine.snapshot()
+    # Whoever is left does all the rest.
+    ask(Leave("jobs", "workers", "b"), Leave("jobs", "workers", "c"))
+    ask(settle("a", -1), join("a", limit=100, start="first"))
+    for _ in range(200):
+        for offset, consumer in held().items():
+            assert group.ask(settle(consumer, offset)) == [0]
+            done.add(offset)
+        group.tick(1)
+    stats = group.show().stats
+    assert len(done) + stats.dead + stats.dropped >= len(taken)
+    if kind == "classic":
+        assert stats.depth == 0
