@@ -50,6 +50,11 @@ FEATURES = (
         "0.1.0",
         "Nodes keep replicas of ranges of keys, on which tables of replication quorum rest.",
     ),
+    Feature(
+        "queues",
+        "0.1.0",
+        "Nodes keep replicas of queues, and topics $queue/... are theirs.",
+    ),
 )
 
 Support = Mapping[str, Collection[str] | None]

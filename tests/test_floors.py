@@ -15,6 +15,7 @@ FLOORS = (
     "distribution",
     "raft",
     "basekv",
+    "queues",
     "discovery",
     "mnesia_like",
     "routes",

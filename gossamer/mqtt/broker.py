@@ -33,6 +33,7 @@ from gossamer.mqtt.publish.fanout import Fanout
 from gossamer.mqtt.publish.inbound import Ingest
 from gossamer.mqtt.publish.owed import Owed
 from gossamer.mqtt.publish.publishing import Publishing
+from gossamer.mqtt.publish.queued import QueuePublishing
 from gossamer.mqtt.publish.recording import report_undelivered
 from gossamer.mqtt.publish.redispatch import Redispatch
 from gossamer.mqtt.publish.retained import LocalRetained, Retained
@@ -40,6 +41,7 @@ from gossamer.mqtt.session.session import Session
 from gossamer.mqtt.session.sessions import SessionTable
 from gossamer.mqtt.session.wills import Wills
 from gossamer.network import Network
+from gossamer.queues import Queues
 from gossamer.routes import Router
 from gossamer.supervisor import Runtime
 
@@ -86,7 +88,9 @@ class Broker:
         authenticator: Authenticator | None = None,
         retained: Retained | None = None,
         cookie: str | None = None,
+        queues: Queues | None = None,
     ) -> None:
+        self.queues = queues
         self.router = router
         self.network = network
         self.config = config
@@ -172,6 +176,9 @@ class Broker:
         )
         self.redispatch = Redispatch(router, fanout, self.owed, call_soon=self._call_soon)
         self.table.redispatch = self.redispatch
+        queued = None
+        if self.queues is not None:
+            queued = QueuePublishing(self.queues, now=fanout.now, changed=router.forget_routes)
         self.publishing = Publishing(
             router,
             fanout,
@@ -179,6 +186,7 @@ class Broker:
             retained=self.retained,
             delayed=self.delayed,
             owed=self.owed,
+            queued=queued,
             first=base_of(runtime.node, runtime.creation) + UNRECORDED,
         )
         self.wills.next_number = self.publishing.next_number
@@ -199,6 +207,7 @@ class Broker:
             runtime=self.runtime,
             clock=self.clock,
             log_limit=LogLimit(self.fanout.now),
+            queues=self.queues,
         )
         self.disconnected = self.shared.disconnected
         self.connections = Connections(self.shared, self.retained, config=self.config, rng=rng)

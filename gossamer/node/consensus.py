@@ -11,11 +11,13 @@ from functools import partial
 
 from gossamer import basekv
 from gossamer.basekv import BASEKV, KeyValueServer
+from gossamer.config import factors_of
 from gossamer.distribution import RemoteProcesses
 from gossamer.errors import UsageError
 from gossamer.gossip import MembershipView
 from gossamer.mnesia_like import SharedTable
 from gossamer.node.parts import NodeParts
+from gossamer.queues import KIND, QUEUES, QueueMachine, QueueServer, Told, kind_of
 from gossamer.raft import (
     COPIES,
     NAMES,
@@ -26,6 +28,7 @@ from gossamer.raft import (
     GroupRow,
     NamesMachine,
     RaftServer,
+    StateMachine,
     UniqueNames,
 )
 from gossamer.supervisor import Backoff, ChildSpec, Pid, Supervisor
@@ -55,6 +58,7 @@ def consensus_spec(node: NodeParts) -> ChildSpec:
         ChildSpec(RAFT, partial(_start_raft, node)),
         ChildSpec("names", partial(UniqueNames.start_link, name=UNIQUE_NAMES, label=UNIQUE_NAMES)),
         ChildSpec(BASEKV, partial(KeyValueServer.start_link, node.rng, name=BASEKV, label=BASEKV)),
+        ChildSpec(QUEUES, partial(_start_queues, node)),
     ]
     # A disc that refuses writes must not end the node, which serves clients all the same: the waits are so
     # long that the intensity is never reached.
@@ -77,13 +81,31 @@ async def _start_raft(node: NodeParts) -> Pid:
         register=GroupTable(table),
         members=partial(_members, node.members),
         kinds=partial(_kinds, node),
-        machines=lambda kind: basekv.machine_of(kind) or NamesMachine(node.clock.monotonic),
+        machines=partial(_machine_of, node),
         wall=node.clock.wall,
         rng=node.rng,
         status=node.consensus,
         name=RAFT,
         label=RAFT,
     )
+
+
+async def _start_queues(node: NodeParts) -> Pid:
+    return await QueueServer.start_link(
+        node.queues,
+        node.distribution,
+        node.consensus,
+        node.config.cluster.raft.ack_timeout,
+        name=QUEUES,
+        label=QUEUES,
+    )
+
+
+def _machine_of(node: NodeParts, kind: str) -> StateMachine:
+    if kind.startswith(KIND):
+        group = kind.removeprefix(KIND)
+        return QueueMachine(lambda index, given: node.runtime.send(QUEUES, Told(group, index, given)))
+    return basekv.machine_of(kind) or NamesMachine(node.clock.monotonic)
 
 
 def _kinds(node: NodeParts) -> dict[str, int]:
@@ -94,7 +116,11 @@ def _kinds(node: NodeParts) -> dict[str, int]:
         return {}
     wanted = node.config.mqtt.sessions.replication
     copies = wanted if isinstance(wanted, int) else COPIES
-    return {NAMES: COPIES} | dict.fromkeys(basekv.KINDS if "basekv" in enabled else (), copies)
+    kinds = {NAMES: COPIES} | dict.fromkeys(basekv.KINDS if "basekv" in enabled else (), copies)
+    if "queues" in enabled:
+        factors = factors_of(node.config.cluster.raft, node.config.queues)
+        kinds |= {kind_of(group): factor for group, factor in factors.items()}
+    return kinds
 
 
 def has_enough_replicas(node: NodeParts) -> bool:

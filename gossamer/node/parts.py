@@ -51,6 +51,7 @@ from gossamer.network import Address, Network, SystemNetwork
 from gossamer.node.features import CLOSING, FeatureTable
 from gossamer.node.history import EventLog, Ring
 from gossamer.node.replication import TableLinks
+from gossamer.queues import Queues
 from gossamer.raft import RaftStatus
 from gossamer.routes import Router
 from gossamer.supervisor import ChildSpec, Runtime
@@ -177,6 +178,9 @@ class NodeParts:
             threshold=mqtt.retained.threshold,
             limit=mqtt.retained.max_messages,
         )
+        self.queues = Queues(
+            self.name, self.config.queues, rng=self.rng, wall=self.clock.wall, now=self.clock.monotonic
+        )
         self.broker = Broker(
             self.router,
             clock=self.clock,
@@ -186,6 +190,7 @@ class NodeParts:
             rng=self.rng,
             retained=self.retained,
             cookie=cookie,
+            queues=self.queues,
         )
         self.broker.wills.withdrawn = lambda: self.members.standalone
 

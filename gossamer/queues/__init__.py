@@ -1,1 +1,69 @@
-"""Queues."""
+"""Queues: messages that wait for a consumer, at a quorum of nodes, until one of each consumer group has done
+them.
+ Queues of one *replication group* are the state machine of one Raft group. ``queue`` is one queue and
+``consumers`` one consumer group, without clock and I/O, ``machine`` all of a replication group; ``port`` is
+what the parts of a node use, ``server`` carries it out, and ``client`` is for any process.
+"""
+
+from gossamer.queues.client import (
+    append,
+    create,
+    delete,
+    drop_group,
+    list_queues,
+    peek,
+    purge,
+    show,
+)
+from gossamer.queues.errors import (
+    BadStartError,
+    NotDoneError,
+    NotHeldError,
+    QueueFullError,
+    TooLargeError,
+    UnknownQueueError,
+)
+from gossamer.queues.machine import QueueMachine
+from gossamer.queues.port import KIND, LocalConsumer, Queues, kind_of
+from gossamer.queues.server import QUEUES, QueueServer, Told
+from gossamer.queues.values import (
+    Assigned,
+    ConsumerStats,
+    GroupStats,
+    Message,
+    Outcome,
+    QueueDetails,
+    QueueStats,
+)
+
+__all__ = [
+    "KIND",
+    "QUEUES",
+    "Assigned",
+    "BadStartError",
+    "ConsumerStats",
+    "GroupStats",
+    "LocalConsumer",
+    "Message",
+    "NotDoneError",
+    "NotHeldError",
+    "Outcome",
+    "QueueDetails",
+    "QueueFullError",
+    "QueueMachine",
+    "QueueServer",
+    "QueueStats",
+    "Queues",
+    "Told",
+    "TooLargeError",
+    "UnknownQueueError",
+    "append",
+    "create",
+    "delete",
+    "drop_group",
+    "kind_of",
+    "list_queues",
+    "peek",
+    "purge",
+    "show",
+]

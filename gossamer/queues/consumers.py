@@ -29,7 +29,8 @@ class Consumer(msgspec.Struct, array_like=True):
     node: str
     limit: int
     replica: bool
-    number: int
+    last: int = 0
+    """When it was last given a message, as the group counts what it gives."""
     held: dict[int, None] = msgspec.field(default_factory=dict)
     stuck: bool = False
 
@@ -52,8 +53,8 @@ class ConsumerGroup(msgspec.Struct, array_like=True):
     name: str
     cursor: int
     consumers: dict[str, Consumer] = msgspec.field(default_factory=dict)
-    joined: int = 0
-    """Consumers that ever joined."""
+    given: int = 0
+    """Messages that were ever given."""
     held: dict[int, Given] = msgspec.field(default_factory=dict)
     attempts: dict[int, int] = msgspec.field(default_factory=dict)
     """How often each message was given that is below the cursor and not settled."""
@@ -74,10 +75,9 @@ class ConsumerGroup(msgspec.Struct, array_like=True):
         """Add a consumer, or change its limit."""
         known = self.consumers.get(consumer)
         if known is not None:
-            known.limit = limit
+            known.limit, known.replica = limit, replica
             return
-        self.joined += 1
-        self.consumers[consumer] = Consumer(client, node, limit, replica, self.joined)
+        self.consumers[consumer] = Consumer(client, node, limit, replica)
 
     def leave(self, consumer: str) -> list[int]:
         """Remove a consumer; return the offsets that it had: the caller says what becomes of them."""
@@ -90,12 +90,12 @@ class ConsumerGroup(msgspec.Struct, array_like=True):
     # -- giving
 
     def free(self) -> str | None:
-        """Return the consumer that is next: of those with room the one that has least, then the longest
-        here."""
+        """Return the consumer that is next: of those with room the one that has least, then the one that
+        was given none for longest."""
         best: tuple[int, int, str] | None = None
         for name, one in self.consumers.items():
-            if one.has_room and (best is None or (len(one.held), one.number) < best[:2]):
-                best = len(one.held), one.number, name
+            if one.has_room and (best is None or (len(one.held), one.last) < best[:2]):
+                best = len(one.held), one.last, name
         return None if best is None else best[2]
 
     def next(self, end: int, key_of: Callable[[int], str | None], *, by_key: bool) -> int | None:
@@ -126,7 +126,10 @@ class ConsumerGroup(msgspec.Struct, array_like=True):
         """Give a message to a consumer; return which attempt it is."""
         attempt = self.attempts[offset] = self.attempts.get(offset, 0) + 1
         self.held[offset] = Given(consumer, deadline)
-        self.consumers[consumer].held[offset] = None
+        mine = self.consumers[consumer]
+        mine.held[offset] = None
+        self.given += 1
+        mine.last = self.given
         heappush(self.deadlines, (deadline, offset))
         return attempt
 

@@ -18,9 +18,11 @@ from gossamer.queues.values import (
     Append,
     Assigned,
     Batch,
+    Claim,
     Define,
     DropGroup,
     Held,
+    HeldAnswer,
     Join,
     Leave,
     ListQueues,
@@ -49,7 +51,7 @@ MAX_TICK = 5_000
 pass."""
 _DEAD_LETTERS = QueueConfig.model_validate({"dlq": {"enabled": False}, "limits": {"message_ttl": "off"}})
 
-Tell = Callable[[int, list[Assigned]], None]
+Tell = Callable[[int, list[Assigned]], object]
 """``tell(index, assigned)``: the entry of this index gave these."""
 
 
@@ -192,7 +194,19 @@ class QueueMachine:
                 queue = self._queues.get(name)
                 return encode(None if queue is None else queue.peek(offset, limit))
             case Held(node):
-                return encode([one for queue in self._queues.values() for one in queue.held_at(node)])
+                return encode(self._held(node))
+
+    def _held(self, node: str) -> HeldAnswer:
+        consumers: list[tuple[str, str, str]] = []
+        claims: list[Claim] = []
+        nodes: set[str] = set()
+        for queue in self._queues.values():
+            for group, name, consumer in queue.consumers():
+                nodes.add(consumer.node)
+                if consumer.node == node:
+                    consumers.append((queue.state.name, group.name, name))
+                    claims += queue.claims(group, name)
+        return HeldAnswer(consumers, claims, sorted(nodes))
 
     # -- snapshots
 

@@ -16,10 +16,11 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from gossamer.config import QueueConfig
-from gossamer.queues.consumers import ConsumerGroup
+from gossamer.queues.consumers import Consumer, ConsumerGroup
 from gossamer.queues.values import (
     Append,
     Assigned,
+    Claim,
     Join,
     Message,
     Outcome,
@@ -308,16 +309,20 @@ class Queue:
         return None if entry is None else entry.key
 
     def _assigned(self, group: ConsumerGroup, consumer: str, offset: int, attempt: int) -> Assigned:
-        node = group.consumers[consumer].node
-        return Assigned(self.state.name, group.name, consumer, node, attempt, self._message(offset))
+        to, name = group.consumers[consumer], self.state.name
+        message = self._message(offset)
+        return Assigned(name, group.name, consumer, to.node, to.replica, attempt, message)
 
-    def held_at(self, node: str) -> Iterator[Assigned]:
-        """Yield what the consumers of a node have."""
+    def consumers(self) -> Iterator[tuple[ConsumerGroup, str, Consumer]]:
+        """Yield all consumers, with their group and name."""
         for group in self.state.groups.values():
             for name, consumer in group.consumers.items():
-                if consumer.node == node:
-                    for offset in sorted(consumer.held):
-                        yield self._assigned(group, name, offset, group.attempts[offset])
+                yield group, name, consumer
+
+    def claims(self, group: ConsumerGroup, consumer: str) -> Iterator[Claim]:
+        """Yield what a consumer has, in order."""
+        for offset in sorted(group.consumers[consumer].held):
+            yield Claim(self.state.name, consumer, offset, group.attempts[offset])
 
     # -- time
 
@@ -380,6 +385,7 @@ class Queue:
             redelivered=state.counts.redelivered,
             dead=state.counts.dead,
             dropped=state.counts.dropped,
+            topics=self.config.topics,
         )
 
     def details(self, now: int) -> QueueDetails:

@@ -178,7 +178,7 @@ class Peek(msgspec.Struct, frozen=True, array_like=True, tag=3):
 
 
 class Held(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """What the consumers of a node have. Answer: list of :class:`Assigned`."""
+    """What the consumers of a node have. Answer: :class:`HeldAnswer`."""
 
     node: str
 
@@ -205,8 +205,28 @@ class Assigned(msgspec.Struct, frozen=True, array_like=True):
     group: str
     consumer: str
     node: str
+    replica: bool
+    """Whether that node has the group's log, and so sees this by itself."""
     attempt: int
     message: Message
+
+
+class Claim(msgspec.Struct, frozen=True, array_like=True):
+    """A message that a consumer has, without what is in it."""
+
+    queue: str
+    consumer: str
+    offset: int
+    attempt: int
+
+
+class HeldAnswer(msgspec.Struct, frozen=True, array_like=True):
+    """Answer to :class:`Held`: the node's consumers with their queue and consumer group, and what they have;
+    and all nodes that have consumers."""
+
+    consumers: list[tuple[str, str, str]]
+    claims: list[Claim]
+    nodes: list[str]
 
 
 class ConsumerStats(msgspec.Struct, frozen=True):
@@ -250,6 +270,7 @@ class QueueStats(msgspec.Struct, frozen=True):
     redelivered: int
     dead: int
     dropped: int
+    topics: tuple[str, ...] = ()
 
 
 class QueueDetails(msgspec.Struct, frozen=True):

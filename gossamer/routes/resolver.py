@@ -32,7 +32,7 @@ class Route(msgspec.Struct, eq=False, weakref=True):
     """Receivers of one topic. Replaced, never changed; ``plan`` is for the fan-out.
 
     Of each of ``groups``, one member gets it, chosen for each message: :meth:`Router.pick`. ``mask`` has
-    every node with a subscriber, also those that are down.
+    every node with a subscriber, also those that are down. ``captured``: queues that get it besides.
     """
 
     deliveries: tuple[Delivery, ...]
@@ -40,6 +40,7 @@ class Route(msgspec.Struct, eq=False, weakref=True):
     mask: int
     groups: tuple[Group, ...] = ()
     plan: Any = None
+    captured: tuple[str, ...] = ()
 
 
 class Resolver:

@@ -95,6 +95,8 @@ class Router:
         """Route by topic; always the same dictionary."""
         self.resolve = self._resolver.resolve
         """:meth:`Resolver.resolve`."""
+        self.forget_routes = self._routes.clear
+        """Have every topic resolved anew."""
         exclusive = ExclusiveClaims(node, limit=config.limits.max_exclusive, wall=wall)
         self._local = local = SubscriptionTable(self._resolver, exclusive, limits=limits, counts=self.counts)
         self._rows = rows = PeerRows(

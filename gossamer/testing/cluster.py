@@ -29,6 +29,7 @@ from gossamer.config import (
     MqttServerConfig,
     MqttSessionsConfig,
     NodeConfig,
+    QueueDeclaration,
 )
 from gossamer.config.discovery import DnsConfig
 from gossamer.discovery import DiscoveryFailedError, Dns, DnsAnswer, Strategy
@@ -81,6 +82,7 @@ class SimCluster:
         cluster: dict[str, Any] | None = None,
         sessions: dict[str, Any] | None = None,
         mqtt: dict[str, Any] | None = None,
+        queues: Iterable[dict[str, Any]] = (),
         strategy: Callable[[int], Strategy] | None = None,
     ) -> None:
         self.sim = sim
@@ -88,6 +90,7 @@ class SimCluster:
         self._cluster = cluster or {}
         self._sessions = {"replication": "off"} | (sessions or {})
         self._mqtt = mqtt or {}
+        self._queues = tuple(map(QueueDeclaration.model_validate, queues))
         self._strategy = strategy
         self._addresses: dict[int, str] = {}
         self._seeds = tuple(Endpoint(host=address_of(n), port=GOSSIP_PORT) for n in range(1, seeds + 1))
@@ -204,6 +207,7 @@ class SimCluster:
                 sessions=MqttSessionsConfig(**self._sessions),
                 **self._mqtt,
             ),
+            queues=self._queues,
             api=ApiConfig(enable=False),
         )
 

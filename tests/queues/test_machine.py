@@ -11,6 +11,7 @@ from gossamer.queues.values import (
     Define,
     DropGroup,
     Held,
+    HeldAnswer,
     Join,
     Leave,
     NodeGone,
@@ -218,7 +219,7 @@ def test_a_key_opens_when_what_closed_it_is_dropped(group):
     group.ask(join("a"), message(0, "k"), message(1, "k"), message(2, "k"))
     # The first goes, then the one that it gave way to; the third follows.
     group.ask(message(3), message(4))
-    assert [offset for _, offset, _ in group.given()][0] == 0
+    assert group.given()[0][1] == 0
     group.ask(join("b"))
     assert group.ask(settle("a", 2)) == [0]
 
@@ -336,7 +337,8 @@ def test_every_message_is_settled_once_or_accounted_for_whatever_comes(seed):
         return group.ask(*operations)
 
     def held():
-        return {one[5][0]: one[2] for one in decoder_of(list)(group.machine.read(encode(Held("n1"))))}
+        claims = decoder_of(HeldAnswer)(group.machine.read(encode(Held("n1")))).claims
+        return {claim.offset: claim.consumer for claim in claims}
 
     for step in range(400):
         choice = rng.random()

@@ -329,6 +329,8 @@ class Channel(Pipe):
             self.fanout.pressure.relieve(self.session)
             if self.fanout.recorder is not None:
                 self.fanout.recorder.disconnected(self.session, why)
+        if self.consumers is not None:
+            self.consumers.close()
         if self.session is not None:
             will, self.will = self.will, None
             self.shared.table.released(self.session, self, will)

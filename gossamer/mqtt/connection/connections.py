@@ -19,6 +19,7 @@ from gossamer.mqtt.codec.properties import NONE, Properties
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.connection.admission import Admission
 from gossamer.mqtt.connection.channel import Channel
+from gossamer.mqtt.connection.consuming import Consuming
 from gossamer.mqtt.connection.handlers import Handlers
 from gossamer.mqtt.connection.limits import Shedding
 from gossamer.mqtt.connection.publish_reader import take
@@ -58,12 +59,15 @@ class Connections:
             topics=TopicLimits(max_bytes=limits.max_topic_bytes, max_levels=limits.max_topic_levels),
             response_information=config.response_information,
         )
-        self.subscribing = Subscribing(shared, retained, unconfirmed=config.unconfirmed_subscriptions)
+        consuming = None if shared.queues is None else Consuming(shared.queues)
+        self.subscribing = Subscribing(
+            shared, retained, unconfirmed=config.unconfirmed_subscriptions, consuming=consuming
+        )
         enhanced = self.admission.enhanced
         self.connect = self.admission.connect
         self.answered = enhanced.answered
         self.take = take
-        self.handle = Handlers(shared, self.subscribing, enhanced).handle
+        self.handle = Handlers(shared, self.subscribing, enhanced, consuming).handle
 
     def opened(self, channel: Channel) -> None:
         """A connection was accepted; it has ``connect_timeout`` to say CONNECT."""

@@ -29,6 +29,7 @@ from gossamer.mqtt.codec.packets import (
 )
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.connection.channel import Channel
+from gossamer.mqtt.connection.consuming import PREFIX, Consuming
 from gossamer.mqtt.connection.enhanced import Enhanced
 from gossamer.mqtt.connection.shared import Shared, is_text, refusal_of, topic_refusal_of
 from gossamer.mqtt.connection.subscribing import Subscribing, encoded
@@ -38,13 +39,21 @@ from gossamer.mqtt.messages.ports import ForwarderLike, Until
 from gossamer.mqtt.messages.records import record_of
 from gossamer.mqtt.publish.delayed import UNROUTED
 from gossamer.mqtt.publish.plan import compile_plan
+from gossamer.mqtt.publish.queued import QUEUED
 from gossamer.routes import Route
 
 
 class Handlers:
     """Carries out SUBSCRIBE, DISCONNECT, acknowledgements and whatever PUBLISH the reader leaves to it."""
 
-    def __init__(self, shared: Shared, subscribing: Subscribing, enhanced: Enhanced) -> None:
+    def __init__(
+        self,
+        shared: Shared,
+        subscribing: Subscribing,
+        enhanced: Enhanced,
+        consuming: Consuming | None = None,
+    ) -> None:
+        self._consuming = consuming
         self._publishing = shared.publishing
         self._table = shared.table
         self._access = shared.access
@@ -89,6 +98,8 @@ class Handlers:
             raise MqttProtocolError(missing, statement, "PUBLISH asks for what this node does not offer")
         if packet.properties.subscription_identifiers:
             raise violation("MQTT-3.3.4-6", "PUBLISH from a client carries a subscription identifier")
+        if self._consuming is not None and self._consuming.settle(channel, packet, topic):
+            return
         refused = self._refusal_of(channel, packet, topic)
         if refused is not None:
             _refuse_publish(channel, packet, *refused)
@@ -114,8 +125,8 @@ class Handlers:
             )
             return
         message = Message.of(packet, topic=topic, publisher=session, now=fanout.now())
-        recorder = fanout.recorder
-        if recorder is not None and route is not UNROUTED and (recorder.live or message.properties.user):
+        recorder, ordinary = fanout.recorder, route not in (UNROUTED, QUEUED)
+        if recorder is not None and ordinary and (recorder.live or message.properties.user):
             recorder.take(message, session.client_id, recorder.live)
         if known != NO_ID:
             message.id = known
@@ -146,6 +157,9 @@ class Handlers:
         if channel.version == V5 and packet.qos and route is not UNROUTED and compile_plan(route).nobody:
             kind = Puback if packet.qos == 1 else Pubrec
             ack = encode(kind(packet_id, ReasonCode.NO_MATCHING_SUBSCRIBERS), V5)
+        if packet.qos and (route is QUEUED or route.captured):
+            self._pass_on_queued(channel, packet, message, route, bytearray(ack))
+            return
         if packet.qos == 2:
             session.doubtful.discard(packet_id)
             session.unreleased(packet_id, message.id)
@@ -161,6 +175,40 @@ class Handlers:
         else:
             for peer in peers:
                 peer.append(record)
+        _hold_up(channel, route, peers)
+
+    def _pass_on_queued(
+        self, channel: Channel, packet: Publish, message: Message, route: Route, ack: bytearray
+    ) -> None:
+        """The same with a message that a queue gets, and may refuse."""
+        session, packet_id = channel.session, packet.packet_id or 0
+
+        def known() -> None:
+            if packet.qos == 2:
+                session.passed(packet_id)
+            if message.refusal is None:
+                return
+            channel.fanout.dropped("queue_refused")
+            reason, why = message.refusal
+            if packet.qos == 2:
+                session.release(packet_id)
+            if channel.version != V5:
+                # It has no word for it but the end, upon which the client sends it again.
+                channel.refuse(MqttProtocolError(ReasonCode(reason), "MQTT-3.3.5-2", why))
+                return
+            kind = Puback if packet.qos == 1 else Pubrec
+            ack[:] = explained(kind(packet_id, reason), why, channel.asked)
+
+        if packet.qos == 2:
+            session.doubtful.discard(packet_id)
+            session.unreleased(packet_id, message.id)
+            session.passing[packet_id] = []
+            passed = Until("passed", partial(self._when_noted, channel, message, packet_id))
+            channel.acknowledge(ack, 1, peers=(passed,), safe=known)
+            return
+        peers = self._publishing.pass_on(route, message, session.client_id)
+        record = record_of(message, channel.fanout.now()) if peers else b""
+        channel.acknowledge(ack, 1, peers=peers, record=record, safe=known)
         _hold_up(channel, route, peers)
 
     def _when_noted(
@@ -252,12 +300,22 @@ class Handlers:
 
     def _unsubscribe(self, channel: Channel, packet: Unsubscribe) -> None:
         session = channel.session
-        reasons = tuple(self._table.unsubscribe(session, packet.filters))
+        reasons = self._unsubscribed(channel, packet.filters)
         # Its client may have subscribed in another copy of the session.
         session.revise(self._table.stamp(session))
         unsuback = encoded(channel, Unsuback(packet_id=packet.packet_id, reasons=reasons), "")
         if unsuback:
             channel.session.push(unsuback)
+
+    def _unsubscribed(self, channel: Channel, filters: tuple[str, ...]) -> tuple[int, ...]:
+        if self._consuming is None or not any(one.startswith(PREFIX) for one in filters):
+            return tuple(self._table.unsubscribe(channel.session, filters))
+        own = [one for one in filters if not one.startswith(PREFIX)]
+        of_session = iter(self._table.unsubscribe(channel.session, own))
+        return tuple(
+            self._consuming.unsubscribe(channel, one) if one.startswith(PREFIX) else next(of_session)
+            for one in filters
+        )
 
     # Staying and going.
 
@@ -315,7 +373,9 @@ def _acknowledge(channel: Channel, packet_id: int) -> None:
 
 
 def unexpected_ack(channel: Channel, packet_id: int) -> None:
-    """PUBACK for what is not in flight; harmless, so it is only counted."""
+    """PUBACK for what is not in flight, but for messages of queues; harmless, so it is only counted."""
+    if channel.consumers is not None and channel.consumers.acked(packet_id):
+        return
     if not packet_id:
         raise violation("MQTT-2.2.1-5" if channel.version == V5 else "MQTT-2.3.1-6", "packet identifier is 0")
     channel.fanout.dropped("unexpected_ack")

@@ -36,7 +36,7 @@ class Pipe(Port, asyncio.Protocol):
 
     __slots__ = (
         *("_pending", "_unacked", "early", "fanout", "limits", "peer", "reading_paused", "seen", "session"),
-        *("phase", "transport", "unwelcome", "version", "write_full"),
+        *("consumers", "phase", "transport", "unwelcome", "version", "write_full"),
     )
 
     def __init__(self, shared: Shared) -> None:
@@ -49,6 +49,8 @@ class Pipe(Port, asyncio.Protocol):
         self.peer = ""
         self.unwelcome = False
         """Its will is not safe yet; until then nothing is written, and what it sends is held."""
+        self.consumers: Any = None
+        """Its consumers of queues; see ``consuming``."""
         self.early: bytearray | None = bytearray()
         """What waits behind CONNACK; None once that is written."""
         self.seen = 0.0
@@ -80,6 +82,8 @@ class Pipe(Port, asyncio.Protocol):
         self.write_full = False
         if self.phase == UP:
             self.session.unpause()
+            if self.consumers is not None:
+                self.consumers.send()
             self.fanout.pressure.relieve(self.session)
 
     def eof_received(self) -> bool:
@@ -89,7 +93,7 @@ class Pipe(Port, asyncio.Protocol):
 
     def acknowledge(
         self,
-        acks: bytes,
+        acks: bytes | bytearray,
         count: int,
         message_ids: Sequence[int] = (),
         peers: tuple[ForwarderLike, ...] = (),
@@ -108,7 +112,7 @@ class Pipe(Port, asyncio.Protocol):
             if len(self.session.incoming) >= self.limits.receive_maximum and acks[0] == 0x40:
                 # QoS 2 alone is all that the client may have in flight.
                 self.check_quota(count)
-            self.session.push(acks)
+            self.session.push(bytes(acks))
             if message_ids:
                 self._told(message_ids)
             return
@@ -135,7 +139,7 @@ class Pipe(Port, asyncio.Protocol):
             acks, _, count, message_ids = pending.popleft()
             self._unacked -= count
             if self.phase == UP:
-                self.session.push(acks)
+                self.session.push(bytes(acks))
                 if message_ids:
                     self._told(message_ids)
         if self.reading_paused & OWING and self._unacked <= self.limits.receive_maximum // 2:

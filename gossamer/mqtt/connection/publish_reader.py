@@ -125,6 +125,8 @@ def take(channel: Channel, data: bytes) -> int:
             fanout.recorder.acknowledged(session, acked_ids, "subscriber")
     if acked and (session.queue or session.resend):
         session.pump()
+    if acked and channel.consumers is not None:
+        channel.consumers.send()
     pressure = fanout.pressure
     if (pressure.behind or pressure.peers) and plan is not None:
         pressure.hold_up(channel, plan.sessions, plan.peers)

@@ -21,6 +21,7 @@ from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.flow.deadlines import Wheel
 from gossamer.mqtt.publish.core import Core
 from gossamer.mqtt.publish.delayed import BAD_DELAY, is_bad_delay
+from gossamer.queues import Queues
 from gossamer.routes import RESERVED_TOPIC, is_reserved
 from gossamer.supervisor import Runtime
 
@@ -63,6 +64,8 @@ class Shared(Core):
     """Clients that this side has disconnected, by reason."""
     log_limit: LogLimit
     """Bounds the lines that clients can cause."""
+    queues: Queues | None = None
+    """Queues of the cluster; None: it has none, and ``$queue/…`` are ordinary topics."""
 
 
 def missing_properties(offered: MqttCapabilitiesConfig) -> dict[str, Any]:

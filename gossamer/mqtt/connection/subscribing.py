@@ -25,6 +25,7 @@ from gossamer.mqtt.codec.packets import V4, Suback, Subscribe, Subscription, Uns
 from gossamer.mqtt.codec.properties import NONE, Properties
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.connection.channel import Channel
+from gossamer.mqtt.connection.consuming import PREFIX, Consuming, Reasons
 from gossamer.mqtt.connection.shared import Shared
 from gossamer.mqtt.flow.backpressure import UNCONFIRMED
 from gossamer.mqtt.messages.message import Message
@@ -72,7 +73,10 @@ class Outcome:
 class Subscribing:
     """Handler of SUBSCRIBE: changes the routes, and answers once they are visible."""
 
-    def __init__(self, shared: Shared, retained: Retained, *, unconfirmed: str) -> None:
+    def __init__(
+        self, shared: Shared, retained: Retained, *, unconfirmed: str, consuming: Consuming | None = None
+    ) -> None:
+        self._consuming = consuming
         self._router = shared.router
         self._table = shared.table
         self._access = shared.access
@@ -86,17 +90,47 @@ class Subscribing:
 
     def subscribe(self, channel: Channel, packet: Subscribe) -> None:
         """Take SUBSCRIBE, and answer once every live node has the routes, or as the configuration says."""
-        outcome = self._subscribed(channel.session, packet)
+        of_queues = [item for item in packet.subscriptions if item.filter.startswith(PREFIX)]
+        if not of_queues or self._consuming is None:
+            self._change(channel, packet, {})
+            return
+        refused = {item.filter: self._refusal_of(channel.session, item, None) for item in of_queues}
+        known = {name: why for name, why in refused.items() if why is not None}
+        joining = [item for item in of_queues if item.filter not in known]
+        if not joining:
+            self._change(channel, packet, known)
+            return
+        self._hold(channel)
+        joined = partial(self._joined, channel, packet, known)
+        self._consuming.subscribe(channel, packet, joining, joined)
+
+    def _joined(self, channel: Channel, packet: Subscribe, known: Reasons, reasons: Reasons) -> None:
+        """Go on with a SUBSCRIBE once its consumers have joined."""
+        if channel.is_up:
+            self._release(channel)
+            self._change(channel, packet, {**known, **reasons})
+
+    def _change(self, channel: Channel, packet: Subscribe, known: Reasons) -> None:
+        outcome = self._subscribed(channel.session, packet, known)
         if outcome.seq is None or self._router.is_visible(outcome.seq):
             self._answer(channel, packet, outcome)
             return
+        self._hold(channel)
+        self._router.when_visible(outcome.seq, partial(self._seen, channel, packet, outcome))
+
+    def _hold(self, channel: Channel) -> None:
+        """Note that a SUBACK waits."""
         channel.held += 1
         if channel.held >= HELD:
             channel.pause_reading(UNCONFIRMED)
-        self._router.when_visible(outcome.seq, partial(self._seen, channel, packet, outcome))
 
-    def _subscribed(self, session: Session, packet: Subscribe) -> Outcome:
-        """Change routes and session."""
+    def _release(self, channel: Channel) -> None:
+        channel.held -= 1
+        if channel.reading_paused & UNCONFIRMED and channel.held <= HELD // 2:
+            channel.resume_reading(UNCONFIRMED)
+
+    def _subscribed(self, session: Session, packet: Subscribe, queues: Reasons) -> Outcome:
+        """Change routes and session; ``queues``: what came of the filters of queues."""
         identifiers = packet.properties.subscription_identifiers
         identifier = identifiers[0] if identifiers else None
         reasons: list[int] = []
@@ -112,6 +146,11 @@ class Subscribing:
         seq: int | None = None
         for item in packet.subscriptions:
             topic_filter = item.filter
+            if topic_filter in queues:
+                reason, refused = queues[topic_filter]
+                reasons.append(reason)
+                why = refused or why
+                continue
             known = topic_filter in mine
             refusal = self._refusal_of(session, item, identifier)
             if refusal is not None:
@@ -184,10 +223,8 @@ class Subscribing:
                 why = outcome.why or f"what is published at {', '.join(missing)} may not come yet"
                 notes = tuple((UNCONFIRMED_NODE, name) for name in missing)
                 outcome = replace(outcome, why=why, notes=notes)
-            channel.held -= 1
             channel.answered = self._table.stamp(channel.session) / 1e6
-            if channel.reading_paused & UNCONFIRMED and channel.held <= HELD // 2:
-                channel.resume_reading(UNCONFIRMED)
+            self._release(channel)
             self._answer(channel, packet, outcome)
         except Exception as error:  # noqa: BLE001 - the loop's own handler would only print it
             channel.crash(error)

@@ -23,7 +23,8 @@ class Message:
     """One application message on its way to its subscribers."""
 
     __slots__ = (
-        *("_parts", "expires_at", "id", "payload", "properties", "publisher", "qos", "retain", "topic"),
+        *("_parts", "expires_at", "id", "payload", "properties", "publisher", "qos", "refusal", "retain"),
+        "topic",
     )
 
     def __init__(
@@ -44,6 +45,8 @@ class Message:
         self.properties = properties
         self.publisher = publisher
         self.expires_at = expires_at
+        self.refusal: tuple[int, str] | None = None
+        """Reason code and reason with which a queue has refused it."""
         self.id = NO_ID
         """Its id, if it has one (``message_ids``)."""
         self._parts: dict[tuple[int, int, tuple[int, ...]], tuple[bytes, bytes]] | None = None

@@ -97,7 +97,8 @@ def compile_plan(route: Route) -> Plan:
     """Return the plan of a route; make it if there is none."""
     plan = route.plan
     if plan is None:
-        plan = route.plan = Plan(route.deliveries, tuple(route.peers), route.groups)
+        # A topic that queues capture has no fast path either.
+        plan = route.plan = Plan(route.deliveries, tuple(route.peers), route.groups or route.captured)
         # A node that is down, and has a subscriber, is among no peers.
         plan.nobody = not (plan.deliveries or plan.peers or plan.groups or route.mask)
     return plan  # type: ignore[no-any-return]

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from msgspec.structs import replace
+
 from gossamer.errors import UsageError
 from gossamer.mqtt.codec.decoder import check_topic_name
 from gossamer.mqtt.codec.errors import MqttProtocolError
@@ -22,6 +24,7 @@ from gossamer.mqtt.publish.delayed import BAD_DELAY, DELAYED, UNROUTED, Delayed,
 from gossamer.mqtt.publish.fanout import Fanout
 from gossamer.mqtt.publish.owed import Owed
 from gossamer.mqtt.publish.plan import Plan, compile_plan
+from gossamer.mqtt.publish.queued import BAD_QUEUE, QUEUE, QUEUED, QueuePublishing, queue_and_key
 from gossamer.mqtt.publish.retained import Retained
 from gossamer.mqtt.session.sessions import SessionTable
 from gossamer.mqtt.session.store import SessionStore
@@ -41,6 +44,7 @@ class Publishing:
         retained: Retained,
         delayed: Delayed,
         owed: Owed,
+        queued: QueuePublishing | None,
         first: int,
     ) -> None:
         self.cache_get: Callable[[bytes], Route | None] = router.cache.get
@@ -51,6 +55,7 @@ class Publishing:
         self._retained = retained
         self._delayed = delayed
         self._owed = owed
+        self._queued = queued
         self._identified = first
         table.publish = delayed.publish = self.route
 
@@ -80,13 +85,22 @@ class Publishing:
             if is_bad_delay(topic):
                 raise MqttProtocolError(ReasonCode.TOPIC_NAME_INVALID, "MQTT 4.7", BAD_DELAY)
             return UNROUTED
+        if topic.startswith(QUEUE) and self._queued is not None:
+            if queue_and_key(topic) is None:
+                raise MqttProtocolError(ReasonCode.TOPIC_NAME_INVALID, "MQTT 4.7", BAD_QUEUE)
+            return QUEUED
         if is_reserved(topic):
             raise MqttProtocolError(ReasonCode.TOPIC_NAME_INVALID, "MQTT 4.8.2", RESERVED_TOPIC)
         try:
-            return self._router.resolve(topic)
+            route = self._router.resolve(topic)
         except UsageError as error:
             check_topic_name(topic, "topic name")
             raise MqttProtocolError(ReasonCode.TOPIC_NAME_INVALID, "MQTT-4.7.3-1", str(error)) from None
+        captured = () if self._queued is None else self._queued.captured_by(topic)
+        if captured:
+            # Other topics may have the same receivers, and not be captured.
+            route = self._router.cache[topic] = replace(route, plan=None, captured=captured)
+        return route
 
     def plan_of(self, topic: bytes) -> Plan | None:
         """Return the compiled route of a topic; None: it is not a topic name."""
@@ -144,7 +158,7 @@ class Publishing:
             message.publisher = self._sessions.get(publisher or client_id or "")
         route = self.cache_get(message.topic) or self.resolve(message.topic)
         self._fanout.take(message.qos)
-        if self._fanout.recorder is not None and route is not UNROUTED:
+        if self._fanout.recorder is not None and route not in (UNROUTED, QUEUED):
             self._fanout.recorder.take(message, publisher or client_id, self._fanout.recorder.chance())
         self.identify(message, message_id)
         return len(route.deliveries) + len(self.spread(route, message, publisher, on_safe))
@@ -197,6 +211,8 @@ class Publishing:
         before = self.notes
         if route is UNROUTED:
             peers = self._delayed.take(message, publisher)
+        elif route is QUEUED and self._queued is not None:
+            peers = self._queued.take(message)
         else:
             kept = self._retained.put(message) if message.retain else None
             if message.retain and is_recorded(message.id) and self._fanout.recorder is not None:
@@ -232,4 +248,6 @@ class Publishing:
             else:
                 peers += (chosen,)
                 fanout.chosen(message, group.name, chosen.peer)
+        if route.captured and self._queued is not None:
+            peers += self._queued.capture(route.captured, message)
         return peers

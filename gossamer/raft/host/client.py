@@ -65,5 +65,6 @@ async def _ask(what: str, kind: str, make: type[Submit | Read], data: bytes, tim
                 why = "no leader is known: fewer than half of the voters can be reached"
         except CallFailed as error:
             why = str(error)
-        await asyncio.sleep(min(_PAUSE, max(until - loop.time(), 0)))
+        # What is left may be less than a clock can tell from nothing.
+        await asyncio.sleep(min(_PAUSE, max(until - loop.time(), 0.001)))
     raise NotReadyError(what, why)

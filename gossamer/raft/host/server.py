@@ -242,7 +242,8 @@ class RaftServer(GenServer):
             return
         more = await self._replicas.take_turn()
         leading, groups = self._upkeep.leading, self._replicas.groups
-        for number in [number for number in leading if number not in groups or not groups[number].leads]:
+        over = [number for number in leading if number not in groups or not groups[number].leads]
+        for number in over:
             del leading[number]
         for group in groups.values():
             if group.leads and group.number not in leading:
@@ -250,6 +251,8 @@ class RaftServer(GenServer):
                 log.info("raft_leads", group=f"{group.number:x}", term=group.replica.term)
                 for node in self._distribution.nodes():
                     self._tell(node)
+        if over or len(leading) != len(self._status.leading):
+            self._status.leading = frozenset(groups[number].state.kind for number in leading)
         if self._replicas.full:
             self._scheduled = True
             send_after(RETRY, self_pid(), _TURN)

@@ -32,5 +32,7 @@ class RaftStatus:
     """The replicas at this node by the kind of their group, as of the last second."""
 
     replicas: dict[str, ReplicaStatus] = field(default_factory=dict)
+    leading: frozenset[str] = frozenset()
+    """Kinds of the groups that this node leads, as of its last turn."""
     disc_full: bool = False
     syncs: SyncTimes = field(default_factory=SyncTimes)

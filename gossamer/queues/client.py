@@ -1,0 +1,92 @@
+"""Queues for any process of a node. What was answered is at a quorum of the queue's replication group."""
+
+from __future__ import annotations
+
+import time
+
+from gossamer.config import DEFAULT_GROUP, QueueConfig
+from gossamer.errors import GossamerError
+from gossamer.queues import questions
+from gossamer.queues.errors import NotDoneError, UnknownQueueError
+from gossamer.queues.server import QUEUES, Ask
+from gossamer.queues.values import (
+    Append,
+    Define,
+    DropGroup,
+    Message,
+    Operation,
+    Purge,
+    QueueDetails,
+    QueueStats,
+    Remove,
+)
+from gossamer.raft import PATIENCE
+from gossamer.supervisor import CallTimeout, call
+
+
+async def append(queue: str, payload: bytes, *, key: str = "", properties: bytes = b"") -> int:
+    """Put a message into a queue; return its offset.
+
+    Raises:
+        UnknownQueueError, TooLargeError, QueueFullError: nothing was done.
+        NotDoneError: no quorum could be reached in time; it says what may have become of the message.
+    """
+    return await _ask(Append(queue, key, payload, properties, int(time.time() * 1000)))
+
+
+async def create(queue: str, config: QueueConfig) -> None:
+    """Make a queue, or change what it keeps. Raises NotDoneError."""
+    settings = config.model_dump_json(exclude={"name"}).encode()
+    await _ask(Define(queue, settings), config.replication.group)
+
+
+async def delete(queue: str) -> None:
+    """Delete a queue with all that is in it. Raises UnknownQueueError, NotDoneError."""
+    await _ask(Remove(queue))
+
+
+async def purge(queue: str) -> int:
+    """Delete all messages of a queue; return how many. Raises UnknownQueueError, NotDoneError."""
+    return await _ask(Purge(queue))
+
+
+async def drop_group(queue: str, group: str) -> None:
+    """Delete a consumer group: messages wait for it no more. Raises UnknownQueueError, NotDoneError."""
+    await _ask(DropGroup(queue, group))
+
+
+async def list_queues() -> list[tuple[str, QueueStats]]:
+    """Return all queues with their replication group, by name. Raises NotReadyError."""
+    found = [
+        (group, stats) for group in await questions.groups() for stats in await questions.queues_in(group)
+    ]
+    return sorted(found, key=lambda one: one[1].name)
+
+
+async def show(queue: str) -> tuple[str, QueueDetails]:
+    """Return a queue with its replication group. Raises UnknownQueueError, NotReadyError."""
+    for group in await questions.groups():
+        found = await questions.show_in(group, queue)
+        if found is not None:
+            return group, found
+    raise UnknownQueueError(queue)
+
+
+async def peek(queue: str, offset: int, limit: int) -> list[Message]:
+    """Return messages from an offset on, without taking them. Raises UnknownQueueError, NotReadyError."""
+    group = await questions.group_of(queue)
+    found = None if group is None else await questions.peek_in(group, queue, offset, limit)
+    if found is None:
+        raise UnknownQueueError(queue)
+    return found
+
+
+async def _ask(operation: Operation, group: str = DEFAULT_GROUP) -> int:
+    known = isinstance(operation, Define)
+    try:
+        answer = await call(QUEUES, Ask(operation, group if known else ""), 2 * PATIENCE)
+    except CallTimeout:
+        raise NotDoneError("no quorum has answered", unknown=True) from None
+    if isinstance(answer, GossamerError):
+        raise answer
+    return int(answer)

@@ -1,0 +1,87 @@
+"""Errors of queues.
+
+::
+
+    UsageError        UnknownQueueError TooLargeError NotHeldError BadStartError
+    UnavailableError  QueueFullError NotDoneError
+"""
+
+from __future__ import annotations
+
+from gossamer.errors import GossamerError, NotFoundError, UnavailableError, UsageError
+from gossamer.queues.values import Why
+
+
+class UnknownQueueError(NotFoundError):
+    """No queue has this name."""
+
+    def __init__(self, queue: str) -> None:
+        self.queue = queue
+        super().__init__(f"queue {queue[:100]!r}: there is none; make it with: gossamer queues create NAME")
+
+
+class TooLargeError(UsageError):
+    """A message that is larger than its queue takes."""
+
+    def __init__(self, queue: str) -> None:
+        self.queue = queue
+        super().__init__(
+            f"queue {queue}: the message is larger than limits.max_message_size; send less, or raise it"
+        )
+
+
+class NotHeldError(UsageError):
+    """A message that its consumer settles and does not have."""
+
+    def __init__(self, queue: str) -> None:
+        self.queue = queue
+        super().__init__(
+            f"queue {queue}: the message is not with this consumer: it was settled, or its "
+            "visibility_timeout is over and it comes again"
+        )
+
+
+class BadStartError(UsageError):
+    """A consumer group that is to begin where nothing can."""
+
+    def __init__(self, queue: str) -> None:
+        self.queue = queue
+        super().__init__(
+            f"queue {queue}: expected offset first, last, next, a number, or timestamp: and milliseconds"
+        )
+
+
+class QueueFullError(UnavailableError):
+    """A queue without room that refuses what comes."""
+
+    def __init__(self, queue: str) -> None:
+        self.queue = queue
+        super().__init__(
+            f"queue {queue} is full: limits.max_depth or limits.max_bytes is reached; try again once "
+            "consumers have settled some, or raise them"
+        )
+
+
+class NotDoneError(UnavailableError):
+    """A request that is not known to be done; ``unknown``: it may be, else it is not."""
+
+    def __init__(self, why: str, *, unknown: bool) -> None:
+        self.why = why
+        self.unknown = unknown
+        outcome = "it may be done or not" if unknown else "nothing was done"
+        super().__init__(f"queues: {why}; {outcome}; try again")
+
+
+def error_of(why: Why, queue: str) -> GossamerError:
+    """Return the error of an operation that was refused."""
+    match why:
+        case Why.UNKNOWN_QUEUE:
+            return UnknownQueueError(queue)
+        case Why.FULL:
+            return QueueFullError(queue)
+        case Why.TOO_LARGE:
+            return TooLargeError(queue)
+        case Why.NOT_HELD | Why.NOT_JOINED:
+            return NotHeldError(queue)
+        case Why.BAD_START:
+            return BadStartError(queue)

@@ -1,0 +1,277 @@
+"""What the parts of a node use queues by: requests with callbacks, and this node's consumers.
+
+It belongs to the node and outlives its server (``server``), which carries the requests out. Everything is
+called in the node's loop and returns at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from random import Random
+
+from gossamer.config import QueueDeclaration
+from gossamer.errors import GossamerError
+from gossamer.queues.errors import NotDoneError, error_of
+from gossamer.queues.values import (
+    Append,
+    Assigned,
+    Join,
+    Leave,
+    Operation,
+    Outcome,
+    Refused,
+    Result,
+    Settle,
+    Why,
+)
+from gossamer.raft import MAX_WAITING, PATIENCE, Outbox
+
+KIND = "queues/"
+"""Beginning of the kinds of replication groups."""
+
+UNKNOWN_FOR = 1.0
+_MOST_UNKNOWN = 1000
+
+Done = Callable[[int | GossamerError], object]
+"""Called once with the result of a request, or with the error in its place."""
+
+
+def kind_of(group: str) -> str:
+    """Return the kind of the Raft group of a replication group."""
+    return KIND + group
+
+
+class LocalConsumer:
+    """A consumer that is connected to this node. ``give`` is called with each message that it gets."""
+
+    def __init__(
+        self,
+        queue: str,
+        group: str,
+        *,
+        client: str,
+        limit: int,
+        start: str,
+        give: Callable[[Assigned], object],
+    ) -> None:
+        self.queue = queue
+        self.group = group
+        self.client = client
+        self.limit = limit
+        self.start = start
+        self.give = give
+        self.name = ""
+        """Its name in the queue, once it has asked to join."""
+        self.replica = False
+        """Whether its node had a replica of the group when it joined."""
+        self.joined = False
+        self.held: dict[int, int] = {}
+        """Offset and attempt of each message that it has, until it is known to be settled."""
+        self.settled: dict[int, int] = {}
+        """The same of those that were settled since the last look at the group."""
+
+    def lacks(self, offset: int, attempt: int) -> bool:
+        """Return whether this is new to it."""
+        return max(self.held.get(offset, 0), self.settled.get(offset, 0)) < attempt
+
+
+class Queues:
+    """Requests of this node to queues, and its consumers. ``wall`` is the time of day."""
+
+    def __init__(
+        self,
+        node: str,
+        declared: Iterable[QueueDeclaration],
+        *,
+        rng: Random,
+        wall: Callable[[], float],
+        now: Callable[[], float],
+    ) -> None:
+        self.node = node
+        self.declared = {queue.name: queue for queue in declared}
+        self.writer = rng.randbytes(16)
+        self.outboxes: dict[str, Outbox[Operation]] = {}
+        """By replication group."""
+        self.groups = {name: queue.replication.group for name, queue in self.declared.items()}
+        """Replication group of each queue that is known here."""
+        self.unresolved: dict[str, list[tuple[Operation, Done]]] = {}
+        """Requests to queues of which no group is known, by queue."""
+        self.consumers: dict[str, LocalConsumer] = {}
+        self.wake: Callable[[], object] = lambda: None
+        """Has the server see to what is new."""
+        self.captures = {name: queue.topics for name, queue in self.declared.items() if queue.topics}
+        """Topic filters of queues that capture some, by queue, as far as this node knows."""
+        self.on_captures: Callable[[Mapping[str, tuple[str, ...]]], object] = ignore
+        """Called when ``captures`` have changed."""
+        self.has_replica: Callable[[str], bool] = lambda group: False
+        """Whether this node has a replica of a group."""
+        self.listed = False
+        """Whether some group has said which queues it has."""
+        self._rng = rng
+        self._wall = wall
+        self._now = now
+        self._unknown: dict[str, float] = {}
+        """Queues that there are not, and until when nobody is asked again."""
+        self._seen: dict[str, int] = {}
+        """Index of the last entry of each group whose deliveries were taken."""
+
+    # -- requests
+
+    def append(
+        self,
+        queue: str,
+        payload: bytes,
+        done: Done,
+        *,
+        key: str = "",
+        properties: bytes = b"",
+        expiry: float | None = None,
+    ) -> None:
+        """Put a message into a queue; the result is its offset. ``expiry``: seconds."""
+        lives = None if expiry is None else int(expiry * 1000)
+        self.ask(Append(queue, key, payload, properties, int(self._wall() * 1000), lives), done)
+
+    def settle(
+        self, consumer: LocalConsumer, offset: int, outcome: Outcome, done: Done, *, reason: str = ""
+    ) -> None:
+        """Say what became of a message. Without a quorum's word the consumer still has it."""
+        attempt = consumer.held.get(offset, 0)
+
+        def settled(result: int | GossamerError) -> None:
+            known = not isinstance(result, NotDoneError)
+            if known and consumer.held.get(offset) == attempt:
+                consumer.settled[offset] = consumer.held.pop(offset)
+            done(result)
+
+        self.ask(Settle(consumer.queue, consumer.group, consumer.name, offset, outcome, reason), settled)
+
+    def join(self, consumer: LocalConsumer, done: Done) -> None:
+        """Take part in a consumer group; messages may come before ``done`` is called."""
+        consumer.name = f"{self.node}/{self._rng.randbytes(8).hex()}"
+        self.consumers[consumer.name] = consumer
+
+        def joined(result: int | GossamerError) -> None:
+            consumer.joined = not isinstance(result, Exception)
+            if not consumer.joined:
+                self.consumers.pop(consumer.name, None)
+            done(result)
+
+        self.ask(self.join_request(consumer), joined)
+
+    def join_request(self, consumer: LocalConsumer) -> Join:
+        """Return what a consumer joins with, now."""
+        consumer.replica = self.has_replica(self.groups.get(consumer.queue, ""))
+        return Join(
+            consumer.queue,
+            consumer.group,
+            consumer.name,
+            consumer.client,
+            self.node,
+            consumer.limit,
+            consumer.replica,
+            consumer.start,
+        )
+
+    def leave(self, consumer: LocalConsumer) -> None:
+        """Leave a consumer group: what the consumer has goes to others at once."""
+        if self.consumers.pop(consumer.name, None) is not None:
+            consumer.held.clear()
+            self.ask(Leave(consumer.queue, consumer.group, consumer.name), ignore)
+
+    def ask(self, request: Operation, done: Done, *, group: str = "") -> None:
+        """Have an operation done, by the replication group of its queue unless one is given."""
+        queue = getattr(request, "queue", "")
+        group = group or self.groups.get(queue, "")
+        if group:
+            self._enter(group, request, done)
+        elif self._now() < self._unknown.get(queue, 0.0):
+            done(error_of(Why.UNKNOWN_QUEUE, queue))
+        elif sum(map(len, self.unresolved.values())) >= MAX_WAITING:
+            done(NotDoneError(f"{MAX_WAITING} requests wait for their queues to be found", unknown=False))
+        else:
+            self.unresolved.setdefault(queue, []).append((request, done))
+            self.wake()
+
+    def _enter(self, group: str, request: Operation, done: Done) -> None:
+        outbox = self.outboxes.get(group)
+        if outbox is None:
+            outbox = self.outboxes[group] = Outbox(_late)
+        if outbox.is_full:
+            done(NotDoneError(f"{MAX_WAITING} requests wait for group {group}", unknown=False))
+            return
+        queue = getattr(request, "queue", "")
+        size = len(request.payload) + len(request.properties) if isinstance(request, Append) else 64
+
+        def answered(result: Result | GossamerError) -> None:
+            if isinstance(result, Refused):
+                if result.why is Why.UNKNOWN_QUEUE and queue not in self.declared:
+                    self.groups.pop(queue, None)
+                result = error_of(result.why, queue)
+            done(result)
+
+        outbox.add(request, size, answered, self._now())
+        if not outbox.under_way:
+            self.wake()
+
+    # -- deliveries
+
+    def told(self, group: str, index: int, given: Iterable[Assigned]) -> None:
+        """Take what the entry of a group gave; what an earlier one gave, told again, is passed over."""
+        if index <= self._seen.get(group, 0):
+            return
+        self._seen[group] = index
+        self.deliver(given)
+
+    def deliver(self, given: Iterable[Assigned]) -> None:
+        """Give messages to this node's consumers that they do not have yet."""
+        for one in given:
+            consumer = self.consumers.get(one.consumer)
+            if consumer is not None and consumer.lacks(one.message.offset, one.attempt):
+                consumer.held[one.message.offset] = one.attempt
+                consumer.give(one)
+
+    def resolve(self, queue: str, group: str | None, error: GossamerError | None) -> None:
+        """Learn the replication group of a queue; None: there is no such queue, or an error says why it is
+        not known."""
+        waiting = self.unresolved.pop(queue, [])
+        if group is not None:
+            self.groups[queue] = group
+        elif error is None:
+            while len(self._unknown) >= _MOST_UNKNOWN:
+                del self._unknown[next(iter(self._unknown))]
+            self._unknown[queue] = self._now() + UNKNOWN_FOR
+        for request, done in waiting:
+            if group is None:
+                done(error or error_of(Why.UNKNOWN_QUEUE, queue))
+            else:
+                self._enter(group, request, done)
+
+    def learn(self, group: str, found: Mapping[str, tuple[str, ...]]) -> None:
+        """Take the queues that a group has, with the topic filters that they capture."""
+        self.listed |= bool(found)
+        for name in [name for name, one in self.groups.items() if one == group and name not in found]:
+            if name not in self.declared:
+                del self.groups[name]
+                self.captures.pop(name, None)
+        for name, topics in found.items():
+            self.groups[name] = group
+            if topics:
+                self.captures[name] = topics
+            else:
+                self.captures.pop(name, None)
+        self.on_captures(self.captures)
+
+    def local_groups(self) -> Mapping[str, list[LocalConsumer]]:
+        """Return this node's consumers by replication group."""
+        found: dict[str, list[LocalConsumer]] = {}
+        for consumer in self.consumers.values():
+            found.setdefault(self.groups.get(consumer.queue, ""), []).append(consumer)
+        return found
+
+
+def _late() -> NotDoneError:
+    return NotDoneError(f"it waited {PATIENCE:g} s for those before it", unknown=False)
+
+
+def ignore(_result: object) -> None:
+    """Take a result that nobody wants."""

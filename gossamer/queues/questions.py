@@ -1,0 +1,75 @@
+"""Questions to replication groups, for any process of a node. All raise NotReadyError where no quorum of a
+group can be asked in time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gossamer.queues.port import KIND, kind_of
+from gossamer.queues.values import (
+    Held,
+    HeldAnswer,
+    ListQueues,
+    Message,
+    Peek,
+    Question,
+    QueueDetails,
+    QueueStats,
+    Show,
+    decoder_of,
+    encode,
+)
+from gossamer.raft import RAFT, NotReadyError, read
+from gossamer.supervisor import call
+
+_STALE = 1.0
+"""Age that a list of queues may have, in seconds: this node's replica answers, if it is no older."""
+_decode_details = decoder_of(QueueDetails | None)
+_decode_stats = decoder_of(list[QueueStats])
+_decode_messages = decoder_of(list[Message] | None)
+_decode_held = decoder_of(HeldAnswer)
+
+
+async def groups() -> list[str]:
+    """Return the replication groups of the cluster."""
+    kinds: list[str] = await call(RAFT, "kinds")
+    return [kind.removeprefix(KIND) for kind in kinds if kind.startswith(KIND)]
+
+
+async def queues_in(group: str) -> list[QueueStats]:
+    """Return the queues of a group, as of a second ago at most."""
+    found: list[QueueStats] = _decode_stats(await _ask(group, ListQueues(), max_staleness=_STALE))
+    return found
+
+
+async def show_in(group: str, queue: str) -> QueueDetails | None:
+    """Return a queue with its consumer groups; None: the group has none of this name."""
+    found: QueueDetails | None = _decode_details(await _ask(group, Show(queue)))
+    return found
+
+
+async def peek_in(group: str, queue: str, offset: int, limit: int) -> list[Message] | None:
+    """Return messages from an offset on, without taking them; None: no such queue."""
+    found: list[Message] | None = _decode_messages(await _ask(group, Peek(queue, offset, limit)))
+    return found
+
+
+async def held(group: str, node: str) -> HeldAnswer:
+    """Return what the consumers of a node have."""
+    found: HeldAnswer = _decode_held(await _ask(group, Held(node)))
+    return found
+
+
+async def group_of(queue: str) -> str | None:
+    """Return the group that has a queue; None: none has."""
+    for group in await groups():
+        if await show_in(group, queue) is not None:
+            return group
+    return None
+
+
+async def _ask(group: str, question: Question, *, max_staleness: float = 0.0) -> bytes:
+    answer: Any = await read(kind_of(group), encode(question), max_staleness=max_staleness)
+    if not isinstance(answer, bytes):
+        raise NotReadyError("read", f"group {group} answered with {type(answer).__name__}")
+    return answer

@@ -1,0 +1,328 @@
+"""The process that carries out what a node asks of queues, and sees that its consumers have what is theirs.
+
+::
+
+    port.Queues ── operations ──> batches ──> Raft group ──> results ──> callbacks
+                <── deliveries ── replica of this node, or the leader's (Forward)
+ Rules: 1. Deliveries are messages between processes and may be lost, with a link or a leader: every
+:data:`SYNC` seconds a node that has consumers asks what they have, gives them what they lack, joins again
+what was taken out, and takes out what it does not know.  2. Consumers of a node that is down are taken out by
+every node that saw it go, and, where that failed, by the leader at its next look.  3. A queue that the
+configuration declares is made or changed once, when the node starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+import structlog
+from msgspec import Struct
+
+from gossamer.config import DEFAULT_GROUP
+from gossamer.distribution import Distribution, NodeDown, register_message
+from gossamer.errors import GossamerError, UsageError
+from gossamer.queues import questions
+from gossamer.queues.errors import NotDoneError
+from gossamer.queues.machine import batch
+from gossamer.queues.port import KIND, Queues, ignore, kind_of
+from gossamer.queues.values import (
+    Assigned,
+    Define,
+    HeldAnswer,
+    Leave,
+    Message,
+    NodeGone,
+    Operation,
+    decode_results,
+)
+from gossamer.raft import PATIENCE, NotReadyError, RaftStatus, request
+from gossamer.supervisor import (
+    Caller,
+    GenServer,
+    NoReply,
+    Pid,
+    Reply,
+    call,
+    cast,
+    reply,
+    self_pid,
+    send,
+    send_after,
+    spawn_link,
+)
+
+log = structlog.get_logger(__name__)
+
+QUEUES = "queues"
+"""Registered name of the server on every node."""
+SYNC = 2.0
+RETRY = 1.0
+_SYNC, _WORK = "sync", "work"
+
+
+class Ask(Struct, frozen=True):
+    """Call: do an operation; the answer is its result, or an error. ``group``: unless its queue is known."""
+
+    operation: Operation
+    group: str = ""
+
+
+class Groups(Struct, frozen=True):
+    """Call: the replication groups that this node knows."""
+
+
+class Told(Struct, frozen=True):
+    """To itself, from a replica of this node: what an entry of a group gave."""
+
+    group: str
+    index: int
+    given: list[Assigned]
+
+
+class Forward(Struct, frozen=True):
+    """From a leader: messages for consumers of a node without a replica."""
+
+    given: list[Assigned]
+
+
+class _Answered(Struct, frozen=True):
+    group: str
+    answer: bytes | None
+    why: str = ""
+
+
+class _Resolved(Struct, frozen=True):
+    queue: str
+    group: str | None
+    error: GossamerError | None = None
+
+
+class _Listed(Struct, frozen=True):
+    """Queues of each group that answered, with the topics that they capture."""
+
+    groups: dict[str, dict[str, tuple[str, ...]]]
+
+
+class _Synced(Struct, frozen=True):
+    group: str
+    answer: HeldAnswer | None
+    missing: list[tuple[str, str, int, Message]]
+    """Consumer, consumer group, attempt and message of what this node's consumers lack."""
+
+
+register_message(Forward, "queues.Forward")
+
+
+class QueueServer(GenServer):
+    """Start it under the name :data:`QUEUES`, on every node."""
+
+    async def init(
+        self, queues: Queues, distribution: Distribution, status: RaftStatus, ack_timeout: float
+    ) -> None:
+        self._queues = queues
+        self._distribution = distribution
+        self._status = status
+        self._ack_timeout = ack_timeout
+        self._working = self._listing = False
+        self._resolving: set[str] = set()
+        self._syncing: set[str] = set()
+        for group, outbox in queues.outboxes.items():
+            # Of a server before this one.
+            _fail(outbox.take_sent(), f"the server of group {group} was restarted")
+        queues.wake = self._wake
+        queues.has_replica = lambda group: kind_of(group) in status.replicas
+        distribution.subscribe(self.process.pid)
+        for name, declared in queues.declared.items():
+            settings = declared.model_dump_json(exclude={"name"}).encode()
+            group = declared.replication.group
+            spawn_link(_declare, self_pid(), group, Define(name, settings), label=f"declare queue {name}")
+        # Consumers of this node's life before are gone.
+        for group in sorted({DEFAULT_GROUP, *queues.groups.values()}):
+            queues.ask(NodeGone(queues.node, list(queues.consumers)), ignore, group=group)
+        send_after(SYNC, self_pid(), _SYNC)
+        self._wake()
+
+    def _wake(self) -> None:
+        if not self._working:
+            self._working = True
+            send(self.process.pid, _WORK)
+
+    async def handle_call(self, asked: object, caller: Caller) -> Reply | NoReply:
+        match asked:
+            case Ask(operation, group):
+                self._queues.ask(operation, lambda result: reply(caller, result), group=group)
+                return NoReply()
+            case Groups():
+                return Reply(sorted({DEFAULT_GROUP, *self._queues.groups.values()}))
+        return Reply(UsageError(f"queues got {type(asked).__name__}; use the functions of gossamer.queues"))
+
+    async def handle_cast(self, told: object) -> None:
+        if isinstance(told, Forward):
+            self._queues.deliver(told.given)
+
+    async def handle_info(self, message: object) -> None:
+        match message:
+            case "work":
+                self._working = False
+                self._work()
+            case "sync":
+                send_after(SYNC, self_pid(), _SYNC)
+                self._sync()
+            case Told(group, index, given):
+                self._told(group, index, given)
+            case _Answered():
+                self._answered(message)
+            case _Resolved(queue, group, error):
+                self._resolving.discard(queue)
+                self._queues.resolve(queue, group, error)
+            case _Listed(groups):
+                self._listing = False
+                for group, found in groups.items():
+                    self._queues.learn(group, found)
+            case _Synced():
+                self._syncing.discard(message.group)
+                self._synced(message)
+            case NodeDown(node, _, _):
+                self._take_out(node, self._known_groups())
+
+    # -- requests
+
+    def _work(self) -> None:
+        now = self.process.loop.time()
+        for group, outbox in self._queues.outboxes.items():
+            if operations := outbox.next_batch(now):
+                data = batch(self._queues.writer, outbox.number, operations)
+                label = f"request to {kind_of(group)}"
+                spawn_link(_send, self_pid(), group, data, self._ack_timeout, label=label)
+        for queue in self._queues.unresolved.keys() - self._resolving:
+            self._resolving.add(queue)
+            spawn_link(_resolve, self_pid(), queue, label=f"find queue {queue}")
+
+    def _answered(self, got: _Answered) -> None:
+        sent = self._queues.outboxes[got.group].take_sent()
+        results = None if got.answer is None else decode_results(got.answer)
+        if results is None or results.late:
+            _fail(sent, got.why or "another answer was expected")
+        else:
+            for (_, answered), result in zip(sent, results.results, strict=True):
+                answered(result)
+        self._work()
+
+    def _known_groups(self) -> Iterable[str]:
+        return {*self._queues.groups.values(), *self._queues.outboxes}
+
+    def _take_out(self, node: str, groups: Iterable[str]) -> None:
+        for group in groups:
+            self._queues.ask(NodeGone(node), ignore, group=group)
+
+    # -- deliveries
+
+    def _told(self, group: str, index: int, given: list[Assigned]) -> None:
+        self._queues.told(group, index, given)
+        if kind_of(group) not in self._status.leading:
+            return
+        away: dict[str, list[Assigned]] = {}
+        for one in given:
+            if not one.replica and one.node != self._queues.node:
+                away.setdefault(one.node, []).append(one)
+        for node, theirs in away.items():
+            cast((QUEUES, node), Forward(theirs))
+
+    def _sync(self) -> None:
+        if not self._listing:
+            self._listing = True
+            spawn_link(_list, self_pid(), label="list queues")
+        leading = {kind.removeprefix(KIND) for kind in self._status.leading if kind.startswith(KIND)}
+        for group in {*self._queues.local_groups(), *leading} - {"", *self._syncing}:
+            self._syncing.add(group)
+            for consumer in self._queues.local_groups().get(group, []):
+                consumer.settled.clear()
+            spawn_link(_ask_held, self_pid(), group, self._queues, label=f"look at {kind_of(group)}")
+
+    def _synced(self, got: _Synced) -> None:
+        queues = self._queues
+        if got.answer is None:
+            return
+        there = {name for _, _, name in got.answer.consumers}
+        for queue, group, name in got.answer.consumers:
+            if name not in queues.consumers:
+                queues.ask(Leave(queue, group, name), ignore, group=got.group)
+        for consumer in queues.local_groups().get(got.group, []):
+            stale = consumer.replica != queues.has_replica(got.group)
+            if consumer.joined and (stale or consumer.name not in there):
+                queues.ask(queues.join_request(consumer), ignore, group=got.group)
+        for name, group, attempt, message in got.missing:
+            mine = queues.consumers.get(name)
+            if mine is not None:
+                one = Assigned(mine.queue, group, name, queues.node, False, attempt, message)
+                queues.deliver([one])
+        if kind_of(got.group) in self._status.leading:
+            up = {queues.node, *self._distribution.nodes()}
+            for node in got.answer.nodes:
+                if node not in up:
+                    self._take_out(node, [got.group])
+
+
+def _fail(sent: list[tuple[Operation, Callable[[object], object]]], why: str) -> None:
+    for _, answered in sent:
+        answered(NotDoneError(why, unknown=True))
+
+
+async def _send(server: Pid, group: str, data: bytes, timeout: float) -> None:
+    try:
+        answer = _Answered(group, await request(kind_of(group), data, timeout=timeout))
+    except GossamerError as error:
+        answer = _Answered(group, None, error.why if isinstance(error, NotReadyError) else str(error))
+    send(server, answer)
+
+
+async def _declare(server: Pid, group: str, define: Define) -> None:
+    """Have a queue as the configuration has it, however long it takes until the group is there."""
+    while True:
+        try:
+            shown = await questions.show_in(group, define.queue)
+            if shown is not None and shown.settings.encode() == define.settings:
+                return
+            await call(server, Ask(define, group), 2 * PATIENCE)
+        except GossamerError as error:
+            log.debug("queue_not_declared_yet", queue=define.queue, error=str(error))
+        await asyncio.sleep(RETRY)
+
+
+async def _resolve(server: Pid, queue: str) -> None:
+    """Find the replication group of a queue."""
+    try:
+        found = _Resolved(queue, await questions.group_of(queue))
+    except GossamerError as error:
+        found = _Resolved(queue, None, NotDoneError(str(error), unknown=False))
+    send(server, found)
+
+
+async def _ask_held(server: Pid, group: str, queues: Queues) -> None:
+    try:
+        answer = await questions.held(group, queues.node)
+        missing: list[tuple[str, str, int, Message]] = []
+        for claim in answer.claims:
+            consumer = queues.consumers.get(claim.consumer)
+            if consumer is None or not consumer.lacks(claim.offset, claim.attempt):
+                continue
+            found = await questions.peek_in(group, claim.queue, claim.offset, 1)
+            if found and found[0].offset == claim.offset:
+                missing.append((claim.consumer, consumer.group, claim.attempt, found[0]))
+    except GossamerError as error:
+        log.debug("queues_not_synced", group=group, error=str(error))
+        send(server, _Synced(group, None, []))
+    else:
+        send(server, _Synced(group, answer, missing))
+
+
+async def _list(server: Pid) -> None:
+    """Learn which queues there are, and what they capture."""
+    known: dict[str, dict[str, tuple[str, ...]]] = {}
+    try:
+        for group in await questions.groups():
+            known[group] = {one.name: one.topics for one in await questions.queues_in(group)}
+    except GossamerError as error:
+        log.debug("queues_not_listed", error=str(error))
+    send(server, _Listed(known))
