@@ -11,7 +11,7 @@ from random import Random
 
 from gossamer.config import QueueDeclaration
 from gossamer.errors import GossamerError
-from gossamer.queues.errors import NotDoneError, error_of
+from gossamer.queues.errors import NotDoneError, UnknownQueueError, error_of
 from gossamer.queues.values import (
     Append,
     Assigned,
@@ -207,6 +207,8 @@ class Queues:
                 if result.why is Why.UNKNOWN_QUEUE and queue not in self.declared:
                     self.groups.pop(queue, None)
                 result = error_of(result.why, queue)
+                if isinstance(result, UnknownQueueError) and queue in self.declared:
+                    result = NotDoneError(f"queue {queue} is declared, and not made yet", unknown=False)
             done(result)
 
         outbox.add(request, size, answered, self._now())

@@ -3,11 +3,14 @@ whatever dies."""
 
 import asyncio
 
+import pytest
+
+from gossamer.mqtt.client import ClientLostError, RefusedError
 from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.codec.properties import Properties
 from gossamer.queues import kind_of
 
-from .clusters import nodes, restart, until
+from .clusters import heal, nodes, restart, until
 
 JOBS = {
     "discs": True,
@@ -79,3 +82,194 @@ async def test_nothing_that_was_acknowledged_is_lost_when_the_leader_dies(sim, c
     await until(lambda: {one for w in workers for one in w.payloads()} >= set(acknowledged), within=60)
     assert all(w.connected for w in living)
     await restart(cluster, dying)
+
+
+@nodes(3, seeds=3, **JOBS)
+async def test_what_a_consumer_has_not_settled_goes_to_another_when_its_node_dies(sim, cluster):
+    await declared(cluster, "jobs")
+    dying = next(n for n in (1, 2, 3) if n != leader_of(cluster))
+    lazy = await consumer(cluster, dying, "lazy", settle="explicit")
+    speaker = await cluster.client(leader_of(cluster))
+    for number in range(20):
+        await speaker.publish("$queue/jobs/", b"%d" % number, qos=1)
+    await until(lambda: len(lazy.messages) == 20)
+    steady = await consumer(cluster, leader_of(cluster), "steady")
+    cluster.crash(dying)
+    await until(lambda: len(steady.messages) == 20, within=20)
+    assert all(user_of(message)["attempt"] == "2" for message in steady.messages)
+    await asyncio.sleep(3)
+    await restart(cluster, dying)
+
+
+@nodes(3, seeds=2, **JOBS)
+async def test_what_a_consumer_has_goes_to_another_as_soon_as_it_is_gone(sim, cluster):
+    await declared(cluster, "jobs")
+    lazy = await consumer(cluster, 1, "lazy", settle="explicit")
+    speaker = await cluster.client(2)
+    await speaker.publish("$queue/jobs/k", b"x", qos=1)
+    await until(lambda: lazy.messages)
+    steady = await consumer(cluster, 3, "steady")
+    lazy.drop()
+    await until(lambda: steady.messages, within=1)
+    assert steady.messages[0].topic == b"$queue/jobs/k"
+
+
+@nodes(3, seeds=3, **JOBS)
+async def test_a_cut_off_consumer_settles_nothing_and_its_messages_are_done_by_others(sim, cluster):
+    await declared(cluster, "jobs")
+    leader = leader_of(cluster)
+    alone, other = [n for n in (1, 2, 3) if n != leader]
+    cut_off = await consumer(cluster, alone, "cut-off", settle="explicit")
+    speaker = await cluster.client(leader)
+    for number in range(5):
+        await speaker.publish("$queue/jobs/", b"%d" % number, qos=1)
+    await until(lambda: len(cut_off.messages) == 5)
+    steady = await consumer(cluster, other, "steady")
+    cluster.cut(alone, leader)
+    cluster.cut(alone, other)
+    asked = asyncio.create_task(settled(cut_off, "jobs", "$ack", cut_off.messages, timeout=30))
+    await until(lambda: len(steady.messages) == 5, within=30)
+    assert await asked >= 0x80
+    await heal(cluster)
+    await until(lambda: len(steady.messages) >= 5)
+    # It is a consumer again, and has its part of what is new.
+    for number in range(10):
+        await speaker.publish("$queue/jobs/", b"later %d" % number, qos=1)
+    await until(lambda: len(cut_off.messages) > 5, within=10)
+    assert await settled(cut_off, "jobs", "$ack", cut_off.messages[5:]) == 0
+
+
+@nodes(3, seeds=2, **JOBS)
+async def test_ack_nack_and_reject_by_publishing(sim, cluster):
+    await declared(cluster, "jobs")
+    worker = await consumer(cluster, 1, "worker", settle="explicit")
+    speaker = await cluster.client(2)
+    for payload in (b"done", b"later", b"never"):
+        await speaker.publish("$queue/jobs/", payload, qos=1)
+    await until(lambda: len(worker.messages) == 3)
+    done, later, never = worker.messages
+    assert await settled(worker, "jobs", "$ack", [done]) == 0
+    assert await settled(worker, "jobs", "$nack", [later]) == 0
+    assert await settled(worker, "jobs", "$reject", [never], reason="no such part") == 0
+    # It has none of them any more.
+    assert await settled(worker, "jobs", "$ack", [done]) == 0x83
+    await until(lambda: len(worker.messages) == 4)
+    again = worker.messages[3]
+    assert (again.payload, user_of(again)["attempt"]) == (b"later", "2")
+    undertaker = await consumer(cluster, 3, "undertaker", queue="jobs.dlq")
+    await until(lambda: undertaker.messages)
+    assert undertaker.payloads() == [b"never"]
+    assert user_of(undertaker.messages[0])["dead-letter"] == "jobs, consumer group workers: no such part"
+
+
+@nodes(3, seeds=2, **JOBS)
+async def test_what_cannot_be_is_said_with_its_reason(sim, cluster):
+    await declared(cluster, "jobs")
+    client = await cluster.client(1)
+    for topic, reason in (("$queue/nope/x", 0x90), ("$queue/jobs/$fly", 0x90)):
+        with pytest.raises((RefusedError, ClientLostError)) as refused:
+            await client.publish(topic, b"", qos=1)
+        if isinstance(refused.value, RefusedError):
+            assert refused.value.reason == reason
+        else:
+            client = await cluster.client(1)
+    for topic_filter in ("$queue/nope/#", "$queue/jobs", "$queue/+/#", "$queue/jobs/x/#"):
+        with pytest.raises(RefusedError) as refused:
+            await client.subscribe(topic_filter, qos=1)
+        assert refused.value.reason == 0x8F
+    assert await settled(client, "jobs", "$ack", [], timeout=5) == 0x83
+
+
+CAPTURED = {
+    "discs": True,
+    "queues": [
+        {"name": "orders", "topics": ["shop/+/orders"]},
+        {"name": "small", "limits": {"max_depth": 2}, "topics": ["shop/small/#"]},
+    ],
+}
+
+
+@nodes(3, seeds=2, **CAPTURED)
+async def test_what_is_published_to_captured_topics_is_in_the_queue_once_and_with_subscribers(sim, cluster):
+    await declared(cluster, "orders")
+    subscriber = await cluster.client(2)
+    await subscriber.subscribe("shop/#", qos=1)
+    for number, qos in ((1, 0), (2, 1), (3, 2)):
+        speaker = await cluster.client(number)
+        await speaker.publish("shop/berlin/orders", b"%d" % number, qos=qos)
+    worker = await consumer(cluster, 3, "worker", queue="orders")
+    await until(lambda: len(worker.messages) == 3)
+    await asyncio.sleep(2)
+    assert sorted(worker.payloads()) == sorted(subscriber.payloads()) == [b"1", b"2", b"3"]
+    assert {message.topic for message in worker.messages} == {b"$queue/orders/shop/berlin/orders"}
+
+
+@nodes(3, seeds=2, **CAPTURED)
+async def test_a_full_queue_refuses_what_is_published_and_a_client_of_3_1_1_is_ended(sim, cluster):
+    await declared(cluster, "small")
+    client = await cluster.client(1)
+    for qos in (1, 2):
+        await client.publish("$queue/small/", b"x", qos=qos)
+    for topic, qos in (("$queue/small/", 1), ("$queue/small/", 2), ("shop/small/x", 1)):
+        with pytest.raises(RefusedError) as refused:
+            await client.publish(topic, b"x", qos=qos)
+        assert refused.value.reason == 0x97
+    old = await cluster.client(1, version=4)
+    with pytest.raises(ClientLostError):
+        await old.publish("$queue/small/", b"x", qos=1)
+
+
+@nodes(3, seeds=2, **JOBS)
+async def test_clients_of_3_1_1_consume_by_the_group_in_the_filter(sim, cluster):
+    await declared(cluster, "jobs")
+    old = await cluster.client(1, version=4)
+    await old.subscribe("$queue/jobs/$group/workers", qos=1)
+    other = await consumer(cluster, 2, "new")
+    speaker = await cluster.client(3)
+    for number in range(10):
+        await speaker.publish("$queue/jobs/", b"%d" % number, qos=1)
+    await until(lambda: len(old.messages) + len(other.messages) == 10)
+    assert len(old.messages) == 5
+    await old.unsubscribe("$queue/jobs/$group/workers")
+    await speaker.publish("$queue/jobs/", b"last", qos=1)
+    await until(lambda: b"last" in other.payloads())
+
+
+@nodes(3, seeds=3, **JOBS)
+async def test_all_nodes_die_at_once_and_everything_is_still_there(sim, cluster):
+    await declared(cluster, "jobs")
+    speaker = await cluster.client(1)
+    for number in range(30):
+        await speaker.publish("$queue/jobs/", b"%d" % number, qos=1)
+    for number in (1, 2, 3):
+        cluster.crash(number)
+    await cluster.start()
+    await declared(cluster, "jobs")
+    worker = await joined_when_it_can(cluster, 2, "worker")
+    await until(lambda: len(set(worker.payloads())) == 30, within=30)
+    assert len(worker.messages) == 30
+
+
+async def joined_when_it_can(cluster, number, client_id):
+    """A consumer, as soon as its queue has a leader."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                return await consumer(cluster, number, client_id)
+            except AssertionError:
+                await asyncio.sleep(1)
+
+
+def user_of(message):
+    return dict(message.properties.user)
+
+
+async def settled(client, queue, what, messages, *, reason="", timeout=10):
+    """Settle messages by a publish; return its reason code."""
+    user = [("message-id", user_of(message)["message-id"]) for message in messages]
+    properties = Properties(user=(*user, ("group-id", "workers"), ("reason", reason)))
+    try:
+        await client.publish(f"$queue/{queue}/{what}", qos=1, properties=properties, timeout=timeout)
+    except RefusedError as error:
+        return error.reason
+    return 0

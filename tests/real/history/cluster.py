@@ -56,6 +56,7 @@ class Cluster:
         # The release before does not know them.
         self._sessions = {key: value for key, value in said.items() if value and previous is None}
         self._copies = replication != "off" and previous is None
+        self._queues = [{"name": "jobs", "visibility_timeout": "20s"}] if previous is None else []
         self._reader = {"anonymous_role": "viewer"} if self._copies else {}
         self._warm = warm
         self.trees = {} if previous is None else dict.fromkeys(self._all, previous)
@@ -127,6 +128,8 @@ class Cluster:
                 "auth": {"allow_anonymous": True},
                 "sessions": self._sessions,
             },
+            # The release before does not know them.
+            **({"queues": self._queues} if self._queues else {}),
             "api": {"host": "" if self.net else host, "port": ports["api"]} | self._reader,
         }
 

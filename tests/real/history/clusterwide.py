@@ -252,7 +252,15 @@ def _both(
 def shared(story: Story) -> Iterator[Violation]:
     """A message for a group comes to a member that takes it, and in quiet times to one alone."""
     members = [s for s in story.subscriptions if s.topic_filter.startswith("$share/")]
-    began = max((s.granted.at for s in members[:1]), default=0.0)
+    yield from _each_to_one(story, max((s.granted.at for s in members[:1]), default=0.0))
+
+
+def worked(story: Story) -> Iterator[Violation]:
+    """A message that a queue has taken is done by a consumer, and in quiet times by one alone."""
+    yield from _each_to_one(story, 0.0)
+
+
+def _each_to_one(story: Story, began: float) -> Iterator[Violation]:
     got: dict[str, list[Event]] = defaultdict(list)
     for events in story.received.values():
         for event in events:

@@ -19,6 +19,7 @@ PROMISES: dict[str, Check] = {
     "wills": clusterwide.wills,
     "one_of_twins": clusterwide.one_of_twins,
     "shared": clusterwide.shared,
+    "worked": clusterwide.worked,
     "routed": clusterwide.routed,
 }
 

@@ -180,6 +180,53 @@ async def shared(world: World, name: str, tasks: asyncio.TaskGroup) -> None:
         tasks.create_task(publish_on(world, client, 1, rate=15))
 
 
+async def jobs(world: World, name: str, tasks: asyncio.TaskGroup) -> None:
+    """Consumers subscribe again with each connection, as they have to; those of 3.1.1 settle by PUBACK."""
+    rng = world.rng
+
+    async def consume(client: Client, *, moves: bool, faithless: bool = False) -> None:
+        while True:
+            client.muted = False
+            settling = world.settling.is_set()
+            if settling and faithless:
+                return
+
+            def over(settling: bool = settling) -> bool:
+                return not client.connected or world.settling.is_set() is not settling
+
+            let_in = await client.connect(rng.choice(world.places()), timeout=5.0)
+            if not let_in or (await client.subscribe(f"$queue/{name}/$group/workers", 1) or 0x80) >= 0x80:
+                client.abort()
+                await asyncio.sleep(RETRY_INTERVAL)
+                continue
+            stays = rng.uniform(2, 5) if moves and not settling else 1e6
+            if faithless:
+                await world.sleep(rng.uniform(0.2, 1))
+                client.muted, stays = True, rng.uniform(0.2, 1)
+            await _until(over, stays)
+            # Who has settled what it has may stay for the end.
+            if not client.connected or moves or faithless:
+                client.abort()
+
+    for number in range(1, 6):
+        client = world.client(f"{name}/worker{number}", clean=True, version=4)
+        tasks.create_task(consume(client, moves=number > 3))
+    faithless = world.client(f"{name}/faithless", clean=True, version=4)
+    tasks.create_task(consume(faithless, moves=True, faithless=True))
+    publishers = [world.client(f"{name}/pub{node}") for node in (1, 2, 3)]
+    await keep_all_in(tasks, world, enumerate(publishers[:2], 1))
+    await keep_all_in(tasks, world, [(3, publishers[2])], "roam")
+    for client in publishers:
+        tasks.create_task(_publish_jobs(world, client, name))
+
+
+async def _publish_jobs(world: World, client: Client, name: str) -> None:
+    while not world.settling.is_set():
+        if client.connected and len(client.pending) < 5:
+            client.publish(f"$queue/{name}/{client.name}", world.rng.choice([1, 1, 2]))
+        await world.rest(world.rng.uniform(0.5, 1.5) / 15)
+
+
 async def churn(world: World, name: str, tasks: asyncio.TaskGroup) -> None:
     topics = [f"{name}/{number}" for number in range(TOPICS)]
     homes = [(node, world.client(f"{name}/probe{node}")) for node in world.places()]

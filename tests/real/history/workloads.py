@@ -111,6 +111,12 @@ WORKLOADS = {
             ("shared", "not_invented", "answered", "sound"),
         ),
         Workload(
+            "jobs",
+            "a queue with consumers at every node, of which some move and one takes jobs and falls",
+            state.jobs,
+            ("worked", "not_invented", "answered", "sound"),
+        ),
+        Workload(
             "churn",
             "subscriptions come and go at random; in the end every node routes just what is left",
             state.churn,
