@@ -21,6 +21,7 @@ TRIED: tuple[Any, ...] = (
     *(["a", "b"], [], ["10.0.0.1:1"], ["10.0.0.0/8", "::1/128"], ["HS256", "HS512"]),
     {"a.org": {"cert_file": "c", "key_file": "k"}},
     {"a": "b"},
+    {"hot": {"replication_factor": 1}},
 )
 """What is tried everywhere, next to the words that a key takes; where the file takes it, it counts."""
 
@@ -36,6 +37,8 @@ BESIDE: dict[Location, dict[str, Any]] = {
     ("mqtt", "auth", "http"): {"mqtt": {"auth": {"http": {"url": "http://x/"}}}},
     ("mqtt", "limits"): {"mqtt": {"limits": {"max_node_queued_bytes": 4 * 1024**3}}},
     ("distribution", "tls"): {"distribution": {"tls": FILES | {"ca_file": "a"}}},
+    ("queues", 0): {"queues": [{"name": "jobs"}]},
+    ("queues", 0, "max_age"): {"queues": [{"name": "log", "type": "stream"}]},
     ("api", "tls"): {"api": {"tls": FILES}},
     ("cluster", "gossip", "probe_timeout"): {"cluster": {"gossip": {"probe_interval": 30}}},
     **{

@@ -90,7 +90,8 @@ class Story:
             self.received[client] = list(self._handed_on(client, own))
 
     def parted(self, client: str, events: Sequence[Event]) -> bool:
-        """Did two of these happen on both sides of one cut, and did the client begin a session during it?
+        """Did two of these happen on both sides of one cut, and did the client begin a session during it, or
+        come back to the first side?
 
         What it had before it did is on one side, and that one on the other, where it may have moved since;
         neither can know of the other before those two nodes have met.
@@ -101,6 +102,7 @@ class Story:
             for node in {one.node, *self._visited(client, one.at, other.at)} - {other.node}
             for span in self.outages.cuts(node, other.node)
             if any(span.start <= began <= other.at for began in self.lives[client])
+            or one.node in self._visited(client, other.at, span.end)
         )
 
     def _visited(self, client: str, start: float, end: float) -> set[int]:
