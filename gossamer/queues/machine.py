@@ -56,6 +56,7 @@ Tell = Callable[[int, list[Assigned]], object]
 
 
 class _Image(msgspec.Struct, array_like=True, frozen=True):
+    index: int
     now: int
     queues: list[QueueState]
     writers: list[tuple[bytes, int, list[Result]]]
@@ -69,6 +70,8 @@ class QueueMachine:
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
+        self._index = 0
+        """Of the last entry."""
         self._now = 0
         self._queues: dict[str, Queue] = {}
         self._writers: Writers[Result] = Writers()
@@ -79,6 +82,7 @@ class QueueMachine:
 
     def apply(self, index: int, request: bytes) -> object:
         """Do a batch, or let time pass."""
+        self._index = index
         asked = decode_request(request)
         touched: dict[str, Queue] = {}
         if isinstance(asked, Tick):
@@ -206,20 +210,22 @@ class QueueMachine:
                 if consumer.node == node:
                     consumers.append((queue.state.name, group.name, name))
                     claims += queue.claims(group, name)
-        return HeldAnswer(consumers, claims, sorted(nodes))
+        return HeldAnswer(self._index, consumers, claims, sorted(nodes))
 
     # -- snapshots
 
     def snapshot(self) -> bytes:
         """Return the whole state."""
         return encode(
-            _Image(self._now, [queue.state for queue in self._queues.values()], self._writers.rows())
+            _Image(
+                self._index, self._now, [queue.state for queue in self._queues.values()], self._writers.rows()
+            )
         )
 
     def restore(self, data: bytes) -> None:
         """Take over a snapshot."""
         image = _image(data)
-        self._now = image.now
+        self._index, self._now = image.index, image.now
         self._queues = {state.name: Queue(state) for state in image.queues}
         self._writers = Writers(image.writers)
 

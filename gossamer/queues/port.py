@@ -218,11 +218,15 @@ class Queues:
     # -- deliveries
 
     def told(self, group: str, index: int, given: Iterable[Assigned]) -> None:
-        """Take what the entry of a group gave; what an earlier one gave, told again, is passed over."""
-        if index <= self._seen.get(group, 0):
-            return
-        self._seen[group] = index
-        self.deliver(given)
+        """Take what the entry of a group gave. What is of an earlier one is passed over: this node's replica
+        applies its log again, or is behind what the leader has said since."""
+        if index > self._seen.get(group, 0):
+            self._seen[group] = index
+            self.deliver(given)
+
+    def caught_up(self, group: str, index: int) -> None:
+        """Note that this node's consumers have what a group had given up to an entry."""
+        self._seen[group] = max(index, self._seen.get(group, 0))
 
     def deliver(self, given: Iterable[Assigned]) -> None:
         """Give messages to this node's consumers that they do not have yet."""

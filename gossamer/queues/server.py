@@ -257,6 +257,7 @@ class QueueServer(GenServer):
             if mine is not None:
                 one = Assigned(mine.queue, group, name, queues.node, False, attempt, message)
                 queues.deliver([one])
+        queues.caught_up(got.group, got.answer.index)
         if kind_of(got.group) in self._status.leading:
             up = {queues.node, *self._distribution.nodes()}
             for node in got.answer.nodes:

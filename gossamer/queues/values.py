@@ -221,9 +221,10 @@ class Claim(msgspec.Struct, frozen=True, array_like=True):
 
 
 class HeldAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """Answer to :class:`Held`: the node's consumers with their queue and consumer group, and what they have;
-    and all nodes that have consumers."""
+    """Answer to :class:`Held`: the node's consumers with their queue and consumer group, and what they have,
+    as of the entry ``index``; and all nodes that have consumers."""
 
+    index: int
     consumers: list[tuple[str, str, str]]
     claims: list[Claim]
     nodes: list[str]

@@ -369,7 +369,7 @@ def test_every_message_is_settled_once_or_accounted_for_whatever_comes(seed):
         if step == 200:
             other = Group()
             other.machine.restore(group.machine.snapshot())
-            other.number = group.number
+            other.number, other.index = group.number, group.index
     stats = group.show().stats
     dead = stats.dead
     assert done <= taken

@@ -104,8 +104,12 @@ def _plans(options: argparse.Namespace) -> Iterator[Plan]:
     workloads = tuple(WORKLOADS) if options.workload == "all" else tuple(options.workload.split(","))
     for seed in range(options.seed, options.seed + options.seeds):
         for fault in faults:
+            previous = FAULTS[fault].previous
+            there = tuple(name for name in workloads if not (previous and WORKLOADS[name].new))
+            if not there:
+                continue
             yield Plan(
-                workloads,
+                there,
                 fault,
                 seed,
                 strict=options.strict_sessions,

@@ -1,0 +1,115 @@
+"""What a node's consumers are given: each message once for each attempt, whoever tells of it."""
+
+from random import Random
+
+import pytest
+
+from gossamer.config import QueueDeclaration
+from gossamer.queues import LocalConsumer, Outcome, Queues, UnknownQueueError
+from gossamer.queues.errors import NotDoneError
+from gossamer.queues.values import Assigned, Join, Message, Refused, Why
+
+
+@pytest.fixture
+def queues():
+    return Queues("n1", [QueueDeclaration(name="jobs")], rng=Random(1), wall=lambda: 0.0, now=lambda: 0.0)
+
+
+def answer(queues, result=0, group="default"):
+    """Have the requests on their way answered; return them."""
+    outbox = queues.outboxes[group]
+    asked = outbox.next_batch(0.0)
+    for _, answered in outbox.take_sent():
+        answered(result)
+    return asked
+
+
+@pytest.fixture
+def got():
+    return []
+
+
+@pytest.fixture
+def consumer(queues, got):
+    made = LocalConsumer(
+        "jobs", "workers", client="c", limit=5, start="", give=lambda one: got.append(one.message.offset)
+    )
+    queues.join(made, lambda result: None)
+    (asked,) = answer(queues)
+    assert isinstance(asked, Join)
+    return made
+
+
+def given(consumer, offset, attempt=1):
+    return Assigned("jobs", "workers", consumer.name, "n1", True, attempt, Message(offset, "", b"", b"", 0))
+
+
+def test_what_an_entry_gave_is_delivered_once_though_the_log_is_applied_again(queues, consumer, got):
+    queues.told("default", 5, [given(consumer, 0)])
+    queues.settle(consumer, 0, Outcome.ACK, lambda result: None)
+    answer(queues)
+    queues.told("default", 5, [given(consumer, 0)])
+    assert got == [0]
+
+
+def test_what_a_look_at_the_leader_brought_is_not_told_again_by_a_replica_that_was_behind(
+    queues, consumer, got
+):
+    queues.deliver([given(consumer, 0)])
+    queues.caught_up("default", 9)
+    queues.settle(consumer, 0, Outcome.ACK, lambda result: None)
+    answer(queues)
+    consumer.settled.clear()
+    queues.told("default", 7, [given(consumer, 0)])
+    queues.told("default", 10, [given(consumer, 1)])
+    assert got == [0, 1]
+
+
+def test_a_message_that_was_settled_without_a_word_of_a_quorum_is_not_given_again_by_the_next_look(
+    queues, consumer, got
+):
+    queues.told("default", 5, [given(consumer, 0)])
+    queues.settle(consumer, 0, Outcome.ACK, lambda result: None)
+    answer(queues, NotDoneError("no leader", unknown=True))
+    queues.deliver([given(consumer, 0)])
+    assert got == [0]
+    # Another attempt is another matter.
+    queues.deliver([given(consumer, 0, attempt=2)])
+    assert got == [0, 0]
+
+
+def test_a_consumer_that_has_left_gets_nothing(queues, consumer, got):
+    queues.leave(consumer)
+    queues.told("default", 5, [given(consumer, 0)])
+    assert got == []
+
+
+def test_a_request_to_an_unknown_queue_waits_until_it_is_found_or_not(queues):
+    results = []
+    queues.append("other", b"x", results.append)
+    queues.append("nope", b"x", results.append)
+    assert results == []
+    queues.resolve("other", "hot", None)
+    answer(queues, 7, group="hot")
+    queues.resolve("nope", None, None)
+    assert results[0] == 7
+    assert isinstance(results[1], UnknownQueueError)
+    # Nobody is asked again for a while.
+    queues.append("nope", b"x", results.append)
+    assert isinstance(results[2], UnknownQueueError)
+
+
+def test_a_queue_that_is_declared_and_not_made_yet_is_not_unknown(queues):
+    results = []
+    queues.append("jobs", b"x", results.append)
+    answer(queues, Refused(Why.UNKNOWN_QUEUE))
+    assert isinstance(results[0], NotDoneError)
+
+
+def test_a_queue_that_is_gone_is_looked_for_again(queues):
+    results = []
+    queues.learn("hot", {"other": ()})
+    queues.append("other", b"x", results.append)
+    answer(queues, Refused(Why.UNKNOWN_QUEUE), group="hot")
+    assert isinstance(results[0], UnknownQueueError)
+    assert "other" not in queues.groups
