@@ -6,13 +6,17 @@ what the parts of a node use, ``server`` carries it out, and ``client`` is for a
 """
 
 from gossamer.queues.client import (
+    ack,
     append,
+    consume,
     create,
     delete,
     drop_group,
     list_queues,
+    nack,
     peek,
     purge,
+    reject,
     show,
 )
 from gossamer.queues.errors import (
@@ -30,6 +34,7 @@ from gossamer.queues.values import (
     Assigned,
     ConsumerStats,
     GroupStats,
+    Job,
     Message,
     Outcome,
     QueueDetails,
@@ -43,6 +48,7 @@ __all__ = [
     "BadStartError",
     "ConsumerStats",
     "GroupStats",
+    "Job",
     "LocalConsumer",
     "Message",
     "NotDoneError",
@@ -57,13 +63,17 @@ __all__ = [
     "Told",
     "TooLargeError",
     "UnknownQueueError",
+    "ack",
     "append",
+    "consume",
     "create",
     "delete",
     "drop_group",
     "kind_of",
     "list_queues",
+    "nack",
     "peek",
     "purge",
+    "reject",
     "show",
 ]

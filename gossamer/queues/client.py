@@ -8,20 +8,22 @@ from gossamer.config import DEFAULT_GROUP, QueueConfig
 from gossamer.errors import GossamerError
 from gossamer.queues import questions
 from gossamer.queues.errors import NotDoneError, UnknownQueueError
-from gossamer.queues.server import QUEUES, Ask
+from gossamer.queues.server import QUEUES, Ask, Conclude, Consume
 from gossamer.queues.values import (
     Append,
     Define,
     DropGroup,
+    Job,
     Message,
     Operation,
+    Outcome,
     Purge,
     QueueDetails,
     QueueStats,
     Remove,
 )
 from gossamer.raft import PATIENCE
-from gossamer.supervisor import CallTimeout, call
+from gossamer.supervisor import CallTimeout, call, self_pid
 
 
 async def append(queue: str, payload: bytes, *, key: str = "", properties: bytes = b"") -> int:
@@ -32,6 +34,35 @@ async def append(queue: str, payload: bytes, *, key: str = "", properties: bytes
         NotDoneError: no quorum could be reached in time; it says what may have become of the message.
     """
     return await _ask(Append(queue, key, payload, properties, int(time.time() * 1000)))
+
+
+async def consume(queue: str, *, group: str = "default", limit: int = 10, offset: str = "") -> str:
+    """Have the calling process sent :class:`Job` messages, ``limit`` at once at most, as one of a consumer
+    group; return the name of this consumer. It ends with the process, and what that has then goes to others.
+
+    ``offset``: where a new consumer group begins: ``first``, ``last``, ``next``, a number, or ``timestamp:``
+    and milliseconds of the day.
+
+    Raises:
+        UnknownQueueError, BadStartError: nothing was done.
+        NotDoneError: no quorum could be reached in time.
+    """
+    return str(await _call(Consume(self_pid(), queue, group, limit, offset)))
+
+
+async def ack(job: Job) -> None:
+    """Say that a job is done. Raises NotHeldError: somebody else has it by now; NotDoneError."""
+    await _call(Conclude(job.consumer, job.offset, Outcome.ACK))
+
+
+async def nack(job: Job, reason: str = "") -> None:
+    """Have a job come again later, to whoever has room then. Raises as :func:`ack`."""
+    await _call(Conclude(job.consumer, job.offset, Outcome.NACK, reason))
+
+
+async def reject(job: Job, reason: str = "") -> None:
+    """Make a job a dead letter. Raises as :func:`ack`."""
+    await _call(Conclude(job.consumer, job.offset, Outcome.REJECT, reason))
 
 
 async def create(queue: str, config: QueueConfig) -> None:
@@ -83,10 +114,14 @@ async def peek(queue: str, offset: int, limit: int) -> list[Message]:
 
 async def _ask(operation: Operation, group: str = DEFAULT_GROUP) -> int:
     known = isinstance(operation, Define)
+    return int(await _call(Ask(operation, group if known else "")))
+
+
+async def _call(asked: Ask | Consume | Conclude) -> int | str:
     try:
-        answer = await call(QUEUES, Ask(operation, group if known else ""), 2 * PATIENCE)
+        answer: int | str | GossamerError = await call(QUEUES, asked, 2 * PATIENCE)
     except CallTimeout:
         raise NotDoneError("no quorum has answered", unknown=True) from None
     if isinstance(answer, GossamerError):
         raise answer
-    return int(answer)
+    return answer

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import structlog
 from msgspec import Struct
@@ -23,28 +24,33 @@ from gossamer.config import DEFAULT_GROUP
 from gossamer.distribution import Distribution, NodeDown, register_message
 from gossamer.errors import GossamerError, UsageError
 from gossamer.queues import questions
-from gossamer.queues.errors import NotDoneError
+from gossamer.queues.errors import NotDoneError, NotHeldError
 from gossamer.queues.machine import batch
-from gossamer.queues.port import KIND, Queues, ignore, kind_of
+from gossamer.queues.port import KIND, LocalConsumer, Queues, ignore, kind_of
 from gossamer.queues.values import (
     Assigned,
     Define,
     HeldAnswer,
+    Job,
     Leave,
     Message,
     NodeGone,
     Operation,
+    Outcome,
     decode_results,
 )
 from gossamer.raft import PATIENCE, NotReadyError, RaftStatus, request
 from gossamer.supervisor import (
     Caller,
+    Down,
     GenServer,
     NoReply,
     Pid,
+    Ref,
     Reply,
     call,
     cast,
+    monitor,
     reply,
     self_pid,
     send,
@@ -68,8 +74,24 @@ class Ask(Struct, frozen=True):
     group: str = ""
 
 
-class Groups(Struct, frozen=True):
-    """Call: the replication groups that this node knows."""
+class Consume(Struct, frozen=True):
+    """Call: send a process of this node :class:`~.values.Job` messages; the answer is the consumer's name, or
+    an error."""
+
+    pid: Pid
+    queue: str
+    group: str
+    limit: int
+    start: str
+
+
+class Conclude(Struct, frozen=True):
+    """Call: say what became of a job; the answer is 0, or an error."""
+
+    consumer: str
+    offset: int
+    outcome: Outcome
+    reason: str = ""
 
 
 class Told(Struct, frozen=True):
@@ -125,6 +147,8 @@ class QueueServer(GenServer):
         self._status = status
         self._ack_timeout = ack_timeout
         self._working = self._listing = False
+        self._watched: dict[Ref, LocalConsumer] = {}
+        """Consumers that are processes, by what watches these."""
         self._resolving: set[str] = set()
         self._syncing: set[str] = set()
         for group, outbox in queues.outboxes.items():
@@ -137,6 +161,9 @@ class QueueServer(GenServer):
             settings = declared.model_dump_json(exclude={"name"}).encode()
             group = declared.replication.group
             spawn_link(_declare, self_pid(), group, Define(name, settings), label=f"declare queue {name}")
+        # So are consumers that were processes: they were watched by that server.
+        for consumer in [one for one in queues.consumers.values() if one.client.startswith("<")]:
+            queues.leave(consumer)
         # Consumers of this node's life before are gone.
         for group in sorted({DEFAULT_GROUP, *queues.groups.values()}):
             queues.ask(NodeGone(queues.node, list(queues.consumers)), ignore, group=group)
@@ -153,8 +180,16 @@ class QueueServer(GenServer):
             case Ask(operation, group):
                 self._queues.ask(operation, lambda result: reply(caller, result), group=group)
                 return NoReply()
-            case Groups():
-                return Reply(sorted({DEFAULT_GROUP, *self._queues.groups.values()}))
+            case Consume():
+                self._consume(asked, caller)
+                return NoReply()
+            case Conclude(name, offset, outcome, reason):
+                consumer = self._queues.consumers.get(name)
+                if consumer is None:
+                    return Reply(NotHeldError("of a consumer that is none any more"))
+                done = partial(reply, caller)
+                self._queues.settle(consumer, offset, outcome, done, reason=reason)
+                return NoReply()
         return Reply(UsageError(f"queues got {type(asked).__name__}; use the functions of gossamer.queues"))
 
     async def handle_cast(self, told: object) -> None:
@@ -183,8 +218,32 @@ class QueueServer(GenServer):
             case _Synced():
                 self._syncing.discard(message.group)
                 self._synced(message)
+            case Down(ref, _, _):
+                self._queues.leave(self._watched.pop(ref))
             case NodeDown(node, _, _):
                 self._take_out(node, self._known_groups())
+
+    def _consume(self, asked: Consume, caller: Caller) -> None:
+        def give(one: Assigned) -> None:
+            message = one.message
+            told = (one.queue, one.group, one.consumer, message.offset, one.attempt)
+            send(asked.pid, Job(*told, message.key, message.payload, message.note))
+
+        consumer = LocalConsumer(
+            asked.queue,
+            asked.group,
+            client=str(asked.pid),
+            limit=asked.limit,
+            start=asked.start,
+            give=give,
+        )
+        # Before it asks: a process that ends meanwhile leaves behind its own request.
+        self._watched[monitor(asked.pid)] = consumer
+
+        def joined(result: int | GossamerError) -> None:
+            reply(caller, result if isinstance(result, GossamerError) else consumer.name)
+
+        self._queues.join(consumer, joined)
 
     # -- requests
 

@@ -211,6 +211,20 @@ class Assigned(msgspec.Struct, frozen=True, array_like=True):
     message: Message
 
 
+class Job(msgspec.Struct, frozen=True):
+    """To a process that consumes: a message that it has, until it says what became of it, or has ended."""
+
+    queue: str
+    group: str
+    consumer: str
+    offset: int
+    attempt: int
+    key: str
+    payload: bytes
+    note: str = ""
+    """Of a dead letter: where it comes from, and why."""
+
+
 class Claim(msgspec.Struct, frozen=True, array_like=True):
     """A message that a consumer has, without what is in it."""
 

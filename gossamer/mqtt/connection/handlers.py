@@ -39,7 +39,7 @@ from gossamer.mqtt.messages.ports import ForwarderLike, Until
 from gossamer.mqtt.messages.records import record_of
 from gossamer.mqtt.publish.delayed import UNROUTED
 from gossamer.mqtt.publish.plan import compile_plan
-from gossamer.mqtt.publish.queued import QUEUED
+from gossamer.mqtt.publish.queued import QUEUED, IntoQueue
 from gossamer.routes import Route
 
 
@@ -203,10 +203,11 @@ class Handlers:
             session.doubtful.discard(packet_id)
             session.unreleased(packet_id, message.id)
             session.passing[packet_id] = []
-            passed = Until("passed", partial(self._when_noted, channel, message, packet_id))
-            channel.acknowledge(ack, 1, peers=(passed,), safe=known)
+            when_noted = Until("passed", partial(self._when_noted, channel, message, packet_id))
+            channel.acknowledge(ack, 1, peers=(_answered(when_noted),), safe=known)
             return
         peers = self._publishing.pass_on(route, message, session.client_id)
+        peers = tuple(_answered(peer) if isinstance(peer, IntoQueue) else peer for peer in peers)
         record = record_of(message, channel.fanout.now()) if peers else b""
         channel.acknowledge(ack, 1, peers=peers, record=record, safe=known)
         _hold_up(channel, route, peers)
@@ -334,6 +335,11 @@ class Handlers:
             # Said goodbye: no will ([MQTT-3.14.4-3]).
             channel.will = None
         channel.finish("disconnected by client")
+
+
+def _answered(peer: ForwarderLike) -> ForwarderLike:
+    """Return a peer for which a refusal is an answer like another: the client is told."""
+    return Until(peer.peer, lambda record, on_safe: peer.append_acked(record, lambda _done: on_safe(True)))
 
 
 def _hold_up(channel: Channel, route: Route, peers: tuple[ForwarderLike, ...]) -> None:

@@ -53,7 +53,7 @@ def refusal_of(error: GossamerError) -> tuple[ReasonCode, str]:
     return ReasonCode.UNSPECIFIED_ERROR, str(error)
 
 
-class _IntoQueue:
+class IntoQueue:
     """A queue as one of a message's peers."""
 
     def __init__(self, queue: str, append: Callable[[Callable[[bool], object]], object]) -> None:
@@ -107,7 +107,7 @@ class QueuePublishing:
             def done(result: int | GossamerError) -> None:
                 if isinstance(result, GossamerError):
                     message.refusal = refusal_of(result)
-                on_safe(True)
+                on_safe(message.refusal is None)
 
             expiry = None if message.expires_at is None else max(message.expires_at - self._now(), 0.001)
             properties = b"" if message.properties is NONE else _encode(message.properties)
@@ -115,4 +115,4 @@ class QueuePublishing:
                 queue, bytes(message.payload), done, key=key, properties=properties, expiry=expiry
             )
 
-        return _IntoQueue(queue, append)
+        return IntoQueue(queue, append)
