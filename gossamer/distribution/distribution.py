@@ -28,7 +28,7 @@ import asyncio
 from functools import partial
 
 from gossamer.distribution.errors import FrameTooLargeError, PeerGoneError
-from gossamer.distribution.events import Counts, Frame, NodeUp, OnAck, Receiver, Subscriber
+from gossamer.distribution.events import Counts, Frame, NodeUp, OnAck, OnAhead, Receiver, Subscriber
 from gossamer.distribution.links.manager import LinkManager
 from gossamer.distribution.links.processes import children
 from gossamer.distribution.links.stream import Refresh
@@ -132,6 +132,11 @@ class Distribution(LinkManager):
         """Call ``callback(peer, number)`` whenever more of the frames to a peer have taken effect."""
         self.users.on_acks[purpose] = callback
 
+    def on_ahead(self, purpose: Purpose, callback: OnAhead) -> None:
+        """Call ``callback(peer, numbers)`` with frames that have taken effect before others that came first;
+        those may have to wait for long. Frames may be named twice, and are part of ``on_ack`` too."""
+        self.users.on_ahead[purpose] = callback
+
     def refresh_with(self, purpose: Purpose, refresh: Refresh) -> None:
         """Rewrite frames of ``purpose`` with ``refresh`` before they leave, if they waited for seconds."""
         self.users.refreshers[purpose] = refresh
@@ -154,7 +159,7 @@ class Distribution(LinkManager):
                 inbound.received()
 
     def done(self, frame: Frame) -> None:
-        """Acknowledge ``frame``, which has taken effect; acks are cumulative."""
+        """Acknowledge ``frame``, which has taken effect, whether those before it have or not."""
         peer = self.peers.get(frame.peer)
         # Frames of a session that is over are ignored.
         if frame.number and peer is not None and peer.session == frame.session:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import Struct
@@ -52,6 +52,8 @@ Receiver = Callable[[Frame], object]
 ``Distribution.done`` is called when it has."""
 OnAck = Callable[[str, int], None]
 """Called with ``(peer, number)``."""
+OnAhead = Callable[[str, Sequence[int]], None]
+"""Called with ``(peer, numbers)``."""
 
 
 @dataclass(slots=True)

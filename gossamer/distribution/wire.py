@@ -120,9 +120,13 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, tag=16):
 
 
 class Ack(msgspec.Struct, frozen=True, array_like=True, tag=18):
-    """Acknowledgement that every frame up to ``number`` has taken effect."""
+    """Acknowledgement that every frame up to ``number`` has taken effect, and of those after it some.
+
+    Of these each is named once on a connection. A release that does not know them waits for the others.
+    """
 
     number: _Number
+    ahead: tuple[_Number, ...] = ()
 
 
 encode = msgspec.msgpack.Encoder().encode

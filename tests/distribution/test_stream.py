@@ -113,16 +113,33 @@ def test_a_hole_is_a_broken_peer():
         ReceiveStream().fresh(Batch(runs=[(2, [b"b"])]))
 
 
-def test_acks_are_cumulative_whatever_the_order_of_finishing():
+def test_acks_are_cumulative_and_name_what_is_finished_ahead_of_others():
     receiver = ReceiveStream()
-    take(receiver, (1, [b""] * 4))
-    assert not receiver.finish(2)
-    assert receiver.done == 0
+    take(receiver, (1, [b""] * 6))
+    assert receiver.finish(2)
+    assert receiver.finish(4)
+    assert receiver.ack() == Ack(0, (2, 4))
+    assert not receiver.due
+    assert receiver.finish(6)
     assert receiver.finish(1)
-    assert receiver.done == 2
-    receiver.acked = 2
+    assert receiver.ack() == Ack(2, (6,))
     assert not receiver.finish(2)
     assert not receiver.finish(9)
+    # On a new connection it is not known what was heard of those before.
+    receiver.connected()
+    assert receiver.ack() == Ack(2, (4, 6))
+
+
+def test_what_is_finished_ahead_is_known_to_the_sender_and_not_released():
+    stream = sender()
+    for _ in range(3):
+        stream.push(b"")
+    stream.next_batch(LIMIT)
+    assert stream.ahead([2, 3]) == [2, 3]
+    assert stream.ack(2)
+    assert (stream.ahead([2, 3]), stream.unacked) == ([3], 1)
+    with pytest.raises(WireError, match="expected numbers up to 3, got 4"):
+        stream.ahead([3, 4])
 
 
 def test_a_replaced_user_gets_again_what_was_not_done():
@@ -151,7 +168,7 @@ class Pipe:
         self.rng = random.Random(seed)
         self.send, self.receive = sender(retain=retain, queue=4000), ReceiveStream()
         self.forward, self.back = [], []
-        self.pushed, self.got, self.undone = {}, [], []
+        self.pushed, self.got, self.undone, self.ahead = {}, [], [], set()
         self.connect()
 
     def connect(self):
@@ -182,13 +199,17 @@ class Pipe:
     def finish(self):
         if self.undone:
             self.receive.finish(self.undone.pop(self.rng.randrange(len(self.undone))))
-        if self.receive.acked < self.receive.done:
-            self.receive.acked = self.receive.done
-            self.back.append(Ack(number=self.receive.acked))
+        if self.receive.due:
+            self.back.append(self.receive.ack())
 
     def ack(self):
         if self.back:
-            self.send.ack(self.back.pop(0).number)
+            ack = self.back.pop(0)
+            self.send.ack(ack.number)
+            ahead = self.send.ahead(ack.ahead)
+            self.ahead.update(ahead)
+            assert not set(ahead) & set(self.undone)
+            assert set(ahead) <= set(self.got)
 
     def drain(self):
         # A receiver acks anew on every connection what it is done with, frames or not.

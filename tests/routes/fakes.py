@@ -141,6 +141,9 @@ class Links:
     def on_ack(self, purpose: str, callback: Any) -> None:
         self.ack = callback
 
+    def on_ahead(self, purpose: str, callback: Any) -> None:
+        self.ahead = callback
+
     def refresh_with(self, purpose: str, refresh: Any) -> None:
         self.refresh = refresh
 

@@ -75,6 +75,23 @@ def test_a_peer_that_goes_down_is_answered_for_as_the_policy_says():
         assert to.pending == 0
 
 
+def test_a_frame_that_took_effect_before_an_earlier_one_is_safe_and_not_given_up():
+    left = []
+    to, _, turn = forwarder(left=lambda number, records, waiting: left.append((number, records)) or 0)
+    safe: list[tuple[bytes, bool]] = []
+    for record in (b"1", b"2", b"3"):
+        to.append_acked(record, lambda ok, record=record: safe.append((record, ok)))
+        turn.end()
+    to.ahead([2])
+    to.ahead([2, 9])
+    assert (safe, to.pending, to.unacked_bytes) == ([(b"2", True)], 2, 3)
+    to.acked(1)
+    assert safe == [(b"2", True), (b"1", True)]
+    to.down()
+    assert left == [(3, b"3")]
+    assert to.unacked_bytes == 0
+
+
 def test_a_peer_that_the_links_do_not_know_counts_as_down():
     to, links, turn = forwarder()
     links.gone.add("b")

@@ -31,10 +31,10 @@ already has; a new number space per overflow, since monotonic numbers make "is f
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from gossamer.distribution.errors import WireError
-from gossamer.distribution.wire import Batch
+from gossamer.distribution.wire import Ack, Batch
 from gossamer.histogram import Histogram
 
 LATE = 1.0
@@ -121,6 +121,13 @@ class SendStream:
             self.latency.observe(now - at)
         return True
 
+    def ahead(self, numbers: Iterable[int]) -> list[int]:
+        """Return which of these frames have taken effect before one that came first. Raises WireError."""
+        found = [number for number in numbers if number > self.acked]
+        if found and max(found) > self.sent:
+            raise WireError(where="ack", expected=f"numbers up to {self.sent}", got=str(max(found)))
+        return found
+
     def resume(self, received: int) -> None:
         """Start on a connection to a receiver that has every frame up to ``received``. Raises WireError."""
         if received > self.sent:
@@ -165,7 +172,7 @@ class SendStream:
 class ReceiveStream:
     """Receiving end."""
 
-    __slots__ = ("_ahead", "acked", "done", "duplicates", "received")
+    __slots__ = ("_ahead", "_untold", "acked", "done", "duplicates", "received")
 
     def __init__(self) -> None:
         self.received = 0
@@ -176,6 +183,20 @@ class ReceiveStream:
         """Newest number acked on this connection; an ack is due while it is less than ``done``."""
         self.duplicates = 0
         self._ahead: set[int] = set()
+        """Frames beyond ``done`` that have taken effect."""
+        self._untold: list[int] = []
+        """Those of them that no ack on this connection has named."""
+
+    @property
+    def due(self) -> bool:
+        """Return whether an ack is due."""
+        return self.done > self.acked or bool(self._untold)
+
+    def ack(self) -> Ack:
+        """Return the ack that is due."""
+        self.acked = self.done
+        untold, self._untold = self._untold, []
+        return Ack(self.done, tuple(number for number in untold if number > self.done))
 
     def fresh(self, batch: Batch) -> list[tuple[int, bytes]]:
         """Return the new frames of ``batch`` in order, with their numbers (0: unreliable).
@@ -206,12 +227,15 @@ class ReceiveStream:
             while self.done + 1 in self._ahead:
                 self.done += 1
                 self._ahead.remove(self.done)
-        return self.done > self.acked
+            if number > self.done:
+                self._untold.append(number)
+        return self.due
 
     def connected(self) -> int:
         """Start on a new connection; return the number to resume after."""
-        # The last ack of the previous connection may have been lost with it.
+        # The last acks of the previous connection may have been lost with it.
         self.acked = 0
+        self._untold = sorted(self._ahead)
         return self.received
 
     def rewind(self) -> bool:
@@ -219,4 +243,5 @@ class ReceiveStream:
         behind = self.received > self.done
         self.received = self.done
         self._ahead.clear()
+        self._untold.clear()
         return behind

@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 import structlog
 
 from gossamer.distribution.errors import Ending, LinkLostError, TlsError, WireError
-from gossamer.distribution.events import Counts, Frame, OnAck, Receiver
+from gossamer.distribution.events import Counts, Frame, OnAck, OnAhead, Receiver
 from gossamer.distribution.links.seal import BrokenSeal, Seal
 from gossamer.distribution.links.stream import ReceiveStream, Refresh, SendStream
 from gossamer.distribution.transport.transport import Channel
-from gossamer.distribution.wire import PURPOSES, Ack, Purpose, decode_ack, decode_batch, encode
+from gossamer.distribution.wire import PURPOSES, Purpose, decode_ack, decode_batch, encode
 from gossamer.network import Address
 
 log = structlog.get_logger(__name__)
@@ -42,6 +42,7 @@ class Users:
     """Bytes of frames per message, unless a single frame is longer."""
     receivers: dict[Purpose, Receiver] = field(default_factory=dict)
     on_acks: dict[Purpose, OnAck] = field(default_factory=dict)
+    on_ahead: dict[Purpose, OnAhead] = field(default_factory=dict)
     refreshers: dict[Purpose, Refresh] = field(default_factory=dict)
 
 
@@ -146,14 +147,20 @@ class Sending(Traffic):
         return self.seal.encrypt(next(self.seal.sent), encode(batch), None)
 
     def received(self, messages: Sequence[bytes] = ()) -> None:
-        """Handle acks, of which the last one counts."""
+        """Handle acks, of which the last one counts; what is ahead of it, all of them name."""
         stream, on_ack = self.peer.sends[self.purpose], self.users.on_acks.get(self.purpose)
+        on_ahead = self.users.on_ahead.get(self.purpose)
         try:
             number, seal = 0, self.seal
+            named: list[int] = []
             for data in messages:
-                number = decode_ack(seal.decrypt(next(seal.received), data, None)).number
+                ack = decode_ack(seal.decrypt(next(seal.received), data, None))
+                number = ack.number
+                named += ack.ahead
             if self.open and stream.ack(number, asyncio.get_running_loop().time()) and on_ack is not None:
                 on_ack(self.peer.name, number)
+            if named and self.open and (ahead := stream.ahead(named)) and on_ahead is not None:
+                on_ahead(self.peer.name, ahead)
         except WireError as error:
             self.abort(error)
         except BrokenSeal:
@@ -178,10 +185,9 @@ class Receiving(Traffic):
     def pull(self) -> bytes | None:
         """Return the ack that is due, or None."""
         stream = self.peer.receives[self.purpose]
-        if not self.open or stream.done <= stream.acked:
+        if not self.open or not stream.due:
             return None
-        stream.acked = stream.done
-        return self.seal.encrypt(next(self.seal.sent), encode(Ack(number=stream.acked)), None)
+        return self.seal.encrypt(next(self.seal.sent), encode(stream.ack()), None)
 
     def received(self, messages: Sequence[bytes] = ()) -> None:
         """Deliver frames; called without messages when waiting ones may have become deliverable.
@@ -222,7 +228,7 @@ class Receiving(Traffic):
         if self._paused is not bool(waiting):
             self._paused = not self._paused
             (self.channel.pause if self._paused else self.channel.resume)()
-        if stream.done > stream.acked and not self._ack_waits:
+        if stream.due and not self._ack_waits:
             delay = _ACK_DELAYS.get(purpose)
             if delay is None or stream.done - stream.acked >= _ACKS_HELD:
                 self.channel.wake()

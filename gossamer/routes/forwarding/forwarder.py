@@ -2,7 +2,8 @@
 
 Records of one turn of the loop become one frame, or several of about ``frame_bytes``. A frame with any
 acknowledged record (QoS 1 and 2) is reliable: the link keeps it until the peer has delivered it; then the
-``on_safe`` of its records are called, in their order. A frame of QoS 0 records alone is not kept.
+``on_safe`` of its records are called, in their order. Of two frames the later may be delivered first, since
+each waits for other quorums (``mqtt.session.ranges``). A frame of QoS 0 records alone is not kept.
 
 ``on_safe`` is called with True once the peer has delivered the record. When the peer is declared down, its
 subscribers are gone with it, so nothing more can be done for the record and it counts as safe, unless
@@ -28,8 +29,9 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import structlog
@@ -173,13 +175,25 @@ class Forwarder:
         if self.congested:
             self._weigh()
 
+    def ahead(self, numbers: Iterable[int]) -> None:
+        """Call back for frames that the peer has delivered, though not all before them. It has their effect,
+        so they are not given up; the link has them until :meth:`acked`."""
+        unacked = self._unacked
+        for number in numbers:
+            at = bisect_left(unacked, number, key=_number)
+            if at < len(unacked) and unacked[at].number == number:
+                batch = unacked[at]
+                waiting, batch.waiting, batch.acked = batch.waiting, [], 0
+                self._resolve(waiting, True)
+
     def down(self) -> None:
         """Give up all that the peer, which is declared down, has not acknowledged."""
         self.up = False
         while self._unacked:
             batch = self._unacked.popleft()
             self.unacked_bytes -= len(batch.frame)
-            self._give_up(batch)
+            if batch.acked:
+                self._give_up(batch)
         if self.left is not None:
             # To keep the order: records appended next go to the keeper at once.
             self.flush()
@@ -244,6 +258,10 @@ class Forwarder:
             except Exception:
                 # The others still have to be called, and in order.
                 log.exception("on_safe_failed", peer=self.peer)
+
+
+def _number(batch: _Batch) -> int:
+    return batch.number
 
 
 def _ignore(_safe: bool) -> None:

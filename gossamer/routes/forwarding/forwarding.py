@@ -17,7 +17,7 @@ is forwarded does.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol
@@ -91,6 +91,7 @@ class Forwarding:
             for forwarder in slot.forwarders:
                 forwarder.send = partial(links.send, slot.name, DATA)
         links.on_ack(DATA, self._acked)
+        links.on_ahead(DATA, self._ahead)
         links.refresh_with(DATA, self._refreshed)
         links.subscribe(self._event)
         if self._everybody is not None:
@@ -291,6 +292,12 @@ class Forwarding:
         if slot is not None:
             for forwarder in slot.forwarders:
                 forwarder.acked(number)
+
+    def _ahead(self, peer: str, numbers: Sequence[int]) -> None:
+        slot = self.nodes.get(peer)
+        if slot is not None:
+            for forwarder in slot.forwarders:
+                forwarder.ahead(numbers)
 
     def _receive(self, frame: Frame) -> bool:
         payload = frame.payload
