@@ -3,6 +3,8 @@
 import asyncio
 
 from gossamer.basekv import KINDS
+from gossamer.basekv.ranges import kind_of
+from gossamer.raft.host.messages import Transfer
 
 from .clusters import until
 
@@ -21,6 +23,21 @@ async def formed(cluster):
                 groups = await node.runtime.call("raft", "status")
                 led |= {group["kind"] for group in groups if group["role"] == "leader"}
             await asyncio.sleep(0.5)
+
+
+async def led(cluster, leaders):
+    """Have ranges led by nodes, by their numbers."""
+    wanted = {kind_of(number): cluster.nodes[node] for number, node in leaders.items()}
+    async with asyncio.timeout(60):
+        while wanted:
+            for node in cluster.nodes.values():
+                for group in await node.runtime.call("raft", "status"):
+                    to = wanted.get(group["kind"])
+                    if group["role"] == "leader" and to is node:
+                        del wanted[group["kind"]]
+                    elif group["role"] == "leader" and to is not None:
+                        await node.runtime.call("raft", Transfer(int(group["group"], 16), to.name))
+            await asyncio.sleep(0.2)
 
 
 def having(cluster, client_id):

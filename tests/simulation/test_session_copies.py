@@ -8,8 +8,8 @@ from gossamer.basekv import KINDS
 from gossamer.testing.traffic import Flow
 
 from .clusters import heal, nodes, restart, until
-from .copied import COPIED, formed, having
-from .flows import SESSION, gone, new_session, numbered, resumed, session, stop
+from .copied import COPIED, formed, having, led
+from .flows import SESSION, gone, new_session, numbered, resumed, session, stop, subscriber
 
 
 @nodes(3, seeds=3, **COPIED)
@@ -196,3 +196,39 @@ async def test_of_five_copies_three_are_enough(sim, cluster):
     sent += await numbered(speaker, "t", 10, qos=2, first=10, pause=0.3)
     client = await resumed(cluster, 4, "c", pause=2)
     assert client.payloads() == sent
+
+
+@nodes(3, seeds=3, **COPIED)
+@pytest.mark.parametrize("qos", [1, 2])
+@pytest.mark.parametrize("at", [2, 3])
+async def test_a_range_that_lost_its_leader_holds_up_none_but_its_own(sim, cluster, at, qos):
+    """Whether the publishers are at the node of the sessions, or their messages share a link to it."""
+    await formed(cluster)
+    stuck = await session(cluster, 2, "n0", "stuck", qos=qos)
+    free = await session(cluster, 2, "n5", "free", qos=qos)
+    transient = await subscriber(cluster, 2, "transient", qos=qos)
+    ranges = [cluster.nodes[2].broker.copies.range_of(name) for name in ("n0", "n5")]
+    assert ranges == [3, 0]
+    speakers = {topic: await cluster.client(at) for topic in ("stuck", "free", "transient")}
+    await led(cluster, {0: 2, 3: 1})
+    waits, sent = {topic: [] for topic in speakers}, {topic: [] for topic in speakers}
+    until = sim.loop.time() + 5
+
+    async def speak(topic):
+        while sim.loop.time() < until:
+            payload = b"%d" % len(sent[topic])
+            sent[topic].append(payload)
+            begun = sim.loop.time()
+            await speakers[topic].publish(topic, payload, qos=qos)
+            waits[topic].append(sim.loop.time() - begun)
+            await asyncio.sleep(0.01)
+
+    speaking = [asyncio.create_task(speak(topic)) for topic in speakers]
+    await asyncio.sleep(0.5)
+    cluster.crash(1)
+    await asyncio.gather(*speaking)
+    assert max(waits["stuck"]) > 0.8
+    assert max(waits["free"]) < 0.3
+    assert max(waits["transient"]) < 0.3
+    for topic, client in (("stuck", stuck), ("free", free), ("transient", transient)):
+        assert client.payloads() == sent[topic]

@@ -257,7 +257,7 @@ class Handlers:
             pass_on()
         else:
             when_level = partial(session.store.when_level, session.client_id, committed)
-            session.store.append_acked(b"", lambda _safe: when_level())
+            session.store.of((session,)).append_acked(b"", lambda _safe: when_level())
 
     def _resolve_alias(self, channel: Channel, packet: Publish) -> bytes:
         alias = packet.properties.topic_alias
@@ -370,7 +370,7 @@ def _acknowledge(channel: Channel, packet_id: int) -> None:
     """Say that an identifier of QoS 2 is known; not before the disc knows it too, and its message is safe."""
     ack = b"\x50\x02" + PACKET_ID[packet_id]
     session = channel.session
-    peers: tuple[ForwarderLike, ...] = () if session.store is None else (session.store,)
+    peers: tuple[ForwarderLike, ...] = () if session.store is None else (session.store.of((session,)),)
     if packet_id in session.passing:
         # Sent again: it waits for what becomes of the first.
         waiting = session.passing[packet_id]

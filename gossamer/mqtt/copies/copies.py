@@ -41,9 +41,9 @@ class SessionCopies:
     """Copies the sessions of a node.
 
     ``sessions`` are the node's, by client; ``spawn`` runs a function as a process; ``released`` is called
-    whenever :attr:`committed` may have grown. ``enough()``: the cluster has the replicas that make it worth
-    it; ``on_disc()`` returns once the disc has all that was noted. ``strict``: no client is served whose
-    session is behind.
+    whenever :meth:`committed_in` may have grown. ``enough()``: the cluster has the replicas that make it
+    worth it; ``on_disc()`` returns once the disc has all that was noted. ``strict``: no client is served
+    whose session is behind.
     """
 
     def __init__(
@@ -86,10 +86,9 @@ class SessionCopies:
         self._writers: Counter[int] = Counter()
         """By range, the processes that write to it."""
 
-    @property
-    def committed(self) -> float:
-        """Ticket up to which a quorum has everything that is waited for."""
-        return self._machine.committed
+    def committed_in(self, number: int) -> float:
+        """Return the ticket up to which a quorum of a range has everything that is waited for."""
+        return self._machine.committed_in(number)
 
     @property
     def behind(self) -> int:
@@ -151,21 +150,22 @@ class SessionCopies:
 
     def note(
         self, client_id: str, kind: int, key: object, value: bytes | None, ticket: int, *, new: bool
-    ) -> None:
-        """Take a change of a session's row, see :meth:`SessionStore.put`."""
+    ) -> int | None:
+        """Take a change of a session's row, see :meth:`SessionStore.put`; return its range, if copied."""
         if not (self._active and client_id):
-            return
+            return None
         copy = self._copy(client_id)
         if kind == SESSION and value is None:
             if copy.foreign:
                 self._machine.gone(copy)
             else:
                 self._machine.end(copy, ticket, self._now())
-            return
+            return copy.range
         if copy.foreign and kind == SESSION:
             # It may have a higher claim now.
             self._machine.again(copy)
         self._machine.note(copy, *layout.row_of(kind, key, value), ticket, self._now(), new=new)
+        return copy.range
 
     def leave(self, client_id: str) -> None:
         """Write nothing more of a session, which goes on at another node: the copy is that one's."""
@@ -216,7 +216,8 @@ class SessionCopies:
 
     def range_of(self, client_id: str) -> int:
         """Return the number of the range that has the copy of a client's session."""
-        return self._keys.range_of(layout.prefix_of(client_id))
+        copy = self._machine.copies.get(client_id)
+        return self._keys.range_of(layout.prefix_of(client_id)) if copy is None else copy.range
 
     # Writing.
 

@@ -1,8 +1,8 @@
 """Which rows of which sessions a quorum does not have yet: pure, without clock and I/O.
 
-A change is noted with the ticket of its commit on disc, and is *pending* until a quorum has it too: what is
-acknowledged as safe waits for both. While a session's rows are being written, its next changes gather, and
-what is written and deleted meanwhile never gets there.
+A change is noted with the ticket of its commit on disc, and is *pending* until a quorum of its range has it
+too: what is acknowledged as safe waits for both. While a session's rows are being written, its next changes
+gather, and what is written and deleted meanwhile never gets there.
 
 Rules: 1. One write of a session is on its way at a time, and none before the disc has the first of its
 changes.  2. Where a write fails, it is not known what became of it: the session is read and written whole the
@@ -19,7 +19,7 @@ import math
 from collections import deque
 from collections.abc import Container
 from heapq import heappop, heappush
-from itertools import count
+from itertools import chain, count
 from typing import Literal, TypeAlias
 
 from gossamer.mqtt.copies.rows import Owner
@@ -121,16 +121,16 @@ class Copying:
         self._due: deque[Copy] = deque()
         self._silent: dict[int, float] = {}
         """By range that was asked in vain, until when it is not asked again."""
-        self._pending: list[tuple[int, int, Copy]] = []
+        self._pending: dict[int, list[tuple[int, int, Copy]]] = {}
+        """By range, the sessions that are waited for, the oldest change first."""
         self._numbers = count()
         self._looked = math.inf
         self._woke = -math.inf
         """When this node last saw that it had stood still."""
 
-    @property
-    def committed(self) -> float:
-        """Ticket up to which a quorum has everything that is waited for."""
-        pending = self._pending
+    def committed_in(self, number: int) -> float:
+        """Return the ticket up to which a quorum of a range has everything that is waited for."""
+        pending = self._pending.get(number)
         while pending and pending[0][2].first != pending[0][0]:
             heappop(pending)
         return pending[0][0] - 1 if pending else math.inf
@@ -189,7 +189,7 @@ class Copying:
 
     def _push(self, copy: Copy, ticket: int, now: float) -> None:
         copy.first, copy.since = ticket, now
-        heappush(self._pending, (ticket, next(self._numbers), copy))
+        heappush(self._pending.setdefault(copy.range, []), (ticket, next(self._numbers), copy))
 
     # Writes.
 
@@ -323,7 +323,7 @@ class Copying:
     def tick(self, now: float) -> None:
         """Let go of what has waited too long, and try again what is behind. Call it about once a second."""
         self.has_slept(now, now)
-        for _, _, copy in self._pending:
+        for _, _, copy in chain(*self._pending.values()):
             if copy.first is not None and now - min(copy.since, self._failing(copy)) >= PATIENCE:
                 self.failing.setdefault(copy.range, now)
                 copy.first = None
@@ -334,8 +334,8 @@ class Copying:
             self._dirty[copy] = None
         self._dirty |= self._postponed
         self._postponed.clear()
-        self._pending = [entry for entry in self._pending if entry[2].first == entry[0]]
-        self._pending.sort()
+        for number, pending in self._pending.items():
+            self._pending[number] = sorted(entry for entry in pending if entry[2].first == entry[0])
         asked: set[int] = {copy.range for copy in self.behind if copy.writing or copy.queued}
         for copy in self.behind:
             if copy.writing or copy.queued or (copy.range in self.failing and copy.range in asked):
@@ -345,7 +345,8 @@ class Copying:
             copy.queued = True
             self._due.append(copy)
         # Where nobody asks any more, nobody would learn that a range answers again.
-        asking = {copy.range for copy in self.behind} | {copy.range for _, _, copy in self._pending}
+        waited = {number for number, pending in self._pending.items() if pending}
+        asking = {copy.range for copy in self.behind} | waited
         for number in [one for one in self.failing if one not in asking and self.answers(one, now)]:
             del self.failing[number]
 

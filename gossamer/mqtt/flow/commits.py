@@ -1,7 +1,8 @@
 """Commits: rows of a journal, and callbacks once they are on disc.
 
 A :class:`JournalWriter` is one of the *peers* of a message (see ``ForwarderLike``): PUBACK, PUBREC and the
-report to the node that forwarded it wait for the commit, as they wait for other nodes.
+report to the node that forwarded it wait for the commit, as they wait for other nodes. That of sessions waits
+for quorums too (``session.ranges``).
 
 Rules: 1. Nothing waits on the loop; a commit calls back, in a later turn, in the order of the calls.
 2. While the disc fails, rows and their callbacks wait: nothing is acknowledged as safe.
@@ -18,6 +19,7 @@ import msgspec
 import structlog
 
 from gossamer.mnesia_like import Journal
+from gossamer.mqtt.messages.ports import ForwarderLike
 
 log = structlog.get_logger(__name__)
 
@@ -67,10 +69,12 @@ class JournalWriter:
         else:
             self._waiting.append((ticket, callback))
 
-    async def settled(self, within: float | None = None) -> bool:
-        """Wait until all that was written so far is on disc; False: not ``within`` so many seconds."""
+    async def settled(self, within: float | None = None, peer: ForwarderLike | None = None) -> bool:
+        """Wait until all that was written so far is on disc; False: not ``within`` so many seconds. ``peer``:
+        wait for that instead, which is of this writer."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.after(self._journal.ticket, lambda: None if done.done() else done.set_result(None))
+        waits: ForwarderLike = peer or self
+        waits.append_acked(b"", lambda _: None if done.done() else done.set_result(None))
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
                 await done

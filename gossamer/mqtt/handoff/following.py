@@ -184,6 +184,7 @@ class Following:
         # the mark that the move waits for comes behind what is handed on.
         if any(self._is_moving(client_id) for client_id in clients if client_id not in sessions):
             return False
+        before = 0 if store is None else store.notes
         for number, kept_at, records in entries:
             for client_id, numbers in clients.items():
                 session = sessions.get(client_id)
@@ -193,7 +194,7 @@ class Following:
                 if not (session.clean and session.born > kept_at):
                     self._give(session, records)
         if store is not None:
-            await store.settled()
+            await store.settled(peer=store.since(before))
         return True
 
     def _give(self, session: Session, records: bytes) -> None:

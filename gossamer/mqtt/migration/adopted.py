@@ -120,7 +120,7 @@ class Adopted(Incoming):
         if session is not None and session.store is not None:
             if session.store.copies is not None:
                 session.store.copies.taken(self._client_id)
-            await session.store.settled(QUORUM_TIMEOUT)
+            await session.store.settled(QUORUM_TIMEOUT, session.store.of((session,)))
         for keeper, away in self._keepers:
             if keeper == self._ownership.node:
                 self._home.handoff.keeper.departures.handed(away, self._client_id)

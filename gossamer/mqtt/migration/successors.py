@@ -184,7 +184,7 @@ class Successors:
                 # The other node only counts them; this one has their ids.
                 fanout.recorder.lost(message.id, Session(client_id, fanout=fanout), "session_superseded")
         if taken and session.store is not None:
-            await session.store.settled()
+            await session.store.settled(peer=session.store.of((session,)))
         return taken
 
     def _may_subscribe(self, session: Session) -> bool:

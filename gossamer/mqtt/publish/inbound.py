@@ -115,7 +115,7 @@ class Ingest:
         if self.on_noted is not None:
             self.on_noted(peer)
         kept = Hold()
-        wait = partial(store.append_acked, b"", lambda _: kept.release())
+        wait = partial(store.since(before).append_acked, b"", lambda _: kept.release())
         if hold is None:
             wait()
         else:

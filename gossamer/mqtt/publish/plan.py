@@ -45,12 +45,12 @@ class Plan:
     ) -> None:
         lists: dict[tuple[int, bool], list[Session]] = {(v, q): [] for v in (V4, V5) for q in (False, True)}
         special: list[Delivery] = []
-        stores: set[ForwarderLike] = set()
+        durable: list[Session] = []
         for delivery in deliveries:
             session = delivery.subscriber
             known = isinstance(session, Session)
             if known and delivery.qos and session.store is not None:
-                stores.add(session.store)
+                durable.append(session)
             if known and session.plain and not (delivery.no_local or delivery.identifiers or delivery.own):
                 lists[session.version, delivery.qos > 0].append(session)
             else:
@@ -68,7 +68,8 @@ class Plan:
         self.sessions = everyone + others
         self.breadth = len(everyone) + len(special)
         self.peers = peers
-        self.waits: tuple[ForwarderLike, ...] = (*peers, *stores)
+        stores = {session.store for session in durable}
+        self.waits: tuple[ForwarderLike, ...] = (*peers, *[one.of(durable) for one in stores if one])
         """Peers that must have a message of QoS 1 before it is acknowledged: other nodes, and the disc."""
         # One that is out only after some turns is waited for as well.
         widest = max((self.v4.qos1, self.v5.qos1, everyone if len(special) > SLICE else ()), key=len)

@@ -221,7 +221,7 @@ class Publishing:
             if kept is not None:
                 peers += (kept,)
         if message.qos and self.store is not None and self.notes != before:
-            peers += (self.store,)
+            peers += (self.store.since(before),)
         return peers
 
     def distribute(self, route: Route, message: Message, publisher: str) -> tuple[ForwarderLike, ...]:

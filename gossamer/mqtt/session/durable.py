@@ -4,7 +4,8 @@ The changes are those that :class:`SessionState` lists as journalled; each is ma
 written here. The publish path is the same for both kinds of sessions, and a session that ends with its
 connection pays nothing.
 
-In a cluster that copies sessions, all that waits for the commit waits for a quorum too (``store``).
+In a cluster that copies sessions, all that waits for the commit waits for the quorum of this session's range
+too (``ranges``).
 
 Rules: 1. A packet that confirms something as safe, or lets the client discard its copy, waits for the commit:
 CONNACK, a PUBLISH of QoS 2 (its packet identifier must be known after a crash, or the next message that gets
@@ -158,6 +159,13 @@ class DurableSession(Session):
             self._put(SUBSCRIPTION, topic_filter, None)
         return known
 
+    def admit(self, message_id: int) -> bool:
+        new = super().admit(message_id)
+        if not new:
+            # Perhaps a moment ago: whoever sends it again is told once that is safe.
+            self.store.touch(self.client_id)
+        return new
+
     def remember(self) -> Once:
         if self.once is None:
             self.once = Once(self._put_once)
@@ -256,28 +264,31 @@ class DurableSession(Session):
         held = self._held
         kind = packet[0] & 0xF6
         free = kind in _FREE or (not held and (kind not in _WAITS or self._is_safe(kind, self._ticket)))
-        if free or (kind in _ANSWERS and held and self._ticket <= self.store.committed):
+        if free or (kind in _ANSWERS and held and self._is_committed(self._ticket)):
             super().push(packet)
             return
         held.append((self._ticket, packet))
         if len(held) == 1:
             self._wait()
         elif kind in _ANSWERS:
-            self.store.after(self._ticket, partial(self._release_held, self.channel))
+            self.store.after_of(self.client_id, self._ticket, partial(self._release_held, self.channel))
 
     @property
     def holds_suback(self) -> bool:
         """True while a SUBACK waits for what it says to be safe."""
         return any(packet[0] == _SUBACK for _, packet in self._held)
 
+    def _is_committed(self, ticket: int) -> bool:
+        return ticket <= self.store.committed_of(self.client_id)
+
     def _is_safe(self, kind: int, ticket: int) -> bool:
-        return ticket <= self.store.committed and not (kind in _ONCE and self.store.is_behind(self.client_id))
+        return self._is_committed(ticket) and not (kind in _ONCE and self.store.is_behind(self.client_id))
 
     def _wait(self) -> None:
         """Release what is held once its first packet may go."""
         ticket, packet = self._held[0]
-        if ticket > self.store.committed:
-            self.store.after(ticket, partial(self._release_held, self.channel))
+        if not self._is_committed(ticket):
+            self.store.after_of(self.client_id, ticket, partial(self._release_held, self.channel))
         elif packet[0] & 0xF6 in _ONCE and not self._expects:
             self._expects = True
             self.store.when_level(self.client_id, self._is_level)
@@ -292,7 +303,7 @@ class DurableSession(Session):
         held, self._held = self._held, []
         for ticket, packet in held:
             kind = packet[0] & 0xF6
-            answers = kind in _ANSWERS and ticket <= self.store.committed
+            answers = kind in _ANSWERS and self._is_committed(ticket)
             if not answers and (self._held or not self._is_safe(kind, ticket)):
                 self._held.append((ticket, packet))
                 continue

@@ -12,7 +12,7 @@ session must not end early.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import structlog
@@ -24,6 +24,7 @@ from gossamer.mqtt.messages.message_ids import NO_ID, Tracked, read_mark
 from gossamer.mqtt.messages.records import read_record, record_of
 from gossamer.mqtt.session.expiry import Expiring
 from gossamer.mqtt.session.qos2 import Block
+from gossamer.mqtt.session.ranges import CopiedWriter
 from gossamer.mqtt.session.state import Item, SessionState
 
 log = structlog.get_logger(__name__)
@@ -109,21 +110,7 @@ class Stored:
         return bool(self.queue) or any(packet[0] != PUBREL for _, _, packet in self.inflight)
 
 
-class Copies(Protocol):
-    """Where sessions are copied to; see ``gossamer.mqtt.copies``."""
-
-    @property
-    def committed(self) -> float: ...
-    def is_behind(self, client_id: str) -> bool: ...
-    def is_usurped(self, client_id: str) -> bool: ...
-    def leave(self, client_id: str) -> None: ...
-    def taken(self, client_id: str) -> None: ...
-    def note(
-        self, client_id: str, kind: int, key: object, value: bytes | None, ticket: int, *, new: bool
-    ) -> None: ...
-
-
-class SessionStore(JournalWriter):
+class SessionStore(CopiedWriter):
     """Journal of durable sessions: notes each change, and completes what waits for its commit."""
 
     def __init__(
@@ -135,17 +122,7 @@ class SessionStore(JournalWriter):
         self.wall = wall
         self._monotonic = monotonic
         self._series = 0
-        self.copies: Copies | None = None
-        """Where sessions are copied to, in a cluster that does."""
         self._until_level: dict[str, list[Callable[[], object]]] = {}
-        self.notes = 0
-        """Number of rows written so far; compare two readings to see whether there was one."""
-
-    @property
-    def committed(self) -> int:
-        """Ticket up to which all writes are on disc, and as far as sessions are copied, at a quorum."""
-        committed = self._journal.committed
-        return committed if self.copies is None else int(min(committed, self.copies.committed))
 
     def put(self, client_id: str, kind: int, key: object, value: object, *, new: bool = False) -> int:
         """Write a row, None to delete it; return the ticket of its commit. ``new``: there was none."""
@@ -153,14 +130,14 @@ class SessionStore(JournalWriter):
         data = None if value is None else encode(value)
         ticket = self._journal.put(encode((client_id, kind, key)), data)
         if self.copies is not None:
-            self.copies.note(client_id, kind, key, data, ticket, new=new)
+            self.wrote(self.copies.note(client_id, kind, key, data, ticket, new=new))
         return ticket
 
     def leave(self, client_id: str) -> None:
         """Note that a session goes on at another node, whose the copy is; what waits for it is done there."""
         if self.copies is not None:
             self.copies.leave(client_id)
-        self._call(self._until_level.pop(client_id, ()))
+        self.call(self._until_level.pop(client_id, ()))
 
     def is_behind(self, client_id: str) -> bool:
         """Return whether a quorum lacks something of a session that is acknowledged all the same."""
@@ -182,17 +159,8 @@ class SessionStore(JournalWriter):
     def released(self) -> None:
         """Call back who waits for a quorum that has it now."""
         for client_id in [one for one in self._until_level if not self.is_behind(one)]:
-            self._call(self._until_level.pop(client_id))
+            self.call(self._until_level.pop(client_id))
         self._release()
-
-    @staticmethod
-    def _call(callbacks: Iterable[Callable[[], object]]) -> None:
-        for callback in callbacks:
-            try:
-                callback()
-            except Exception:
-                # The others still have to be called.
-                log.exception("level_callback_failed")
 
     def new_series(self) -> int:
         """Return a number that no series of this node ever had."""

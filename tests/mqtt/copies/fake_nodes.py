@@ -16,9 +16,12 @@ from mqtt.session.test_store import store_on
 
 
 class FakeKeyValues:
-    """One range in memory, which all nodes of a test share."""
+    """Ranges in memory, one or as many as there are, which all nodes of a test share."""
 
-    def __init__(self):
+    def __init__(self, ranges=1):
+        self.ranges = ranges
+        self.stuck = {}
+        """By range that has no leader, an event for when it has one."""
         self.rows = {}
         self.writes = []
         self.error = None
@@ -27,12 +30,20 @@ class FakeKeyValues:
         self.answers.set()
 
     def range_of(self, key):
-        return 0
+        return int.from_bytes(key[:1]) * self.ranges // 256
+
+    async def led(self, key):
+        await self.answers.wait()
+        if (number := self.range_of(key)) in self.stuck:
+            await self.stuck[number].wait()
+
+    def stick(self, number):
+        self.stuck[number] = asyncio.Event()
 
     async def write(self, operations, expected=()):
         expected = list(expected)
         assert 0 < len(operations) <= MAX_OPERATIONS - len(expected)
-        await self.answers.wait()
+        await self.led(expected[0].key)
         if self.error is not None:
             raise self.error
         if any(self.rows.get(one.key) != one.value for one in expected):
@@ -54,7 +65,7 @@ class FakeKeyValues:
         return True
 
     async def scan(self, start, end, limit=None, *, max_staleness=0.0):
-        await self.answers.wait()
+        await self.led(start)
         if self.error is not None:
             raise self.error
         return sorted((key, value) for key, value in self.rows.items() if start <= key < end)[:limit]
@@ -149,7 +160,7 @@ def fill(session, *, size=3, count=5):
     session.save()
 
 
-async def new_node(**options):
-    node = FakeNode(FakeKeyValues(), **options)
+async def new_node(ranges=1, **options):
+    node = FakeNode(FakeKeyValues(ranges), **options)
     assert node.copies.begun()
     return node

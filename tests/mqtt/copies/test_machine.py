@@ -1,6 +1,7 @@
 """Which rows a quorum lacks: whatever order changes, writes and their ends come in, none is forgotten."""
 
 import math
+from collections import Counter
 
 import pytest
 from hypothesis import settings
@@ -41,8 +42,8 @@ class Sessions(RuleBasedStateMachine):
         """By session and row, the ticket of its oldest change that no write which has begun has."""
         self.lacking = {}
         """By session and row, the ticket of the oldest change that the range does not have."""
-        self.reached = 0
-        """Greatest ticket that was committed on disc and at the ranges."""
+        self.reached = Counter()
+        """By range, the greatest ticket that was committed on disc and there."""
 
     # What the model knows.
 
@@ -187,7 +188,7 @@ class Sessions(RuleBasedStateMachine):
         write = self.writes.pop(data.draw(st.integers(0, len(self.writes) - 1)))
         if write.copy.behind:
             # It is waited for again, for what has changed since the write began.
-            self.reached = 0
+            self.reached[write.copy.range] = 0
         self.finish(write)
 
     @precondition(lambda self: self.writes)
@@ -232,13 +233,14 @@ class Sessions(RuleBasedStateMachine):
     @invariant()
     def nothing_is_committed_that_a_range_lacks(self):
         for (name, _), ticket in self.lacking.items():
-            assert self.machine.committed < ticket or not self.is_waited_for(name)
+            assert self.machine.committed_in(RANGE_OF[name]) < ticket or not self.is_waited_for(name)
 
     @invariant()
     def what_was_committed_stays_so(self):
-        committed = min(self.machine.committed, self.ticket - 1)
-        assert committed >= self.reached
-        self.reached = committed
+        for number in set(RANGE_OF.values()):
+            committed = min(self.machine.committed_in(number), self.ticket - 1)
+            assert committed >= self.reached[number]
+            self.reached[number] = committed
 
     @invariant()
     def only_sessions_that_are_behind_are_listed(self):
@@ -256,7 +258,7 @@ class Sessions(RuleBasedStateMachine):
             self.tick(1.0)
         assert not self.machine.behind
         assert not self.machine.failing
-        assert self.machine.committed == math.inf
+        assert {self.machine.committed_in(number) for number in RANGE_OF.values()} == {math.inf}
         for name in self.ranges.keys() | self.sessions.keys():
             if name not in self.elsewhere:
                 assert self.ranges.get(name, {}) == self.sessions.get(name, {})
@@ -299,13 +301,13 @@ def level(machine, *names):
 def test_a_change_is_not_committed_before_a_quorum_has_it():
     machine = Copying()
     [copy] = noted(machine, "a", ticket=7)
-    assert (machine.next(), machine.committed) == (None, 6)
+    assert (machine.next(), machine.committed_in(0)) == (None, 6)
     assert machine.flush()
     assert machine.next() is copy
     machine.take(copy)
-    assert machine.committed == 6
+    assert machine.committed_in(0) == 6
     machine.done(copy, 0.0)
-    assert machine.committed == math.inf
+    assert machine.committed_in(0) == math.inf
 
 
 def test_one_write_is_on_its_way_at_a_time_and_the_next_has_all_that_came_meanwhile():
@@ -320,10 +322,10 @@ def test_one_write_is_on_its_way_at_a_time_and_the_next_has_all_that_came_meanwh
         machine.flush()
         assert machine.next() is None
     machine.done(copy, 0.0)
-    assert machine.committed == 2
+    assert machine.committed_in(0) == 2
     machine.flush()
     assert written(machine) == {"a": {b"2": b"third"}}
-    assert machine.committed == math.inf
+    assert machine.committed_in(0) == math.inf
 
 
 def test_what_is_written_and_deleted_before_a_write_never_gets_there():
@@ -331,7 +333,7 @@ def test_what_is_written_and_deleted_before_a_write_never_gets_there():
     [copy] = level(machine, "a")
     machine.note(copy, b"2", b"x", 2, 0.0, new=True)
     machine.note(copy, b"2", None, 2, 0.0, new=False)
-    assert machine.committed == math.inf
+    assert machine.committed_in(0) == math.inf
     machine.note(copy, b"1", None, 3, 0.0, new=False)
     machine.flush()
     assert written(machine) == {"a": {b"1": None}}
@@ -344,7 +346,7 @@ def test_after_a_write_that_failed_the_session_is_written_whole():
     machine.flush()
     machine.take(machine.next())
     machine.failed(copy, 0.0, answered=False)
-    assert (copy.whole, copy.owner, machine.committed) == (True, None, 1)
+    assert (copy.whole, copy.owner, machine.committed_in(0)) == (True, None, 1)
     assert not machine.flush()
     machine.tick(1.0)
     assert machine.flush()
@@ -355,16 +357,16 @@ def test_a_session_that_has_waited_long_is_waited_for_no_more():
     machine = Copying()
     [copy] = noted(machine, "a")
     machine.tick(PATIENCE - 0.1)
-    assert (copy.behind, machine.committed) == (False, 0)
+    assert (copy.behind, machine.committed_in(0)) == (False, 0)
     machine.tick(PATIENCE)
-    assert (copy.behind, machine.committed) == (True, math.inf)
+    assert (copy.behind, machine.committed_in(0)) == (True, math.inf)
     # What comes now waits for the disc alone, until a quorum has it all.
     noted(machine, "a", ticket=2, now=PATIENCE)
-    assert machine.committed == math.inf
+    assert machine.committed_in(0) == math.inf
     assert list(written(machine, PATIENCE)) == ["a"]
     assert not copy.behind
     noted(machine, "a", ticket=3, now=PATIENCE)
-    assert machine.committed == 2
+    assert machine.committed_in(0) == 2
 
 
 def test_what_comes_to_a_range_that_does_not_answer_does_not_wait_as_long_again():
@@ -414,7 +416,20 @@ def test_a_session_that_went_elsewhere_is_not_written_any_more(queued):
         machine.flush()
     machine.leave(copy)
     machine.note(copy, b"2", b"x", 2, 0.0, new=True)
-    assert machine.committed == math.inf
+    assert machine.committed_in(0) == math.inf
     machine.gone(copy)
     machine.flush()
     assert (machine.next(), machine.copies) == (None, {})
+
+
+def test_a_range_that_does_not_answer_holds_up_no_other():
+    machine = Copying()
+    noted(machine, "a", ticket=3)
+    other = machine.copies["c"] = Copy("c", 1)
+    machine.note(other, b"1", b"x", 4, 0.0, new=True)
+    assert (machine.committed_in(0), machine.committed_in(1), machine.committed_in(2)) == (2, 3, math.inf)
+    machine.flush()
+    assert machine.next(busy={0}) is other
+    machine.take(other)
+    machine.done(other, 0.0)
+    assert (machine.committed_in(0), machine.committed_in(1)) == (2, math.inf)
