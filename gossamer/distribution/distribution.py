@@ -25,6 +25,7 @@ Frames sent within one turn of the loop leave as one message per stream.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
 
 from gossamer.distribution.errors import FrameTooLargeError, PeerGoneError
@@ -133,8 +134,9 @@ class Distribution(LinkManager):
         self.users.on_acks[purpose] = callback
 
     def on_ahead(self, purpose: Purpose, callback: OnAhead) -> None:
-        """Call ``callback(peer, numbers)`` with frames that have taken effect before others that came first;
-        those may have to wait for long. Frames may be named twice, and are part of ``on_ack`` too."""
+        """Call ``callback(peer, numbers, parts)`` with frames, and parts of frames, that have taken effect
+        before others that came first; those may have to wait for long. Frames may be named twice, and are
+        part of ``on_ack`` too."""
         self.users.on_ahead[purpose] = callback
 
     def refresh_with(self, purpose: Purpose, refresh: Refresh) -> None:
@@ -165,6 +167,14 @@ class Distribution(LinkManager):
         if frame.number and peer is not None and peer.session == frame.session:
             due, inbound = peer.receives[frame.purpose].finish(frame.number), peer.inbound.get(frame.purpose)
             if due and inbound is not None:
+                inbound.received()
+
+    def partly(self, frame: Frame, spans: Sequence[tuple[int, int]]) -> None:
+        """Report bytes of ``frame``, as ``(start, stop)``, that have taken effect before the others."""
+        peer = self.peers.get(frame.peer)
+        if frame.number and peer is not None and peer.session == frame.session:
+            inbound = peer.inbound.get(frame.purpose)
+            if peer.receives[frame.purpose].part(frame.number, spans) and inbound is not None:
                 inbound.received()
 
     # Nodes.

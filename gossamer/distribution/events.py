@@ -52,8 +52,8 @@ Receiver = Callable[[Frame], object]
 ``Distribution.done`` is called when it has."""
 OnAck = Callable[[str, int], None]
 """Called with ``(peer, number)``."""
-OnAhead = Callable[[str, Sequence[int]], None]
-"""Called with ``(peer, numbers)``."""
+OnAhead = Callable[[str, Sequence[int], Sequence[tuple[int, int, int]]], None]
+"""Called with ``(peer, numbers, parts)``; a part is the number of a frame, and where it begins and ends."""
 
 
 @dataclass(slots=True)

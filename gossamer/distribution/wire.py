@@ -122,11 +122,13 @@ class Batch(msgspec.Struct, frozen=True, array_like=True, tag=16):
 class Ack(msgspec.Struct, frozen=True, array_like=True, tag=18):
     """Acknowledgement that every frame up to ``number`` has taken effect, and of those after it some.
 
-    Of these each is named once on a connection. A release that does not know them waits for the others.
+    Of these each is named once on a connection, and of others ``parts``, each with the number of its frame,
+    its first byte and the one behind its last. A release that does not know them waits for the others.
     """
 
     number: _Number
     ahead: tuple[_Number, ...] = ()
+    parts: tuple[tuple[_Number, _Number, _Number], ...] = ()
 
 
 encode = msgspec.msgpack.Encoder().encode

@@ -130,6 +130,20 @@ def test_acks_are_cumulative_and_name_what_is_finished_ahead_of_others():
     assert receiver.ack() == Ack(2, (4, 6))
 
 
+def test_parts_of_a_frame_are_named_until_it_is_finished_or_its_connection_is_gone():
+    receiver = ReceiveStream()
+    take(receiver, (1, [b""] * 3))
+    assert receiver.part(2, [(0, 5), (7, 9)])
+    assert receiver.part(3, [(0, 1)])
+    assert receiver.finish(3)
+    assert receiver.ack() == Ack(0, (3,), ((2, 0, 5), (2, 7, 9)))
+    assert not receiver.due
+    assert not receiver.part(4, [(0, 5)])
+    assert receiver.part(1, [(0, 5)])
+    receiver.connected()
+    assert receiver.ack() == Ack(0, (3,))
+
+
 def test_what_is_finished_ahead_is_known_to_the_sender_and_not_released():
     stream = sender()
     for _ in range(3):

@@ -144,6 +144,9 @@ class Links:
     def on_ahead(self, purpose: str, callback: Any) -> None:
         self.ahead = callback
 
+    def partly(self, frame: Any, spans: Any) -> None:
+        self.parts.append((frame, spans))
+
     def refresh_with(self, purpose: str, refresh: Any) -> None:
         self.refresh = refresh
 

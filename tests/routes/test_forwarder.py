@@ -92,6 +92,28 @@ def test_a_frame_that_took_effect_before_an_earlier_one_is_safe_and_not_given_up
     assert to.unacked_bytes == 0
 
 
+def test_records_are_safe_once_all_their_bytes_took_effect_and_each_is_told_once():
+    left = []
+    to, _, turn = forwarder(left=lambda number, records, waiting: left.append(records) or 0)
+    safe: list[bytes] = []
+    for record in (b"aaaa", b"bb", b"cc"):
+        to.append_acked(record, lambda ok, record=record: safe.append(record))
+    to.append(b"zz")
+    turn.end()
+    to.partly(1, 0, 2)
+    to.partly(1, 0, 2)
+    assert safe == []
+    to.partly(1, 2, 5)
+    assert (safe, to.pending) == ([b"aaaa"], 2)
+    to.partly(1, 6, 99)
+    to.partly(2, 0, 10)
+    assert (safe, to.pending) == ([b"aaaa", b"cc"], 1)
+    to.partly(1, 0, 10)
+    to.acked(1)
+    to.down()
+    assert (safe, left) == ([b"aaaa", b"cc", b"bb"], [])
+
+
 def test_a_peer_that_the_links_do_not_know_counts_as_down():
     to, links, turn = forwarder()
     links.gone.add("b")

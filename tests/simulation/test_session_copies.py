@@ -232,3 +232,25 @@ async def test_a_range_that_lost_its_leader_holds_up_none_but_its_own(sim, clust
     assert max(waits["transient"]) < 0.3
     for topic, client in (("stuck", stuck), ("free", free), ("transient", transient)):
         assert client.payloads() == sent[topic]
+
+
+@nodes(3, seeds=3, **COPIED)
+async def test_messages_of_one_turn_do_not_wait_for_each_others_ranges(sim, cluster):
+    await formed(cluster)
+    clients = {
+        "stuck": await session(cluster, 2, "n0", "stuck", qos=1),
+        "free": await session(cluster, 2, "n5", "free", qos=1),
+        "transient": await subscriber(cluster, 2, "transient", qos=1),
+    }
+    await led(cluster, {0: 2, 3: 1})
+    cluster.crash(1)
+    begun, safe = sim.loop.time(), {}
+    for topic in clients:
+        cluster.nodes[3].broker.publish(
+            topic, b"x", qos=1, on_safe=lambda _, topic=topic: safe.setdefault(topic, sim.loop.time() - begun)
+        )
+    await until(lambda: len(safe) == 3, within=10)
+    assert max(safe["free"], safe["transient"]) < 0.2
+    assert safe["stuck"] > 0.8
+    await asyncio.sleep(1)
+    assert [client.payloads() for client in clients.values()] == [[b"x"]] * 3

@@ -172,7 +172,7 @@ class SendStream:
 class ReceiveStream:
     """Receiving end."""
 
-    __slots__ = ("_ahead", "_untold", "acked", "done", "duplicates", "received")
+    __slots__ = ("_ahead", "_parts", "_untold", "acked", "done", "duplicates", "received")
 
     def __init__(self) -> None:
         self.received = 0
@@ -186,17 +186,30 @@ class ReceiveStream:
         """Frames beyond ``done`` that have taken effect."""
         self._untold: list[int] = []
         """Those of them that no ack on this connection has named."""
+        self._parts: list[tuple[int, int, int]] = []
+        """Parts of others, which an ack names once: if it is lost, so are they."""
 
     @property
     def due(self) -> bool:
         """Return whether an ack is due."""
-        return self.done > self.acked or bool(self._untold)
+        return self.done > self.acked or bool(self._untold or self._parts)
 
     def ack(self) -> Ack:
         """Return the ack that is due."""
         self.acked = self.done
         untold, self._untold = self._untold, []
-        return Ack(self.done, tuple(number for number in untold if number > self.done))
+        parts, self._parts = self._parts, []
+        return Ack(
+            self.done,
+            tuple(number for number in untold if number > self.done),
+            tuple(part for part in parts if part[0] > self.done and part[0] not in self._ahead),
+        )
+
+    def part(self, number: int, spans: Iterable[tuple[int, int]]) -> bool:
+        """Note bytes of a frame that have taken effect; return True if an ack is due for them."""
+        if self.done < number <= self.received:
+            self._parts += [(number, *span) for span in spans]
+        return self.due
 
     def fresh(self, batch: Batch) -> list[tuple[int, bytes]]:
         """Return the new frames of ``batch`` in order, with their numbers (0: unreliable).
@@ -236,6 +249,7 @@ class ReceiveStream:
         # The last acks of the previous connection may have been lost with it.
         self.acked = 0
         self._untold = sorted(self._ahead)
+        self._parts.clear()
         return self.received
 
     def rewind(self) -> bool:
@@ -244,4 +258,5 @@ class ReceiveStream:
         self.received = self.done
         self._ahead.clear()
         self._untold.clear()
+        self._parts.clear()
         return behind

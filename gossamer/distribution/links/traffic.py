@@ -153,14 +153,16 @@ class Sending(Traffic):
         try:
             number, seal = 0, self.seal
             named: list[int] = []
+            parts: list[tuple[int, int, int]] = []
             for data in messages:
                 ack = decode_ack(seal.decrypt(next(seal.received), data, None))
                 number = ack.number
                 named += ack.ahead
+                parts += ack.parts
             if self.open and stream.ack(number, asyncio.get_running_loop().time()) and on_ack is not None:
                 on_ack(self.peer.name, number)
-            if named and self.open and (ahead := stream.ahead(named)) and on_ahead is not None:
-                on_ahead(self.peer.name, ahead)
+            if (named or parts) and self.open and on_ahead is not None:
+                on_ahead(self.peer.name, stream.ahead(named), [one for one in parts if one[0] > number])
         except WireError as error:
             self.abort(error)
         except BrokenSeal:

@@ -21,7 +21,7 @@ dead client would stop all publishers of its topics).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -80,16 +80,20 @@ class Peer(Protocol):
 class Hold:
     """Deferred report of a batch that was taken from a peer; callbacks of :meth:`then` run at its release."""
 
-    __slots__ = ("_waiting",)
+    __slots__ = ("_waiting", "released", "tell")
 
     def __init__(self) -> None:
         self._waiting: list[Callable[[], object]] = []
+        self.released = False
+        self.tell: Callable[[Sequence[tuple[int, int]]], object] = lambda _spans: None
+        """Called with bytes of the batch that have taken effect before the others."""
 
     def then(self, callback: Callable[[], object]) -> None:
         """Call ``callback`` at the release, in the order of these calls."""
         self._waiting.append(callback)
 
     def release(self) -> None:
+        self.released = True
         waiting, self._waiting = self._waiting, []
         for callback in waiting:
             try:

@@ -2,7 +2,7 @@
 
 A :class:`JournalWriter` is one of the *peers* of a message (see ``ForwarderLike``): PUBACK, PUBREC and the
 report to the node that forwarded it wait for the commit, as they wait for other nodes. That of sessions waits
-for quorums too (``session.ranges``).
+for quorums too (``ranges``).
 
 Rules: 1. Nothing waits on the loop; a commit calls back, in a later turn, in the order of the calls.
 2. While the disc fails, rows and their callbacks wait: nothing is acknowledged as safe.
@@ -19,7 +19,6 @@ import msgspec
 import structlog
 
 from gossamer.mnesia_like import Journal
-from gossamer.mqtt.messages.ports import ForwarderLike
 
 log = structlog.get_logger(__name__)
 
@@ -29,6 +28,17 @@ SETTLE_TIMEOUT = 2.0
 """Seconds that a node waits for its disc before it takes what another will offer again."""
 
 encode = msgspec.msgpack.Encoder().encode
+
+
+class Waits:
+    """Peer of a message that waits for some of what a writer writes; see ``ForwarderLike``."""
+
+    def __init__(self, peer: str, append_acked: Callable[[bytes, Callable[[bool], object]], object]) -> None:
+        self.peer = peer
+        self.append_acked = append_acked
+
+    def append(self, record: bytes) -> None:
+        """Do nothing: QoS 0 waits for nothing."""
 
 
 class JournalWriter:
@@ -69,12 +79,11 @@ class JournalWriter:
         else:
             self._waiting.append((ticket, callback))
 
-    async def settled(self, within: float | None = None, peer: ForwarderLike | None = None) -> bool:
+    async def settled(self, within: float | None = None, peer: Waits | JournalWriter | None = None) -> bool:
         """Wait until all that was written so far is on disc; False: not ``within`` so many seconds. ``peer``:
         wait for that instead, which is of this writer."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        waits: ForwarderLike = peer or self
-        waits.append_acked(b"", lambda _: None if done.done() else done.set_result(None))
+        (peer or self).append_acked(b"", lambda _: None if done.done() else done.set_result(None))
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
                 await done

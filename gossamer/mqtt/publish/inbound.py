@@ -24,6 +24,7 @@ from gossamer.mqtt.messages.message_ids import MARK, NO_ID, is_recorded, read_ma
 from gossamer.mqtt.messages.records import MOVE_MARK, read_record, record_of
 from gossamer.mqtt.publish.fanout import Fanout
 from gossamer.mqtt.publish.owed import Owed
+from gossamer.mqtt.publish.parts import Parts, SlowBatches
 from gossamer.mqtt.publish.plan import Plan
 from gossamer.mqtt.publish.publishing import Publishing
 from gossamer.mqtt.publish.recording import Recording
@@ -55,6 +56,7 @@ class Ingest:
         """Called with a node whose messages have changed sessions on disc, before that commit."""
         self._named = NO_ID
         """Id of the next message of QoS 2."""
+        self._slow = SlowBatches()
         self.messages = 0
         """Messages of peers so far; the broker counts them as received, too."""
 
@@ -64,6 +66,7 @@ class Ingest:
         fanout.origin = peer
         store = self._table.store
         before = 0 if store is None else store.notes
+        parts = None if store is None or store.copies is None else Parts(store)
         received = fanout.received
         recorder = fanout.recorder
         if recorder is not None and recorder.marks:
@@ -84,9 +87,14 @@ class Ingest:
                     for at in range(start + size, pos + 1, size):
                         tails.append(data[at - size + body : at])  # noqa: PERF401 - that would be a call
                     sink.run1(plan, head, tails, V4)
+                    if parts is not None:
+                        parts = None if fanout.wide.jobs else parts.end(pos)
                 if pos < end:
                     pos = self._other(data, pos, end)
+                    if parts is not None:
+                        parts = None if fanout.wide.jobs else parts.end(pos)
         except (MqttProtocolError, IndexError) as error:
+            parts = None
             fanout.dropped("bad_record")
             log.error("bad_record", peer=peer, error=str(error))
         finally:
@@ -94,9 +102,9 @@ class Ingest:
             self.messages += fanout.received - received
         if fanout.pressure.hold is None and not fanout.wide.jobs and (store is None or store.notes == before):
             return None
-        return self.held(peer, before)
+        return self.held(peer, before, None if parts is None else parts.end(pos))
 
-    def held(self, peer: str, before: int) -> Hold | None:
+    def held(self, peer: str, before: int, parts: Parts | None = None) -> Hold | None:
         """Return the hold of a batch, for sessions that are far behind, wide fan-out or the disc; None: none.
 
         ``before`` are the ``Publishing.notes`` before the batch.
@@ -118,6 +126,8 @@ class Ingest:
         wait = partial(store.since(before).append_acked, b"", lambda _: kept.release())
         if hold is None:
             wait()
+            if parts is not None and not kept.released:
+                self._slow.watch(kept, parts)
         else:
             hold.then(wait)
         return kept

@@ -5,7 +5,7 @@ written here. The publish path is the same for both kinds of sessions, and a ses
 connection pays nothing.
 
 In a cluster that copies sessions, all that waits for the commit waits for the quorum of this session's range
-too (``ranges``).
+too (``flow.ranges``).
 
 Rules: 1. A packet that confirms something as safe, or lets the client discard its copy, waits for the commit:
 CONNACK, a PUBLISH of QoS 2 (its packet identifier must be known after a crash, or the next message that gets

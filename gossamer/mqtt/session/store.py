@@ -20,11 +20,11 @@ import structlog
 from gossamer.mnesia_like import Journal
 from gossamer.mqtt.codec.packets import Subscription, Will
 from gossamer.mqtt.flow.commits import JournalWriter, Soon, encode
+from gossamer.mqtt.flow.ranges import CopiedWriter
 from gossamer.mqtt.messages.message_ids import NO_ID, Tracked, read_mark
 from gossamer.mqtt.messages.records import read_record, record_of
 from gossamer.mqtt.session.expiry import Expiring
 from gossamer.mqtt.session.qos2 import Block
-from gossamer.mqtt.session.ranges import CopiedWriter
 from gossamer.mqtt.session.state import Item, SessionState
 
 log = structlog.get_logger(__name__)

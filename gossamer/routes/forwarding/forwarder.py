@@ -3,7 +3,7 @@
 Records of one turn of the loop become one frame, or several of about ``frame_bytes``. A frame with any
 acknowledged record (QoS 1 and 2) is reliable: the link keeps it until the peer has delivered it; then the
 ``on_safe`` of its records are called, in their order. Of two frames the later may be delivered first, since
-each waits for other quorums (``mqtt.session.ranges``). A frame of QoS 0 records alone is not kept.
+each waits for other quorums (``mqtt.flow.ranges``). A frame of QoS 0 records alone is not kept.
 
 ``on_safe`` is called with True once the peer has delivered the record. When the peer is declared down, its
 subscribers are gone with it, so nothing more can be done for the record and it counts as safe, unless
@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -58,6 +58,10 @@ class _Batch(Struct):
     """Callbacks of the acknowledged ones."""
     kept: list[bytes] = field(default_factory=list)
     """The acknowledged ones, for ``lost``."""
+    starts: list[int] = field(default_factory=list)
+    """Where they begin in the frame."""
+    done: bytearray = field(default_factory=bytearray)
+    """Which of its bytes have taken effect, once some have and others not."""
     acked: int = 0
     """Number of acknowledged ones."""
     size: int = 0
@@ -121,6 +125,7 @@ class Forwarder:
         batch = batches[-1]
         batch.records.append(record)
         batch.waiting.append(on_safe)
+        batch.starts.append(batch.size)
         batch.acked += 1
         if self.lost is not None:
             batch.kept.append(record)
@@ -178,13 +183,33 @@ class Forwarder:
     def ahead(self, numbers: Iterable[int]) -> None:
         """Call back for frames that the peer has delivered, though not all before them. It has their effect,
         so they are not given up; the link has them until :meth:`acked`."""
-        unacked = self._unacked
         for number in numbers:
-            at = bisect_left(unacked, number, key=_number)
-            if at < len(unacked) and unacked[at].number == number:
-                batch = unacked[at]
+            batch = self._find(number)
+            if batch is not None:
                 waiting, batch.waiting, batch.acked = batch.waiting, [], 0
                 self._resolve(waiting, True)
+
+    def partly(self, number: int, start: int, stop: int) -> None:
+        """Call back for the records in these bytes of a frame, of which the peer has the effect. Should it go
+        down, the frame is given up with them: they may come twice."""
+        batch = self._find(number)
+        if batch is None or not batch.waiting:
+            return
+        starts, done = batch.starts, batch.done or bytearray(len(batch.frame))
+        batch.done, stop = done, min(stop, len(done))
+        done[start:stop] = b"\1" * (stop - start)
+        for place in range(max(0, bisect_right(starts, start) - 1), bisect_left(starts, stop)):
+            end = starts[place + 1] if place + 1 < len(starts) else len(done)
+            on_safe = batch.waiting[place]
+            if on_safe is not _ignore and done.find(0, starts[place], end) < 0:
+                batch.waiting[place] = _ignore
+                batch.acked -= 1
+                self._resolve([on_safe], True)
+
+    def _find(self, number: int) -> _Batch | None:
+        unacked = self._unacked
+        at = bisect_left(unacked, number, key=_number)
+        return unacked[at] if at < len(unacked) and unacked[at].number == number else None
 
     def down(self) -> None:
         """Give up all that the peer, which is declared down, has not acknowledged."""

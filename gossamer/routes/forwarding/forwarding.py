@@ -48,6 +48,9 @@ def _ignore(_peer: str, _congested: bool) -> None:
 class Held(Protocol):
     """Records that were taken but have not taken full effect yet."""
 
+    tell: Callable[[Sequence[tuple[int, int]]], object]
+    """To be called with bytes that have before the others."""
+
     def then(self, callback: Callable[[], object], /) -> None:
         """Call ``callback`` when they have, in the order of these calls."""
 
@@ -293,11 +296,13 @@ class Forwarding:
             for forwarder in slot.forwarders:
                 forwarder.acked(number)
 
-    def _ahead(self, peer: str, numbers: Sequence[int]) -> None:
+    def _ahead(self, peer: str, numbers: Sequence[int], parts: Sequence[tuple[int, int, int]]) -> None:
         slot = self.nodes.get(peer)
         if slot is not None:
             for forwarder in slot.forwarders:
                 forwarder.ahead(numbers)
+            for number, start, stop in parts:
+                slot.forwarder.partly(number, start, stop)
 
     def _receive(self, frame: Frame) -> bool:
         payload = frame.payload
@@ -323,5 +328,6 @@ class Forwarding:
         if hold is None or self.links is None:
             return True
         self.counts["frames_held"] += 1
+        hold.tell = partial(self.links.partly, frame)
         hold.then(partial(self.links.done, frame))
         return False

@@ -7,9 +7,9 @@ import pytest
 from gossamer.mqtt.codec.encoder import publish_parts
 from gossamer.mqtt.codec.packets import V5, Subscription
 from gossamer.mqtt.copies.machine import PATIENCE
+from gossamer.mqtt.flow.ranges import MANY
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.message_ids import base_of
-from gossamer.mqtt.session.ranges import MANY
 from mqtt.copies.fake_nodes import new_node
 from mqtt.fakes import FakeChannel
 

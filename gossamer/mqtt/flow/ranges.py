@@ -19,9 +19,7 @@ from typing import Protocol
 import structlog
 
 from gossamer.mnesia_like import Journal
-from gossamer.mqtt.flow.commits import JournalWriter, Soon
-from gossamer.mqtt.messages.ports import ForwarderLike, Until
-from gossamer.mqtt.session.state import SessionState
+from gossamer.mqtt.flow.commits import JournalWriter, Soon, Waits
 
 log = structlog.get_logger(__name__)
 
@@ -29,6 +27,12 @@ _DISC = -1
 """In place of a range: this node's disc alone."""
 MANY = 64
 """So many sessions are taken to have all ranges: to look would take longer than it saves."""
+
+
+class SessionLike(Protocol):
+    """Session of a client."""
+
+    client_id: str
 
 
 class Copies(Protocol):
@@ -72,7 +76,7 @@ class CopiedWriter(JournalWriter):
         """By range, what ``notes`` were when a row of it was written last."""
         self._queues: dict[int, deque[tuple[int, Callable[[], object]]]] = {}
         """By range, who waits for it, each with a ticket."""
-        self._peers: dict[frozenset[int], Until] = {}
+        self._peers: dict[frozenset[int], Waits] = {}
 
     @property
     def committed(self) -> int:
@@ -103,19 +107,29 @@ class CopiedWriter(JournalWriter):
         """Call ``callback`` once ``ticket`` is committed as far as a session needs it; now, if it is."""
         self._after(ticket, callback, (self._range_of(client_id),))
 
-    def since(self, before: int) -> Until:
+    def since(self, before: int) -> Waits:
         """Return what a message waits for that wrote all rows since ``notes`` were ``before``."""
-        numbers = [number for number, written in self._written.items() if written > before]
-        return Until(self.peer, partial(self._append_acked, numbers or (_DISC,), self.ticket))
+        numbers = self.ranges_since(before) or (_DISC,)
+        return Waits(self.peer, partial(self._append_acked, numbers, self.ticket))
 
-    def of(self, sessions: Sequence[SessionState]) -> ForwarderLike:
+    def ranges_since(self, before: int) -> tuple[int, ...]:
+        """Return the ranges of all rows since ``notes`` were ``before``; of such as have none, the disc."""
+        if self.notes == before:
+            return ()
+        return tuple(n for n, written in self._written.items() if written > before) or (_DISC,)
+
+    def when(self, numbers: Sequence[int], callback: Callable[[], object]) -> None:
+        """Call ``callback`` once these ranges have all that was written so far; now, if they have."""
+        self._after(self.ticket, callback, numbers)
+
+    def of(self, sessions: Sequence[SessionLike]) -> CopiedWriter | Waits:
         """Return what a message to ``sessions`` waits for; the same for the same ranges."""
         if self.copies is None or len(sessions) > MANY:
             return self
         numbers = frozenset(self._range_of(session.client_id) for session in sessions)
         peer = self._peers.get(numbers)
         if peer is None:
-            peer = self._peers[numbers] = Until(self.peer, partial(self._append_acked, numbers, None))
+            peer = self._peers[numbers] = Waits(self.peer, partial(self._append_acked, numbers, None))
         return peer
 
     def _append_acked(
