@@ -9,10 +9,15 @@ after ``--away`` seconds. All of its clients have persistent sessions of QoS 1, 
 
 - *seeker* is connected there, and goes to the second node as soon as its connection is useless;
 - *sleeper* is not connected, has ``--queued`` messages waiting, and comes to the second node meanwhile;
-- *listener* is connected there and stays. At the third node two clients publish, one message after the other:
-  one to listener and sleeper, one to a client of the second node.
+- *listener* is connected there and stays. At the third node clients publish, one message after the other: one
+  to listener and sleeper, the others each to one client of the second node: to one with a transient session,
+  and to one for each range of the copies (``docs/design/session-copies.md``).
 
-Of each figure the median and the worst round, in seconds.
+What leads a range fails with the node that it is on. In a cluster that has just begun one node leads all of
+them, so a round begins once the first node leads some and not all, or after half a minute.
+
+Waits for PUBACK are those while it is away: that its process starts on the same machine is not counted. Of
+each figure the median and the worst round, in seconds.
 """
 
 import argparse
@@ -28,7 +33,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from gossamer.basekv import range_of
+from gossamer.basekv.ranges import FIRST_RANGES
 from gossamer.mqtt.client import ClientLostError, MqttClient, RefusedError
+from gossamer.mqtt.copies.rows import prefix_of
 from gossamer.network import SystemNetwork
 from tests.real.history.cluster import Cluster
 from tests.real.history.history import History
@@ -36,15 +44,19 @@ from tests.real.history.history import History
 FAULTS = ("kill", "pause", "cut")
 REPLICATIONS = ("auto", "off")
 FAILS, NEAR, FAR = 1, 2, 3
-PAUSE = 0.005
+PAUSE = 0.02
 """Seconds between an acknowledgement and the next message."""
 WITHIN = 60.0
+SPREAD = 30.0
+"""Seconds for which leaders may stay where ranges began."""
 FIGURES = {
     "connack": "a client that was there: CONNACK elsewhere, after",
     "present": "  session present, in rounds of all",
     "suback": "  and SUBACK, after",
     "stalled": "a publisher to sessions there: longest wait for PUBACK",
-    "others": "a publisher to others: longest wait for PUBACK",
+    "transient": "a publisher to a transient session elsewhere: longest wait for PUBACK",
+    "others": "a publisher to a persistent one elsewhere: longest wait for PUBACK",
+    "led": "  where the node that fails leads the range of its copy",
     "queued": "what waited there: all of it delivered elsewhere, after the return began",
     "lost": "  acknowledged and never delivered, messages",
 }
@@ -72,8 +84,8 @@ class Publisher:
             self.waits.append((begun, time.monotonic() - begun))
             await asyncio.sleep(PAUSE)
 
-    def longest(self, since: float) -> float:
-        return max(wait for begun, wait in self.waits if begun + wait >= since)
+    def longest(self, since: float, until: float) -> float:
+        return max(wait for begun, wait in self.waits if begun + wait >= since and begun < until)
 
     async def stop(self) -> None:
         self._going = False
@@ -88,7 +100,7 @@ class Round:
         self._network = SystemNetwork()
 
     async def _client(
-        self, node: int, name: str, *, clean: bool = True, timeout: float = WITHIN
+        self, node: int, name: str, *, clean: bool = True, expiry: int = 600, timeout: float = WITHIN
     ) -> MqttClient:
         """Asks again at once, as clients do, where it is not let in."""
         address = self._cluster.addresses[node]
@@ -100,7 +112,7 @@ class Round:
                         address,
                         name,
                         clean_start=clean,
-                        session_expiry=600,
+                        session_expiry=expiry,
                         timeout=WITHIN,
                     )
                 except (OSError, ClientLostError, RefusedError):
@@ -126,6 +138,29 @@ class Round:
             case _:
                 self._cluster.uncut()
 
+    async def _leaders(self) -> dict[int, bool]:
+        """Return by range whether its leader will fail."""
+        until = time.monotonic() + SPREAD
+        while True:
+            fail = {
+                number: name.startswith(f"node{FAILS}@")
+                for number, name in (await self._cluster.leaders()).items()
+            }
+            if not fail or len(set(fail.values())) > 1 or time.monotonic() > until:
+                return fail
+            await asyncio.sleep(0.5)
+
+    async def _others(self) -> dict[int, tuple[MqttClient, Publisher]]:
+        """Clients of the second node, and who publishes to each, by the range of its copy; -1: none."""
+        found: dict[int, tuple[MqttClient, Publisher]] = {}
+        for number in (-1, *range(FIRST_RANGES)):
+            name = next(name for name in map("other{}".format, itertools.count()) if number in (-1, of(name)))
+            client = await self._client(NEAR, name if number >= 0 else "", expiry=0 if number < 0 else 600)
+            await client.subscribe(f"near/{number}", qos=1)
+            publisher = Publisher(await self._client(FAR, f"to {number}"), f"near/{number}")
+            found[number] = client, publisher
+        return found
+
     async def run(self, queued: int, away: float) -> dict[str, float]:
         seeker = await self._client(FAILS, "seeker")
         await seeker.subscribe("seek", qos=1)
@@ -134,13 +169,13 @@ class Round:
         await sleeper.disconnect()
         listener = await self._client(FAILS, "listener")
         await listener.subscribe("there", qos=1)
-        neighbour = await self._client(NEAR, "neighbour")
-        await neighbour.subscribe("near", qos=1)
+        await self._leaders()
+        others = await self._others()
         stalled = Publisher(await self._client(FAR, "stalled"), "there")
-        others = Publisher(await self._client(FAR, "others"), "near")
         while len(stalled.acknowledged) < queued:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
 
+        fail = await self._leaders()
         failed = time.monotonic()
         self._fail()
         seeker.drop()
@@ -167,13 +202,21 @@ class Round:
         await mending
         await asyncio.sleep(3)
         await stalled.stop()
-        await others.stop()
+        for _, publisher in others.values():
+            await publisher.stop()
         await asyncio.sleep(3)
-        figures["stalled"] = stalled.longest(failed)
-        figures["others"] = others.longest(failed)
-        lost = len(set(stalled.acknowledged) - set(sleeper.payloads()))
-        figures["lost"] = float(lost + len(set(others.acknowledged) - set(neighbour.payloads())))
+        figures["stalled"] = stalled.longest(failed, back)
+        figures["lost"] = float(len(set(stalled.acknowledged) - set(sleeper.payloads())))
+        for number, (client, publisher) in others.items():
+            name = "transient" if number < 0 else "led" if fail.get(number) else "others"
+            figures[name] = max(publisher.longest(failed, back), figures.get(name, 0.0))
+            figures["lost"] += len(set(publisher.acknowledged) - set(client.payloads()))
         return figures
+
+
+def of(client_id: str) -> int:
+    """Return the range of the copy of a session."""
+    return range_of(prefix_of(client_id))
 
 
 async def measure(fault: str, replication: str, options: argparse.Namespace) -> dict[str, float]:
@@ -192,8 +235,10 @@ def table(found: dict[str, list[dict[str, float]]]) -> None:
     for name, words in FIGURES.items():
         cells = []
         for rounds in found.values():
-            values = [one[name] for one in rounds]
-            if name in ("present", "lost"):
+            values = [one[name] for one in rounds if name in one]
+            if not values:
+                cells.append("-")
+            elif name in ("present", "lost"):
                 cells.append(
                     f"{sum(values):.0f} of {len(values)}" if name == "present" else f"{sum(values):.0f}"
                 )

@@ -316,12 +316,20 @@ class Cluster:
             return frozenset()
         return frozenset(int(name.partition("@")[0].removeprefix("node")) for name in answer["members"])
 
+    async def leaders(self) -> dict[int, str]:
+        """Return the names of the nodes that lead ranges of keys, by range, where sessions are copied."""
+        ranges = await self._ranges() if self._copies else []
+        return {int(group["kind"].partition("/")[2]): group["leader"] for group in ranges}
+
+    async def _ranges(self) -> list[Any]:
+        _, groups = await self._get(self.nodes[0], "/api/v1/raft", 5.0)
+        return [group for group in groups or () if group["kind"].startswith("basekv/")]
+
     async def _copied(self) -> bool:
         """Wait until sessions are copied: each range of keys has three voters."""
         deadline = time.monotonic() + READY_TIMEOUT
         while time.monotonic() < deadline:
-            _, groups = await self._get(self.nodes[0], "/api/v1/raft", 5.0)
-            ranges = [group for group in groups or () if group["kind"].startswith("basekv/")]
+            ranges = await self._ranges()
             voters = [sum(member["voter"] for member in group["members"]) for group in ranges]
             if voters and min(voters) == len(self.nodes):
                 return True
