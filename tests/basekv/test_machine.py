@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from gossamer.basekv import Delete, DeleteRange, Expect, Put, RangeInfo, RangeMachine
 from gossamer.basekv import machine as machines
-from gossamer.raft.batches import MAX_WRITERS
 from gossamer.basekv.values import (
     MAX_PAGE,
     SHARED,
@@ -22,6 +21,7 @@ from gossamer.basekv.values import (
     decode_answer,
     encode,
 )
+from gossamer.raft.batches import MAX_WRITERS
 
 INFO = RangeInfo(0, b"", b"\x80")
 

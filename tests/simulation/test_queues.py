@@ -2,13 +2,15 @@
 whatever dies."""
 
 import asyncio
+from functools import partial
 
 import pytest
 
 from gossamer.mqtt.client import ClientLostError, RefusedError
 from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.codec.properties import Properties
-from gossamer.queues import kind_of
+from gossamer.queues import Job, ack, consume, kind_of, nack, reject
+from gossamer.supervisor import ChildSpec, GenServer, Supervisor
 
 from .clusters import heal, nodes, restart, until
 
@@ -273,3 +275,51 @@ async def settled(client, queue, what, messages, *, reason="", timeout=10):
     except RefusedError as error:
         return error.reason
     return 0
+
+
+class Worker(GenServer):
+    """Does jobs, and dies of the first that says so."""
+
+    async def init(self, done):
+        self.done = done
+        await consume("jobs", group="workers", limit=5)
+
+    async def handle_info(self, message):
+        if not isinstance(message, Job):
+            return
+        if message.payload == b"poison" and message.attempt == 1:
+            raise RuntimeError("a job that cannot be done yet")
+        if message.payload == b"never":
+            await reject(message, "nobody can")
+        elif message.payload == b"later" and message.attempt == 1:
+            await nack(message, "not now")
+        else:
+            self.done.append(message.payload)
+            await ack(message)
+
+
+@nodes(3, seeds=2, **JOBS)
+async def test_a_process_does_jobs_and_what_it_has_comes_again_when_it_dies(sim, cluster):
+    await declared(cluster, "jobs")
+    done = []
+    runtime = cluster.nodes[2].runtime
+
+    async def supervise():
+        children = [ChildSpec("worker", partial(Worker.start_link, done))]
+        return await Supervisor.start(children, intensity=3, period=5.0)
+
+    supervisor = await runtime.run(supervise)
+    speaker = await cluster.client(1)
+    payloads = [b"one", b"later", b"poison", b"never", b"two"]
+    for payload in payloads:
+        await speaker.publish("$queue/jobs/", payload, qos=1)
+    await until(lambda: len(done) >= 4, within=20)
+    assert sorted(set(done)) == [b"later", b"one", b"poison", b"two"]
+    undertaker = await consumer(cluster, 3, "undertaker", queue="jobs.dlq")
+    await until(lambda: undertaker.payloads() == [b"never"])
+    runtime.exit(supervisor, "shutdown")
+    await asyncio.sleep(3)
+    # Nobody has what comes now but whoever comes next.
+    await speaker.publish("$queue/jobs/", b"last", qos=1)
+    other = await consumer(cluster, 3, "other")
+    await until(lambda: other.payloads() == [b"last"])
