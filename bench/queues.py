@@ -65,11 +65,12 @@ class Round:
     def _groups(self, node: int = 0) -> list[dict]:
         return [one for one in self._cluster.get(node, "/api/v1/raft") if one["kind"] == GROUP]
 
+    def _is_whole(self) -> bool:
+        return any(sum(bool(one["voter"]) for one in group["members"]) == 3 for group in self._groups())
+
     async def _ready(self) -> None:
-        """Wait until the group of the queues has three voters."""
-        async with asyncio.timeout(60):
-            while not any(sum(bool(m["voter"]) for m in one["members"]) == 3 for one in self._groups()):
-                await asyncio.sleep(0.5)
+        """Wait until the group of the queues has three voters, and the queues are there."""
+        await until(self._is_whole, 60, pause=0.5)
         await asyncio.sleep(3)
 
     async def _client(self, node: int, name: str) -> MqttClient:
@@ -176,10 +177,10 @@ class Round:
         await client.disconnect()
 
 
-async def until(holds: Callable[[], bool], within: float) -> None:
+async def until(holds: Callable[[], bool], within: float, *, pause: float = 0.005) -> None:
     async with asyncio.timeout(within):
-        while not holds():
-            await asyncio.sleep(0.005)
+        while not holds():  # noqa: ASYNC110
+            await asyncio.sleep(pause)
 
 
 def main() -> None:
