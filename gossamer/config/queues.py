@@ -32,6 +32,8 @@ class QueueLimits(Section):
     """Bytes of one message, key and properties included."""
     message_ttl: OptionalDuration = 168 * 3600.0
     """A message that waits longer goes; off: never. One with a shorter message expiry goes sooner."""
+    max_groups: Positive = 100
+    """Consumer groups. In a classic queue a message waits for all of them."""
     overflow: Literal["reject", "drop_oldest"] = "reject"
     """What becomes of a message for which there is no room. reject: its publisher is told (PUBACK 0x97).
     drop_oldest: it is taken, and the oldest goes."""

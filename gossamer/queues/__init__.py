@@ -25,6 +25,7 @@ from gossamer.queues.errors import (
     NotHeldError,
     QueueFullError,
     TooLargeError,
+    TooManyGroupsError,
     UnknownQueueError,
 )
 from gossamer.queues.machine import QueueMachine
@@ -62,6 +63,7 @@ __all__ = [
     "Queues",
     "Told",
     "TooLargeError",
+    "TooManyGroupsError",
     "UnknownQueueError",
     "ack",
     "append",

@@ -3,7 +3,7 @@
 ::
 
     UsageError        UnknownQueueError TooLargeError NotHeldError BadStartError
-    UnavailableError  QueueFullError NotDoneError
+    UnavailableError  QueueFullError TooManyGroupsError NotDoneError
 """
 
 from __future__ import annotations
@@ -62,6 +62,17 @@ class QueueFullError(UnavailableError):
         )
 
 
+class TooManyGroupsError(UnavailableError):
+    """A consumer group more than a queue may have."""
+
+    def __init__(self, queue: str) -> None:
+        self.queue = queue
+        super().__init__(
+            f"queue {queue} has limits.max_groups consumer groups; use one of these, or remove one with: "
+            f"gossamer queues drop-group {queue} GROUP"
+        )
+
+
 class NotDoneError(UnavailableError):
     """A request that is not known to be done; ``unknown``: it may be, else it is not."""
 
@@ -85,3 +96,5 @@ def error_of(why: Why, queue: str) -> GossamerError:
             return NotHeldError(queue)
         case Why.BAD_START:
             return BadStartError(queue)
+        case Why.TOO_MANY_GROUPS:
+            return TooManyGroupsError(queue)

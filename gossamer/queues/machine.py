@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from gossamer.config import QueueConfig
-from gossamer.queues.queue import DeadLetter, Queue, QueueState
+from gossamer.queues.queue import Queue
+from gossamer.queues.state import DeadLetter, QueueState
 from gossamer.queues.values import (
     Append,
     Assigned,

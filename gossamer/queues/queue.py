@@ -17,6 +17,7 @@ import msgspec
 
 from gossamer.config import QueueConfig
 from gossamer.queues.consumers import Consumer, ConsumerGroup
+from gossamer.queues.state import OVERHEAD, DeadLetter, Entry, QueueState
 from gossamer.queues.values import (
     Append,
     Assigned,
@@ -30,65 +31,8 @@ from gossamer.queues.values import (
     Why,
 )
 
-_OVERHEAD = 64
-"""Bytes that a message counts beside what is in it."""
 _PER_TICK = 1000
 """Messages that leave by age in one tick, at most."""
-
-
-class Entry(msgspec.Struct, array_like=True, frozen=True):
-    """A message in a queue: ``since`` and ``expires`` in the group's time; 0: never."""
-
-    key: str
-    payload: bytes
-    properties: bytes
-    at: int
-    since: int
-    expires: int
-    note: str = ""
-    """Of a dead letter: where it comes from, and why."""
-
-    @property
-    def size(self) -> int:
-        """Bytes that it counts."""
-        return len(self.key) + len(self.payload) + len(self.properties) + _OVERHEAD
-
-
-class Counts(msgspec.Struct, array_like=True):
-    """What became of messages since the queue was made."""
-
-    settled: int = 0
-    redelivered: int = 0
-    dead: int = 0
-    dropped: int = 0
-
-
-class QueueState(msgspec.Struct, array_like=True):
-    """All that a queue has, as it goes to snapshots."""
-
-    name: str
-    defined: bytes
-    """Its settings as JSON."""
-    first: int = 0
-    """Offset of the oldest message, or ``end``."""
-    end: int = 0
-    """Offset of the next message."""
-    size: int = 0
-    """Bytes of all messages."""
-    entries: dict[int, Entry] = msgspec.field(default_factory=dict)
-    groups: dict[str, ConsumerGroup] = msgspec.field(default_factory=dict)
-    latest: dict[str, int] = msgspec.field(default_factory=dict)
-    """Offset of the message of each key, where only the latest stays."""
-    counts: Counts = msgspec.field(default_factory=Counts)
-    idle_since: int = 0
-    """When its last consumer left."""
-
-
-class DeadLetter(msgspec.Struct, frozen=True):
-    """A message that goes to another queue."""
-
-    queue: str
-    entry: Entry
 
 
 class Queue:
@@ -115,7 +59,7 @@ class Queue:
         lives = [one for one in (ttl, asked.expiry) if one is not None]
         expires = now + min(lives) if lives else 0
         entry = Entry(asked.key, asked.payload, asked.properties, asked.at, now, expires)
-        if entry.size - _OVERHEAD > limits.max_message_size:
+        if entry.size - OVERHEAD > limits.max_message_size:
             return Why.TOO_LARGE
         before = state.latest.get(entry.key) if self.config.type == "last_value" else None
         if before is not None:
@@ -180,6 +124,8 @@ class Queue:
         """Let a consumer take part; return why not, if so."""
         group = self.state.groups.get(asked.group)
         if group is None:
+            if len(self.state.groups) >= self.config.limits.max_groups:
+                return Why.TOO_MANY_GROUPS
             start = self._start(asked.start)
             if start is None:
                 return Why.BAD_START

@@ -35,6 +35,7 @@ class Why(enum.IntEnum):
     NOT_JOINED = 5
     """The consumer has not joined the consumer group, or was taken out of it."""
     BAD_START = 6
+    TOO_MANY_GROUPS = 7
 
 
 # -- operations

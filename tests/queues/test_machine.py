@@ -292,6 +292,13 @@ def test_what_is_not_there_is_said(group):
     assert group.ask(settle("a", 7)) == [Refused(Why.NOT_HELD)]
 
 
+def test_a_queue_has_so_many_consumer_groups_and_others_go_on(group):
+    group.define(limits={"max_groups": 2})
+    group.ask(join("a"), join("b", group="audit"))
+    assert group.ask(join("c", group="third")) == [Refused(Why.TOO_MANY_GROUPS)]
+    assert group.ask(join("c", group="audit")) == [0]
+
+
 def test_purge_remove_and_the_end_of_a_consumer_group(group):
     group.ask(join("a"), join("b", group="audit"), message(1), message(2))
     group.ask(settle("a", 0), settle("a", 1))

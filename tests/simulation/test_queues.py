@@ -323,3 +323,29 @@ async def test_a_process_does_jobs_and_what_it_has_comes_again_when_it_dies(sim,
     await speaker.publish("$queue/jobs/", b"last", qos=1)
     other = await consumer(cluster, 3, "other")
     await until(lambda: other.payloads() == [b"last"])
+
+
+@nodes(5, seeds=3, **JOBS)
+async def test_consumers_at_nodes_without_a_replica_get_their_jobs_from_the_leader_and_its_successor(
+    sim, cluster
+):
+    await declared(cluster, "jobs")
+    await until(lambda: len(replicas(cluster)) == 3, within=60, pause=0.5)
+    leader = leader_of(cluster)
+    without = [number for number in cluster.nodes if number not in replicas(cluster)]
+    workers = [await consumer(cluster, number, f"w{number}") for number in without]
+    speaker = await cluster.client(without[0])
+    sent = [b"%d" % number for number in range(40)]
+    for payload in sent[:20]:
+        await speaker.publish("$queue/jobs/", payload, qos=1)
+    await until(lambda: sum(len(worker.messages) for worker in workers) == 20, within=5)
+    cluster.crash(leader)
+    for payload in sent[20:]:
+        await speaker.publish("$queue/jobs/", payload, qos=1, timeout=30)
+    await until(lambda: {one for worker in workers for one in worker.payloads()} == set(sent), within=10)
+    assert all(len(worker.messages) >= 10 for worker in workers)
+
+
+def replicas(cluster, group="default"):
+    """Numbers of the nodes that have the log of a group."""
+    return {n for n, node in cluster.nodes.items() if kind_of(group) in node.consensus.replicas}

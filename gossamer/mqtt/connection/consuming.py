@@ -37,12 +37,14 @@ from gossamer.queues import (
     NotHeldError,
     Outcome,
     Queues,
+    TooManyGroupsError,
     UnknownQueueError,
 )
 
 PREFIX = QUEUE.decode()
 OUTCOMES = {"$ack": Outcome.ACK, "$nack": Outcome.NACK, "$reject": Outcome.REJECT}
-BAD_FILTER = "expected $queue/NAME/# or $queue/NAME/$group/GROUP"
+BAD_FILTER = "expected $queue/NAME/# or $queue/NAME/$group/GROUP, with a group of 1 to 64 characters"
+LONGEST_GROUP = 64
 _RETRY = 1.0
 _IN_FLIGHT = b"\xf2"
 """In place of a packet in flight: nothing that a client acknowledges in the read loop."""
@@ -72,7 +74,7 @@ class ChannelConsumers:
         channel, user = self._channel, dict(packet.properties.user)
         consumer = LocalConsumer(
             queue,
-            user.get("consumer-group", group or "default"),
+            group,
             client=channel.client_id,
             limit=max(1, channel.session.receive_maximum),
             start=user.get("offset", ""),
@@ -234,12 +236,14 @@ class Consuming:
             if len(reasons) == len({item.filter for item in items}):
                 then(reasons)
 
+        user = dict(packet.properties.user)
         for item in items:
-            found = queue_and_group(item.filter)
-            if found is None:
+            queue, group = queue_and_group(item.filter) or ("", "")
+            group = user.get("consumer-group", group or "default")
+            if not queue or not 0 < len(group) <= LONGEST_GROUP:
                 done(item.filter, BadFilterError(item.filter))
             else:
-                channel.consumers.join(item, packet, *found, partial(done, item.filter))
+                channel.consumers.join(item, packet, queue, group, partial(done, item.filter))
 
     def unsubscribe(self, channel: Channel, topic_filter: str) -> int:
         """Consume no more by a filter; return the reason code."""
@@ -317,7 +321,8 @@ def _settle_reason(error: GossamerError) -> int:
 def _reason_of(error: GossamerError) -> tuple[int, str]:
     if isinstance(error, UnknownQueueError | BadStartError):
         return ReasonCode.TOPIC_FILTER_INVALID, str(error)
-    return ReasonCode.UNSPECIFIED_ERROR, str(error)
+    full = isinstance(error, TooManyGroupsError)
+    return ReasonCode.QUOTA_EXCEEDED if full else ReasonCode.UNSPECIFIED_ERROR, str(error)
 
 
 def ignore(_result: object) -> None:

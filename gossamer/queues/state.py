@@ -1,0 +1,65 @@
+"""State of a queue, as it goes to snapshots of its replication group."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gossamer.queues.consumers import ConsumerGroup
+
+OVERHEAD = 64
+"""Bytes that a message counts beside what is in it."""
+
+
+class Entry(msgspec.Struct, array_like=True, frozen=True):
+    """A message in a queue: ``since`` and ``expires`` in the group's time; 0: never."""
+
+    key: str
+    payload: bytes
+    properties: bytes
+    at: int
+    since: int
+    expires: int
+    note: str = ""
+    """Of a dead letter: where it comes from, and why."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that it counts."""
+        return len(self.key) + len(self.payload) + len(self.properties) + OVERHEAD
+
+
+class Counts(msgspec.Struct, array_like=True):
+    """What became of messages since the queue was made."""
+
+    settled: int = 0
+    redelivered: int = 0
+    dead: int = 0
+    dropped: int = 0
+
+
+class QueueState(msgspec.Struct, array_like=True):
+    """All that a queue has, as it goes to snapshots."""
+
+    name: str
+    defined: bytes
+    """Its settings as JSON."""
+    first: int = 0
+    """Offset of the oldest message, or ``end``."""
+    end: int = 0
+    """Offset of the next message."""
+    size: int = 0
+    """Bytes of all messages."""
+    entries: dict[int, Entry] = msgspec.field(default_factory=dict)
+    groups: dict[str, ConsumerGroup] = msgspec.field(default_factory=dict)
+    latest: dict[str, int] = msgspec.field(default_factory=dict)
+    """Offset of the message of each key, where only the latest stays."""
+    counts: Counts = msgspec.field(default_factory=Counts)
+    idle_since: int = 0
+    """When its last consumer left."""
+
+
+class DeadLetter(msgspec.Struct, frozen=True):
+    """A message that goes to another queue."""
+
+    queue: str
+    entry: Entry
