@@ -21,6 +21,7 @@ from gossamer.queues.client import (
 )
 from gossamer.queues.errors import (
     BadStartError,
+    GroupChangeError,
     NotDoneError,
     NotHeldError,
     QueueFullError,
@@ -48,6 +49,7 @@ __all__ = [
     "Assigned",
     "BadStartError",
     "ConsumerStats",
+    "GroupChangeError",
     "GroupStats",
     "Job",
     "LocalConsumer",

@@ -7,7 +7,7 @@ import time
 from gossamer.config import DEFAULT_GROUP, QueueConfig
 from gossamer.errors import GossamerError
 from gossamer.queues import questions
-from gossamer.queues.errors import NotDoneError, UnknownQueueError
+from gossamer.queues.errors import GroupChangeError, NotDoneError, UnknownQueueError
 from gossamer.queues.server import QUEUES, Ask, Conclude, Consume
 from gossamer.queues.values import (
     Append,
@@ -66,7 +66,15 @@ async def reject(job: Job, reason: str = "") -> None:
 
 
 async def create(queue: str, config: QueueConfig) -> None:
-    """Make a queue, or change what it keeps. Raises NotDoneError."""
+    """Make a queue, or change what it keeps.
+
+    Raises:
+        GroupChangeError: it is in another replication group.
+        NotDoneError, NotReadyError: no quorum could be reached in time.
+    """
+    has, wanted = await questions.group_of(queue), config.replication.group
+    if has not in (None, wanted):
+        raise GroupChangeError(queue, has=str(has), wanted=wanted)
     settings = config.model_dump_json(exclude={"name"}).encode()
     await _ask(Define(queue, settings), config.replication.group)
 

@@ -2,7 +2,7 @@
 
 ::
 
-    UsageError        UnknownQueueError TooLargeError NotHeldError BadStartError
+    UsageError        UnknownQueueError TooLargeError NotHeldError BadStartError GroupChangeError
     UnavailableError  QueueFullError TooManyGroupsError NotDoneError
 """
 
@@ -48,6 +48,19 @@ class BadStartError(UsageError):
         self.queue = queue
         super().__init__(
             f"queue {queue}: expected offset first, last, next, a number, or timestamp: and milliseconds"
+        )
+
+
+class GroupChangeError(UsageError):
+    """A queue that is to be in another replication group than it is."""
+
+    def __init__(self, queue: str, *, has: str, wanted: str) -> None:
+        self.queue = queue
+        self.has = has
+        self.wanted = wanted
+        super().__init__(
+            f"queue {queue}: replication.group is {wanted}, and the queue is in {has} with its messages, where "
+            f"it stays; keep {has}, or delete the queue first"
         )
 
 

@@ -24,7 +24,7 @@ from gossamer.config import DEFAULT_GROUP
 from gossamer.distribution import Distribution, NodeDown, register_message
 from gossamer.errors import GossamerError, UsageError
 from gossamer.queues import questions
-from gossamer.queues.errors import NotDoneError, NotHeldError
+from gossamer.queues.errors import GroupChangeError, NotDoneError, NotHeldError
 from gossamer.queues.machine import batch
 from gossamer.queues.port import KIND, LocalConsumer, Queues, ignore, kind_of
 from gossamer.queues.values import (
@@ -341,6 +341,12 @@ async def _declare(server: Pid, group: str, define: Define) -> None:
     """Have a queue as the configuration has it, however long it takes until the group is there."""
     while True:
         try:
+            has = await questions.group_of(define.queue)
+            if has not in (None, group):
+                error = GroupChangeError(define.queue, has=str(has), wanted=group)
+                log.error("queue_in_another_group", queue=define.queue, error=str(error))
+                send(server, _Resolved(define.queue, has))
+                return
             shown = await questions.show_in(group, define.queue)
             if shown is not None and shown.settings.encode() == define.settings:
                 return

@@ -101,6 +101,10 @@ class SimCluster:
         self.discs: Path | None = None
         """Directory for the data of nodes started from now on, each in its own below it; None: no data."""
 
+    def change_queues(self, queues: Iterable[dict[str, Any]]) -> None:
+        """Declare other queues at nodes that are started from now on."""
+        self._queues = tuple(map(QueueDeclaration.model_validate, queues))
+
     # -- lifecycle ------------------------------------------------------------------------------------
 
     async def start(self, *numbers: int) -> None:

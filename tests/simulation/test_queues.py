@@ -6,10 +6,11 @@ from functools import partial
 
 import pytest
 
+from gossamer.config import QueueConfig
 from gossamer.mqtt.client import ClientLostError, RefusedError
 from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.codec.properties import Properties
-from gossamer.queues import Job, ack, consume, kind_of, nack, reject
+from gossamer.queues import GroupChangeError, Job, ack, consume, create, kind_of, nack, reject
 from gossamer.supervisor import ChildSpec, GenServer, Supervisor
 
 from .clusters import heal, nodes, restart, until
@@ -349,3 +350,30 @@ async def test_consumers_at_nodes_without_a_replica_get_their_jobs_from_the_lead
 def replicas(cluster, group="default"):
     """Numbers of the nodes that have the log of a group."""
     return {n for n, node in cluster.nodes.items() if kind_of(group) in node.consensus.replicas}
+
+
+GROUPS = {
+    "discs": True,
+    "queues": [{"name": "jobs"}, {"name": "hot", "replication": {"group": "hot"}}],
+}
+
+
+@nodes(3, seeds=2, **GROUPS)
+async def test_a_queue_stays_in_its_replication_group_whatever_the_configuration_says_later(sim, cluster):
+    await declared(cluster, "jobs", "hot")
+    await until(lambda: any(kind_of("hot") in node.consensus.leading for node in cluster.nodes.values()))
+    speaker = await cluster.client(1)
+    for queue in ("jobs", "hot"):
+        await speaker.publish(f"$queue/{queue}/", queue.encode(), qos=1)
+    run = cluster.nodes[1].runtime.run
+    with pytest.raises(GroupChangeError):
+        await run(create, "hot", QueueConfig())
+    await run(create, "made", QueueConfig(replication={"group": "hot"}))
+    cluster.change_queues([{"name": "jobs", "replication": {"group": "hot"}}])
+    await cluster.stop(2)
+    await restart(cluster, 2, pause=10)
+    client = await cluster.client(2)
+    await client.publish("$queue/jobs/", b"more", qos=1)
+    workers = [await consumer(cluster, 2, f"w-{name}", queue=name) for name in ("jobs", "hot", "made")]
+    await until(lambda: workers[0].payloads() == [b"jobs", b"more"])
+    await until(lambda: workers[1].payloads() == [b"hot"])
