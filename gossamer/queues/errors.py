@@ -59,8 +59,8 @@ class GroupChangeError(UsageError):
         self.has = has
         self.wanted = wanted
         super().__init__(
-            f"queue {queue}: replication.group is {wanted}, and the queue is in {has} with its messages, where "
-            f"it stays; keep {has}, or delete the queue first"
+            f"queue {queue}: replication.group is {wanted}, and the queue is in {has} with its messages, "
+            f"where it stays; keep {has}, or delete the queue first"
         )
 
 
