@@ -15,6 +15,7 @@ BY_MODULE = {
     "gossamer.api.model.cluster",
     "gossamer.api.model.forms",
     "gossamer.api.model.node",
+    "gossamer.api.model.queues",
     "gossamer.api.model.raft",
     "gossamer.audit.schema",
     "gossamer.config.discovery",

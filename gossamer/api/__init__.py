@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         HealingView,
         Metric,
         NodeView,
+        QueuesView,
         RecordingView,
         TopicRow,
     )
@@ -58,6 +59,7 @@ __all__ = [
     "Principal",
     "ProcessNumbers",
     "Programs",
+    "QueuesView",
     "RecordingView",
     "Role",
     "Runs",

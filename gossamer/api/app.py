@@ -42,6 +42,7 @@ from gossamer.api.resources.events import events_router, live_router
 from gossamer.api.resources.healing import healing_router
 from gossamer.api.resources.mqtt import clients_router, messages_router, routes_router
 from gossamer.api.resources.node import node_router
+from gossamer.api.resources.queues import queues_router
 from gossamer.api.resources.raft import raft_router
 from gossamer.api.resources.runs import reports_router
 from gossamer.api.resources.tokens import tokens_router
@@ -91,6 +92,7 @@ def make_app(
         messages_router(view),
         node_router(view),
         raft_router(view),
+        queues_router(view),
         proxy_router(view),
         live_router(view, clock=clock),
         events_router(view),

@@ -49,8 +49,9 @@ from gossamer.api.model.node import (
 from gossamer.api.model.raft import GroupInfo, UniqueName
 from gossamer.api.peers.paging import ClientSearch, Listed, ListOrder, Walked
 from gossamer.api.peers.requests import Ask, More, PeerAnswer
-from gossamer.config import Endpoint
+from gossamer.config import Endpoint, QueueConfig
 from gossamer.faults import FaultTable
+from gossamer.queues import Message, QueueDetails, QueueStats
 from gossamer.supervisor import TraceLine
 
 
@@ -132,6 +133,38 @@ class HealingView(Protocol):
         """Change what ``settings`` names."""
 
 
+class QueuesView(Protocol):
+    """The cluster's queues. Each raises NotFoundError where there is no queue of the name, UnavailableError
+    without a quorum."""
+
+    async def listed(self) -> Sequence[tuple[str, QueueStats]]:
+        """Return all queues with their replication group, by name."""
+
+    async def show(self, queue: str) -> tuple[str, QueueDetails]:
+        """Return a queue with its replication group."""
+
+    async def peek(self, queue: str, offset: int, limit: int) -> Sequence[Message]:
+        """Return messages from an offset on, without taking them."""
+
+    async def create(self, queue: str, config: QueueConfig) -> None:
+        """Make or change a queue. Raises WrongValueError if it is, or would be, in no such group."""
+
+    async def delete(self, queue: str) -> None:
+        """Delete a queue."""
+
+    async def purge(self, queue: str) -> int:
+        """Delete all messages of a queue; return how many."""
+
+    async def drop_group(self, queue: str, group: str) -> None:
+        """Delete a consumer group."""
+
+    async def append(self, queue: str, payload: bytes, *, key: str) -> int:
+        """Put a message into a queue; return its offset.
+
+        Raises UsageError if it is too large, UnavailableError if the queue is full.
+        """
+
+
 class RecordingView(Protocol):
     """Reads and commands of a flow recorder."""
 
@@ -149,6 +182,7 @@ class NodeView(Protocol):
     event_log: EventLogView
     consensus: ConsensusView
     healing: HealingView
+    queues: QueuesView
     recording: RecordingView
     drills: Runs
     """Drills that ran on this node's machine."""

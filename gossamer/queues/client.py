@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from gossamer.config import DEFAULT_GROUP, QueueConfig
-from gossamer.errors import GossamerError
+from gossamer.errors import GossamerError, WrongValueError, mismatch
 from gossamer.queues import questions
 from gossamer.queues.errors import GroupChangeError, NotDoneError, UnknownQueueError
 from gossamer.queues.server import QUEUES, Ask, Conclude, Consume
@@ -70,13 +70,17 @@ async def create(queue: str, config: QueueConfig) -> None:
 
     Raises:
         GroupChangeError: it is in another replication group.
+        WrongValueError: there is no such replication group.
         NotDoneError, NotReadyError: no quorum could be reached in time.
     """
-    has, wanted = await questions.group_of(queue), config.replication.group
-    if has not in (None, wanted):
-        raise GroupChangeError(queue, has=str(has), wanted=wanted)
+    group, known = config.replication.group, await questions.groups()
+    has = await questions.group_of(queue)
+    if has not in (None, group):
+        raise GroupChangeError(queue, has=str(has), wanted=group)
+    if known and group not in known:
+        raise mismatch(WrongValueError, "replication.group", group, f"one of {', '.join(known)}")
     settings = config.model_dump_json(exclude={"name"}).encode()
-    await _ask(Define(queue, settings), config.replication.group)
+    await _ask(Define(queue, settings), group)
 
 
 async def delete(queue: str) -> None:

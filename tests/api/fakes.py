@@ -12,6 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from pydantic import BaseModel
 
 from api.fake_consensus import FakeConsensus
+from api.fake_queues import FakeQueues
 from gossamer.api import Alarms, Metric, PeerRequests, PeerSilentError, Runs, TopicRow, is_audit
 from gossamer.api.model import cluster, node
 from gossamer.errors import NotFoundError, UnavailableError, UsageError, WrongValueError, mismatch
@@ -221,6 +222,7 @@ class FakeView:
         self.traces_over = 0
         self.trace_over = asyncio.Event()
         self.consensus = FakeConsensus()
+        self.queues = FakeQueues()
         self.healing = FakeHealing()
         self.event_log = FakeEventLog()
         self.recording = FakeRecording()

@@ -50,6 +50,10 @@ def a_member_without_the_feature(scenario):
     scenario.view.flags = [flag.model_copy(update={"lacked_by": ("node2@127.0.0.1",)})]
 
 
+def no_quorum_of_queues(scenario):
+    scenario.view.queues.quorum = False
+
+
 def no_disc(scenario):
     scenario.view.drills = FakeView().drills
 

@@ -1,9 +1,9 @@
 """The base of all answers and requests: frozen values, which are also their OpenAPI schema.
 
 Rules: 1. Names are the field's own and stable; keys are only ever added.  2. Times are seconds: ``uptime``
-counts up, ``*_at`` is since 1970.  3. No value ever holds a secret or a payload.  4. The schema of a duration
-is a contract, so it names all that is let through: capitals, blanks around it, a bare number as text, and
-each word for off.
+counts up, ``*_at`` is since 1970.  3. No value ever holds a secret, and none a payload but a message of a
+queue, which administrators may look at.  4. The schema of a duration is a contract, so it names all that is
+let through: capitals, blanks around it, a bare number as text, and each word for off.
 """
 
 from __future__ import annotations

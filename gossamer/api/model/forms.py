@@ -14,6 +14,9 @@ RUN_ID = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
 """Of a drill or an audit; it is the name of a directory, and leads nowhere else."""
 ALARM_NAME = r"^[a-z][a-z0-9_.-]{0,63}$"
 TOKEN_NAME = r"^[A-Za-z0-9_.@ -]{1,100}$"  # noqa: S105 - a form, no secret
+QUEUE_NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"
+QUEUE_KEY = r"^([^$+#\x00][^+#\x00]*)?$"
+"""What may stand behind ``$queue/NAME/``, as MQTT has it for topics."""
 MOMENT = (
     r"^(now|today|yesterday|\d{1,6} ?[smhdw]( ago)?"
     r"|\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?)?)$"
@@ -25,6 +28,8 @@ FORMS: Mapping[str, str] = {
     RUN_ID: "an id as the list shows it: letters, digits and . _ -",
     ALARM_NAME: "a name in lower case, such as backup.late",
     TOKEN_NAME: "up to 100 letters, digits, spaces and . _ @ -",
+    QUEUE_NAME: "a name of letters, digits, '_', '.' and '-', 63 at most",
+    QUEUE_KEY: "a key without + and #, and without $ at its beginning",
     MOMENT: "a time such as 2026-01-31T07:00, 6h, 2d ago, yesterday or now",
 }
 """Each in words."""

@@ -1,7 +1,7 @@
 """MQTT at all nodes: where messages go, clients and their subscriptions, publishing, and what is retained.
 
 Any node may be asked; it knows the whole route table, and looks up where a client is. Payloads go in and
-never come out: who wants to read messages subscribes, as whom the ACL knows.
+never come out here: who wants to read messages subscribes, as whom the ACL knows.
 """
 
 from __future__ import annotations
@@ -115,6 +115,16 @@ class Published(Value):
     """Every node that it went to has it; always true for QoS 0, which nobody confirms."""
 
 
+def payload_of(text: str, encoding: Literal["text", "base64"]) -> bytes:
+    """Return the payload of an order. Raises WrongValueError."""
+    if encoding == "text":
+        return text.encode()
+    try:
+        return base64.b64decode(text.encode(), validate=True)
+    except binascii.Error as error:
+        raise WrongValueError(f"payload: {error}; expected base64, or encoding: text") from None
+
+
 SortRetained = Annotated[
     Literal["topic", "qos", "bytes", "expires_at"] | None,
     Query(description="A field to sort by, then by topic; ask one node for all pages. Unless given: topic."),
@@ -128,12 +138,7 @@ def messages_router(view: NodeView) -> APIRouter:
     @router.post("/publish")
     async def publish(order: PublishRequest) -> Published:
         """Publish a message, and wait until every node that has subscribers to it has it."""
-        payload = order.payload.encode()
-        if order.encoding == "base64":
-            try:
-                payload = base64.b64decode(payload, validate=True)
-            except binascii.Error as error:
-                raise WrongValueError(f"payload: {error}; expected base64, or encoding: text") from None
+        payload = payload_of(order.payload, order.encoding)
         receivers, safe = await view.publish(order.topic, payload, qos=order.qos, retain=order.retain)
         return Published(topic=order.topic, receivers=receivers, safe=safe)
 

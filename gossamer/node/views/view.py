@@ -17,6 +17,7 @@ from gossamer.api import (
     PeerAnswer,
     PeerRequests,
     PeerSilentError,
+    QueuesView,
     RecordingView,
     make_app,
 )
@@ -30,6 +31,7 @@ from gossamer.node.views.consensus import Consensus
 from gossamer.node.views.healing import Healing
 from gossamer.node.views.inside import InsideView, Recording
 from gossamer.node.views.members import MembersView
+from gossamer.node.views.queues import QueuesOfCluster
 from gossamer.node.views.readiness import ReadinessCheck
 from gossamer.supervisor import describe
 
@@ -45,6 +47,7 @@ class View(MembersView, ClientsView, InsideView):
         self.healing: HealingView = Healing(node, self._readiness)
         self.recording: RecordingView = Recording(node)
         self.consensus: ConsensusView = Consensus(node)
+        self.queues: QueuesView = QueuesOfCluster(node)
         self.drills = node.drills
         self.audits = node.audits
         self.faults = node.faults

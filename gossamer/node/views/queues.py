@@ -1,0 +1,49 @@
+"""The API's view of queues, which every node has through its own server of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gossamer import queues
+from gossamer.config import QueueConfig
+from gossamer.node.parts import NodeParts
+from gossamer.queues import Message, QueueDetails, QueueStats
+
+
+class QueuesOfCluster:
+    """Implements :class:`gossamer.api.QueuesView`."""
+
+    def __init__(self, node: NodeParts) -> None:
+        self._run = node.runtime.run
+
+    async def listed(self) -> Sequence[tuple[str, QueueStats]]:
+        """Return all queues with their replication group, by name."""
+        return await self._run(queues.list_queues)
+
+    async def show(self, queue: str) -> tuple[str, QueueDetails]:
+        """Return a queue with its replication group."""
+        return await self._run(queues.show, queue)
+
+    async def peek(self, queue: str, offset: int, limit: int) -> Sequence[Message]:
+        """Return messages from an offset on, without taking them."""
+        return await self._run(queues.peek, queue, offset, limit)
+
+    async def create(self, queue: str, config: QueueConfig) -> None:
+        """Make or change a queue."""
+        await self._run(queues.create, queue, config)
+
+    async def delete(self, queue: str) -> None:
+        """Delete a queue."""
+        await self._run(queues.delete, queue)
+
+    async def purge(self, queue: str) -> int:
+        """Delete all messages of a queue; return how many."""
+        return await self._run(queues.purge, queue)
+
+    async def drop_group(self, queue: str, group: str) -> None:
+        """Delete a consumer group."""
+        await self._run(queues.drop_group, queue, group)
+
+    async def append(self, queue: str, payload: bytes, *, key: str) -> int:
+        """Put a message into a queue; return its offset."""
+        return await self._run(queues.append, queue, payload, key=key)
