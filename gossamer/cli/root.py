@@ -49,6 +49,7 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
         "topics": ("commands.topics", "Filters that have subscribers, and where a message would go."),
         "routes": ("commands.topics", "Routes: which nodes have subscribers to which filter; verify them."),
         "retained": ("commands.topics", "Retained messages; remove one."),
+        "queues": ("commands.queues", "Queues: what waits for which consumers; make, fill and empty one."),
         "publish": ("commands.topics", "Publish a message and print how many receivers it has."),
     },
     "Look inside a node": {

@@ -18,6 +18,8 @@ from gossamer.cli.errors import OptionError
 from gossamer.errors import WrongValueError, mismatch
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from gossamer.api.model.base import Value
     from gossamer.cli.client import Row
 
@@ -120,7 +122,7 @@ def changes(model: type[Value], settings: Row, **options: str) -> Row:
     return order(model, body, options)
 
 
-def order(model: type[Value], body: Row, options: Mapping[str, str] | None = None) -> Row:
+def order(model: type[BaseModel], body: Row, options: Mapping[str, str] | None = None) -> Row:
     """``body``, once it is known that the API takes it for a ``model``; fields may be named by ``options``.
 
     Raises:
@@ -134,7 +136,7 @@ def order(model: type[Value], body: Row, options: Mapping[str, str] | None = Non
         model.model_validate(body)
     except ValidationError as error:
         first = error.errors()[0]
-        field = str(first["loc"][0])
+        field = ".".join(map(str, first["loc"])) or "settings"
         got = "a hidden value" if field in _SECRET else shown_of(first["input"])
         expected = FORMS.get(first.get("ctx", {}).get("pattern", "")) or expected_of(first)
         raise mismatch(WrongValueError, (options or {}).get(field, field), got, expected) from None

@@ -33,6 +33,7 @@ EXAMPLES = {typed: command.examples for typed, command in ALL.items()}
 ARGUMENTS = {
     "clients show": "sensor-1",
     "nodes show": "node1@127.0.0.1",
+    "queues show": "jobs",
     "sessions show": "sensor-1",
     "tables show": "routes",
     "topics match": "a/b",

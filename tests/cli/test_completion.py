@@ -61,6 +61,7 @@ def test_names_of_the_cluster_are_offered(offered, served, monkeypatch):
     assert offered(f"nodes {api} --node", "node1") == [NODE]
     assert offered(f"clients kick {api}", "") == sorted(row.client for row in served.view.sessions)
     assert offered(f"tables show {api}", "r")
+    assert offered(f"queues show {api}", "jobs.") == ["jobs.dlq"]
     assert offered(f"topics match {api}", "")
 
 
