@@ -31,6 +31,7 @@ from gossamer.queues.errors import (
 )
 from gossamer.queues.machine import QueueMachine
 from gossamer.queues.port import KIND, LocalConsumer, Queues, kind_of
+from gossamer.queues.questions import queues_in
 from gossamer.queues.server import QUEUES, QueueServer, Told
 from gossamer.queues.values import (
     Assigned,
@@ -78,6 +79,7 @@ __all__ = [
     "nack",
     "peek",
     "purge",
+    "queues_in",
     "reject",
     "show",
 ]

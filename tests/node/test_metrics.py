@@ -9,11 +9,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gossamer.api import OWN_ALARMS, Exposition
 from gossamer.api.model.cluster import AlarmRequest
-from gossamer.config import config_from
+from gossamer.config import QueueConfig, config_from
 from gossamer.mqtt.session.session import Session
 from gossamer.node import Node
 from gossamer.node.metrics import readings, take_census
 from gossamer.node.metrics.family import TEXTS
+from gossamer.queues import QueueMachine, QueueStats
+from gossamer.queues.machine import batch
+from gossamer.queues.values import Append, Define, ListQueues, decoder_of, encode
 from gossamer.raft import ReplicaStatus
 
 # What a base unit is, and what of other units a name may not speak of.
@@ -127,6 +130,36 @@ async def test_replicas_are_counted_by_the_kind_of_their_group():
         "gossamer_raft_sync_seconds_count 1.0",
     ):
         assert line in page.splitlines()
+
+
+async def test_a_queue_is_counted_at_the_node_that_leads_its_group_alone(monkeypatch):
+    node = Node(config_from({}), creation=1, cookie="of a node that never starts")
+    config = QueueConfig(topics=("a",)).model_dump_json().encode()
+    machine = QueueMachine(lambda index, given: None)
+    machine.apply(1, batch(b"w", 1, [Define("jobs", config), Append("jobs", "k", b"12345", b"", 0)]))
+    asked = []
+
+    async def queues_in(group):
+        asked.append(group)
+        return decoder_of(list[QueueStats])(machine.read(encode(ListQueues())))
+
+    monkeypatch.setattr(readings, "queues_in", queues_in)
+    assert b"gossamer_queue_depth{" not in await Exposition(node.view).render()
+    node.consensus.leading = frozenset({"names", "queues/default"})
+    page = (await Exposition(node.view).render()).decode().splitlines()
+    assert 'gossamer_queue_depth{queue="jobs"} 1.0' in page
+    assert 'gossamer_queue_bytes{queue="jobs"} 70.0' in page
+    assert 'gossamer_queue_appended_total{queue="jobs"} 1.0' in page
+    assert asked == ["default"]
+
+
+async def test_a_scrape_does_not_wait_for_a_quorum(monkeypatch):
+    node = Node(config_from({}), creation=1, cookie="of a node that never starts")
+    node.consensus.leading = frozenset({"queues/default"})
+    monkeypatch.setattr(readings, "QUEUES_TIMEOUT", 0.01)
+    monkeypatch.setattr(readings, "queues_in", lambda group: asyncio.sleep(3600))
+    async with asyncio.timeout(20):
+        assert (await take_census(node)).queues == []
 
 
 async def test_a_disc_that_is_slow_for_a_while_is_an_alarm():

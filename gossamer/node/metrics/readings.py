@@ -11,19 +11,26 @@ import asyncio
 import platform
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 import msgspec
 
 from gossamer import __version__
 from gossamer.api import OWN_ALARMS, Metric
 from gossamer.api.model.cluster import AlarmInfo
+from gossamer.errors import UnavailableError
 from gossamer.gossip import Status
 from gossamer.node.metrics.family import beginning, durations, family
 from gossamer.node.parts import NodeParts
+from gossamer.queues import KIND, QueueStats, queues_in
 from gossamer.supervisor import PAUSES, LoopWatch, Port, Runtime
 
 SLICE = 1_000
 """Sessions or processes that are looked at in one turn."""
+MOST_QUEUES = 1_000
+"""Queues that have numbers of their own: each is as many time series as there are families of them."""
+QUEUES_TIMEOUT = 0.5
+"""Seconds that a replica of this node may take to say what it has; a scrape goes on without."""
 
 
 class Census(msgspec.Struct, frozen=True):
@@ -37,6 +44,8 @@ class Census(msgspec.Struct, frozen=True):
     queued: int = 0
     """Messages that wait in sessions' queues."""
     longest_mailbox: int = 0
+    queues: Sequence[QueueStats] = ()
+    """Queues of the replication groups that this node leads."""
 
 
 async def take_census(node: NodeParts) -> Census:
@@ -50,7 +59,18 @@ async def take_census(node: NodeParts) -> Census:
             inflight += len(session.inflight)
             queued += len(session.queue)
         await asyncio.sleep(0)
-    return Census(offline, subscriptions, inflight, queued, await _longest_mailbox(node.runtime))
+    longest = await _longest_mailbox(node.runtime)
+    return Census(offline, subscriptions, inflight, queued, longest, await _queues_led(node))
+
+
+async def _queues_led(node: NodeParts) -> Sequence[QueueStats]:
+    found: list[QueueStats] = []
+    with suppress(UnavailableError, TimeoutError):
+        async with asyncio.timeout(QUEUES_TIMEOUT):
+            for kind in sorted(node.consensus.leading):
+                if kind.startswith(KIND):
+                    found += await node.runtime.run(queues_in, kind.removeprefix(KIND))
+    return found[:MOST_QUEUES]
 
 
 async def _longest_mailbox(runtime: Runtime) -> int:
@@ -86,6 +106,7 @@ def metrics_of(
     yield from tables(node)
     yield from disc(node)
     yield from consensus(node)
+    yield from queues(census)
     yield from healing(node, alarms)
     yield from loop(node.runtime)
     yield from processes(node.runtime, census)
@@ -265,6 +286,19 @@ def consensus(node: NodeParts) -> Iterator[Metric]:
     yield family("raft_elections_total{group}", {kind: one.elections for kind, one in found.items()})
     yield family("raft_snapshot_bytes{group}", {kind: one.snapshot_bytes for kind, one in found.items()})
     yield durations("raft_sync_seconds", node.consensus.syncs.latency)
+
+
+def queues(census: Census) -> Iterator[Metric]:
+    """Of the queues whose replication groups this node leads."""
+    found = {stats.name: stats for stats in census.queues}
+    yield family("queue_depth{queue}", {name: one.depth for name, one in found.items()})
+    yield family("queue_bytes{queue}", {name: one.size for name, one in found.items()})
+    yield family("queue_oldest_seconds{queue}", {name: one.oldest / 1000 for name, one in found.items()})
+    for field in ("held", "consumers"):
+        yield family(f"queue_{field}{{queue}}", {name: getattr(one, field) for name, one in found.items()})
+    for field in ("appended", "settled", "redelivered", "dead", "dropped"):
+        counts = {name: getattr(one, field) for name, one in found.items()}
+        yield family(f"queue_{field}_total{{queue}}", counts)
 
 
 def healing(node: NodeParts, alarms: Sequence[AlarmInfo]) -> Iterator[Metric]:
