@@ -61,7 +61,7 @@ export function Groups() {
       />
       <p class="dim">
         <code>names</code> has the holders of unique names, <code>basekv/…</code> are ranges of keys with the copies of
-        persistent sessions. A group goes on while more than half of its voters are up.
+        persistent sessions, <code>queues/…</code> have queues. A group goes on while more than half of its voters are up.
       </p>
     </Card>
   );

@@ -39,6 +39,7 @@ const PAGES = [
   ["subscriptions", "Subscriptions", Subscriptions],
   ["topics", "Topics", Topics],
   ["retained", "Retained", RetainedMessages],
+  ["queues", "Queues", later(async () => (await import("./queues")).Queues)],
   ["events", "Events", Events],
   ["processes", "Processes", Processes],
   ["tables", "Tables", Tables],

@@ -5,7 +5,7 @@ from playwright.sync_api import expect
 PATIENCE = 30_000
 """Milliseconds that a page gets to show something."""
 PAGES = (
-    *("overview", "clients", "subscriptions", "topics", "retained", "events"),
+    *("overview", "clients", "subscriptions", "topics", "retained", "queues", "events"),
     *("processes", "tables", "groups", "healing"),
     *("drills", "audit", "mqtt", "settings", "api"),
 )

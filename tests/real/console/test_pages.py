@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 
 import pytest
 from playwright.sync_api import expect
@@ -98,12 +99,46 @@ def test_processes_tables_and_api_are_listed(page, cluster):
 def test_groups_of_replicas_are_shown_with_who_leads_them_and_who_has_them(page, cluster):
     page.goto("/#/groups")
     groups = page.get_by_role("region", name="Groups of replicas")
-    expect(groups.locator("tbody tr")).to_have_count(5)
-    for name in ("names", "basekv/0", "basekv/3"):
+    expect(groups.locator("tbody tr")).to_have_count(6)
+    for name in ("names", "basekv/0", "basekv/3", "queues/default"):
         row = groups.locator("tbody tr").filter(has_text=name)
         expect(row.get_by_text("leads", exact=True)).to_have_count(1)
         expect(row.get_by_text("voter")).to_have_count(2)
-    expect(page.get_by_text("5 of 5 have a leader")).to_be_visible()
+    expect(page.get_by_text("6 of 6 have a leader")).to_be_visible()
+
+
+def test_a_queue_is_shown_with_its_consumer_groups_and_who_is_stuck(page, cluster):
+    create = "queues", "create", "jobs", "--visibility-timeout", "1s", "--api", cluster.api(2)
+    # The replication group is founded some seconds after the nodes have met.
+    eventually(lambda: run(*create).returncode == 0)
+    run("queues", "publish", "jobs", "work", "--api", cluster.api(2))
+    page.goto("/#/queues")
+    row = page.get_by_role("region", name="Queues").locator("tbody tr")
+    expect(row.get_by_text("none")).to_be_visible()
+    row.get_by_role("button", name="jobs").click()
+    expect(page.get_by_text("No consumer group: nobody has consumed.")).to_be_visible()
+    subscribe = [
+        "mosquitto_sub",
+        "-V",
+        "5",
+        "-p",
+        cluster.port(1),
+        "-q",
+        "1",
+        "-t",
+        "$queue/jobs/#",
+        "-i",
+        "idler",
+    ]
+    # It settles nothing.
+    with subprocess.Popen(subscribe, stdout=subprocess.DEVNULL) as idler:
+        consumer = page.get_by_role("region", name="Consumers").locator("tbody tr")
+        expect(consumer).to_contain_text("idler")
+        expect(consumer.get_by_text("stuck")).to_be_visible()
+        idler.terminate()
+    expect(page.get_by_role("region", name="Consumer groups")).to_contain_text("none")
+    run("queues", "delete", "jobs", "--api", cluster.api(2))
+    expect(page.get_by_text("No queues")).to_be_visible()
 
 
 def test_tokens_are_made_used_and_revoked(page, cluster):
