@@ -11,7 +11,7 @@ from rich.console import Console
 
 from cli.terminal import Terminal
 from gossamer.api.model.cluster import Pulse
-from gossamer.cli.commands.top_view import (
+from gossamer.cli.render.top_view import (
     COLUMNS,
     KEYS,
     ViewState,

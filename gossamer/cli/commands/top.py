@@ -17,7 +17,8 @@ from rich.live import Live
 
 from gossamer.cli.client import DEFAULT_API, ApiClient, Row
 from gossamer.cli.command import Api, Json, option
-from gossamer.cli.commands.top_view import (
+from gossamer.cli.render.output import json_text, make_console, print_line, printable
+from gossamer.cli.render.top_view import (
     Busy,
     Rates,
     Sample,
@@ -30,7 +31,6 @@ from gossamer.cli.commands.top_view import (
     room_in,
     rows_of,
 )
-from gossamer.cli.render.output import json_text, make_console, print_line, printable
 from gossamer.cli.render.watch import Keyboard
 from gossamer.cli.root import example
 from gossamer.errors import GossamerError
