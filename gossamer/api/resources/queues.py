@@ -76,7 +76,7 @@ def queues_router(view: NodeView) -> APIRouter:
 
     @router.delete("/{name}/groups/{group:path}")
     async def drop_group(name: Name, group: GroupName) -> Done:
-        """Delete a consumer group: messages wait for it no more, and its consumers get nothing."""
+        """Delete a consumer group: messages wait for it no more. A connected consumer makes it again."""
         _, found = await queues.show(name)
         if group not in [one.name for one in found.groups]:
             known = ", ".join(one.name[:100] for one in found.groups) or "none; the queue has no groups"
