@@ -3,7 +3,8 @@ configuration, and its schema.
 
 Rules: 1. Environment over file over defaults.  2. ``GOSSAMER_CLUSTER__AUTOHEAL`` is ``cluster.autoheal``: the
 prefix, then the key with ``__`` for each dot. Lists and sections can be given as YAML on one line.
-A number in the path is a place in a list.  3. Variables without ``__`` are not configuration.  4. Keys may be
+A number in the path is a place in a list.  3. Variables without ``__`` are not configuration, but for
+``GOSSAMER_QUEUES``, a key that is in no section.  4. Keys may be
 written with dots (``cluster.autoheal: on``), and the section names of BifroMQ's file are understood.
 5. All problems are raised together.
 
@@ -31,6 +32,7 @@ Tree = dict[str, object]
 
 _PREFIX = "GOSSAMER_"
 _SEPARATOR = "__"
+_QUEUES = "GOSSAMER_QUEUES"
 
 _FOREIGN_NAMES = {
     ("clusterConfig",): ("cluster",),
@@ -156,7 +158,7 @@ def _merge_environment(
 ) -> dict[Location, str]:
     origins: dict[Location, str] = {}
     for name in sorted(environ):
-        if not name.startswith(_PREFIX) or _SEPARATOR not in name:
+        if not name.startswith(_PREFIX) or (_SEPARATOR not in name and name != _QUEUES):
             continue
         location: Location = tuple(
             int(part) if part.isdecimal() else part

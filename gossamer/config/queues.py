@@ -18,6 +18,11 @@ from gossamer.config.values import Blank, Form, Numeral, Positive, Section
 DEFAULT_GROUP = "default"
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}"
 
+_FILTER = r"(?!\$)(?=.)(#|(\+|[^+#/\0]*)(/(\+|[^+#/\0]*))*(/#)?)"
+
+TopicFilter = Annotated[
+    str, Form(_FILTER, "a topic filter such as shop/+/orders, which does not begin with $")
+]
 QueueName = Annotated[str, Form(_NAME, "a name of letters, digits, '_', '.' and '-', 63 at most")]
 
 
@@ -76,7 +81,7 @@ class QueueConfig(Section):
     """classic: a message goes once every consumer group has done it. stream: messages stay until a limit or
     ``max_age`` is reached, and groups may begin anywhere. ephemeral: as classic, and the queue itself goes
     when it has had no consumer for ``expires_after``. last_value: the latest message of each key stays."""
-    topics: tuple[str, ...] = ()
+    topics: tuple[TopicFilter, ...] = ()
     """Topic filters: what is published to a topic that matches is in the queue, too."""
     ordering: Literal["none", "key"] = "none"
     """key: while a message is with a consumer, no other with its key goes to the same consumer group."""

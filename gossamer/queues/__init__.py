@@ -22,6 +22,7 @@ from gossamer.queues.client import (
 from gossamer.queues.errors import (
     BadStartError,
     GroupChangeError,
+    GroupInUseError,
     NotDoneError,
     NotHeldError,
     QueueFullError,
@@ -51,6 +52,7 @@ __all__ = [
     "BadStartError",
     "ConsumerStats",
     "GroupChangeError",
+    "GroupInUseError",
     "GroupStats",
     "Job",
     "LocalConsumer",

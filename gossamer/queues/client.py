@@ -94,7 +94,8 @@ async def purge(queue: str) -> int:
 
 
 async def drop_group(queue: str, group: str) -> None:
-    """Delete a consumer group: messages wait for it no more. Raises UnknownQueueError, NotDoneError."""
+    """Delete a consumer group: messages wait for it no more. Raises UnknownQueueError, GroupInUseError: it
+    has consumers; NotDoneError."""
     await _ask(DropGroup(queue, group))
 
 

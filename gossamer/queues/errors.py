@@ -3,7 +3,7 @@
 ::
 
     UsageError        UnknownQueueError TooLargeError NotHeldError BadStartError GroupChangeError
-    UnavailableError  QueueFullError TooManyGroupsError NotDoneError
+    UnavailableError  GroupInUseError QueueFullError TooManyGroupsError NotDoneError
 """
 
 from __future__ import annotations
@@ -75,6 +75,14 @@ class QueueFullError(UnavailableError):
         )
 
 
+class GroupInUseError(UnavailableError):
+    """A consumer group that is to be deleted and has consumers."""
+
+    def __init__(self, queue: str) -> None:
+        self.queue = queue
+        super().__init__(f"queue {queue}: the consumer group has consumers; disconnect them first")
+
+
 class TooManyGroupsError(UnavailableError):
     """A consumer group more than a queue may have."""
 
@@ -111,3 +119,5 @@ def error_of(why: Why, queue: str) -> GossamerError:
             return BadStartError(queue)
         case Why.TOO_MANY_GROUPS:
             return TooManyGroupsError(queue)
+        case Why.IN_USE:
+            return GroupInUseError(queue)

@@ -22,6 +22,7 @@ from gossamer.queues.values import (
     Claim,
     Define,
     DropGroup,
+    Has,
     Held,
     HeldAnswer,
     Join,
@@ -132,7 +133,7 @@ class QueueMachine:
             case Leave(_, group, consumer):
                 self._bury(queue.leave(group, consumer, self._now), touched)
             case DropGroup(_, group):
-                queue.drop_group(group)
+                done = queue.drop_group(group)
             case Purge():
                 done = queue.purge()
             case Remove(name):
@@ -160,7 +161,7 @@ class QueueMachine:
         for letter in letters:
             settings = _DEAD_LETTERS.model_dump_json().encode()
             queue = self._queues.get(letter.queue) or self._made(letter.queue, settings)
-            queue.put(msgspec.structs.replace(letter.entry, since=self._now, expires=0))
+            queue.bury(msgspec.structs.replace(letter.entry, since=self._now, expires=0))
             touched[letter.queue] = queue
 
     # -- time
@@ -200,6 +201,8 @@ class QueueMachine:
                 return encode(None if queue is None else queue.peek(offset, limit))
             case Held(node):
                 return encode(self._held(node))
+            case Has(name):
+                return encode(name in self._queues)
 
     def _held(self, node: str) -> HeldAnswer:
         consumers: list[tuple[str, str, str]] = []

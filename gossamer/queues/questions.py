@@ -5,8 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import structlog
+
+from gossamer.errors import GossamerError
 from gossamer.queues.port import KIND, kind_of
 from gossamer.queues.values import (
+    Has,
     Held,
     HeldAnswer,
     ListQueues,
@@ -22,11 +26,14 @@ from gossamer.queues.values import (
 from gossamer.raft import RAFT, NotReadyError, read
 from gossamer.supervisor import call
 
+log = structlog.get_logger(__name__)
+
 _STALE = 1.0
 """Age that a list of queues may have, in seconds: this node's replica answers, if it is no older."""
 _decode_details = decoder_of(QueueDetails | None)
 _decode_stats = decoder_of(list[QueueStats])
 _decode_messages = decoder_of(list[Message] | None)
+_decode_bool = decoder_of(bool)
 _decode_held = decoder_of(HeldAnswer)
 
 
@@ -40,6 +47,18 @@ async def queues_in(group: str) -> list[QueueStats]:
     """Return the queues of a group, as of a second ago at most."""
     found: list[QueueStats] = _decode_stats(await _ask(group, ListQueues(), max_staleness=_STALE))
     return found
+
+
+async def topics() -> dict[str, dict[str, tuple[str, ...]]]:
+    """Return the topic filters that queues capture, by group and queue, of the groups that answer; raise
+    nothing."""
+    known: dict[str, dict[str, tuple[str, ...]]] = {}
+    try:
+        for group in await groups():
+            known[group] = {one.name: one.topics for one in await queues_in(group)}
+    except GossamerError as error:
+        log.debug("queues_not_listed", error=str(error))
+    return known
 
 
 async def show_in(group: str, queue: str) -> QueueDetails | None:
@@ -63,7 +82,7 @@ async def held(group: str, node: str) -> HeldAnswer:
 async def group_of(queue: str) -> str | None:
     """Return the group that has a queue; None: none has."""
     for group in await groups():
-        if await show_in(group, queue) is not None:
+        if _decode_bool(await _ask(group, Has(queue))):
             return group
     return None
 

@@ -49,6 +49,16 @@ class Queue:
         self._by_key = self.config.ordering == "key"
         self._stays = self.config.type in ("stream", "last_value")
         self._visible = int(self.config.visibility_timeout * 1000)
+        if self.config.type == "last_value" and not self.state.latest:
+            self._keep_latest()
+
+    def _keep_latest(self) -> None:
+        """Remove what has a later message of its key: the queue was of another type."""
+        latest = self.state.latest
+        for offset, entry in list(self.state.entries.items()):
+            if entry.key in latest:
+                self._remove(latest[entry.key])
+            latest[entry.key] = offset
 
     # -- messages come
 
@@ -69,11 +79,16 @@ class Queue:
                 return Why.FULL
             while state.entries and self._is_full(entry):
                 self._drop(self.state.first)
-        self.put(entry)
+        self._put(entry)
         return state.end - 1
 
-    def put(self, entry: Entry) -> None:
-        """Put a message in, whatever the limits say: it has left another queue."""
+    def bury(self, entry: Entry) -> None:
+        """Put a dead letter in. It has left its own queue, so where there is no room the oldest goes."""
+        while self.state.entries and self._is_full(entry):
+            self._drop(self.state.first)
+        self._put(entry)
+
+    def _put(self, entry: Entry) -> None:
         state = self.state
         state.entries[state.end] = entry
         state.size += entry.size
@@ -163,14 +178,18 @@ class Queue:
         self.state.idle_since = now
         return self._again(found, returned, "its consumer left")
 
-    def drop_group(self, group: str) -> None:
-        """Remove a consumer group; its consumers get nothing more."""
-        gone = self.state.groups.pop(group, None)
+    def drop_group(self, group: str) -> Why | None:
+        """Remove a consumer group, if nobody is in it: who is would join it again."""
+        gone = self.state.groups.get(group)
+        if gone is not None and gone.consumers:
+            return Why.IN_USE
+        self.state.groups.pop(group, None)
         if gone is None or self._stays or not self.state.groups:
-            return
+            return None
         for offset in list(self.state.entries):
             if not any(one.has_open(offset) for one in self.state.groups.values()):
                 self._remove(offset)
+        return None
 
     def node_gone(self, node: str, kept: set[str], now: int) -> list[DeadLetter]:
         """Take the consumers of a node out of all groups."""
@@ -309,7 +328,8 @@ class Queue:
 
     def peek(self, offset: int, limit: int) -> list[Message]:
         """Return messages from an offset on."""
-        found = (one for one in self.state.entries if one >= offset)
+        offsets = range(max(offset, self.state.first), self.state.end)
+        found = (one for one in offsets if one in self.state.entries)
         return [self._message(one) for one, _ in zip(found, range(limit), strict=False)]
 
     def stats(self, now: int) -> QueueStats:

@@ -37,7 +37,9 @@ from gossamer.queues.values import (
     NodeGone,
     Operation,
     Outcome,
+    decode_assigned,
     decode_results,
+    encode,
 )
 from gossamer.raft import PATIENCE, NotReadyError, RaftStatus, request
 from gossamer.supervisor import (
@@ -103,9 +105,9 @@ class Told(Struct, frozen=True):
 
 
 class Forward(Struct, frozen=True):
-    """From a leader: messages for consumers of a node without a replica."""
+    """From a leader: messages for consumers of a node without a replica, as ``encode`` has them."""
 
-    given: list[Assigned]
+    given: bytes
 
 
 class _Answered(Struct, frozen=True):
@@ -194,7 +196,7 @@ class QueueServer(GenServer):
 
     async def handle_cast(self, told: object) -> None:
         if isinstance(told, Forward):
-            self._queues.deliver(told.given)
+            self._queues.deliver(decode_assigned(told.given))
 
     async def handle_info(self, message: object) -> None:
         match message:
@@ -286,7 +288,7 @@ class QueueServer(GenServer):
             if not one.replica and one.node != self._queues.node:
                 away.setdefault(one.node, []).append(one)
         for node, theirs in away.items():
-            cast((QUEUES, node), Forward(theirs))
+            cast((QUEUES, node), Forward(encode(theirs)))
 
     def _sync(self) -> None:
         if not self._listing:
@@ -309,7 +311,13 @@ class QueueServer(GenServer):
                 queues.ask(Leave(queue, group, name), ignore, group=got.group)
         for consumer in queues.local_groups().get(got.group, []):
             stale = consumer.replica != queues.has_replica(got.group)
-            if consumer.joined and (stale or consumer.name not in there):
+            if not consumer.joined:
+                continue
+            if consumer.name not in there:
+                # Nor has it anything there: the queue may be another one of the same name.
+                consumer.held.clear()
+                consumer.settled.clear()
+            if stale or consumer.name not in there:
                 queues.ask(queues.join_request(consumer), ignore, group=got.group)
         for name, group, attempt, message in got.missing:
             mine = queues.consumers.get(name)
@@ -385,10 +393,4 @@ async def _ask_held(server: Pid, group: str, queues: Queues) -> None:
 
 async def _list(server: Pid) -> None:
     """Learn which queues there are, and what they capture."""
-    known: dict[str, dict[str, tuple[str, ...]]] = {}
-    try:
-        for group in await questions.groups():
-            known[group] = {one.name: one.topics for one in await questions.queues_in(group)}
-    except GossamerError as error:
-        log.debug("queues_not_listed", error=str(error))
-    send(server, _Listed(known))
+    send(server, _Listed(await questions.topics()))

@@ -36,6 +36,8 @@ class Why(enum.IntEnum):
     """The consumer has not joined the consumer group, or was taken out of it."""
     BAD_START = 6
     TOO_MANY_GROUPS = 7
+    IN_USE = 8
+    """The consumer group has consumers."""
 
 
 # -- operations
@@ -117,7 +119,7 @@ class Purge(msgspec.Struct, frozen=True, array_like=True, tag=8):
 
 
 class DropGroup(msgspec.Struct, frozen=True, array_like=True, tag=9):
-    """Delete a consumer group: its messages wait for it no more. Result: 0."""
+    """Delete a consumer group that nobody is in: its messages wait for it no more. Result: 0."""
 
     queue: str
     group: str
@@ -184,7 +186,13 @@ class Held(msgspec.Struct, frozen=True, array_like=True, tag=4):
     node: str
 
 
-Question: TypeAlias = ListQueues | Show | Peek | Held
+class Has(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """Whether there is a queue of a name. Answer: a bool."""
+
+    queue: str
+
+
+Question: TypeAlias = ListQueues | Show | Peek | Held | Has
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True):
@@ -300,6 +308,7 @@ class QueueDetails(msgspec.Struct, frozen=True):
 encode = msgspec.msgpack.Encoder().encode
 decode_request: Callable[[bytes], Batch | Tick] = msgspec.msgpack.Decoder(Batch | Tick).decode
 decode_question: Callable[[bytes], Question] = msgspec.msgpack.Decoder(Question).decode
+decode_assigned: Callable[[bytes], list[Assigned]] = msgspec.msgpack.Decoder(list[Assigned]).decode
 decode_results: Callable[[bytes], Results] = msgspec.msgpack.Decoder(Results).decode
 
 

@@ -61,7 +61,7 @@ def config_page() -> str:
             for key in part.keys
         )
         parts.append(
-            f"## {part.path}\n\n{prose(part.meaning)}\n\n{table(('key', 'takes', 'default', 'means'), rows)}"
+            f"## {part.path or 'In no section'}\n\n{prose(part.meaning)}\n\n{table(('key', 'takes', 'default', 'means'), rows)}"
         )
     return "\n".join(parts)
 

@@ -12,6 +12,11 @@ def test_a_queue_needs_a_name_alone():
     assert factors_of(config.cluster.raft, config.queues) == {"default": 3}
 
 
+def test_queues_are_declared_by_environment():
+    environ = {"GOSSAMER_QUEUES": '[{"name": "jobs"}]', "GOSSAMER_QUEUES__0__TYPE": "stream"}
+    assert [(one.name, one.type) for one in config_from({}, environ=environ).queues] == [("jobs", "stream")]
+
+
 def test_the_group_of_a_queue_is_made_unless_that_is_off():
     queues = [{"name": "jobs", "replication": {"group": "hot"}}]
     groups = {"cold": {"replication_factor": 5}}
@@ -31,6 +36,9 @@ def test_the_group_of_a_queue_is_made_unless_that_is_off():
         ([{"name": "a", "max_age": "1h"}], "max_age where type is stream"),
         ([{"name": "a", "limits": {"max_bytes": 1024}}], "limits.max_bytes of limits.max_message_size"),
         ([{"name": "a", "typ": "stream"}], "queues[0].typ"),
+        ([{"name": "a", "topics": ["a/#/b"]}], "a topic filter such as"),
+        ([{"name": "a", "topics": [""]}], "a topic filter such as"),
+        ([{"name": "a", "topics": ["$share/g/a"]}], "a topic filter such as"),
     ],
 )
 def test_what_is_wrong_is_said(queues, said):

@@ -266,6 +266,20 @@ def test_a_last_value_queue_has_one_message_a_key(group):
     assert [offset for _, offset, _ in group.given()] == [1, 2]
 
 
+def test_a_queue_that_becomes_one_of_last_values_keeps_the_latest_of_each_key(group):
+    group.ask(*(message(n, key) for n, key in enumerate("abab")))
+    group.define(type="last_value")
+    assert [one[0] for one in decoder_of(list)(group.machine.read(encode(Peek("jobs", 0, 9))))] == [2, 3]
+
+
+def test_dead_letters_are_bounded_and_the_oldest_goes(group):
+    group.define("jobs.dlq", limits={"max_depth": 2})
+    group.ask(join("a"), *map(message, range(3)))
+    group.ask(*(settle("a", n, Outcome.REJECT) for n in range(3)))
+    shown = group.show("jobs.dlq").stats
+    assert (shown.depth, shown.first, shown.dropped) == (2, 1, 1)
+
+
 def test_an_ephemeral_queue_goes_when_nobody_has_wanted_it_for_long(group):
     group.define("temp", type="ephemeral", expires_after=3)
     group.ask(join("a", queue="temp"))
@@ -303,7 +317,8 @@ def test_purge_remove_and_the_end_of_a_consumer_group(group):
     group.ask(join("a"), join("b", group="audit"), message(1), message(2))
     group.ask(settle("a", 0), settle("a", 1))
     assert group.show().stats.depth == 2
-    group.ask(DropGroup("jobs", "audit"))
+    assert group.ask(DropGroup("jobs", "audit")) == [Refused(Why.IN_USE)]
+    group.ask(Leave("jobs", "audit", "b"), DropGroup("jobs", "audit"))
     assert group.show().stats.depth == 0
     group.ask(message(3))
     assert group.ask(Purge("jobs")) == [1]

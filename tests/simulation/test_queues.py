@@ -10,7 +10,7 @@ from gossamer.config import QueueConfig
 from gossamer.mqtt.client import ClientLostError, RefusedError
 from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.codec.properties import Properties
-from gossamer.queues import GroupChangeError, Job, ack, consume, create, kind_of, nack, reject
+from gossamer.queues import QUEUES, GroupChangeError, Job, ack, consume, create, delete, kind_of, nack, reject
 from gossamer.supervisor import ChildSpec, GenServer, Supervisor
 
 from .clusters import heal, nodes, restart, until
@@ -335,6 +335,7 @@ async def test_consumers_at_nodes_without_a_replica_get_their_jobs_from_the_lead
     leader = leader_of(cluster)
     without = [number for number in cluster.nodes if number not in replicas(cluster)]
     workers = [await consumer(cluster, number, f"w{number}") for number in without]
+    servers = {number: node.runtime.whereis(QUEUES) for number, node in cluster.nodes.items()}
     speaker = await cluster.client(without[0])
     sent = [b"%d" % number for number in range(40)]
     for payload in sent[:20]:
@@ -345,6 +346,8 @@ async def test_consumers_at_nodes_without_a_replica_get_their_jobs_from_the_lead
         await speaker.publish("$queue/jobs/", payload, qos=1, timeout=30)
     await until(lambda: {one for worker in workers for one in worker.payloads()} == set(sent), within=10)
     assert all(len(worker.messages) >= 10 for worker in workers)
+    # None of them had to begin anew.
+    assert servers.items() >= {n: node.runtime.whereis(QUEUES) for n, node in cluster.nodes.items()}.items()
 
 
 def replicas(cluster, group="default"):
@@ -377,3 +380,18 @@ async def test_a_queue_stays_in_its_replication_group_whatever_the_configuration
     workers = [await consumer(cluster, 2, f"w-{name}", queue=name) for name in ("jobs", "hot", "made")]
     await until(lambda: workers[0].payloads() == [b"jobs", b"more"])
     await until(lambda: workers[1].payloads() == [b"hot"])
+
+
+@nodes(3, seeds=2, **JOBS)
+async def test_a_queue_that_is_made_again_gives_its_messages_to_the_consumers_of_the_one_before(sim, cluster):
+    await declared(cluster, "jobs")
+    run = cluster.nodes[1].runtime.run
+    await run(create, "r", QueueConfig())
+    worker = await consumer(cluster, 2, "worker", queue="r", settle="explicit")
+    speaker = await cluster.client(1)
+    await speaker.publish("$queue/r/", b"first", qos=1)
+    await until(lambda: worker.payloads() == [b"first"])
+    await run(delete, "r")
+    await run(create, "r", QueueConfig())
+    await speaker.publish("$queue/r/", b"second", qos=1)
+    await until(lambda: worker.payloads() == [b"first", b"second"], within=15)

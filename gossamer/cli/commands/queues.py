@@ -223,7 +223,7 @@ def drop_group(
     name: str = _QUEUE,
     group: str = argument(..., "GROUP", "A consumer group, as `queues show` has it."),
 ) -> Report:
-    """Delete a consumer group: messages wait for it no more. A connected consumer makes it again."""
+    """Delete a consumer group that has no consumers: messages wait for it no more."""
     answer = client.delete(f"{_path(name)}/groups/{quote(group, safe='')}")
     return Report(answer, lambda: [Note(answer["done"])])
 
