@@ -60,9 +60,8 @@ def config_page() -> str:
             (f"{code(key.path)}<br>{_environment(key.path)}", key.kind, key.default, cell(key.meaning))
             for key in part.keys
         )
-        parts.append(
-            f"## {part.path or 'In no section'}\n\n{prose(part.meaning)}\n\n{table(('key', 'takes', 'default', 'means'), rows)}"
-        )
+        title, head = part.path or "In no section", ("key", "takes", "default", "means")
+        parts.append(f"## {title}\n\n{prose(part.meaning)}\n\n{table(head, rows)}")
     return "\n".join(parts)
 
 
