@@ -4,8 +4,9 @@ configuration, and its schema.
 Rules: 1. Environment over file over defaults.  2. ``GOSSAMER_CLUSTER__AUTOHEAL`` is ``cluster.autoheal``: the
 prefix, then the key with ``__`` for each dot. Lists and sections can be given as YAML on one line.
 A number in the path is a place in a list.  3. Variables without ``__`` are not configuration, but for
-``GOSSAMER_QUEUES``, a key that is in no section.  4. Keys may be written with dots (``cluster.autoheal: on``),
-and the section names of BifroMQ's file are understood.  5. All problems are raised together.
+``GOSSAMER_QUEUES``, a key that is in no section.  4. Keys may be written with dots
+(``cluster.autoheal: on``), and the section names of BifroMQ's file are understood.  5. All problems are
+raised together.
 
 Rejected: pydantic-settings' own environment source, which skips variables whose section it does not know and
 so lets a misspelt one pass in silence.
