@@ -156,6 +156,18 @@ def test_what_is_finished_ahead_is_known_to_the_sender_and_not_released():
         stream.ahead([3, 4])
 
 
+def test_parts_of_a_frame_that_left_without_some_of_its_bytes_are_not_believed():
+    """What had expired was left out, so places in it are not those of the frame that is kept."""
+    sender = SendStream(retain=1000, queue=1000, latency=Histogram())
+    sender.push(b"expired first", now=0.0)
+    sender.push(b"second", now=5.0)
+    sender.next_batch(1000, now=5.0, refresh=lambda frame, seconds: frame.removeprefix(b"expired "))
+    parts = [(1, 0, 5), (2, 0, 6)]
+    assert sender.ahead_in_part(parts) == [(2, 0, 6)]
+    sender.ack(1)
+    assert sender.ahead_in_part(parts) == [(2, 0, 6)]
+
+
 def test_a_replaced_user_gets_again_what_was_not_done():
     receiver = ReceiveStream()
     take(receiver, (1, [b"a", b"b", b"c"]))

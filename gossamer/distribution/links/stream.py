@@ -41,6 +41,8 @@ LATE = 1.0
 """Minimum age in seconds of a frame that is refreshed: remaining times are in whole seconds."""
 Refresh = Callable[[bytes, float], bytes]
 """``refresh(frame, seconds)`` returns the frame with its remaining time reduced."""
+Part = tuple[int, int, int]
+"""Number of a frame, its first byte that is meant, and the one behind the last."""
 
 # Cost of a frame beyond its bytes, so that empty frames are bounded too.
 _OVERHEAD = 64
@@ -56,6 +58,7 @@ class SendStream:
         "_queue",
         "_queued",
         "_retained",
+        "_shortened",
         "acked",
         "last",
         "latency",
@@ -77,6 +80,9 @@ class SendStream:
         """Frames not yet written to the connection, in order, each with its number (0: unreliable) and the
         time of its push."""
         self._queued = 0
+        self._shortened: set[int] = set()
+        """Unacked frames that left without some of their bytes: what the receiver says of places in them is
+        not of places in ours."""
         self.last = 0
         """Newest number assigned."""
         self.acked = 0
@@ -114,6 +120,8 @@ class SendStream:
         if number <= self.acked:
             return False
         self.acked = number
+        if self._shortened:
+            self._shortened = {one for one in self._shortened if one > number}
         oldest = self.last - len(self._retained) + 1
         for _ in range(number - oldest + 1):
             frame, at = self._retained.popleft()
@@ -127,6 +135,10 @@ class SendStream:
         if found and max(found) > self.sent:
             raise WireError(where="ack", expected=f"numbers up to {self.sent}", got=str(max(found)))
         return found
+
+    def ahead_in_part(self, parts: Iterable[Part]) -> list[Part]:
+        """Return the parts of frames that have taken effect and are known by their places."""
+        return [part for part in parts if part[0] > self.acked and part[0] not in self._shortened]
 
     def resume(self, received: int) -> None:
         """Start on a connection to a receiver that has every frame up to ``received``. Raises WireError."""
@@ -157,7 +169,10 @@ class SendStream:
             if number != expected:
                 runs.append((number, []))
             if refresh is not None and now - at >= LATE:
-                runs[-1][1].append(refresh(frame, now - at))
+                fresh = refresh(frame, now - at)
+                runs[-1][1].append(fresh)
+                if number and len(fresh) != len(frame):
+                    self._shortened.add(number)
             else:
                 runs[-1][1].append(frame)
             if number:

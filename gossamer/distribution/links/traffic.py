@@ -162,7 +162,7 @@ class Sending(Traffic):
             if self.open and stream.ack(number, asyncio.get_running_loop().time()) and on_ack is not None:
                 on_ack(self.peer.name, number)
             if (named or parts) and self.open and on_ahead is not None:
-                on_ahead(self.peer.name, stream.ahead(named), [one for one in parts if one[0] > number])
+                on_ahead(self.peer.name, stream.ahead(named), stream.ahead_in_part(parts))
         except WireError as error:
             self.abort(error)
         except BrokenSeal:
