@@ -28,8 +28,9 @@ from gossamer.supervisor import call
 
 log = structlog.get_logger(__name__)
 
-_STALE = 1.0
-"""Age that a list of queues may have, in seconds: this node's replica answers, if it is no older."""
+_STALE = 5.0
+"""Age in seconds that an answer may have where nothing hangs on it: this node's replica answers, if its state
+is no older, and nobody else is asked."""
 _decode_details = decoder_of(QueueDetails | None)
 _decode_stats = decoder_of(list[QueueStats])
 _decode_messages = decoder_of(list[Message] | None)
@@ -44,7 +45,7 @@ async def groups() -> list[str]:
 
 
 async def queues_in(group: str) -> list[QueueStats]:
-    """Return the queues of a group, as of a second ago at most."""
+    """Return the queues of a group, as of some seconds ago at most."""
     found: list[QueueStats] = _decode_stats(await _ask(group, ListQueues(), max_staleness=_STALE))
     return found
 
@@ -73,9 +74,10 @@ async def peek_in(group: str, queue: str, offset: int, limit: int) -> list[Messa
     return found
 
 
-async def held(group: str, node: str) -> HeldAnswer:
-    """Return what the consumers of a node have."""
-    found: HeldAnswer = _decode_held(await _ask(group, Held(node)))
+async def held(group: str, node: str, *, stale: bool) -> HeldAnswer:
+    """Return what the consumers of a node have; ``stale``: as of some seconds ago at most."""
+    max_staleness = _STALE if stale else 0.0
+    found: HeldAnswer = _decode_held(await _ask(group, Held(node), max_staleness=max_staleness))
     return found
 
 

@@ -375,7 +375,8 @@ async def _resolve(server: Pid, queue: str) -> None:
 
 async def _ask_held(server: Pid, group: str, queues: Queues) -> None:
     try:
-        answer = await questions.held(group, queues.node)
+        # Who only looks for consumers of nodes that are down asks nobody.
+        answer = await questions.held(group, queues.node, stale=group not in queues.local_groups())
         missing: list[tuple[str, str, int, Message]] = []
         for claim in answer.claims:
             consumer = queues.consumers.get(claim.consumer)

@@ -11,13 +11,14 @@ from gossamer.routes.topics import matches, parse_filter, parse_name
 
 
 class Route:
-    __slots__ = ("deliveries", "groups", "mask", "peers", "plan")
+    __slots__ = ("captured", "deliveries", "groups", "mask", "peers", "plan")
 
     def __init__(self, deliveries, peers):
         self.deliveries = deliveries
         self.peers = peers
         self.plan = None
         self.groups = ()
+        self.captured = ()
         self.mask = 0
 
 

@@ -187,7 +187,7 @@ class SendStream:
 class ReceiveStream:
     """Receiving end."""
 
-    __slots__ = ("_ahead", "_parts", "_untold", "acked", "done", "duplicates", "received")
+    __slots__ = ("_ahead", "_parts", "_untold", "acked", "done", "duplicates", "more", "received")
 
     def __init__(self) -> None:
         self.received = 0
@@ -197,6 +197,8 @@ class ReceiveStream:
         self.acked = 0
         """Newest number acked on this connection; an ack is due while it is less than ``done``."""
         self.duplicates = 0
+        self.more = False
+        """Whether the next ack has more to say than a number."""
         self._ahead: set[int] = set()
         """Frames beyond ``done`` that have taken effect."""
         self._untold: list[int] = []
@@ -207,11 +209,11 @@ class ReceiveStream:
     @property
     def due(self) -> bool:
         """Return whether an ack is due."""
-        return self.done > self.acked or bool(self._untold or self._parts)
+        return self.done > self.acked or self.more
 
     def ack(self) -> Ack:
-        """Return the ack that is due."""
-        self.acked = self.done
+        """Return the ack that is due, where it has more to say than a number."""
+        self.acked, self.more = self.done, False
         untold, self._untold = self._untold, []
         parts, self._parts = self._parts, []
         return Ack(
@@ -224,6 +226,7 @@ class ReceiveStream:
         """Note bytes of a frame that have taken effect; return True if an ack is due for them."""
         if self.done < number <= self.received:
             self._parts += [(number, *span) for span in spans]
+            self.more = True
         return self.due
 
     def fresh(self, batch: Batch) -> list[tuple[int, bytes]]:
@@ -257,7 +260,8 @@ class ReceiveStream:
                 self._ahead.remove(self.done)
             if number > self.done:
                 self._untold.append(number)
-        return self.due
+                self.more = True
+        return self.done > self.acked or self.more
 
     def connected(self) -> int:
         """Start on a new connection; return the number to resume after."""
@@ -265,6 +269,7 @@ class ReceiveStream:
         self.acked = 0
         self._untold = sorted(self._ahead)
         self._parts.clear()
+        self.more = bool(self._untold)
         return self.received
 
     def rewind(self) -> bool:
@@ -274,4 +279,5 @@ class ReceiveStream:
         self._ahead.clear()
         self._untold.clear()
         self._parts.clear()
+        self.more = False
         return behind

@@ -22,7 +22,7 @@ from gossamer.distribution.events import Counts, Frame, OnAck, OnAhead, Receiver
 from gossamer.distribution.links.seal import BrokenSeal, Seal
 from gossamer.distribution.links.stream import ReceiveStream, Refresh, SendStream
 from gossamer.distribution.transport.transport import Channel
-from gossamer.distribution.wire import PURPOSES, Purpose, decode_ack, decode_batch, encode
+from gossamer.distribution.wire import PURPOSES, Ack, Purpose, decode_ack, decode_batch, encode
 from gossamer.network import Address
 
 log = structlog.get_logger(__name__)
@@ -187,9 +187,14 @@ class Receiving(Traffic):
     def pull(self) -> bytes | None:
         """Return the ack that is due, or None."""
         stream = self.peer.receives[self.purpose]
-        if not self.open or not stream.due:
+        if not self.open or not (stream.more or stream.done > stream.acked):
             return None
-        return self.seal.encrypt(next(self.seal.sent), encode(stream.ack()), None)
+        if stream.more:
+            ack = stream.ack()
+        else:
+            stream.acked = stream.done
+            ack = Ack(number=stream.acked)
+        return self.seal.encrypt(next(self.seal.sent), encode(ack), None)
 
     def received(self, messages: Sequence[bytes] = ()) -> None:
         """Deliver frames; called without messages when waiting ones may have become deliverable.
@@ -230,7 +235,7 @@ class Receiving(Traffic):
         if self._paused is not bool(waiting):
             self._paused = not self._paused
             (self.channel.pause if self._paused else self.channel.resume)()
-        if stream.due and not self._ack_waits:
+        if (stream.more or stream.done > stream.acked) and not self._ack_waits:
             delay = _ACK_DELAYS.get(purpose)
             if delay is None or stream.done - stream.acked >= _ACKS_HELD:
                 self.channel.wake()
