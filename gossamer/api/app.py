@@ -57,6 +57,7 @@ from gossamer.errors import (
     UsageError,
     WrongValueError,
 )
+from gossamer.queues import GroupChangeError, GroupInUseError
 
 
 def make_app(
@@ -148,7 +149,7 @@ def _probes(view: NodeView) -> APIRouter:
 _STATUS = (
     (RoleTooLowError, 403),
     (NotFoundError, 404),
-    (RunBusyError, 409),
+    ((RunBusyError, GroupInUseError, GroupChangeError), 409),
     (WrongValueError, 422),
     (UsageError, 400),
     ((PeerError, TransportError), 502),

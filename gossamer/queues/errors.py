@@ -3,7 +3,8 @@
 ::
 
     UsageError        UnknownQueueError TooLargeError NotHeldError BadStartError GroupChangeError
-    UnavailableError  GroupInUseError QueueFullError TooManyGroupsError NotDoneError
+                      GroupInUseError
+    UnavailableError  QueueFullError TooManyGroupsError NotDoneError
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class QueueFullError(UnavailableError):
         )
 
 
-class GroupInUseError(UnavailableError):
+class GroupInUseError(UsageError):
     """A consumer group that is to be deleted and has consumers."""
 
     def __init__(self, queue: str) -> None:

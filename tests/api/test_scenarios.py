@@ -29,6 +29,7 @@ from api.scenario import check_at, scenarios, squeezed
 from gossamer.api import Role, Tokens, make_app
 from gossamer.clock import SystemClock
 from gossamer.faults import FaultTable
+from gossamer.queues.values import Leave
 
 CLIENTS = [(client, number % 3) for number, client in enumerate("abcdef")]
 
@@ -52,6 +53,10 @@ def a_member_without_the_feature(scenario):
 
 def no_quorum_of_queues(scenario):
     scenario.view.queues.quorum = False
+
+
+def nobody_who_consumes(scenario):
+    scenario.view.queues.ask(Leave("jobs", "workers", "node1@127.0.0.1/0a"))
 
 
 def no_disc(scenario):
