@@ -33,8 +33,8 @@ class QueueLimits(Section):
     """Messages."""
     max_bytes: PositiveSize = 64 * 1024**2
     """Bytes of these."""
-    max_message_size: PositiveSize = 256 * 1024
-    """Bytes of one message, key and properties included."""
+    max_message_size: Annotated[PositiveSize, Field(le=4 * 1024**2)] = 256 * 1024
+    """Bytes of one message, key and properties included: it is an entry of a log, and crosses links whole."""
     message_ttl: OptionalDuration = 168 * 3600.0
     """A message that waits longer goes; off: never. One with a shorter message expiry goes sooner."""
     max_groups: Positive = 100

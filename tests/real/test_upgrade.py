@@ -108,7 +108,7 @@ async def test_features_wait_for_the_last_node_and_close_the_way_back(
     for node in (1, 4):
         log = (tmp_path / f"node{node}.log").read_text()
         lacked = " and ".join(
-            f"feature {flag} (since 0.1.0)" for flag in ("basekv", "consensus", "protocol_5")
+            f"feature {flag} (since 0.1.0)" for flag in ("basekv", "consensus", "protocol_5", "queues")
         )
         assert f"(feature): expected {lacked}, got none" in log
         assert f"upgrade {name}" in log

@@ -5,6 +5,7 @@ import asyncio
 from functools import partial
 
 import pytest
+from msgspec.structs import replace
 
 from gossamer.config import QueueConfig
 from gossamer.mqtt.client import ClientLostError, RefusedError
@@ -395,3 +396,34 @@ async def test_a_queue_that_is_made_again_gives_its_messages_to_the_consumers_of
     await run(create, "r", QueueConfig())
     await speaker.publish("$queue/r/", b"second", qos=1)
     await until(lambda: worker.payloads() == [b"first", b"second"], within=15)
+
+
+@nodes(3, seeds=2, **JOBS)
+async def test_who_sends_again_what_is_refused_then_is_not_told_that_it_is_done(sim, cluster):
+    """QoS 2: the first is still on its way when its client comes back, and fails after that."""
+    await declared(cluster, "jobs")
+    options = {"clean_start": False, "session_expiry": 100}
+    first = await cluster.client(1, "p", **options)
+    await asyncio.sleep(3)
+    for number in (2, 3):
+        cluster.crash(number)
+    sent = p.Publish(topic=b"$queue/jobs/", payload=b"x", qos=2, packet_id=7)
+    first._send(sent)
+    await asyncio.sleep(1)
+    first.drop()
+    second = await cluster.client(1, "p", **options, timeout=30)
+    assert second.session_present
+    try:
+        answer = await second.ask(replace(sent, dup=True), p.Pubrec, 7)
+    except ClientLostError:
+        pass
+    else:
+        assert answer.reason >= 0x80
+    await cluster.start(2, 3)
+    await declared(cluster, "jobs")
+    third = await cluster.client(1, "p", **options, timeout=30)
+    async with asyncio.timeout(60):
+        while (await third.ask(replace(sent, dup=True), p.Pubrec, 7)).reason >= 0x80:  # noqa: ASYNC110
+            await asyncio.sleep(1)
+    worker = await joined_when_it_can(cluster, 2, "worker")
+    await until(lambda: worker.payloads()[:1] == [b"x"], within=10)

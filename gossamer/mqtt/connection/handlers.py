@@ -184,13 +184,20 @@ class Handlers:
         session, packet_id = channel.session, packet.packet_id or 0
 
         def known() -> None:
-            if packet.qos == 2:
-                session.passed(packet_id)
             if message.refusal is None:
+                if packet.qos == 2:
+                    session.passed(packet_id)
                 return
             channel.fanout.dropped("queue_refused")
             reason, why = message.refusal
+            if packet.qos == 2 and session.channel is not channel:
+                # Its client has sent it again meanwhile, or will: then it is put into the queue again.
+                session.not_passed(packet_id)
+                if session.channel is not None:
+                    session.channel.disconnect(ReasonCode.UNSPECIFIED_ERROR, detail=why)
+                return
             if packet.qos == 2:
+                session.passed(packet_id)
                 session.release(packet_id)
             if channel.version != V5:
                 # It has no word for it but the end, upon which the client sends it again.
