@@ -194,7 +194,7 @@ class Handlers:
                 # Its client has sent it again meanwhile, or will: then it is put into the queue again.
                 session.not_passed(packet_id)
                 if session.channel is not None:
-                    session.channel.disconnect(ReasonCode.UNSPECIFIED_ERROR, detail=why)
+                    session.channel.disconnect(ReasonCode.SERVER_BUSY, detail=why)
                 return
             if packet.qos == 2:
                 session.passed(packet_id)
