@@ -112,7 +112,7 @@ export function Queues() {
           ])}
         />
       </Card>
-      {name.value && (
+      {queues.some((one) => one.name === name.value) && (
         <Opened key={name.value}>
           <One name={name.value} />
         </Opened>
