@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from gossamer.basekv import KINDS
+from gossamer.mqtt.migration import superseded
 from gossamer.testing.traffic import Flow
 
 from .clusters import heal, nodes, restart, until
@@ -254,3 +255,41 @@ async def test_messages_of_one_turn_do_not_wait_for_each_others_ranges(sim, clus
     assert safe["stuck"] > 0.8
     await asyncio.sleep(1)
     assert [client.payloads() for client in clients.values()] == [[b"x"]] * 3
+
+
+@nodes(3, seeds=2, **COPIED)
+async def test_an_offer_that_is_answered_once_its_session_is_back_does_not_stop_that_ones_copy(
+    sim, cluster, monkeypatch
+):
+    """QoS 2 would wait for that copy for as long as the session stays."""
+    await formed(cluster)
+    speaker = await cluster.client(2)
+    await gone(cluster, 2, "c", "t", qos=2)
+    cluster.partition([1, 3], [2])
+    await asyncio.sleep(15)
+    sent = await numbered(speaker, "t", 1, qos=2)
+    (await resumed(cluster, 1, "c")).drop()
+    call, now, answered, told = superseded.remote.call, asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def late(node, function, *args, **options):
+        if function == superseded.OFFER and not now.is_set():
+            return None
+        answer = await call(node, function, *args, **options)
+        if function == superseded.OFFER:
+            answered.set()
+            await told.wait()
+        return answer
+
+    monkeypatch.setattr(superseded.remote, "call", late)
+    cluster.heal()
+    # So long it waits for what others may have kept for it.
+    await asyncio.sleep(15)
+    now.set()
+    await answered.wait()
+    client = await resumed(cluster, 2, "c", pause=1)
+    told.set()
+    await asyncio.sleep(1)
+    speaker = await cluster.client(3)
+    sent += await numbered(speaker, "t", 3, qos=2, first=1)
+    await asyncio.sleep(10)
+    assert client.payloads() == sent

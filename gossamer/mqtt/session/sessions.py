@@ -375,7 +375,8 @@ class SessionTable:
         """
         if why is not None and self._fanout.recorder is not None:
             self._fanout.recorder.ended(session, why)
-        if self.sessions.get(session.client_id) is session:
+        served = self.sessions.get(session.client_id) is session
+        if served:
             del self.sessions[session.client_id]
             self.on_end(session.client_id)
         session.expires_at = None
@@ -386,7 +387,8 @@ class SessionTable:
         had_subscriptions = bool(session.subscriptions)
         if why is None:
             session.departed = True
-            if session.store is not None:
+            if served and session.store is not None:
+                # If not, the copy is that of the one that is here now.
                 session.store.leave(session.client_id)
         session.forget()
         if had_subscriptions:
