@@ -146,10 +146,9 @@ class Copying:
             copy.ended = copy.foreign = False
         if not copy.whole:
             if value is None and suffix in copy.fresh:
+                # It may go on under another key, noted next: it is waited for until the disc has that.
                 del copy.dirty[suffix]
                 copy.fresh.discard(suffix)
-                if not (copy.dirty or copy.writing):
-                    copy.first = None
                 return
             if new and suffix not in copy.dirty:
                 copy.fresh.add(suffix)
@@ -196,9 +195,14 @@ class Copying:
     def flush(self) -> bool:
         """Make due what the disc has; return whether there is anything to write."""
         for copy in self._dirty:
-            if not (copy.queued or copy.behind):
+            if copy.queued or copy.behind or copy.writing:
+                continue
+            if copy.dirty or copy.whole:
                 copy.queued = True
                 self._due.append(copy)
+            else:
+                # All that came is gone again.
+                copy.first = copy.later = None
         self._dirty.clear()
         return bool(self._due)
 
@@ -238,7 +242,8 @@ class Copying:
         if copy.later is not None:
             if copy.dirty or copy.whole:
                 self._push(copy, copy.later, now)
-                self._dirty[copy] = None
+                copy.queued = True
+                self._due.append(copy)
             else:
                 copy.later = None
 
@@ -310,8 +315,8 @@ class Copying:
         copy.first = copy.later = copy.owner = None
         copy.rests = 0.0
         self._whole(copy)
-        self.behind.pop(copy, None)
-        self.resting.pop(copy, None)
+        for waiting in (self.behind, self.resting, self._dirty, self._postponed):
+            waiting.pop(copy, None)
 
     def has_slept(self, since: float, now: float) -> bool:
         """Return whether this node has stood still since: another one may have begun with a copy by now."""

@@ -215,6 +215,27 @@ async def test_a_message_that_goes_from_the_queue_into_flight_is_always_in_one_o
     assert state(await node.image()) == state(session)
 
 
+async def test_a_publisher_is_not_told_of_a_message_that_goes_into_flight_before_a_quorum_has_it():
+    node = await new_node()
+    session = node.begin()
+    session.attach(FakeChannel(), version=V5, receive_maximum=1)
+    session.window = 0
+    await node.settle()
+    node.keys.answers.clear()
+    before, told = node.store.notes, []
+    session.enqueue(*publish_parts(b"t", b"x", flags=2, version=V5))
+    node.store.since(before).append_acked(b"", told.append)
+    session.window = 1
+    session.pump()
+    node.journal.commit()
+    await asyncio.sleep(0)
+    assert told == []
+    node.keys.answers.set()
+    await node.settle()
+    assert told == [True]
+    assert state(await node.image()) == state(session)
+
+
 async def test_an_unforeseen_error_does_not_end_the_copying_of_a_session():
     node = await new_node()
     session = node.begin()
