@@ -57,7 +57,7 @@ from gossamer.errors import (
     UsageError,
     WrongValueError,
 )
-from gossamer.queues import GroupChangeError, GroupInUseError
+from gossamer.queues import DeadLettersElsewhereError, GroupChangeError, GroupInUseError
 
 
 def make_app(
@@ -149,7 +149,7 @@ def _probes(view: NodeView) -> APIRouter:
 _STATUS = (
     (RoleTooLowError, 403),
     (NotFoundError, 404),
-    ((RunBusyError, GroupInUseError, GroupChangeError), 409),
+    ((RunBusyError, GroupInUseError, GroupChangeError, DeadLettersElsewhereError), 409),
     (WrongValueError, 422),
     (UsageError, 400),
     ((PeerError, TransportError), 502),

@@ -155,6 +155,12 @@ class QueuesView(Protocol):
     async def purge(self, queue: str) -> int:
         """Delete all messages of a queue; return how many."""
 
+    async def replay(self, queue: str, offset: int | None, limit: int | None) -> tuple[str, int]:
+        """Give dead letters back to their queue; return where they were, and how many.
+
+        Raises UsageError if they are in another replication group, UnavailableError if the queue is full.
+        """
+
     async def drop_group(self, queue: str, group: str) -> None:
         """Delete a consumer group."""
 

@@ -66,6 +66,10 @@ class QueueDeadLetters(Section):
     """Queue of the same group; nothing: the queue's own name with ``.dlq`` behind it. It is made when it is
     needed."""
 
+    def queue_of(self, queue: str) -> str:
+        """Return the queue that the dead letters of a queue go to."""
+        return self.queue or f"{queue}.dlq"
+
 
 class QueueReplication(Section):
     """Which nodes have a queue."""
@@ -131,6 +135,20 @@ class RaftConfig(Section):
     """Replication groups by name; ``default`` is always there."""
     ack_timeout: PositiveDuration = 5.0
     """How long a publisher waits until a quorum has its message, before it is told that it failed."""
+
+
+def check_dead_letters(queues: Sequence[QueueDeclaration]) -> None:
+    """Raise PydanticCustomError where a queue and the one that its dead letters go to are in two groups."""
+    groups = {queue.name: queue.replication.group for queue in queues}
+    for queue in queues:
+        letters, group = queue.dlq.queue_of(queue.name), queue.replication.group
+        if queue.dlq.enabled and (other := groups.get(letters, group)) != group:
+            raise PydanticCustomError(
+                "wanted",
+                "queue {queue} and {letters}, which its dead letters go to, in one replication.group, not "
+                "{group} and {other}",
+                {"queue": queue.name, "letters": letters, "group": group, "other": other},
+            )
 
 
 def factors_of(raft: RaftConfig, queues: Sequence[QueueDeclaration]) -> dict[str, int]:

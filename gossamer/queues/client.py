@@ -6,8 +6,8 @@ import time
 
 from gossamer.config import DEFAULT_GROUP, QueueConfig
 from gossamer.errors import GossamerError, WrongValueError, mismatch
-from gossamer.queues import questions
-from gossamer.queues.errors import GroupChangeError, NotDoneError, UnknownQueueError
+from gossamer.queues import places, questions
+from gossamer.queues.errors import NoDeadLetterError, NotDoneError, UnknownQueueError
 from gossamer.queues.server import QUEUES, Ask, Conclude, Consume
 from gossamer.queues.values import (
     Append,
@@ -21,6 +21,7 @@ from gossamer.queues.values import (
     QueueDetails,
     QueueStats,
     Remove,
+    Replay,
 )
 from gossamer.raft import PATIENCE
 from gossamer.supervisor import CallTimeout, call, self_pid
@@ -69,14 +70,13 @@ async def create(queue: str, config: QueueConfig) -> None:
     """Make a queue, or change what it keeps.
 
     Raises:
-        GroupChangeError: it is in another replication group.
+        GroupChangeError, DeadLettersElsewhereError: it, or what its dead letters go to, is in another
+            replication group.
         WrongValueError: there is no such replication group.
         NotDoneError, NotReadyError: no quorum could be reached in time.
     """
     group, known = config.replication.group, await questions.groups()
-    has = await questions.group_of(queue)
-    if has not in (None, group):
-        raise GroupChangeError(queue, has=str(has), wanted=group)
+    await places.check(queue, config)
     if known and group not in known:
         raise mismatch(WrongValueError, "replication.group", group, f"one of {', '.join(known)}")
     settings = config.model_dump_json(exclude={"name"}).encode()
@@ -91,6 +91,25 @@ async def delete(queue: str) -> None:
 async def purge(queue: str) -> int:
     """Delete all messages of a queue; return how many. Raises UnknownQueueError, NotDoneError."""
     return await _ask(Purge(queue))
+
+
+async def replay(queue: str, *, offset: int | None = None, limit: int | None = None) -> tuple[str, int]:
+    """Give the dead letters of a queue back to it, all, the one at ``offset``, or the oldest, ``limit`` at
+    most: their attempts count anew, and the consumer group that could not do one gets it, if it is there, and
+    no other. Those for which the queue has no room stay. Return the queue that they were in, and how many.
+
+    Raises:
+        UnknownQueueError, NoDeadLetterError, DeadLettersElsewhereError, QueueFullError: nothing was done.
+        NotDoneError, NotReadyError: no quorum could be reached in time.
+    """
+    group, found = await show(queue)
+    config = QueueConfig.model_validate_json(found.settings)
+    letters = config.dlq.queue_of(queue)
+    await places.check_dead_letters(queue, group, config)
+    count = await _ask(Replay(queue, offset, limit))
+    if offset is not None and not count:
+        raise NoDeadLetterError(queue, letters, offset)
+    return letters, count
 
 
 async def drop_group(queue: str, group: str) -> None:

@@ -3,7 +3,7 @@
 ::
 
     UsageError        UnknownQueueError TooLargeError NotHeldError BadStartError GroupChangeError
-                      GroupInUseError
+                      GroupInUseError DeadLettersElsewhereError NoDeadLetterError
     UnavailableError  QueueFullError TooManyGroupsError NotDoneError
 """
 
@@ -62,6 +62,34 @@ class GroupChangeError(UsageError):
         super().__init__(
             f"queue {queue}: replication.group is {wanted}, and the queue is in {has} with its messages, "
             f"where it stays; keep {has}, or delete the queue first"
+        )
+
+
+class DeadLettersElsewhereError(UsageError):
+    """A queue whose dead letters are, or would be, in another replication group: ``has`` and ``dead``."""
+
+    def __init__(self, queue: str, letters: str, *, has: str, dead: str) -> None:
+        self.queue = queue
+        self.letters = letters
+        self.has = has
+        self.dead = dead
+        super().__init__(
+            f"queue {queue} is in replication group {has}, and its dead letters {letters} in {dead}; they "
+            f"have to be in one: give {queue} another dlq.queue, or make {letters} in {has}, once it is "
+            f"empty and deleted in {dead}"
+        )
+
+
+class NoDeadLetterError(NotFoundError):
+    """A dead letter that is to be given back and is not there."""
+
+    def __init__(self, queue: str, letters: str, offset: int) -> None:
+        self.queue = queue
+        self.letters = letters
+        self.offset = offset
+        super().__init__(
+            f"queue {letters}: no dead letter of {queue} at offset {offset}, or a consumer has it; see: "
+            f"gossamer queues peek {letters}"
         )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from gossamer.config import QueueConfig
+from gossamer.queues.letters import give_back
 from gossamer.queues.queue import Queue
 from gossamer.queues.state import DeadLetter, QueueState
 from gossamer.queues.values import (
@@ -34,6 +35,7 @@ from gossamer.queues.values import (
     Purge,
     Refused,
     Remove,
+    Replay,
     Result,
     Results,
     Settle,
@@ -136,6 +138,8 @@ class QueueMachine:
                 done = queue.drop_group(group)
             case Purge():
                 done = queue.purge()
+            case Replay():
+                done = self._replay(queue, asked, touched)
             case Remove(name):
                 del self._queues[name], touched[name]
         match done:
@@ -163,6 +167,14 @@ class QueueMachine:
             queue = self._queues.get(letter.queue) or self._made(letter.queue, settings)
             queue.bury(msgspec.structs.replace(letter.entry, since=self._now, expires=0))
             touched[letter.queue] = queue
+
+    def _replay(self, queue: Queue, asked: Replay, touched: dict[str, Queue]) -> int | Why:
+        name = queue.config.dlq.queue_of(asked.queue)
+        dead = self._queues.get(name)
+        if dead is None or dead is queue:
+            return 0
+        touched[name] = dead
+        return give_back(queue, dead, asked, self._now)
 
     # -- time
 

@@ -12,6 +12,7 @@ Pure, as ``consumers``: ``now`` is the group's time in milliseconds.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 import msgspec
 
@@ -88,6 +89,21 @@ class Queue:
             self._drop(self.state.first)
         self._put(entry)
 
+    def put_back(self, entry: Entry) -> bool:
+        """Take a dead letter back; False: there is no room."""
+        if self._is_full(entry):
+            return False
+        if self.config.type == "last_value" and entry.key in self.state.latest:
+            # What the queue keeps of this key is later.
+            self.state.counts.dropped += 1
+        else:
+            self._put(entry)
+        return True
+
+    def take_out(self, offset: int) -> None:
+        """Remove a message that is in another queue now."""
+        self._remove(offset)
+
     def _put(self, entry: Entry) -> None:
         state = self.state
         state.entries[state.end] = entry
@@ -130,8 +146,13 @@ class Queue:
         state.counts.settled += 1
         entry = state.entries[offset]
         group.forget(offset, entry.key)
-        if not self._stays and not any(one.has_open(offset) for one in state.groups.values()):
+        if not self._stays and not self._is_open(offset):
             self._remove(offset)
+
+    def _is_open(self, offset: int) -> bool:
+        """Return whether a consumer group has a message still to settle."""
+        entry = self.state.entries[offset]
+        return any(one.has_open(offset) for one in self.state.groups.values() if entry.is_for(one.name))
 
     # -- consumers
 
@@ -184,11 +205,13 @@ class Queue:
         if gone is not None and gone.consumers:
             return Why.IN_USE
         self.state.groups.pop(group, None)
-        if gone is None or self._stays or not self.state.groups:
+        if gone is None or self._stays:
             return None
-        for offset in list(self.state.entries):
-            if not any(one.has_open(offset) for one in self.state.groups.values()):
+        for offset, entry in list(self.state.entries.items()):
+            if self.state.groups and not self._is_open(offset):
                 self._remove(offset)
+            elif entry.only == group:
+                self.state.entries[offset] = msgspec.structs.replace(entry, only="")
         return None
 
     def node_gone(self, node: str, kept: set[str], now: int) -> list[DeadLetter]:
@@ -249,7 +272,9 @@ class Queue:
             return None
         state.counts.dead += 1
         note = f"{state.name}, consumer group {group.name}: {reason}"
-        return DeadLetter(dlq.queue or f"{state.name}.dlq", msgspec.structs.replace(entry, note=note))
+        origin = state.name, group.name
+        entry = msgspec.structs.replace(entry, note=note, origin=origin, only="")
+        return DeadLetter(dlq.queue_of(state.name), entry)
 
     # -- giving
 
@@ -258,7 +283,7 @@ class Queue:
         state = self.state
         for group in state.groups.values():
             while (consumer := group.free()) is not None:
-                offset = group.next(state.end, self._key_of, by_key=self._by_key)
+                offset = group.next(state.end, partial(self._key_of, group.name), by_key=self._by_key)
                 if offset is None:
                     break
                 entry = state.entries[offset]
@@ -269,9 +294,9 @@ class Queue:
                 state.counts.redelivered += attempt > 1
                 yield self._assigned(group, consumer, offset, attempt)
 
-    def _key_of(self, offset: int) -> str | None:
+    def _key_of(self, group: str, offset: int) -> str | None:
         entry = self.state.entries.get(offset)
-        return None if entry is None else entry.key
+        return None if entry is None or not entry.is_for(group) else entry.key
 
     def _assigned(self, group: ConsumerGroup, consumer: str, offset: int, attempt: int) -> Assigned:
         to, name = group.consumers[consumer], self.state.name
@@ -352,12 +377,13 @@ class Queue:
             dead=state.counts.dead,
             dropped=state.counts.dropped,
             topics=self.config.topics,
+            dead_letters=self.config.dlq.queue_of(state.name) if self.config.dlq.enabled else "",
         )
 
     def details(self, now: int) -> QueueDetails:
         """Return all that operators see."""
         waiting = [
-            sum(1 for offset in self.state.entries if offset >= group.cursor)
+            sum(1 for o, one in self.state.entries.items() if o >= group.cursor and one.is_for(group.name))
             for group in self.state.groups.values()
         ]
         groups = [

@@ -20,11 +20,11 @@ from functools import partial
 import structlog
 from msgspec import Struct
 
-from gossamer.config import DEFAULT_GROUP
+from gossamer.config import DEFAULT_GROUP, QueueConfig
 from gossamer.distribution import Distribution, NodeDown, register_message
 from gossamer.errors import GossamerError, UsageError
-from gossamer.queues import questions
-from gossamer.queues.errors import GroupChangeError, NotDoneError, NotHeldError
+from gossamer.queues import places, questions
+from gossamer.queues.errors import DeadLettersElsewhereError, GroupChangeError, NotDoneError, NotHeldError
 from gossamer.queues.machine import batch
 from gossamer.queues.port import KIND, LocalConsumer, Queues, ignore, kind_of
 from gossamer.queues.values import (
@@ -349,16 +349,18 @@ async def _declare(server: Pid, group: str, define: Define) -> None:
     """Have a queue as the configuration has it, however long it takes until the group is there."""
     while True:
         try:
-            has = await questions.group_of(define.queue)
-            if has not in (None, group):
-                error = GroupChangeError(define.queue, has=str(has), wanted=group)
-                log.error("queue_in_another_group", queue=define.queue, error=str(error))
-                send(server, _Resolved(define.queue, has))
-                return
+            await places.check(define.queue, QueueConfig.model_validate_json(define.settings))
             shown = await questions.show_in(group, define.queue)
             if shown is not None and shown.settings.encode() == define.settings:
                 return
             await call(server, Ask(define, group), 2 * PATIENCE)
+        except GroupChangeError as error:
+            log.error("queue_in_another_group", queue=define.queue, error=str(error))
+            send(server, _Resolved(define.queue, error.has))
+            return
+        except DeadLettersElsewhereError as error:
+            log.error("queue_in_another_group", queue=define.queue, error=str(error))
+            return
         except GossamerError as error:
             log.debug("queue_not_declared_yet", queue=define.queue, error=str(error))
         await asyncio.sleep(RETRY)

@@ -21,6 +21,14 @@ class Entry(msgspec.Struct, array_like=True, frozen=True):
     expires: int
     note: str = ""
     """Of a dead letter: where it comes from, and why."""
+    origin: tuple[str, str] | None = None
+    """Of a dead letter: the queue that it comes from, and the consumer group that could not do it."""
+    only: str = ""
+    """Of one that was given back: the consumer group that could not do it. Others have it behind them."""
+
+    def is_for(self, group: str) -> bool:
+        """Return whether a consumer group gets it."""
+        return self.only in ("", group)
 
     @property
     def size(self) -> int:

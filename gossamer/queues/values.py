@@ -125,7 +125,18 @@ class DropGroup(msgspec.Struct, frozen=True, array_like=True, tag=9):
     group: str
 
 
-Operation: TypeAlias = Append | Settle | Join | Leave | NodeGone | Define | Remove | Purge | DropGroup
+class Replay(msgspec.Struct, frozen=True, array_like=True, tag=20):
+    """Give dead letters back to the queue that they come from: the one at ``offset`` of its dead-letter
+    queue, or the oldest, ``limit`` at most. Result: how many; those for which there is no room stay."""
+
+    queue: str
+    offset: int | None = None
+    limit: int | None = None
+
+
+Operation: TypeAlias = (
+    Append | Settle | Join | Leave | NodeGone | Define | Remove | Purge | DropGroup | Replay
+)
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True):
@@ -295,6 +306,8 @@ class QueueStats(msgspec.Struct, frozen=True):
     dead: int
     dropped: int
     topics: tuple[str, ...] = ()
+    dead_letters: str = ""
+    """Queue that its dead letters go to; blank: they are dropped."""
 
 
 class QueueDetails(msgspec.Struct, frozen=True):

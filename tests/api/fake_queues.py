@@ -3,7 +3,7 @@
 from gossamer.config import QueueConfig
 from gossamer.errors import UnavailableError, WrongValueError, mismatch
 from gossamer.queues import Message, QueueDetails, QueueMachine, QueueStats, UnknownQueueError
-from gossamer.queues.errors import error_of
+from gossamer.queues.errors import NoDeadLetterError, error_of
 from gossamer.queues.machine import batch
 from gossamer.queues.values import (
     Append,
@@ -16,6 +16,7 @@ from gossamer.queues.values import (
     Purge,
     Refused,
     Remove,
+    Replay,
     Settle,
     Show,
     Tick,
@@ -83,6 +84,13 @@ class FakeQueues:
 
     async def purge(self, queue):
         return self.ask(Purge(queue))
+
+    async def replay(self, queue, offset, limit):
+        await self.show(queue)
+        letters, count = f"{queue}.dlq", self.ask(Replay(queue, offset, limit))
+        if offset is not None and not count:
+            raise NoDeadLetterError(queue, letters, offset)
+        return letters, count
 
     async def drop_group(self, queue, group):
         self.ask(DropGroup(queue, group))

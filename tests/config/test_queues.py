@@ -32,6 +32,10 @@ def test_the_group_of_a_queue_is_made_unless_that_is_off():
     ("queues", "said"),
     [
         ([{"name": "a/b"}], "a name of letters"),
+        (
+            [{"name": "a", "replication": {"group": "hot"}}, {"name": "a.dlq"}],
+            "queue a and a.dlq, which its dead letters go to, in one replication.group",
+        ),
         ([{"name": "a"}, {"name": "a"}], "each queue once; a is there twice"),
         ([{"name": "a", "max_age": "1h"}], "max_age where type is stream"),
         ([{"name": "a", "limits": {"max_bytes": 1024}}], "limits.max_bytes of limits.max_message_size"),

@@ -21,6 +21,7 @@ from gossamer.queues.values import (
     QueueDetails,
     Refused,
     Remove,
+    Replay,
     Settle,
     Show,
     Tick,
@@ -149,6 +150,79 @@ def test_what_was_given_too_often_or_rejected_is_a_dead_letter(group):
     ]
     assert group.show().stats.depth == 0
     assert group.show().stats.dead == 2
+
+
+def dead_letters(group, *, count=3, groups=("workers",)):
+    """Reject so many messages, by the first of the consumer groups."""
+    group.ask(*(join(f"{name}-1", group=name) for name in groups))
+    for number in range(count):
+        [offset] = group.ask(message(number, "k"))
+        group.ask(settle(f"{groups[0]}-1", offset, Outcome.REJECT, group=groups[0]))
+    group.given()
+
+
+def test_dead_letters_go_back_to_their_queue_and_their_attempts_count_anew(group):
+    dead_letters(group)
+    assert group.ask(Replay("jobs")) == [3]
+    assert group.given() == [("workers-1", 3, 1), ("workers-1", 4, 1), ("workers-1", 5, 1)]
+    assert (group.show().stats.depth, group.show("jobs.dlq").stats.depth) == (3, 0)
+    assert group.ask(Replay("jobs")) == [0]
+
+
+def test_one_dead_letter_or_the_oldest_go_back_and_others_stay(group):
+    dead_letters(group, count=4)
+    assert group.ask(Replay("jobs", offset=2), Replay("jobs", limit=2)) == [1, 2]
+    assert [one[0] for one in decoder_of(list)(group.machine.read(encode(Peek("jobs.dlq", 0, 9))))] == [3]
+    assert group.ask(Replay("jobs", offset=2)) == [0]
+
+
+def test_dead_letters_for_which_there_is_no_room_stay(group):
+    dead_letters(group)
+    group.ask(Leave("jobs", "workers", "workers-1"), *map(message, range(4)))
+    assert group.ask(Replay("jobs")) == [1]
+    assert group.ask(Replay("jobs")) == [Refused(Why.FULL)]
+    assert (group.show().stats.depth, group.show("jobs.dlq").stats.depth) == (5, 2)
+
+
+def test_a_message_goes_back_to_the_consumer_group_that_could_not_do_it_alone(group):
+    dead_letters(group, count=1, groups=("workers", "audit"))
+    group.ask(settle("audit-1", 0, group="audit"), Replay("jobs"))
+    assert group.given() == [("workers-1", 1, 1)]
+    assert [one.waiting for one in group.show().groups] == [0, 0]
+    group.ask(settle("workers-1", 1))
+    assert group.show().stats.depth == 0
+
+
+def test_a_message_that_went_back_to_a_group_that_is_dropped_waits_for_it_no_more(group):
+    dead_letters(group, count=1, groups=("workers", "audit"))
+    group.ask(settle("audit-1", 0, group="audit"), Leave("jobs", "workers", "workers-1"), Replay("jobs"))
+    group.ask(DropGroup("jobs", "workers"))
+    assert group.show().stats.depth == 0
+
+
+def test_a_message_that_went_back_to_the_last_group_waits_for_the_next_one(group):
+    dead_letters(group, count=1)
+    group.ask(Leave("jobs", "workers", "workers-1"), Replay("jobs"), DropGroup("jobs", "workers"))
+    group.ask(join("n", group="next"))
+    assert group.given() == [("n", 1, 1)]
+
+
+def test_dead_letters_of_other_queues_and_those_that_a_consumer_has_stay(group):
+    group.define(dlq={"queue": "graves"})
+    group.define("mail", dlq={"queue": "graves"})
+    dead_letters(group)
+    group.ask(join("m", queue="mail"), message(queue="mail"))
+    group.ask(settle("m", 0, Outcome.REJECT, queue="mail"), join("u", queue="graves", limit=1))
+    assert group.ask(Replay("jobs"), Replay("mail")) == [2, 1]
+    assert group.show("graves").stats.depth == 1
+
+
+def test_an_earlier_value_of_a_key_is_not_given_back_over_a_later_one(group):
+    group.define("state", type="last_value")
+    group.ask(join("x", queue="state"), message(0, "k", queue="state"))
+    group.ask(settle("x", 0, Outcome.REJECT, queue="state"), message(1, "k", queue="state"))
+    assert group.ask(Replay("state")) == [1]
+    assert [one[2] for one in decoder_of(list)(group.machine.read(encode(Peek("state", 0, 9))))] == [b"1"]
 
 
 def test_without_dead_letters_they_are_dropped_and_counted(group):
@@ -350,7 +424,7 @@ def test_every_message_is_settled_once_or_accounted_for_whatever_comes(seed):
         limits={"max_depth": rng.choice([8, 1000]), "overflow": rng.choice(["reject", "drop_oldest"])},
         retry={"max_deliveries": 4, "initial_backoff": rng.choice([0, 2])},
     )
-    taken, done, dead, keys = set(), set(), 0, {}
+    taken, done, dead, keys, back = set(), set(), 0, {}, 0
     consumers = ["a", "b", "c"]
 
     def ask(*operations):
@@ -374,6 +448,16 @@ def test_every_message_is_settled_once_or_accounted_for_whatever_comes(seed):
             ask(join(rng.choice(consumers), limit=rng.choice([1, 3]), start="first"))
         elif choice < 0.55:
             ask(Leave("jobs", "workers", rng.choice(consumers)))
+        elif choice < 0.57:
+            first = group.show().stats.next
+            (count,) = ask(Replay("jobs", limit=rng.choice([None, 1])))
+            if isinstance(count, int):
+                back += count
+                # Each is a message more, whose key may be any.
+                new = decoder_of(list)(group.machine.read(encode(Peek("jobs", first, count or 1))))
+                assert len(new) == count
+                taken |= {one[0] for one in new}
+                keys |= {one[0]: one[1] for one in new}
         elif choice < 0.65:
             for one in (group, other):
                 if one is not None:
@@ -395,6 +479,8 @@ def test_every_message_is_settled_once_or_accounted_for_whatever_comes(seed):
     stats = group.show().stats
     dead = stats.dead
     assert done <= taken
+    letters = group.show("jobs.dlq")
+    assert dead == back + (0 if letters is None else letters.stats.depth)
     if kind == "classic":
         assert stats.depth + len(done) + dead + stats.dropped == len(taken)
     assert other.machine.snapshot() == group.machine.snapshot()

@@ -11,7 +11,21 @@ from gossamer.config import QueueConfig
 from gossamer.mqtt.client import ClientLostError, RefusedError
 from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.codec.properties import Properties
-from gossamer.queues import QUEUES, GroupChangeError, Job, ack, consume, create, delete, kind_of, nack, reject
+from gossamer.queues import (
+    QUEUES,
+    DeadLettersElsewhereError,
+    GroupChangeError,
+    Job,
+    NoDeadLetterError,
+    ack,
+    consume,
+    create,
+    delete,
+    kind_of,
+    nack,
+    reject,
+    replay,
+)
 from gossamer.supervisor import ChildSpec, GenServer, Supervisor
 
 from .clusters import heal, nodes, restart, until
@@ -381,6 +395,31 @@ async def test_a_queue_stays_in_its_replication_group_whatever_the_configuration
     workers = [await consumer(cluster, 2, f"w-{name}", queue=name) for name in ("jobs", "hot", "made")]
     await until(lambda: workers[0].payloads() == [b"jobs", b"more"])
     await until(lambda: workers[1].payloads() == [b"hot"])
+
+
+@nodes(3, seeds=2, **GROUPS)
+async def test_dead_letters_are_in_the_group_of_their_queue_and_go_back_to_it(sim, cluster):
+    await declared(cluster, "jobs", "hot")
+    await until(lambda: any(kind_of("hot") in node.consensus.leading for node in cluster.nodes.values()))
+    run = cluster.nodes[1].runtime.run
+    worker = await consumer(cluster, 2, "worker", queue="hot", settle="explicit")
+    other = await consumer(cluster, 3, "audit", queue="hot", group="audit")
+    speaker = await cluster.client(1)
+    await speaker.publish("$queue/hot/", b"x", qos=1)
+    await until(lambda: worker.messages and other.messages)
+    with pytest.raises(DeadLettersElsewhereError):
+        await run(create, "hot.dlq", QueueConfig())
+    assert await settled(worker, "hot", "$reject", worker.messages) == 0
+    await asyncio.sleep(6)
+    with pytest.raises(DeadLettersElsewhereError):
+        await run(create, "new", QueueConfig(dlq={"queue": "hot.dlq"}))
+    assert await run(replay, "hot") == ("hot.dlq", 1)
+    await until(lambda: worker.payloads() == [b"x", b"x"])
+    assert user_of(worker.messages[1])["attempt"] == "1"
+    assert await settled(worker, "hot", "$ack", worker.messages[1:]) == 0
+    assert other.payloads() == [b"x"]
+    with pytest.raises(NoDeadLetterError):
+        await run(partial(replay, "hot", offset=0))
 
 
 @nodes(3, seeds=2, **JOBS)

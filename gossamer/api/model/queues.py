@@ -48,6 +48,8 @@ class QueueInfo(Value):
     """Messages that went by age or limits, or that nobody could do where no dead letters are kept."""
     topics: tuple[str, ...]
     """Topic filters that it captures."""
+    dead_letters: str
+    """The queue that its dead letters go to; blank: they are dropped."""
 
     @classmethod
     def of(cls, group: str, stats: QueueStats, **more: object) -> Self:
@@ -155,6 +157,25 @@ class Appended(Value):
 
     queue: str
     offset: int
+
+
+class ReplayRequest(Value):
+    """Dead letters to give back; all of a queue's where nothing is said."""
+
+    offset: Annotated[int | None, Field(ge=0, lt=2**63)] = None
+    """The one at this offset alone."""
+    limit: Annotated[int | None, Field(ge=1, lt=2**31)] = None
+    """The oldest, so many at most."""
+
+
+class Replayed(Value):
+    """Dead letters that were given back to their queue."""
+
+    queue: str
+    dead_letters: str
+    """The queue that they were in."""
+    replayed: int
+    """How many."""
 
 
 class Purged(Value):

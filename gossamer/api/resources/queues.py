@@ -24,9 +24,11 @@ from gossamer.api.model.queues import (
     QueueDetailsInfo,
     QueuedMessage,
     QueueInfo,
+    Replayed,
+    ReplayRequest,
 )
 from gossamer.api.resources.mqtt import payload_of
-from gossamer.api.view import NodeView
+from gossamer.api.view import NodeView, QueuesView
 from gossamer.config import QueueConfig
 from gossamer.errors import NotFoundError, mismatch
 
@@ -69,11 +71,6 @@ def queues_router(view: NodeView) -> APIRouter:
         await queues.delete(name)
         return Done(done=f"queue {name} deleted")
 
-    @router.post("/{name}/purge")
-    async def purge(name: Name) -> Purged:
-        """Delete all messages of a queue."""
-        return Purged(queue=name, removed=await queues.purge(name))
-
     @router.delete("/{name}/groups/{group:path}")
     async def drop_group(name: Name, group: GroupName) -> Done:
         """Delete a consumer group: messages wait for it no more. A connected consumer makes it again."""
@@ -83,6 +80,29 @@ def queues_router(view: NodeView) -> APIRouter:
             raise mismatch(NotFoundError, "consumer group", repr(group[:100]), known)
         await queues.drop_group(name, group)
         return Done(done=f"consumer group {group} of queue {name} deleted")
+
+    _add_messages(router, queues)
+    return router
+
+
+def _add_messages(router: APIRouter, queues: QueuesView) -> None:
+    """What is done with the messages of a queue."""
+
+    @router.post("/{name}/purge")
+    async def purge(name: Name) -> Purged:
+        """Delete all messages of a queue."""
+        return Purged(queue=name, removed=await queues.purge(name))
+
+    @router.post("/{name}/replay")
+    async def replay(name: Name, which: ReplayRequest) -> Replayed:
+        """Give the dead letters of a queue back to it.
+
+        In one step, so that none is in both queues or in neither; their attempts count anew. The consumer
+        group that could not do a message gets it, if it is there, and no other. Those for which the queue has
+        no room stay, as do those that a consumer of the dead letters has.
+        """
+        letters, count = await queues.replay(name, which.offset, which.limit)
+        return Replayed(queue=name, dead_letters=letters, replayed=count)
 
     # Who reads messages here is asked for no ACL.
     @router.get("/{name}/messages", dependencies=[needs(Role.ADMIN)])
@@ -95,8 +115,6 @@ def queues_router(view: NodeView) -> APIRouter:
         """Put a message into a queue, and wait until a quorum has it."""
         payload = payload_of(order.payload, order.encoding)
         return Appended(queue=name, offset=await queues.append(name, payload, key=order.key))
-
-    return router
 
 
 def _config_of(settings: dict[str, object]) -> QueueConfig:

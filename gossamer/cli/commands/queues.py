@@ -216,6 +216,20 @@ def purge(client: ApiClient, name: str = _QUEUE) -> Report:
     return Report(answer, lambda: [Note(f"queue {name}: {answer['removed']} messages deleted")])
 
 
+@queues.command()
+@asks("jobs", "jobs --offset 7", "jobs --limit 100")
+def replay(
+    client: ApiClient,
+    name: str = _QUEUE,
+    offset: int | None = option(None, "--offset", "The dead letter at this offset alone.", min=0),
+    limit: int | None = option(None, "--limit", "The oldest, so many at most.", min=1),
+) -> Report:
+    """Give the dead letters of a queue back to it; their attempts count anew."""
+    answer = client.post(f"{_path(name)}/replay", {"offset": offset, "limit": limit})
+    count, letters = answer["replayed"], answer["dead_letters"]
+    return Report(answer, lambda: [Note(f"queue {name}: {count} messages are back from {letters}")])
+
+
 @queues.command("drop-group")
 @asks("jobs audit")
 def drop_group(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from gossamer import queues
 from gossamer.config import QueueConfig
@@ -39,6 +40,10 @@ class QueuesOfCluster:
     async def purge(self, queue: str) -> int:
         """Delete all messages of a queue; return how many."""
         return await self._run(queues.purge, queue)
+
+    async def replay(self, queue: str, offset: int | None, limit: int | None) -> tuple[str, int]:
+        """Give dead letters back to their queue; return where they were, and how many."""
+        return await self._run(partial(queues.replay, queue, offset=offset, limit=limit))
 
     async def drop_group(self, queue: str, group: str) -> None:
         """Delete a consumer group."""
