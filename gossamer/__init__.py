@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 from gossamer.lazy import lazy
 
 if TYPE_CHECKING:
-    from gossamer.client import BlockingClient, Client
+    from gossamer.client import (
+        Batch,
+        BlockingClient,
+        Client,
+        ClientQueue,
+        Delivery,
+        QueueConsumer,
+        RejectJob,
+        RetryJob,
+    )
     from gossamer.gateway import Delivered, Mqtt
     from gossamer.node import Node
     from gossamer.supervisor import (
@@ -34,16 +43,22 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Backoff",
+    "Batch",
     "BlockingClient",
     "ChildSpec",
     "Client",
+    "ClientQueue",
     "Delivered",
+    "Delivery",
     "DynamicSupervisor",
     "GenServer",
     "Mqtt",
     "NoReply",
     "Node",
+    "QueueConsumer",
+    "RejectJob",
     "Reply",
+    "RetryJob",
     "Runtime",
     "Stop",
     "Supervisor",

@@ -2,17 +2,25 @@
 
 from gossamer.client.blocking import BlockingClient, BlockingSubscription
 from gossamer.client.client import Client
+from gossamer.client.delivery import Batch, Delivery, RejectJob, RetryJob
 from gossamer.client.keeper import NotAttachedError, RefusedError, Target, TargetError, targets_of
+from gossamer.client.queue import ClientQueue, QueueConsumer
 from gossamer.client.subscription import Delivered, Gap, Subscription
 
 __all__ = [
+    "Batch",
     "BlockingClient",
     "BlockingSubscription",
     "Client",
+    "ClientQueue",
     "Delivered",
+    "Delivery",
     "Gap",
     "NotAttachedError",
+    "QueueConsumer",
     "RefusedError",
+    "RejectJob",
+    "RetryJob",
     "Subscription",
     "Target",
     "TargetError",

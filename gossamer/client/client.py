@@ -30,6 +30,7 @@ from gossamer.client.keeper import (
     TargetError,
     targets_of,
 )
+from gossamer.client.queue import ClientQueue, QueueConsumer
 from gossamer.client.subscription import OnGap, Subscription
 from gossamer.config import LinkTlsConfig
 from gossamer.distribution import (
@@ -114,10 +115,16 @@ class Client:
         )
         RemoteProcesses(self.distribution)
         self._subscriptions: dict[int, Subscription] = {}
+        self._consumers: dict[int, QueueConsumer] = {}
         self._numbers = 0
         self._published = 0
         self._keeper = Keeper(
-            self.distribution, self._targets, self._subscriptions, certificates, timeout=timeout
+            self.distribution,
+            self._targets,
+            self._subscriptions,
+            self._consumers,
+            certificates,
+            timeout=timeout,
         )
 
     # -- life
@@ -149,6 +156,8 @@ class Client:
         """End everything."""
         for subscription in list(self._subscriptions.values()):
             subscription.close()
+        for consumer in list(self._consumers.values()):
+            consumer.close()
         await self.runtime.stop()
 
     @property
@@ -211,6 +220,10 @@ class Client:
             raise
         made.lives()
         return made
+
+    def queue(self, name: str) -> ClientQueue:
+        """Return a queue, to publish into and to consume; nothing is asked of a node yet."""
+        return ClientQueue(name, self._keeper, self.runtime, open=self._open_consumer, close=self._close)
 
     # -- actors
 
@@ -292,13 +305,19 @@ class Client:
                 await self.runtime.run(connect_node, node, LINK_TIMEOUT)
         return destination
 
+    def _open_consumer(self, consumer: QueueConsumer) -> int:
+        self._numbers += 1
+        self._consumers[self._numbers] = consumer
+        return self._numbers
+
     def _taken(self, number: int, count: int) -> None:
         if self._keeper.attachment is not None:
             self.runtime.cast(self._keeper.attachment, Taken(number, count))
 
     def _close(self, number: int) -> None:
         attachment = self._keeper.attachment
-        if self._subscriptions.pop(number, None) is not None and attachment is not None:
+        known = self._subscriptions.pop(number, None) or self._consumers.pop(number, None)
+        if known is not None and attachment is not None:
 
             async def tell() -> None:
                 with contextlib.suppress(CallFailed):

@@ -12,13 +12,14 @@ import asyncio
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import structlog
 
 from gossamer.client.subscription import Subscription
 from gossamer.distribution import Distribution, LinkCertificates, connect_node, identify
 from gossamer.errors import GossamerError, UnavailableError, UsageError
-from gossamer.gateway import GATEWAY, Attach, Deliveries, Gone, Ping, Refused, Subscribe
+from gossamer.gateway import GATEWAY, Attach, Deliveries, Gone, Ping, QueueGiven, Refused, Subscribe
 from gossamer.network import Address
 from gossamer.supervisor import CallFailed, ChildSpec, Down, Pid, monitor, receive, self_pid, spawn_link
 
@@ -52,14 +53,24 @@ class NotAttachedError(UnavailableError):
         )
 
 
+class Consumer(Protocol):
+    """Consumer of a queue, which begins again at each attachment."""
+
+    def feed(self, given: QueueGiven) -> None: ...
+
+    def moved(self) -> None: ...
+
+
 class Keeper:
-    """The attachment of one client, now and the next. ``subscriptions`` are the client's own, by number."""
+    """The attachment of one client, now and the next. ``subscriptions`` and ``consumers`` are the client's
+    own, by number."""
 
     def __init__(
         self,
         distribution: Distribution,
         targets: Sequence[Address],
         subscriptions: Mapping[int, Subscription],
+        consumers: Mapping[int, Consumer],
         certificates: LinkCertificates | None = None,
         *,
         timeout: float,
@@ -68,8 +79,9 @@ class Keeper:
         self._runtime = distribution.runtime
         self._targets = targets
         self._subscriptions = subscriptions
+        self._consumers = consumers
         self._certificates = certificates
-        self._timeout = timeout
+        self.timeout = timeout
         self._attached = asyncio.Event()
         self._was = ""
         self._next_target = 0
@@ -87,7 +99,7 @@ class Keeper:
     async def where(self, deadline: float | None = None) -> Pid:
         """The attachment, once there is one."""
         try:
-            async with asyncio.timeout_at(deadline or self._runtime.loop.time() + self._timeout):
+            async with asyncio.timeout_at(deadline or self._runtime.loop.time() + self.timeout):
                 while self.attachment is None:
                     await self._attached.wait()
                 return self.attachment
@@ -95,7 +107,7 @@ class Keeper:
             tried = ", ".join(f"{host}:{port}" for host, port in self._targets)
             seen = [f"{host}:{port}: {why}" for (host, port), why in self._problems.items()]
             raise NotAttachedError(
-                waited=self._timeout, tried=tried, last="; ".join(seen) or self.last
+                waited=self.timeout, tried=tried, last="; ".join(seen) or self.last
             ) from None
 
     def _evidence(self, name: str, kind: str) -> None:
@@ -129,6 +141,8 @@ class Keeper:
     def _lose(self) -> None:
         self.attachment = None
         self._attached.clear()
+        for one in list(self._consumers.values()):
+            one.moved()
 
     async def _attach(self, address: Address) -> Pid:
         distribution = self._distribution
@@ -172,6 +186,10 @@ class Keeper:
                         subscription = self._subscriptions.get(number)
                         if subscription is not None:
                             subscription.feed(messages, dropped, lost)
+                    case QueueGiven(source, number) as given if source == attachment:
+                        consumer = self._consumers.get(number)
+                        if consumer is not None:
+                            consumer.feed(given)
                     case Down(ref=gone, reason=reason) if gone == ref:
                         self.last = f"{attachment.node}: {reason}"
                         log.info("detached", node=attachment.node, reason=str(reason))

@@ -71,6 +71,61 @@ class Deliveries(Struct, frozen=True):
     lost: int = 0
 
 
+class QueuePublish(Struct, frozen=True):
+    """Call: put a message into a queue; ``user``: its user properties. Answered with its offset."""
+
+    queue: str
+    key: str
+    payload: bytes
+    user: list[list[str]]
+    expiry: float | None = None
+
+
+class QueueConsume(Struct, frozen=True):
+    """Call: give messages of a queue under ``number``, ``in_flight`` at once at most, as one consumer of a
+    group, until :class:`Unsubscribe`. Answered True."""
+
+    number: int
+    queue: str
+    group: str
+    in_flight: int
+    offset: str
+
+
+class QueueGiven(Struct, frozen=True):
+    """To the client: a message of a queue, until it is settled."""
+
+    source: Pid
+    number: int
+    offset: int
+    attempt: int
+    key: str
+    payload: bytes
+    user: list[list[str]]
+    note: str
+
+
+class QueueSettle(Struct, frozen=True):
+    """Call or cast: say what became of messages, ``[offset, attempt]`` each; ``outcome`` as in
+    :class:`gossamer.queues.Outcome`. Answered True once all are settled, or with one refusal."""
+
+    number: int
+    given: list[list[int]]
+    outcome: int
+    reason: str = ""
+    delay: float | None = None
+
+
+class QueueRefused(Struct, frozen=True):
+    """Answer: not done; ``why`` as in :class:`gossamer.queues.Why`, 0: for want of a quorum, as ``text``
+    says. ``unknown``: it may be done all the same."""
+
+    queue: str
+    why: int
+    text: str
+    unknown: bool = False
+
+
 class Find(Struct, frozen=True):
     """Call: return the address of ``node``. Answered with :class:`Whereabouts`; None: it is not up."""
 
@@ -108,6 +163,11 @@ for _type in (
     Unsubscribe,
     Taken,
     Deliveries,
+    QueuePublish,
+    QueueConsume,
+    QueueGiven,
+    QueueSettle,
+    QueueRefused,
     Find,
     Whereabouts,
     Gone,

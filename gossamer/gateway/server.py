@@ -31,12 +31,16 @@ from gossamer.gateway.messages import (
     Gone,
     Ping,
     Publish,
+    QueueConsume,
+    QueuePublish,
+    QueueSettle,
     Refused,
     Subscribe,
     Taken,
     Unsubscribe,
     Whereabouts,
 )
+from gossamer.gateway.queues import RemoteConsumers, ignore
 from gossamer.gateway.remote_client import Publisher, RemoteClient, bounded, publish
 from gossamer.gateway.subscription import RemoteSubscription
 from gossamer.mqtt import Broker
@@ -81,6 +85,7 @@ class Attachment(GenServer):
         self._remote = RemoteClient(broker.fanout, str(client))
         self._publisher = Publisher(broker)
         self._runtime = self.process.runtime
+        self._queues = RemoteConsumers(broker.queues, client, self.process.pid, self._runtime)
         self._seen = self._runtime.loop.time()
         monitor(client)
         distribution.subscribe(self._event)
@@ -102,6 +107,9 @@ class Attachment(GenServer):
                 return Reply(True)
             case Find(node):
                 return Reply(self._find(node))
+            case QueuePublish() | QueueConsume() | QueueSettle():
+                self._queues.ask(request, partial(reply, caller))
+                return NoReply()
         return Reply(Refused(f"got {type(request).__name__}; expected a message of the gateway"))
 
     async def handle_cast(self, request: object) -> None:
@@ -110,6 +118,8 @@ class Attachment(GenServer):
             subscription = self._subscriptions.get(request.number)
             if subscription is not None:
                 subscription.taken(request.count)
+        elif isinstance(request, QueueSettle):
+            self._queues.ask(request, ignore)
         elif isinstance(request, Publish):
             try:
                 publish(self._broker, self._remote, replace(request, qos=0))
@@ -179,12 +189,14 @@ class Attachment(GenServer):
             self._runtime.send(self._client, Gone(event.name))
 
     def _close(self, number: int, why: str) -> None:
+        self._queues.close(number)
         subscription = self._subscriptions.pop(number, None)
         if subscription is not None:
             subscription.close(why)
 
     def _release(self, why: str) -> None:
         self._distribution.unsubscribe(self._event)
+        self._queues.close()
         for number in list(self._subscriptions):
             self._close(number, why)
         self._remote.close(why)

@@ -45,6 +45,7 @@ from gossamer.mqtt.messages.message_ids import (
 )
 from gossamer.mqtt.messages.records import Span, pieces_of
 from gossamer.mqtt.publish.plan import compile_plan
+from gossamer.mqtt.publish.queued import data_of, properties_of
 from gossamer.mqtt.tree import mqtt_spec
 
 __all__ = [
@@ -82,6 +83,7 @@ __all__ = [
     "Verdict",
     "base_of",
     "compile_plan",
+    "data_of",
     "decode",
     "drain",
     "encode",
@@ -92,6 +94,7 @@ __all__ = [
     "number_of",
     "origin_of",
     "pieces_of",
+    "properties_of",
     "read_mark",
     "set_password",
     "set_scram_password",

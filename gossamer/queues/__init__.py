@@ -32,6 +32,8 @@ from gossamer.queues.errors import (
     TooLargeError,
     TooManyGroupsError,
     UnknownQueueError,
+    error_of,
+    why_of,
 )
 from gossamer.queues.machine import QueueMachine
 from gossamer.queues.port import KIND, LocalConsumer, Queues, kind_of
@@ -46,6 +48,7 @@ from gossamer.queues.values import (
     Outcome,
     QueueDetails,
     QueueStats,
+    Why,
 )
 
 __all__ = [
@@ -75,12 +78,14 @@ __all__ = [
     "TooLargeError",
     "TooManyGroupsError",
     "UnknownQueueError",
+    "Why",
     "ack",
     "append",
     "consume",
     "create",
     "delete",
     "drop_group",
+    "error_of",
     "kind_of",
     "list_queues",
     "nack",
@@ -90,4 +95,5 @@ __all__ = [
     "reject",
     "replay",
     "show",
+    "why_of",
 ]

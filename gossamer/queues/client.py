@@ -56,9 +56,10 @@ async def ack(job: Job) -> None:
     await _call(Conclude(job.consumer, job.offset, Outcome.ACK))
 
 
-async def nack(job: Job, reason: str = "") -> None:
-    """Have a job come again later, to whoever has room then. Raises as :func:`ack`."""
-    await _call(Conclude(job.consumer, job.offset, Outcome.NACK, reason))
+async def nack(job: Job, reason: str = "", *, delay: float | None = None) -> None:
+    """Have a job come again after ``delay`` seconds, or the queue's back-off, to whoever has room then.
+    Raises as :func:`ack`."""
+    await _call(Conclude(job.consumer, job.offset, Outcome.NACK, reason, delay))
 
 
 async def reject(job: Job, reason: str = "") -> None:

@@ -133,6 +133,12 @@ class NotDoneError(UnavailableError):
         super().__init__(f"queues: {why}; {outcome}; try again")
 
 
+def why_of(error: GossamerError) -> Why | None:
+    """Return as what an error was refused, so that :func:`error_of` makes it again elsewhere; None: it is of
+    another kind."""
+    return next((why for why in Why if type(error_of(why, "")) is type(error)), None)
+
+
 def error_of(why: Why, queue: str) -> GossamerError:
     """Return the error of an operation that was refused."""
     match why:

@@ -132,9 +132,18 @@ class Queues:
         self.ask(Append(queue, key, payload, properties, int(self._wall() * 1000), lives), done)
 
     def settle(
-        self, consumer: LocalConsumer, offset: int, outcome: Outcome, done: Done, *, reason: str = ""
+        self,
+        consumer: LocalConsumer,
+        offset: int,
+        outcome: Outcome,
+        done: Done,
+        *,
+        reason: str = "",
+        delay: float | None = None,
     ) -> None:
-        """Say what became of a message. Without a quorum's word the consumer still has it."""
+        """Say what became of a message. Without a quorum's word the consumer still has it. ``delay``: seconds
+        after which a ``nack`` has it come again, unless the queue's back-off is to say so."""
+        wait = None if delay is None else int(delay * 1000)
         attempt = consumer.held.get(offset, 0)
 
         def settled(result: int | GossamerError) -> None:
@@ -143,7 +152,8 @@ class Queues:
                 consumer.settled[offset] = consumer.held.pop(offset)
             done(result)
 
-        self.ask(Settle(consumer.queue, consumer.group, consumer.name, offset, outcome, reason), settled)
+        name = consumer.name
+        self.ask(Settle(consumer.queue, consumer.group, name, offset, outcome, reason, wait), settled)
 
     def join(self, consumer: LocalConsumer, done: Done) -> None:
         """Take part in a consumer group; messages may come before ``done`` is called."""

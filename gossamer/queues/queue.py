@@ -242,7 +242,7 @@ class Queue:
         retry = self.config.retry
         attempt = group.attempts[asked.offset]
         wait = min(retry.initial_backoff * retry.multiplier ** (attempt - 1), retry.max_backoff)
-        group.delay(asked.offset, now + int(wait * 1000))
+        group.delay(asked.offset, now + (int(wait * 1000) if asked.delay is None else max(0, asked.delay)))
         return None
 
     def _again(self, group: ConsumerGroup, offsets: Iterable[int], reason: str) -> list[DeadLetter]:

@@ -94,6 +94,8 @@ class Conclude(Struct, frozen=True):
     offset: int
     outcome: Outcome
     reason: str = ""
+    delay: float | None = None
+    """Seconds, as :meth:`Queues.settle` has it."""
 
 
 class Told(Struct, frozen=True):
@@ -185,12 +187,12 @@ class QueueServer(GenServer):
             case Consume():
                 self._consume(asked, caller)
                 return NoReply()
-            case Conclude(name, offset, outcome, reason):
+            case Conclude(name, offset, outcome, reason, delay):
                 consumer = self._queues.consumers.get(name)
                 if consumer is None:
                     return Reply(NotHeldError("of a consumer that is none any more"))
                 done = partial(reply, caller)
-                self._queues.settle(consumer, offset, outcome, done, reason=reason)
+                self._queues.settle(consumer, offset, outcome, done, reason=reason, delay=delay)
                 return NoReply()
         return Reply(UsageError(f"queues got {type(asked).__name__}; use the functions of gossamer.queues"))
 

@@ -65,6 +65,8 @@ class Settle(msgspec.Struct, frozen=True, array_like=True, tag=2):
     offset: int
     outcome: Outcome
     reason: str = ""
+    delay: int | None = None
+    """Milliseconds after which it comes again, instead of the queue's back-off."""
 
 
 class Join(msgspec.Struct, frozen=True, array_like=True, tag=3):

@@ -137,6 +137,20 @@ def test_a_nacked_message_comes_again_after_its_back_off_also_to_a_lone_consumer
     assert group.given() == [("a", 0, 3)]
 
 
+def test_a_nack_may_say_when_its_message_comes_again(group):
+    group.define(retry={"initial_backoff": 1})
+    group.ask(join("a"), message(0), message(1))
+    later, now = (
+        Settle("jobs", "workers", "a", n, Outcome.NACK, "", delay) for n, delay in ((0, 3000), (1, 0))
+    )
+    group.ask(later, now)
+    group.given()
+    group.tick(2)
+    assert group.given() == [("a", 1, 2)]
+    group.tick(1)
+    assert group.given() == [("a", 0, 2)]
+
+
 def test_what_was_given_too_often_or_rejected_is_a_dead_letter(group):
     group.define(retry={"max_deliveries": 2, "initial_backoff": 0})
     group.ask(join("a"), message(1, "k"), message(2))

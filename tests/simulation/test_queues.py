@@ -167,11 +167,13 @@ async def test_ack_nack_and_reject_by_publishing(sim, cluster):
     await until(lambda: len(worker.messages) == 3)
     done, later, never = worker.messages
     assert await settled(worker, "jobs", "$ack", [done]) == 0
-    assert await settled(worker, "jobs", "$nack", [later]) == 0
+    assert await settled(worker, "jobs", "$nack", [later], delay="5") == 0
+    nacked = asyncio.get_running_loop().time()
     assert await settled(worker, "jobs", "$reject", [never], reason="no such part") == 0
     # It has none of them any more.
     assert await settled(worker, "jobs", "$ack", [done]) == 0x83
     await until(lambda: len(worker.messages) == 4)
+    assert 4 < asyncio.get_running_loop().time() - nacked < 7
     again = worker.messages[3]
     assert (again.payload, user_of(again)["attempt"]) == (b"later", "2")
     undertaker = await consumer(cluster, 3, "undertaker", queue="jobs.dlq")
@@ -282,10 +284,10 @@ def user_of(message):
     return dict(message.properties.user)
 
 
-async def settled(client, queue, what, messages, *, reason="", timeout=10):
+async def settled(client, queue, what, messages, *, reason="", delay="", timeout=10):
     """Settle messages by a publish; return its reason code."""
     user = [("message-id", user_of(message)["message-id"]) for message in messages]
-    properties = Properties(user=(*user, ("group-id", "workers"), ("reason", reason)))
+    properties = Properties(user=(*user, ("group-id", "workers"), ("reason", reason), ("delay", delay)))
     try:
         await client.publish(f"$queue/{queue}/{what}", qos=1, properties=properties, timeout=timeout)
     except RefusedError as error:

@@ -208,9 +208,9 @@ class ChannelConsumers:
             if not left[0]:
                 done(failed[0] if failed else None)
 
-        reason = dict(user).get("reason", "")
+        reason, delay = dict(user).get("reason", ""), _seconds(dict(user).get("delay", ""))
         for offset in offsets:
-            self._queues.settle(mine[0], offset or 0, outcome, settled, reason=reason)
+            self._queues.settle(mine[0], offset or 0, outcome, settled, reason=reason, delay=delay)
 
 
 class Consuming:
@@ -311,6 +311,10 @@ def _offset_in(message_id: str, queue: str) -> int | None:
         if name == queue and number.isascii() and number.isdecimal() and len(number) < 19
         else None
     )
+
+
+def _seconds(text: str) -> float | None:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 
 def _settle_reason(error: GossamerError) -> int:

@@ -27,7 +27,7 @@ QUEUED = Route((), (), 0, plan=SimpleNamespace(groups=(None,), nobody=False, ses
 """Route of topics of queues: a plan with which the read loop leaves them to the handlers."""
 
 _decode = msgspec.msgpack.Decoder(Properties).decode
-_encode = msgspec.msgpack.Encoder().encode
+_encode: Callable[[Properties], bytes] = msgspec.msgpack.Encoder().encode
 
 
 def queue_and_key(topic: bytes) -> tuple[str, str] | None:
@@ -42,6 +42,11 @@ def queue_and_key(topic: bytes) -> tuple[str, str] | None:
 def properties_of(data: bytes) -> Properties:
     """Return the properties of a message in a queue."""
     return _decode(data) if data else NONE
+
+
+def data_of(properties: Properties) -> bytes:
+    """Return the properties of a message as they are in a queue."""
+    return b"" if properties is NONE else _encode(properties)
 
 
 def refusal_of(error: GossamerError) -> tuple[ReasonCode, str]:
@@ -110,9 +115,7 @@ class QueuePublishing:
                 on_safe(message.refusal is None)
 
             expiry = None if message.expires_at is None else max(message.expires_at - self._now(), 0.001)
-            properties = b"" if message.properties is NONE else _encode(message.properties)
-            self._queues.append(
-                queue, bytes(message.payload), done, key=key, properties=properties, expiry=expiry
-            )
+            data = data_of(message.properties)
+            self._queues.append(queue, bytes(message.payload), done, key=key, properties=data, expiry=expiry)
 
         return IntoQueue(queue, append)
