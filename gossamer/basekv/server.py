@@ -31,7 +31,18 @@ from gossamer.basekv.values import (
 )
 from gossamer.errors import GossamerError, UsageError
 from gossamer.raft import MAX_WAITING, PATIENCE, Answered, NotReadyError, Outbox, request
-from gossamer.supervisor import Caller, GenServer, NoReply, Pid, Reply, reply, self_pid, send, spawn_link
+from gossamer.supervisor import (
+    Caller,
+    GenServer,
+    NoReply,
+    Pid,
+    Reply,
+    reply,
+    self_pid,
+    send,
+    send_after,
+    spawn_link,
+)
 
 BASEKV = "basekv"
 """Registered name of the server on every node."""
@@ -105,8 +116,7 @@ class KeyValueServer(GenServer):
         if outbox.is_full:
             return Reply(NotWrittenError(f"{MAX_WAITING} writes wait for range {info.number}", unknown=False))
         size = sum(size for _, size, _ in _sizes(write))
-        outbox.add(write, size, answered, self.process.loop.time())
-        if info.number not in self._due and not outbox.under_way:
+        if outbox.add(write, size, answered, self.process.loop.time()) and info.number not in self._due:
             self._due.add(info.number)
             send(self_pid(), _Due(info.number))
         return NoReply()
@@ -131,14 +141,16 @@ class KeyValueServer(GenServer):
         return info
 
     def _send_next(self, info: RangeInfo) -> None:
-        outbox = self._outboxes[info.number]
-        if writes := outbox.next_batch(self.process.loop.time()):
+        outbox, now = self._outboxes[info.number], self.process.loop.time()
+        if writes := outbox.next_batch(now):
             batch = batch_of(info.version, self._writer, outbox.number, writes)
             label = f"write to {kind_of(info.number)}"
             spawn_link(_send, self_pid(), info.number, encode(batch), label=label)
+        elif wait := outbox.gathers(now):
+            send_after(wait, self_pid(), _Due(info.number))
 
     def _answered(self, got: _Answered) -> None:
-        sent = self._outboxes[got.number].take_sent()
+        sent = self._outboxes[got.number].take_sent(self.process.loop.time())
         answer = None if got.answer is None else decode_answer(got.answer)
         match answer:
             case Done(results, False):

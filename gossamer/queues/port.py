@@ -221,8 +221,7 @@ class Queues:
                     result = NotDoneError(f"queue {queue} is declared, and not made yet", unknown=False)
             done(result)
 
-        outbox.add(request, size, answered, self._now())
-        if not outbox.under_way:
+        if outbox.add(request, size, answered, self._now()):
             self.wake()
 
     # -- deliveries

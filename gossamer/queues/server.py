@@ -157,7 +157,7 @@ class QueueServer(GenServer):
         self._syncing: set[str] = set()
         for group, outbox in queues.outboxes.items():
             # Of a server before this one.
-            _fail(outbox.take_sent(), f"the server of group {group} was restarted")
+            _fail(outbox.take_sent(self.process.loop.time()), f"the server of group {group} was restarted")
         queues.wake = self._wake
         queues.has_replica = lambda group: kind_of(group) in status.replicas
         distribution.subscribe(self.process.pid)
@@ -252,18 +252,21 @@ class QueueServer(GenServer):
     # -- requests
 
     def _work(self) -> None:
-        now = self.process.loop.time()
+        now, later = self.process.loop.time(), 0.0
         for group, outbox in self._queues.outboxes.items():
+            later = max(later, outbox.gathers(now))
             if operations := outbox.next_batch(now):
                 data = batch(self._queues.writer, outbox.number, operations)
                 label = f"request to {kind_of(group)}"
                 spawn_link(_send, self_pid(), group, data, self._ack_timeout, label=label)
+        if later:
+            send_after(later, self_pid(), _WORK)
         for queue in self._queues.unresolved.keys() - self._resolving:
             self._resolving.add(queue)
             spawn_link(_resolve, self_pid(), queue, label=f"find queue {queue}")
 
     def _answered(self, got: _Answered) -> None:
-        sent = self._queues.outboxes[got.group].take_sent()
+        sent = self._queues.outboxes[got.group].take_sent(self.process.loop.time())
         results = None if got.answer is None else decode_results(got.answer)
         if results is None or results.late:
             _fail(sent, got.why or "another answer was expected")

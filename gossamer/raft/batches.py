@@ -4,7 +4,10 @@
 next: a group that is slow gets larger batches, and requests of one writer are done in the order in which they
 came. 2. One that comes again is answered as it was; one behind a later batch of its writer is not done.  3.
 What has waited for :data:`PATIENCE` is not sent any more: its caller may have given up.  4. Writers are
-forgotten, those first that wrote least lately, beyond :data:`MAX_WRITERS`.
+forgotten, those first that wrote least lately, beyond :data:`MAX_WRITERS`.  5. Behind a batch of
+:data:`GATHERED` or more, the next waits for as many for a moment, a part of what the one before took and
+:data:`GATHERING` at most: who was answered asks again soon, and a batch costs the nodes the same, whether it
+has one request or all of them.
 """
 
 from __future__ import annotations
@@ -21,6 +24,9 @@ MAX_WAITING = 10_000
 MAX_WRITERS = 10_000
 BATCH_BYTES = 256 * 1024
 BATCH_REQUESTS = 512
+GATHERED = 8
+GATHERING = 0.004
+"""Seconds."""
 
 Answered = Callable[[Any], object]
 """Called once with what came of a request."""
@@ -37,24 +43,35 @@ class Outbox(Generic[T]):
         """The batch that is on its way."""
         self.number = 0
         """Number of the last batch."""
+        self._began = 0.0
+        """When that was made."""
+        self._expected = 0
+        """How many the next one waits for, until ``_gathers`` at most."""
+        self._gathers = 0.0
 
     @property
     def is_full(self) -> bool:
         """Return whether as many wait as may."""
         return len(self._waiting) >= MAX_WAITING
 
-    @property
-    def under_way(self) -> bool:
-        """Return whether a batch is on its way."""
-        return bool(self._sent)
-
-    def add(self, request: T, size: int, answered: Answered, now: float) -> None:
-        """Add a request of so many bytes."""
+    def add(self, request: T, size: int, answered: Answered, now: float) -> bool:
+        """Add a request of so many bytes; return whether to look now if a batch is due, and when the next
+        is."""
         self._waiting.append((request, size, answered, now))
+        return not self._sent and (len(self._waiting) == 1 or not self.gathers(now))
+
+    def gathers(self, now: float) -> float:
+        """Return for how many seconds the next batch is to wait for more; 0: it is due, if there is any."""
+        if self._sent or not self._waiting or len(self._waiting) >= self._expected:
+            return 0.0
+        left = self._gathers - now
+        # A rest that rounding leaves to a timer is none.
+        return left if left > 1e-6 else 0.0
 
     def next_batch(self, now: float) -> list[T]:
-        """Return the requests of the next batch, which is on its way now; empty: there is none, or one is."""
-        if self._sent:
+        """Return the requests of the next batch, which is on its way now; empty: there is none, or one is, or
+        it is to wait for more."""
+        if self._sent or self.gathers(now):
             return []
         size = 0
         while self._waiting and size < BATCH_BYTES and len(self._sent) < BATCH_REQUESTS:
@@ -65,11 +82,14 @@ class Outbox(Generic[T]):
             size += weight
             self._sent.append((request, answered))
         self.number += bool(self._sent)
+        self._began = now
         return [request for request, _ in self._sent]
 
-    def take_sent(self) -> list[tuple[T, Answered]]:
+    def take_sent(self, now: float) -> list[tuple[T, Answered]]:
         """Take the requests of the batch that was on its way: it was answered, or will not be."""
         sent, self._sent = self._sent, []
+        self._expected = len(sent) + len(self._waiting) if len(sent) >= GATHERED else 0
+        self._gathers = now + min((now - self._began) / 3, GATHERING)
         return sent
 
 

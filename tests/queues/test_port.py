@@ -19,7 +19,7 @@ def answer(queues, result=0, group="default"):
     """Have the requests on their way answered; return them."""
     outbox = queues.outboxes[group]
     asked = outbox.next_batch(0.0)
-    for _, answered in outbox.take_sent():
+    for _, answered in outbox.take_sent(0.0):
         answered(result)
     return asked
 
