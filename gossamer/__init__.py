@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     )
     from gossamer.gateway import Delivered, Mqtt
     from gossamer.node import Node
+    from gossamer.queues import PersistentActor
     from gossamer.supervisor import (
         Backoff,
         ChildSpec,
@@ -55,6 +56,7 @@ __all__ = [
     "Mqtt",
     "NoReply",
     "Node",
+    "PersistentActor",
     "QueueConsumer",
     "RejectJob",
     "Reply",

@@ -107,7 +107,7 @@ class ClientQueue:
 
 
 class QueueConsumer:
-    """Async iterator of :class:`Delivery`; begins with the first that is asked for."""
+    """Async iterator of :class:`Delivery`; begins with the first that is asked for, or with :meth:`join`."""
 
     def __init__(
         self,
@@ -137,9 +137,20 @@ class QueueConsumer:
         self._buffer: deque[Delivery] = deque()
         self._news = asyncio.Event()
         self._error: GossamerError | None = None
-        self._closed = False
+        self._closed = self._joined = False
+
+    async def join(self) -> None:
+        """Return once it is in its consumer group: what is published from now on waits for the group, where
+        it is a new one. Raises as ``anext``."""
+        self._begin()
+        while not self._joined and self._error is None and not self._closed:
+            self._news.clear()
+            await self._news.wait()
+        if self._error is not None:
+            raise self._error
 
     async def __aenter__(self) -> Self:
+        await self.join()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -266,6 +277,8 @@ class QueueConsumer:
                 # Jobs may come before the answer.
                 self._attachment = where
                 await self._join(where)
+                self._joined = True
+                self._news.set()
             except (CallFailed, NotAttachedError, NotDoneError) as error:
                 log.debug("not_consuming_yet", queue=self.queue, error=str(error))
                 await asyncio.sleep(RETRY_INTERVAL)

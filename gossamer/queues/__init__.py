@@ -5,6 +5,7 @@ them.
 what the parts of a node use, ``server`` carries it out, and ``client`` is for any process.
 """
 
+from gossamer.queues.actor import PersistentActor
 from gossamer.queues.client import (
     ack,
     append,
@@ -18,10 +19,12 @@ from gossamer.queues.client import (
     purge,
     reject,
     replay,
+    saved,
     show,
 )
 from gossamer.queues.errors import (
     BadStartError,
+    CheckpointTooLargeError,
     DeadLettersElsewhereError,
     GroupChangeError,
     GroupInUseError,
@@ -29,6 +32,7 @@ from gossamer.queues.errors import (
     NotDoneError,
     NotHeldError,
     QueueFullError,
+    StaleCheckpointError,
     TooLargeError,
     TooManyGroupsError,
     UnknownQueueError,
@@ -40,7 +44,9 @@ from gossamer.queues.port import KIND, LocalConsumer, Queues, kind_of
 from gossamer.queues.questions import queues_in
 from gossamer.queues.server import QUEUES, QueueServer, Told
 from gossamer.queues.values import (
+    MAX_CHECKPOINT,
     Assigned,
+    Checkpoint,
     ConsumerStats,
     GroupStats,
     Job,
@@ -53,9 +59,12 @@ from gossamer.queues.values import (
 
 __all__ = [
     "KIND",
+    "MAX_CHECKPOINT",
     "QUEUES",
     "Assigned",
     "BadStartError",
+    "Checkpoint",
+    "CheckpointTooLargeError",
     "ConsumerStats",
     "DeadLettersElsewhereError",
     "GroupChangeError",
@@ -68,12 +77,14 @@ __all__ = [
     "NotDoneError",
     "NotHeldError",
     "Outcome",
+    "PersistentActor",
     "QueueDetails",
     "QueueFullError",
     "QueueMachine",
     "QueueServer",
     "QueueStats",
     "Queues",
+    "StaleCheckpointError",
     "Told",
     "TooLargeError",
     "TooManyGroupsError",
@@ -94,6 +105,7 @@ __all__ = [
     "queues_in",
     "reject",
     "replay",
+    "saved",
     "show",
     "why_of",
 ]

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from gossamer.config import DEFAULT_GROUP, QueueConfig
 from gossamer.errors import GossamerError, WrongValueError, mismatch
 from gossamer.queues import places, questions
-from gossamer.queues.errors import NoDeadLetterError, NotDoneError, UnknownQueueError
+from gossamer.queues.errors import (
+    CheckpointTooLargeError,
+    NoDeadLetterError,
+    NotDoneError,
+    UnknownQueueError,
+)
 from gossamer.queues.server import QUEUES, Ask, Conclude, Consume
 from gossamer.queues.values import (
+    MAX_CHECKPOINT,
     Append,
+    Checkpoint,
     Define,
     DropGroup,
     Job,
@@ -37,34 +45,57 @@ async def append(queue: str, payload: bytes, *, key: str = "", properties: bytes
     return await _ask(Append(queue, key, payload, properties, int(time.time() * 1000)))
 
 
-async def consume(queue: str, *, group: str = "default", limit: int = 10, offset: str = "") -> str:
+async def consume(
+    queue: str, *, group: str = "default", limit: int = 10, offset: str = "", single: bool = False
+) -> str:
     """Have the calling process sent :class:`Job` messages, ``limit`` at once at most, as one of a consumer
     group; return the name of this consumer. It ends with the process, and what that has then goes to others.
 
     ``offset``: where a new consumer group begins: ``first``, ``last``, ``next``, a number, or ``timestamp:``
-    and milliseconds of the day.
+    and milliseconds of the day. ``single``: of this group only the consumer that joined first is sent jobs,
+    and the next one when it is gone, or lets the time of a job pass.
 
     Raises:
         UnknownQueueError, BadStartError: nothing was done.
         NotDoneError: no quorum could be reached in time.
     """
-    return str(await _call(Consume(self_pid(), queue, group, limit, offset)))
+    return str(await _call(Consume(self_pid(), queue, group, limit, offset, single)))
 
 
-async def ack(job: Job) -> None:
-    """Say that a job is done. Raises NotHeldError: somebody else has it by now; NotDoneError."""
-    await _call(Conclude(job.consumer, job.offset, Outcome.ACK))
+async def ack(job: Job, *, checkpoint: bytes | None = None, based_on: int = 0) -> None:
+    """Say that a job is done; its consumer group keeps ``checkpoint`` from the same step on, in place of the
+    one of number ``based_on``: one more is that of this one.
+
+    Raises:
+        NotHeldError: somebody else has it by now, or it is done.
+        StaleCheckpointError: the group's checkpoint has another number; the job is still here.
+        CheckpointTooLargeError: it is larger than 64 KiB.
+        NotDoneError: no quorum could be reached in time.
+    """
+    if checkpoint is not None and len(checkpoint) > MAX_CHECKPOINT:
+        raise CheckpointTooLargeError(job.queue, size=len(checkpoint))
+    await _conclude(job, Outcome.ACK, checkpoint=checkpoint, based_on=based_on)
+
+
+async def saved(queue: str, *, group: str = "default") -> Checkpoint:
+    """Return the checkpoint of a consumer group, as a quorum has it. Raises UnknownQueueError,
+    NotReadyError."""
+    replicas = await questions.group_of(queue)
+    found = None if replicas is None else await questions.checkpoint_in(replicas, queue, group)
+    if found is None:
+        raise UnknownQueueError(queue)
+    return found
 
 
 async def nack(job: Job, reason: str = "", *, delay: float | None = None) -> None:
     """Have a job come again after ``delay`` seconds, or the queue's back-off, to whoever has room then.
     Raises as :func:`ack`."""
-    await _call(Conclude(job.consumer, job.offset, Outcome.NACK, reason, delay))
+    await _conclude(job, Outcome.NACK, reason=reason, delay=delay)
 
 
 async def reject(job: Job, reason: str = "") -> None:
     """Make a job a dead letter. Raises as :func:`ack`."""
-    await _call(Conclude(job.consumer, job.offset, Outcome.REJECT, reason))
+    await _conclude(job, Outcome.REJECT, reason=reason)
 
 
 async def create(queue: str, config: QueueConfig) -> None:
@@ -143,6 +174,10 @@ async def peek(queue: str, offset: int, limit: int) -> list[Message]:
     if found is None:
         raise UnknownQueueError(queue)
     return found
+
+
+async def _conclude(job: Job, outcome: Outcome, **more: Any) -> None:
+    await _call(Conclude(job.consumer, job.offset, outcome, more))
 
 
 async def _ask(operation: Operation, group: str = DEFAULT_GROUP) -> int:

@@ -19,7 +19,7 @@ from heapq import heappop, heappush
 
 import msgspec
 
-from gossamer.queues.values import ConsumerStats, GroupStats
+from gossamer.queues.values import MAX_CHECKPOINT, Checkpoint, ConsumerStats, GroupStats, Why
 
 
 class Consumer(msgspec.Struct, array_like=True):
@@ -33,6 +33,8 @@ class Consumer(msgspec.Struct, array_like=True):
     """When it was last given a message, as the group counts what it gives."""
     held: dict[int, None] = msgspec.field(default_factory=dict)
     stuck: bool = False
+    single: bool = False
+    """Whether it wants no other to be given messages while it is the first."""
 
     @property
     def has_room(self) -> bool:
@@ -68,16 +70,17 @@ class ConsumerGroup(msgspec.Struct, array_like=True):
     """Offset of the message that closes a key."""
     parked: dict[str, list[int]] = msgspec.field(default_factory=dict)
     """Offsets behind it, in order."""
+    checkpoint: Checkpoint = Checkpoint(0, b"")
 
     # -- who takes part
 
-    def join(self, consumer: str, client: str, node: str, limit: int, *, replica: bool) -> None:
+    def join(self, consumer: str, client: str, node: str, limit: int, *, replica: bool, single: bool) -> None:
         """Add a consumer, or change its limit."""
         known = self.consumers.get(consumer)
         if known is not None:
-            known.limit, known.replica = limit, replica
+            known.limit, known.replica, known.single = limit, replica, single
             return
-        self.consumers[consumer] = Consumer(client, node, limit, replica)
+        self.consumers[consumer] = Consumer(client, node, limit, replica, single=single)
 
     def leave(self, consumer: str) -> list[int]:
         """Remove a consumer; return the offsets that it had: the caller says what becomes of them."""
@@ -91,11 +94,15 @@ class ConsumerGroup(msgspec.Struct, array_like=True):
 
     def free(self) -> str | None:
         """Return the consumer that is next: of those with room the one that has least, then the one that
-        was given none for longest."""
+        was given none for longest. Where one wants to be the only one, of those that are not stuck the one
+        that joined first."""
         best: tuple[int, int, str] | None = None
+        single = any(one.single for one in self.consumers.values())
         for name, one in self.consumers.items():
             if one.has_room and (best is None or (len(one.held), one.last) < best[:2]):
                 best = len(one.held), one.last, name
+            if single and not one.stuck:
+                break
         return None if best is None else best[2]
 
     def next(self, end: int, key_of: Callable[[int], str | None], *, by_key: bool) -> int | None:
@@ -146,6 +153,14 @@ class ConsumerGroup(msgspec.Struct, array_like=True):
         del self.held[offset]
         mine.held.pop(offset, None)
         return True
+
+    def refusal_of(self, checkpoint: bytes | None, based_on: int) -> Why | None:
+        """Return why a checkpoint is not taken, if there is one that is not."""
+        if checkpoint is None:
+            return None
+        if len(checkpoint) > MAX_CHECKPOINT:
+            return Why.TOO_LARGE
+        return None if based_on == self.checkpoint.number else Why.STALE
 
     def again(self, offset: int) -> None:
         """Have a message come again as soon as a consumer has room."""

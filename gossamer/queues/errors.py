@@ -3,14 +3,15 @@
 ::
 
     UsageError        UnknownQueueError TooLargeError NotHeldError BadStartError GroupChangeError
-                      GroupInUseError DeadLettersElsewhereError NoDeadLetterError
+                      GroupInUseError DeadLettersElsewhereError NoDeadLetterError StaleCheckpointError
+                      CheckpointTooLargeError
     UnavailableError  QueueFullError TooManyGroupsError NotDoneError
 """
 
 from __future__ import annotations
 
 from gossamer.errors import GossamerError, NotFoundError, UnavailableError, UsageError
-from gossamer.queues.values import Why
+from gossamer.queues.values import MAX_CHECKPOINT, Why
 
 
 class UnknownQueueError(NotFoundError):
@@ -39,6 +40,29 @@ class NotHeldError(UsageError):
         super().__init__(
             f"queue {queue}: the message is not with this consumer: it was settled, or its "
             "visibility_timeout is over and it comes again"
+        )
+
+
+class StaleCheckpointError(UsageError):
+    """A checkpoint that does not come from the latest one: somebody else has written one since."""
+
+    def __init__(self, queue: str) -> None:
+        self.queue = queue
+        super().__init__(
+            f"queue {queue}: the consumer group has a later checkpoint; nothing was done: read that one, and "
+            "do the message again"
+        )
+
+
+class CheckpointTooLargeError(UsageError):
+    """A checkpoint that is larger than consumer groups keep."""
+
+    def __init__(self, queue: str, *, size: int) -> None:
+        self.queue = queue
+        self.size = size
+        super().__init__(
+            f"queue {queue}: a checkpoint of {size} bytes; expected {MAX_CHECKPOINT} at most: keep what is "
+            "large elsewhere, and its name here"
         )
 
 
@@ -156,3 +180,5 @@ def error_of(why: Why, queue: str) -> GossamerError:
             return TooManyGroupsError(queue)
         case Why.IN_USE:
             return GroupInUseError(queue)
+        case Why.STALE:
+            return StaleCheckpointError(queue)

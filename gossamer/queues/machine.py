@@ -20,6 +20,7 @@ from gossamer.queues.values import (
     Append,
     Assigned,
     Batch,
+    Checkpoint,
     Claim,
     Define,
     DropGroup,
@@ -38,6 +39,7 @@ from gossamer.queues.values import (
     Replay,
     Result,
     Results,
+    Saved,
     Settle,
     Show,
     Tick,
@@ -215,6 +217,11 @@ class QueueMachine:
                 return encode(self._held(node))
             case Has(name):
                 return encode(name in self._queues)
+            case Saved(name, group):
+                queue = self._queues.get(name)
+                found = None if queue is None else queue.state.groups.get(group)
+                kept = Checkpoint(0, b"") if found is None else found.checkpoint
+                return encode(None if queue is None else kept)
 
     def _held(self, node: str) -> HeldAnswer:
         consumers: list[tuple[str, str, str]] = []

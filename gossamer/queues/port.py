@@ -11,7 +11,7 @@ from random import Random
 
 from gossamer.config import QueueDeclaration
 from gossamer.errors import GossamerError
-from gossamer.queues.errors import NotDoneError, UnknownQueueError, error_of
+from gossamer.queues.errors import NotDoneError, StaleCheckpointError, UnknownQueueError, error_of
 from gossamer.queues.values import (
     Append,
     Assigned,
@@ -53,6 +53,7 @@ class LocalConsumer:
         limit: int,
         start: str,
         give: Callable[[Assigned], object],
+        single: bool = False,
     ) -> None:
         self.queue = queue
         self.group = group
@@ -60,6 +61,7 @@ class LocalConsumer:
         self.limit = limit
         self.start = start
         self.give = give
+        self.single = single
         self.name = ""
         """Its name in the queue, once it has asked to join."""
         self.replica = False
@@ -140,20 +142,23 @@ class Queues:
         *,
         reason: str = "",
         delay: float | None = None,
+        checkpoint: bytes | None = None,
+        based_on: int = 0,
     ) -> None:
         """Say what became of a message. Without a quorum's word the consumer still has it. ``delay``: seconds
-        after which a ``nack`` has it come again, unless the queue's back-off is to say so."""
+        after which a ``nack`` has it come again, unless the queue's back-off is to say so. ``checkpoint``:
+        what the group keeps with an ``ack``, in place of its checkpoint number ``based_on``."""
         wait = None if delay is None else int(delay * 1000)
         attempt = consumer.held.get(offset, 0)
 
         def settled(result: int | GossamerError) -> None:
-            known = not isinstance(result, NotDoneError)
+            known = not isinstance(result, NotDoneError | StaleCheckpointError)
             if known and consumer.held.get(offset) == attempt:
                 consumer.settled[offset] = consumer.held.pop(offset)
             done(result)
 
-        name = consumer.name
-        self.ask(Settle(consumer.queue, consumer.group, name, offset, outcome, reason, wait), settled)
+        said = (offset, outcome, reason, wait, checkpoint, based_on)
+        self.ask(Settle(consumer.queue, consumer.group, consumer.name, *said), settled)
 
     def join(self, consumer: LocalConsumer, done: Done) -> None:
         """Take part in a consumer group; messages may come before ``done`` is called."""
@@ -180,6 +185,7 @@ class Queues:
             consumer.limit,
             consumer.replica,
             consumer.start,
+            consumer.single,
         )
 
     def leave(self, consumer: LocalConsumer) -> None:

@@ -10,6 +10,7 @@ import structlog
 from gossamer.errors import GossamerError
 from gossamer.queues.port import KIND, kind_of
 from gossamer.queues.values import (
+    Checkpoint,
     Has,
     Held,
     HeldAnswer,
@@ -19,6 +20,7 @@ from gossamer.queues.values import (
     Question,
     QueueDetails,
     QueueStats,
+    Saved,
     Show,
     decoder_of,
     encode,
@@ -34,6 +36,7 @@ is no older, and nobody else is asked."""
 _decode_details = decoder_of(QueueDetails | None)
 _decode_stats = decoder_of(list[QueueStats])
 _decode_messages = decoder_of(list[Message] | None)
+_decode_checkpoint = decoder_of(Checkpoint | None)
 _decode_bool = decoder_of(bool)
 _decode_held = decoder_of(HeldAnswer)
 
@@ -71,6 +74,12 @@ async def show_in(group: str, queue: str) -> QueueDetails | None:
 async def peek_in(group: str, queue: str, offset: int, limit: int) -> list[Message] | None:
     """Return messages from an offset on, without taking them; None: no such queue."""
     found: list[Message] | None = _decode_messages(await _ask(group, Peek(queue, offset, limit)))
+    return found
+
+
+async def checkpoint_in(group: str, queue: str, consumers: str) -> Checkpoint | None:
+    """Return the checkpoint of a consumer group; None: no such queue."""
+    found: Checkpoint | None = _decode_checkpoint(await _ask(group, Saved(queue, consumers)))
     return found
 
 

@@ -22,6 +22,7 @@ from gossamer.queues.state import OVERHEAD, DeadLetter, Entry, QueueState
 from gossamer.queues.values import (
     Append,
     Assigned,
+    Checkpoint,
     Claim,
     Join,
     Message,
@@ -167,7 +168,8 @@ class Queue:
                 return Why.BAD_START
             group = self.state.groups[asked.group] = ConsumerGroup(asked.group, start)
         limit = min(asked.limit, self.config.max_inflight)
-        group.join(asked.consumer, asked.client, asked.node, limit, replica=asked.replica)
+        replica, single = asked.replica, asked.single
+        group.join(asked.consumer, asked.client, asked.node, limit, replica=replica, single=single)
         return None
 
     def _start(self, start: str) -> int | None:
@@ -230,9 +232,13 @@ class Queue:
             return Why.NOT_JOINED
         if asked.consumer not in group.consumers:
             return Why.NOT_JOINED
+        if (why := group.refusal_of(asked.checkpoint, asked.based_on)) is not None:
+            return why
         if not group.take_back(asked.consumer, asked.offset):
             return Why.NOT_HELD
         if asked.outcome is Outcome.ACK:
+            if asked.checkpoint is not None:
+                group.checkpoint = Checkpoint(asked.based_on + 1, asked.checkpoint)
             self._settled(group, asked.offset)
             return None
         if asked.outcome is Outcome.REJECT:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Any
 
 import structlog
 from msgspec import Struct
@@ -85,17 +86,16 @@ class Consume(Struct, frozen=True):
     group: str
     limit: int
     start: str
+    single: bool = False
 
 
 class Conclude(Struct, frozen=True):
-    """Call: say what became of a job; the answer is 0, or an error."""
+    """Call: say what became of a job, as :meth:`Queues.settle` has it; the answer is 0, or an error."""
 
     consumer: str
     offset: int
     outcome: Outcome
-    reason: str = ""
-    delay: float | None = None
-    """Seconds, as :meth:`Queues.settle` has it."""
+    more: dict[str, Any] = {}
 
 
 class Told(Struct, frozen=True):
@@ -187,12 +187,11 @@ class QueueServer(GenServer):
             case Consume():
                 self._consume(asked, caller)
                 return NoReply()
-            case Conclude(name, offset, outcome, reason, delay):
+            case Conclude(name, offset, outcome, more):
                 consumer = self._queues.consumers.get(name)
                 if consumer is None:
                     return Reply(NotHeldError("of a consumer that is none any more"))
-                done = partial(reply, caller)
-                self._queues.settle(consumer, offset, outcome, done, reason=reason, delay=delay)
+                self._queues.settle(consumer, offset, outcome, partial(reply, caller), **more)
                 return NoReply()
         return Reply(UsageError(f"queues got {type(asked).__name__}; use the functions of gossamer.queues"))
 
@@ -223,7 +222,8 @@ class QueueServer(GenServer):
                 self._syncing.discard(message.group)
                 self._synced(message)
             case Down(ref, _, _):
-                self._queues.leave(self._watched.pop(ref))
+                if (gone := self._watched.pop(ref, None)) is not None:
+                    self._queues.leave(gone)
             case NodeDown(node, _, _):
                 self._take_out(node, self._known_groups())
 
@@ -233,18 +233,14 @@ class QueueServer(GenServer):
             told = (one.queue, one.group, one.consumer, message.offset, one.attempt)
             send(asked.pid, Job(*told, message.key, message.payload, message.note))
 
-        consumer = LocalConsumer(
-            asked.queue,
-            asked.group,
-            client=str(asked.pid),
-            limit=asked.limit,
-            start=asked.start,
-            give=give,
-        )
+        more: dict[str, Any] = {"limit": asked.limit, "start": asked.start, "single": asked.single}
+        consumer = LocalConsumer(asked.queue, asked.group, client=str(asked.pid), give=give, **more)
         # Before it asks: a process that ends meanwhile leaves behind its own request.
-        self._watched[monitor(asked.pid)] = consumer
+        self._watched[ref := monitor(asked.pid)] = consumer
 
         def joined(result: int | GossamerError) -> None:
+            if isinstance(result, GossamerError) and self._watched.pop(ref, None) is not None:
+                self.process.demonitor(ref)
             reply(caller, result if isinstance(result, GossamerError) else consumer.name)
 
         self._queues.join(consumer, joined)

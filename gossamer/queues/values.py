@@ -38,9 +38,15 @@ class Why(enum.IntEnum):
     TOO_MANY_GROUPS = 7
     IN_USE = 8
     """The consumer group has consumers."""
+    STALE = 9
+    """The consumer group has a later checkpoint than the one that the new one comes from."""
 
 
 # -- operations
+
+
+MAX_CHECKPOINT = 65_536
+"""Bytes of a checkpoint."""
 
 
 class Append(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -67,6 +73,10 @@ class Settle(msgspec.Struct, frozen=True, array_like=True, tag=2):
     reason: str = ""
     delay: int | None = None
     """Milliseconds after which it comes again, instead of the queue's back-off."""
+    checkpoint: bytes | None = None
+    """With an ``ACK``: what the consumer group keeps from now on, in place of its checkpoint number
+    ``based_on``; 0: of none."""
+    based_on: int = 0
 
 
 class Join(msgspec.Struct, frozen=True, array_like=True, tag=3):
@@ -84,6 +94,8 @@ class Join(msgspec.Struct, frozen=True, array_like=True, tag=3):
     limit: int
     replica: bool
     start: str = ""
+    single: bool = False
+    """Of the group only the consumer that joined first is given messages, while it is there."""
 
 
 class Leave(msgspec.Struct, frozen=True, array_like=True, tag=4):
@@ -205,7 +217,22 @@ class Has(msgspec.Struct, frozen=True, array_like=True, tag=5):
     queue: str
 
 
-Question: TypeAlias = ListQueues | Show | Peek | Held | Has
+class Saved(msgspec.Struct, frozen=True, array_like=True, tag=6):
+    """The checkpoint of a consumer group. Answer: :class:`Checkpoint`, or None: no queue."""
+
+    queue: str
+    group: str
+
+
+Question: TypeAlias = ListQueues | Show | Peek | Held | Has | Saved
+
+
+class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
+    """What a consumer group keeps beside its cursor, as an ``ack`` wrote it. ``number``: how many were
+    written, with this; 0: none."""
+
+    number: int
+    data: bytes
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True):

@@ -208,6 +208,20 @@ async def test_what_a_client_has_goes_to_another_as_soon_as_it_closes_or_is_canc
     assert job.attempt == 3
 
 
+async def test_a_consumer_that_has_joined_gets_what_is_published_though_another_group_is_done_with_it(
+    cluster, client_of
+):
+    client = await client_of(1)
+    queue = client.queue("jobs")
+    async with queue.consume(group="fast") as fast, queue.consume(group="slow") as slow:
+        await queue.publish(b"x")
+        async with (await take(fast, 1))[0]:
+            pass
+        assert [job.payload for job in await take(slow, 1)] == [b"x"]
+    with pytest.raises(UnknownQueueError):
+        await client.queue("nope").consume().join()
+
+
 async def test_what_cannot_be_is_said(cluster, client_of):
     client = await client_of(2)
     with pytest.raises(UnknownQueueError):

@@ -7,7 +7,9 @@ import pytest
 from gossamer.config import QueueConfig
 from gossamer.queues.machine import QueueMachine, batch
 from gossamer.queues.values import (
+    MAX_CHECKPOINT,
     Append,
+    Checkpoint,
     Define,
     DropGroup,
     Held,
@@ -22,6 +24,7 @@ from gossamer.queues.values import (
     Refused,
     Remove,
     Replay,
+    Saved,
     Settle,
     Show,
     Tick,
@@ -63,6 +66,10 @@ class Group:
     def show(self, name="jobs"):
         return decoder_of(QueueDetails | None)(self.machine.read(encode(Show(name))))
 
+    def saved(self, consumers="workers"):
+        found = decoder_of(Checkpoint)(self.machine.read(encode(Saved("jobs", consumers))))
+        return found.number, found.data
+
     def define(self, name="jobs", **settings):
         return self.ask(Define(name, QueueConfig.model_validate(settings).model_dump_json().encode()))
 
@@ -71,12 +78,12 @@ def message(number=0, key="", *, queue="jobs", expiry=None):
     return Append(queue, key, b"%d" % number, b"", 1_700_000_000_000 + number, expiry)
 
 
-def join(consumer, *, group="workers", limit=10, start="", queue="jobs", node="n1"):
-    return Join(queue, group, consumer, f"client-{consumer}", node, limit, True, start)
+def join(consumer, *, group="workers", limit=10, start="", queue="jobs", node="n1", single=False):
+    return Join(queue, group, consumer, f"client-{consumer}", node, limit, True, start, single)
 
 
-def settle(consumer, offset, outcome=Outcome.ACK, group="workers", queue="jobs"):
-    return Settle(queue, group, consumer, offset, outcome)
+def settle(consumer, offset, outcome=Outcome.ACK, group="workers", queue="jobs", *, saved=None, based_on=0):
+    return Settle(queue, group, consumer, offset, outcome, "", None, saved, based_on)
 
 
 @pytest.fixture
@@ -312,6 +319,48 @@ def test_a_key_opens_when_what_closed_it_is_dropped(group):
     assert group.ask(settle("a", 2)) == [0]
 
 
+def test_an_ack_writes_the_checkpoint_that_comes_from_the_one_before(group):
+    group.ask(join("a"), join("c", group="audit"), *map(message, range(3)))
+    assert group.saved() == (0, b"")
+    assert group.ask(settle("a", 0, saved=b"one"), settle("a", 1, saved=b"two", based_on=1)) == [0, 0]
+    assert group.saved() == (2, b"two")
+    # Of a state that was before: nothing is done, and the message is where it was.
+    assert group.ask(settle("a", 2, saved=b"x", based_on=1)) == [Refused(Why.STALE)]
+    assert group.ask(settle("a", 2, saved=b"x" * (MAX_CHECKPOINT + 1), based_on=2)) == [
+        Refused(Why.TOO_LARGE)
+    ]
+    # Of a message that is done already.
+    assert group.ask(settle("a", 1, saved=b"x", based_on=2)) == [Refused(Why.NOT_HELD)]
+    assert group.saved() == (2, b"two")
+    assert group.ask(settle("a", 2, saved=b"x" * MAX_CHECKPOINT, based_on=2)) == [0]
+    assert group.saved()[0] == 3
+    assert group.saved("audit") == (0, b"")
+
+
+def test_a_checkpoint_goes_with_its_consumer_group(group):
+    group.ask(join("a"), message())
+    group.ask(settle("a", 0, saved=b"one"), Purge("jobs"))
+    assert group.saved() == (1, b"one")
+    group.ask(Leave("jobs", "workers", "a"), DropGroup("jobs", "workers"))
+    assert group.saved() == (0, b"")
+
+
+def test_of_consumers_that_want_to_be_the_only_one_the_first_is_given_all_until_it_is_gone_or_stuck(group):
+    group.define(visibility_timeout=3)
+    group.ask(join("a", limit=1, single=True), join("b", limit=1, single=True), *map(message, range(4)))
+    assert group.given() == [("a", 0, 1)]
+    group.ask(settle("a", 0))
+    assert group.given() == [("a", 1, 1)]
+    group.ask(Leave("jobs", "workers", "a"))
+    assert group.given() == [("b", 1, 2)]
+    group.ask(join("c", limit=1, single=True))
+    group.tick(3)
+    assert group.given() == [("c", 1, 3)]
+    assert group.ask(settle("b", 1)) == [Refused(Why.NOT_HELD)]
+    # It is the first again, and not stuck any more.
+    assert group.given() == [("b", 2, 1)]
+
+
 def test_a_stream_keeps_what_is_settled_and_groups_begin_where_they_say(group):
     group.define("log", type="stream")
     group.ask(*(message(n, queue="log") for n in range(4)))
@@ -439,6 +488,8 @@ def test_every_message_is_settled_once_or_accounted_for_whatever_comes(seed):
         retry={"max_deliveries": 4, "initial_backoff": rng.choice([0, 2])},
     )
     taken, done, dead, keys, back = set(), set(), 0, {}, 0
+    kept = []
+    """What was done with a checkpoint, in order: the checkpoint is the last, and how many there were."""
     consumers = ["a", "b", "c"]
 
     def ask(*operations):
@@ -459,7 +510,8 @@ def test_every_message_is_settled_once_or_accounted_for_whatever_comes(seed):
                 taken.add(offset)
                 keys[offset] = key
         elif choice < 0.5:
-            ask(join(rng.choice(consumers), limit=rng.choice([1, 3]), start="first"))
+            single = rng.random() < 0.2
+            ask(join(rng.choice(consumers), limit=rng.choice([1, 3]), start="first", single=single))
         elif choice < 0.55:
             ask(Leave("jobs", "workers", rng.choice(consumers)))
         elif choice < 0.57:
@@ -479,10 +531,22 @@ def test_every_message_is_settled_once_or_accounted_for_whatever_comes(seed):
         elif mine := held():
             offset = rng.choice(sorted(mine))
             outcome = rng.choice([Outcome.ACK, Outcome.ACK, Outcome.NACK, Outcome.REJECT])
-            assert ask(settle(mine[offset], offset, outcome)) == [0]
+            if outcome is Outcome.ACK and rng.random() < 0.5:
+                stale = rng.choice([n for n in range(len(kept) + 2) if n != len(kept)])
+                late = settle(mine[offset], offset, saved=b"late", based_on=stale)
+                assert ask(late) == [Refused(Why.STALE)]
+                assert held()[offset] == mine[offset]
+                kept.append(b"%d" % offset)
+                saved = settle(mine[offset], offset, saved=kept[-1], based_on=len(kept) - 1)
+                assert ask(saved) == [0]
+                # It comes a second time, from somebody who does not know that it was taken.
+                assert ask(saved)[0] in (Refused(Why.STALE), Refused(Why.NOT_JOINED))
+            else:
+                assert ask(settle(mine[offset], offset, outcome)) == [0]
             if outcome is Outcome.ACK:
                 assert offset not in done
                 done.add(offset)
+        assert group.saved() == (len(kept), kept[-1] if kept else b"")
         if ordered:
             out = [keys[offset] for offset in held() if keys[offset]]
             assert len(out) == len(set(out))
