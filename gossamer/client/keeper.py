@@ -21,7 +21,17 @@ from gossamer.distribution import Distribution, LinkCertificates, connect_node, 
 from gossamer.errors import GossamerError, UnavailableError, UsageError
 from gossamer.gateway import GATEWAY, Attach, Deliveries, Gone, Ping, QueueGiven, Refused, Subscribe
 from gossamer.network import Address
-from gossamer.supervisor import CallFailed, ChildSpec, Down, Pid, monitor, receive, self_pid, spawn_link
+from gossamer.supervisor import (
+    CallFailed,
+    ChildSpec,
+    Down,
+    Pid,
+    monitor,
+    receive,
+    self_pid,
+    spawn_link,
+    unlink,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -197,7 +207,9 @@ class Keeper:
                     case Gone(node):
                         self._distribution.disconnect(node, "down")
         finally:
-            self._runtime.exit(pinger, "kill") if self._runtime.alive(pinger) else None
+            # Not by its link: the keeper goes on.
+            unlink(pinger)
+            self._runtime.exit(pinger, "kill")
 
     async def _ping(self, attachment: Pid) -> None:
         while True:
