@@ -38,10 +38,17 @@ _PER_NODE = (
     "GOSSAMER_API__",
 )
 
+# What the user runs beside the broker is the same at all nodes.
+_APPLICATIONS = "GOSSAMER_NODE__APPLICATIONS"
+
 
 def node_environment() -> dict[str, str]:
     """This process's environment, but for what each node has in a file of its own."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(_PER_NODE)}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name == _APPLICATIONS or not name.startswith(_PER_NODE)
+    }
 
 
 class NodeProcess(OsProcess):

@@ -17,6 +17,7 @@ from gossamer.launch import (
     check_ports,
     chooser,
     make_plan,
+    node_environment,
     plan_with_websockets,
 )
 from gossamer.launch.child import describe_end, missing_of
@@ -252,3 +253,11 @@ def test_an_authority_that_cannot_be_used_says_what_to_do(tmp_path):
         (tmp_path / "tls" / "ca.key").write_text("half a key")
         with pytest.raises(UsageError, match=r"--tls: got .*remove both"):
             workspace.prepare(cluster)
+
+
+def test_applications_of_the_environment_run_on_every_node_and_what_a_file_says_does_not(monkeypatch):
+    monkeypatch.setenv("GOSSAMER_NODE__APPLICATIONS", '["bank:application"]')
+    monkeypatch.setenv("GOSSAMER_NODE__NAME", "node7@127.0.0.1")
+    found = node_environment()
+    assert found["GOSSAMER_NODE__APPLICATIONS"] == '["bank:application"]'
+    assert "GOSSAMER_NODE__NAME" not in found
