@@ -36,6 +36,8 @@ class Running:
     ports: list[int]
     directory: tempfile.TemporaryDirectory[str] = field(repr=False)
     after: Callable[[], object] | None = None
+    own: list[int] = field(default_factory=list)
+    """Port of each node's own protocol, where that is not MQTT."""
 
     def pids(self) -> list[int]:
         """Its processes and theirs: some brokers are started by a script."""
@@ -79,7 +81,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def launch(
-    core: int,
+    core: int | str,
     command: list[str],
     directory: tempfile.TemporaryDirectory[str],
     environment: dict[str, str] | None = None,
@@ -149,11 +151,11 @@ def mosquitto(core: int, nodes: int = 1) -> Running:
     return running
 
 
-def nats(core: int, nodes: int = 1) -> Running:
+def nats(core: int | str, nodes: int = 1) -> Running:
     """Its MQTT needs JetStream, here in files of the temporary directory; two nodes are one cluster."""
     ports = free_ports(3 * nodes)
     directory = tempfile.TemporaryDirectory(prefix="bench-")
-    running = Running([], ports[2::3], directory)
+    running = Running([], ports[2::3], directory, own=ports[::3])
     routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in ports[1::3])
     try:
         for index in range(nodes):
@@ -182,14 +184,14 @@ def nats(core: int, nodes: int = 1) -> Running:
     return running
 
 
-def rabbitmq(core: int, nodes: int = 1) -> Running:
+def rabbitmq(core: int | str, nodes: int = 1) -> Running:
     """Debian's, with its MQTT plugin; the second node joins the first by its configuration."""
     ports = free_ports(3 * nodes + 1)
     directory = tempfile.TemporaryDirectory(prefix="bench-")
     base = Path(directory.name)
     mapper = {"ERL_EPMD_PORT": str(ports[-1]), "ERL_EPMD_ADDRESS": "127.0.0.1", "HOME": directory.name}
     names = [f"bench{index}@localhost" for index in range(nodes)]
-    running = Running([], ports[2 : 3 * nodes : 3], directory)
+    running = Running([], ports[2 : 3 * nodes : 3], directory, own=ports[: 3 * nodes : 3])
     running.after = lambda: subprocess.run(
         ["epmd", "-kill"], env={**os.environ, **mapper}, capture_output=True, check=False
     )

@@ -2,6 +2,7 @@
 
     python bench/queues.py                    all rows, three rounds
     python bench/queues.py --rows append --seconds 10 --rounds 1
+    python bench/queues.py --peers rabbitmq,nats      those beside, in turns: see ``queue_peers``
 
 - *append*: ``--publishers`` clients at the first two nodes, each with one message of 256 B on the way at a
   time, no consumer: messages a second that were acknowledged.
@@ -10,6 +11,8 @@
 - *pace*: 1,000 messages a second: from publishing to the consumer's having it.
 - *failover*: ``--waiting`` messages wait; the node that leads the group is killed (SIGKILL) while a consumer
   at another node works them off: seconds since the kill until it goes on.
+
+Peers have the rows *append*, *work* and *pace*; their processes are not counted for *µs each*.
 
 Medians of the rounds. Publishers and consumers are one process of this machine, on the same processors.
 """
@@ -25,6 +28,8 @@ import time
 from collections.abc import Callable
 
 import uvloop
+from brokers_peers import Running, nats, rabbitmq
+from queue_peers import Amqp, Nats
 
 from gossamer.mqtt.client import MqttClient
 from gossamer.mqtt.codec import packets as p
@@ -45,7 +50,10 @@ FORMATS = {
 }
 GROUP = "queues/default"
 PAYLOAD = 256
+CORES = "0,1"
+"""Processors of the peers: those that everything has."""
 Figures = dict[str, float]
+PEERS = {"rabbitmq": (rabbitmq, Amqp), "nats": (nats, Nats)}
 
 
 class Round:
@@ -177,6 +185,90 @@ class Round:
         await client.disconnect()
 
 
+class PeerRound:
+    """One cluster of a peer; its queue is there once somebody has come to publish."""
+
+    def __init__(self, running: Running, kind: type[Amqp | Nats], options: argparse.Namespace) -> None:
+        self._running, self._kind, self._options = running, kind, options
+
+    async def run(self) -> Figures:
+        figures: Figures = {}
+        for row in self._options.rows:
+            if row != "failover":
+                figures |= await getattr(self, f"_{row}")()
+        return figures
+
+    async def _speaker(self, node: int) -> Amqp | Nats:
+        return await (await self._kind.connect(self._running.own[node])).speaks()
+
+    async def _consumers(self, count: int, taken: Callable[[bytes], object]) -> list[Amqp | Nats]:
+        await (await self._speaker(0)).close()
+        return [await (await self._kind.connect(self._running.own[2])).consumes(taken) for _ in range(count)]
+
+    async def _publish(self) -> tuple[int, float, list[float]]:
+        """Publish from all publishers, one message at a time each; return how many, in how many seconds, and
+        how long each took."""
+        speakers = [await self._speaker(number % 2) for number in range(self._options.publishers)]
+        took: list[float] = []
+        begun = time.perf_counter()
+
+        async def speak(speaker: Amqp | Nats) -> None:
+            while (at := time.perf_counter()) < begun + self._options.seconds:
+                await speaker.publish(b"x" * PAYLOAD)
+                took.append(time.perf_counter() - at)
+
+        await asyncio.gather(*map(speak, speakers))
+        seconds = time.perf_counter() - begun
+        for speaker in speakers:
+            await speaker.close()
+        return len(took), seconds, took
+
+    async def _append(self) -> Figures:
+        number, seconds, took = await self._publish()
+        return {"append, acknowledged/s": number / seconds, "append, p50 ms": 1e3 * statistics.median(took)}
+
+    async def _work(self) -> Figures:
+        got = 0
+
+        def taken(_payload: bytes) -> None:
+            nonlocal got
+            got += 1
+
+        workers = await self._consumers(4, taken)
+        await drained(lambda: got)
+        got, begun = 0, time.perf_counter()
+        number, _, _ = await self._publish()
+        await until(lambda: got >= number, 60)
+        seconds = time.perf_counter() - begun
+        for worker in workers:
+            await worker.close()
+        return {"work, done/s": number / seconds, "lost": number - got}
+
+    async def _pace(self) -> Figures:
+        took: list[float] = []
+        [worker] = await self._consumers(1, lambda data: took.append(time.perf_counter() - float(data)))
+        speaker = await self._speaker(0)
+        begun, number = time.perf_counter(), int(self._options.seconds * 1000)
+        posted = []
+        for at in range(number):
+            await asyncio.sleep(begun + at / 1000 - time.perf_counter())
+            posted.append(asyncio.ensure_future(speaker.publish(repr(time.perf_counter()).encode())))
+        await until(lambda: len(took) >= number, 60)
+        await asyncio.gather(*posted)
+        await worker.close()
+        await speaker.close()
+        took.sort()
+        return {"pace, p50 ms": 1e3 * took[len(took) // 2], "pace, p99 ms": 1e3 * took[len(took) * 99 // 100]}
+
+
+async def drained(got: Callable[[], int]) -> None:
+    """Wait until what an earlier row has left in the queue is gone."""
+    before = -1
+    while got() != before:
+        before = got()
+        await asyncio.sleep(1)
+
+
 async def until(holds: Callable[[], bool], within: float, *, pause: float = 0.005) -> None:
     async with asyncio.timeout(within):
         while not holds():  # noqa: ASYNC110
@@ -190,6 +282,7 @@ def main() -> None:
     parser.add_argument("--publishers", type=int, default=64)
     parser.add_argument("--waiting", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--peers", type=lambda text: text.split(","), default=[])
     options = parser.parse_args()
     import api
 
@@ -198,14 +291,23 @@ def main() -> None:
         f"GOSSAMER_QUEUES__{at}": f"{{name: {name}, limits: {{max_depth: 10000000}}}}"
         for at, name in enumerate(names)
     }
-    found: list[Figures] = []
+    found: dict[str, list[Figures]] = {"gossamer": [], **{name: [] for name in options.peers}}
     for _ in range(options.rounds):
         with api.Cluster(3, **queues) as cluster:
-            found.append(uvloop.run(Round(cluster, options).run()))
+            found["gossamer"].append(uvloop.run(Round(cluster, options).run()))
+        for name in options.peers:
+            start, kind = PEERS[name]
+            running = start(CORES, nodes=3)
+            try:
+                found[name].append(uvloop.run(PeerRound(running, kind, options).run()))
+            finally:
+                running.stop()
+    print(f"{'':28}" + "".join(f"{name:>12}" for name in found))
     for name, form in FORMATS.items():
-        values = [figures[name] for figures in found if name in figures]
-        if values:
-            print(f"{name:28}{format(statistics.median(values), form):>12}")
+        values = {who: [one[name] for one in rounds if name in one] for who, rounds in found.items()}
+        if any(values.values()):
+            cells = (format(statistics.median(all_), form) if all_ else "" for all_ in values.values())
+            print(f"{name:28}" + "".join(f"{cell:>12}" for cell in cells))
 
 
 if __name__ == "__main__":
