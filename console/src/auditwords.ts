@@ -54,8 +54,12 @@ export const JOBS: Record<string, string> = {
   hotspots: "topics and clients with most traffic",
   sessions: "sessions that flap, and takeovers",
   anomalies: "what is unlike the hours before",
+  queues: "jobs that were lost or done twice",
 };
-export const PROMISES = ["lost", "doubled", "late", "misrouted", "undecidable", "missing", "stale", "unneeded", "flapping"];
+export const PROMISES = [
+  ...["lost", "doubled", "late", "misrouted", "undecidable", "missing", "stale", "unneeded", "flapping"],
+  ...["lost_jobs", "doubled_jobs", "undecidable_jobs"],
+];
 
 /** The promises that were broken, and how often. */
 export const broken = (run: Run) =>

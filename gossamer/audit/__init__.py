@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gossamer.audit.event_buffer import KINDS, EventBuffer, Row
     from gossamer.audit.files import EventFile
     from gossamer.audit.flow_recorder import FlowRecorder
+    from gossamer.audit.queue_events import QueueEvents
     from gossamer.audit.recorder import Recorder
     from gossamer.audit.sampler import Sampler
     from gossamer.audit.service import Auditor, key_of
@@ -29,6 +30,7 @@ __all__ = [
     "EventFile",
     "FlowRecorder",
     "Limits",
+    "QueueEvents",
     "Recorder",
     "Row",
     "Sampler",

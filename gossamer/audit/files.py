@@ -34,10 +34,10 @@ _ARROW = {
 _CLUSTERED = (
     *("event", "recorder", "creation", "origin", "origin_creation", "topic", "client", "peer", "filter"),
     *("share", "role", "reason", "qos", "count", "size", "offset_us", "filters.list.element"),
-    "nodes.list.element",
+    *("nodes.list.element", "queue", "consumer_group", "attempt"),
 )
 """Columns that repeat themselves."""
-_COUNTED = ("seq", "hlc", "at", "message")
+_COUNTED = ("seq", "hlc", "at", "message", "queue_offset", "entry")
 """Numbers that count up, and clocks: small differences."""
 _GROUP = 262_144
 """Rows of a row group."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 MAJOR: Final = 1
-MINOR: Final = 1
+MINOR: Final = 2
 VERSION: Final = f"{MAJOR}.{MINOR}"
 
 METADATA_KEY: Final = b"gossamer.audit.version"
@@ -77,6 +77,11 @@ COLUMNS: Final = (
     Column("role", "string", "who acknowledged to whom: publisher (to it) or subscriber (from it)"),
     Column("reason", "string", "why; a reason code's name or one of gossamer's own"),
     Column("detail", "string", "JSON object; differs by event"),
+    Column("queue", "string", "name of a queue"),
+    Column("consumer_group", "string", "consumer group of a queue; null: all of them"),
+    Column("queue_offset", "bigint", "offset of a message in its queue"),
+    Column("attempt", "int", "how often a consumer group was given the message, with this"),
+    Column("entry", "bigint", "index of the entry in the log of the queue's replication group"),
 )
 
 PUBLISHED: Final = "published"
@@ -102,8 +107,14 @@ OPENED: Final = "opened"
 BEAT: Final = "beat"
 GAP: Final = "gap"
 CLOSED: Final = "closed"
+APPENDED: Final = "appended"
+GIVEN: Final = "given"
+SETTLED: Final = "settled"
+BURIED: Final = "buried"
+DISCARDED: Final = "discarded"
 
 _MESSAGE = ("origin", "origin_creation", "message", "count")
+_JOB = ("queue", "consumer_group", "queue_offset", "attempt")
 
 # Journals name events by their place: new ones come last, and new columns of an event behind its others.
 EVENTS: Final = (
@@ -153,6 +164,31 @@ EVENTS: Final = (
     Event(GAP, "as many events as count were lost since the row before", ("count", "reason")),
     Event(CLOSED, "the recorder stopped in order", ()),
     Event(NODE_SUSPECT, "a member did not answer, and has the time of a suspicion to do so", ("peer",)),
+    Event(
+        APPENDED,
+        "a quorum has a message in a queue, whose key is the topic: told by its publisher's node; reason "
+        "dead_letter, or replayed, to the consumer group that could not do it: by the node that leads",
+        (
+            *(*_MESSAGE, "topic", "size", "client", "queue", "queue_offset", "reason", "entry"),
+            "consumer_group",
+        ),
+    ),
+    Event(GIVEN, "a consumer of this node was given it; again, where attempt is above 1", (*_JOB, "client")),
+    Event(
+        SETTLED,
+        "what a consumer of this node says of it: ack, nack, reject; late: another one has it by now; "
+        "unknown: no quorum has answered; refused",
+        (*_JOB, "client", "reason"),
+    ),
+    Event(
+        BURIED, "it became a dead letter, and why: told by the node that leads", (*_JOB, "reason", "entry")
+    ),
+    Event(
+        DISCARDED,
+        "it left the queue, told by the node that leads: limit, expired, superseded (by one of its key), "
+        "not_kept (a dead letter), replayed; all up to the offset: purged, deleted, group_dropped",
+        (*_JOB, "reason", "entry"),
+    ),
 )
 
 

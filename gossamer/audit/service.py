@@ -31,6 +31,7 @@ from gossamer.audit.deliveries import Parents
 from gossamer.audit.event_buffer import EventBuffer
 from gossamer.audit.flow_recorder import FlowRecorder
 from gossamer.audit.lives import Client
+from gossamer.audit.queue_events import QueueEvents
 from gossamer.audit.recorder import Recorder
 from gossamer.audit.watch import WATCH, ClockOffsets, Watch
 from gossamer.audit.writer import Limits
@@ -57,8 +58,8 @@ def key_of(config: AuditConfig, cookie: str) -> bytes:
 class Auditor:
     """Flow recording of one node: starts, stops and reconfigures it.
 
-    ``fanout`` is the broker's, which reports events while recording is on; ``key`` is what pseudonyms
-    and payloads are hashed with.
+    ``fanout`` is the broker's and ``queues`` the node's, which report events while recording is on; ``key``
+    is what pseudonyms and payloads are hashed with.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Auditor:
         *,
         runtime: Runtime,
         fanout: Any,
+        queues: Any,
         sessions: Mapping[str, Any],
         distribution: Distribution,
         filters_of: Callable[[str], list[str]],
@@ -78,6 +80,7 @@ class Auditor:
         self.config = config
         self.runtime = runtime
         self._fanout = fanout
+        self._queues = queues
         self._sessions = sessions
         self._distribution = distribution
         self._clock = clock
@@ -97,6 +100,7 @@ class Auditor:
             filters_of=filters_of,
             soon=lambda callback: runtime.loop.call_soon(callback),
         )
+        self.queue_events = QueueEvents(buffer, self.recorder.alias)
 
     @property
     def running(self) -> bool:
@@ -200,6 +204,7 @@ class Auditor:
         self.recorder.parents = self._traces
         self.recorder.sample = self.config.sample if recording else self._traced_share
         self._fanout.recorder = self.recorder if recording or self._traces is not None else None
+        self._queues.recorder = self.queue_events if recording else None
 
     async def _start(self) -> Pid:
         config = self.config

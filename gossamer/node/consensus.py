@@ -17,7 +17,7 @@ from gossamer.errors import UsageError
 from gossamer.gossip import MembershipView
 from gossamer.mnesia_like import SharedTable
 from gossamer.node.parts import NodeParts
-from gossamer.queues import KIND, QUEUES, QueueMachine, QueueServer, Told, kind_of
+from gossamer.queues import KIND, QUEUES, QueueMachine, QueueServer, Sink, Told, kind_of
 from gossamer.raft import (
     COPIES,
     NAMES,
@@ -104,7 +104,14 @@ async def _start_queues(node: NodeParts) -> Pid:
 def _machine_of(node: NodeParts, kind: str) -> StateMachine:
     if kind.startswith(KIND):
         group = kind.removeprefix(KIND)
-        return QueueMachine(lambda index, given: node.runtime.send(QUEUES, Told(group, index, given)))
+
+        def listens() -> Sink | None:
+            recorder = node.queues.recorder
+            return None if recorder is None or kind not in node.consensus.leading else recorder.gone
+
+        return QueueMachine(
+            lambda index, given: node.runtime.send(QUEUES, Told(group, index, given)), listens
+        )
     return basekv.machine_of(kind) or NamesMachine(node.clock.monotonic)
 
 

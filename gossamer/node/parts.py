@@ -204,6 +204,7 @@ class NodeParts:
             config.audit,
             runtime=self.runtime,
             fanout=self.broker.fanout,
+            queues=self.queues,
             sessions=self.broker.sessions,
             distribution=self.distribution,
             filters_of=self.router.filters_of,

@@ -39,6 +39,7 @@ from gossamer.queues.errors import (
     error_of,
     why_of,
 )
+from gossamer.queues.fates import Fate, Sink
 from gossamer.queues.machine import QueueMachine
 from gossamer.queues.port import KIND, LocalConsumer, Queues, kind_of
 from gossamer.queues.questions import queues_in
@@ -67,6 +68,7 @@ __all__ = [
     "CheckpointTooLargeError",
     "ConsumerStats",
     "DeadLettersElsewhereError",
+    "Fate",
     "GroupChangeError",
     "GroupInUseError",
     "GroupStats",
@@ -84,6 +86,7 @@ __all__ = [
     "QueueServer",
     "QueueStats",
     "Queues",
+    "Sink",
     "StaleCheckpointError",
     "Told",
     "TooLargeError",

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from gossamer.config import QueueConfig
+from gossamer.queues.fates import APPENDED, DEAD_LETTER, DELETED, DISCARDED, Fates, Sink
 from gossamer.queues.letters import give_back
 from gossamer.queues.queue import Queue
 from gossamer.queues.state import DeadLetter, QueueState
@@ -74,8 +75,11 @@ _image = msgspec.msgpack.Decoder(_Image).decode
 class QueueMachine:
     """Implements :class:`gossamer.raft.StateMachine`; results and answers are encoded."""
 
-    def __init__(self, tell: Tell) -> None:
+    def __init__(self, tell: Tell, listens: Callable[[], Sink | None] = lambda: None) -> None:
+        """``listens`` returns who is told of the fates of messages now, if somebody is."""
         self._tell = tell
+        self._listens = listens
+        self._fates = Fates()
         self._index = 0
         """Of the last entry."""
         self._now = 0
@@ -89,6 +93,18 @@ class QueueMachine:
     def apply(self, index: int, request: bytes) -> object:
         """Do a batch, or let time pass."""
         self._index = index
+        sink = self._listens()
+        if sink is None:
+            return self._apply(index, request)
+        self._fates.rows = []
+        try:
+            return self._apply(index, request)
+        finally:
+            fates, self._fates.rows = self._fates.rows, None
+            if fates:
+                sink(index, fates)
+
+    def _apply(self, index: int, request: bytes) -> object:
         asked = decode_request(request)
         touched: dict[str, Queue] = {}
         if isinstance(asked, Tick):
@@ -144,6 +160,7 @@ class QueueMachine:
                 done = self._replay(queue, asked, touched)
             case Remove(name):
                 del self._queues[name], touched[name]
+                self._fates.note(DISCARDED, name, queue.state.end - 1, DELETED)
         match done:
             case DeadLetter():
                 self._bury([done], touched)
@@ -159,7 +176,7 @@ class QueueMachine:
         return 0
 
     def _made(self, name: str, settings: bytes) -> Queue:
-        queue = self._queues[name] = Queue(QueueState(name, settings, idle_since=self._now))
+        queue = self._queues[name] = Queue(QueueState(name, settings, idle_since=self._now), self._fates)
         return queue
 
     def _bury(self, letters: Iterable[DeadLetter], touched: dict[str, Queue]) -> None:
@@ -168,6 +185,7 @@ class QueueMachine:
             settings = _DEAD_LETTERS.model_dump_json().encode()
             queue = self._queues.get(letter.queue) or self._made(letter.queue, settings)
             queue.bury(msgspec.structs.replace(letter.entry, since=self._now, expires=0))
+            self._fates.note(APPENDED, letter.queue, queue.state.end - 1, DEAD_LETTER, key=letter.entry.key)
             touched[letter.queue] = queue
 
     def _replay(self, queue: Queue, asked: Replay, touched: dict[str, Queue]) -> int | Why:
@@ -187,6 +205,7 @@ class QueueMachine:
                 continue
             if queue.is_over(self._now):
                 del self._queues[name]
+                self._fates.note(DISCARDED, name, queue.state.end - 1, DELETED)
                 continue
             touched[name] = queue
             self._bury(queue.pass_time(self._now), touched)
@@ -249,7 +268,7 @@ class QueueMachine:
         """Take over a snapshot."""
         image = _image(data)
         self._index, self._now = image.index, image.now
-        self._queues = {state.name: Queue(state) for state in image.queues}
+        self._queues = {state.name: Queue(state, self._fates) for state in image.queues}
         self._writers = Writers(image.writers)
 
 

@@ -11,7 +11,14 @@ from random import Random
 
 from gossamer.config import QueueDeclaration
 from gossamer.errors import GossamerError
-from gossamer.queues.errors import NotDoneError, StaleCheckpointError, UnknownQueueError, error_of
+from gossamer.queues.errors import (
+    NotDoneError,
+    NotHeldError,
+    StaleCheckpointError,
+    UnknownQueueError,
+    error_of,
+)
+from gossamer.queues.fates import QueueRecorderLike
 from gossamer.queues.values import (
     Append,
     Assigned,
@@ -109,6 +116,8 @@ class Queues:
         """Whether this node has a replica of a group."""
         self.listed = False
         """Whether some group has said which queues it has."""
+        self.recorder: QueueRecorderLike | None = None
+        """Flow recorder, while messages are recorded."""
         self._rng = rng
         self._wall = wall
         self._now = now
@@ -128,10 +137,27 @@ class Queues:
         key: str = "",
         properties: bytes = b"",
         expiry: float | None = None,
+        client: str = "",
+        message_id: int = -1,
     ) -> None:
-        """Put a message into a queue; the result is its offset. ``expiry``: seconds."""
+        """Put a message into a queue; the result is its offset. ``expiry``: seconds. ``client`` published
+        it, and ``message_id`` is the recorder's."""
         lives = None if expiry is None else int(expiry * 1000)
-        self.ask(Append(queue, key, payload, properties, int(self._wall() * 1000), lives), done)
+        asked = Append(queue, key, payload, properties, int(self._wall() * 1000), lives)
+        self.ask(asked, self.noted(asked, done, client, message_id))
+
+    def noted(self, asked: Operation, done: Done, client: str = "", message_id: int = -1) -> Done:
+        """Return what takes the result of an operation, and tells the recorder of a message that is in."""
+        if self.recorder is None or not isinstance(asked, Append):
+            return done
+
+        def appended(result: int | GossamerError) -> None:
+            if self.recorder is not None and not isinstance(result, GossamerError):
+                told = (asked.queue, result, asked.key, len(asked.payload), client, message_id)
+                self.recorder.appended(*told)
+            done(result)
+
+        return appended
 
     def settle(
         self,
@@ -155,6 +181,9 @@ class Queues:
             known = not isinstance(result, NotDoneError | StaleCheckpointError)
             if known and consumer.held.get(offset) == attempt:
                 consumer.settled[offset] = consumer.held.pop(offset)
+            if self.recorder is not None:
+                told = (consumer.queue, consumer.group, offset, attempt, consumer.client)
+                self.recorder.settled(*told, _outcome(outcome, result))
             done(result)
 
         said = (offset, outcome, reason, wait, checkpoint, based_on)
@@ -249,6 +278,9 @@ class Queues:
             consumer = self.consumers.get(one.consumer)
             if consumer is not None and consumer.lacks(one.message.offset, one.attempt):
                 consumer.held[one.message.offset] = one.attempt
+                if self.recorder is not None:
+                    told = (one.queue, one.group, one.message.offset, one.attempt)
+                    self.recorder.given(*told, consumer.client)
                 consumer.give(one)
 
     def resolve(self, queue: str, group: str | None, error: GossamerError | None) -> None:
@@ -288,6 +320,16 @@ class Queues:
         for consumer in self.consumers.values():
             found.setdefault(self.groups.get(consumer.queue, ""), []).append(consumer)
         return found
+
+
+def _outcome(outcome: Outcome, result: int | GossamerError) -> str:
+    """Return what came of what a consumer says: ``ack``, ``nack``, ``reject``; ``late`` where somebody else
+    has the message by now; ``unknown`` where no quorum has answered, and ``refused``."""
+    if not isinstance(result, GossamerError):
+        return outcome.name.lower()
+    if isinstance(result, NotHeldError):
+        return "late"
+    return "unknown" if isinstance(result, NotDoneError) and result.unknown else "refused"
 
 
 def _late() -> NotDoneError:

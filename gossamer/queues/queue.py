@@ -18,6 +18,19 @@ import msgspec
 
 from gossamer.config import QueueConfig
 from gossamer.queues.consumers import Consumer, ConsumerGroup
+from gossamer.queues.fates import (
+    APPENDED,
+    BURIED,
+    DISCARDED,
+    EXPIRED,
+    GROUP_DROPPED,
+    LIMIT,
+    NOT_KEPT,
+    PURGED,
+    REPLAYED,
+    SUPERSEDED,
+    Fates,
+)
 from gossamer.queues.state import OVERHEAD, DeadLetter, Entry, QueueState
 from gossamer.queues.values import (
     Append,
@@ -40,8 +53,9 @@ _PER_TICK = 1000
 class Queue:
     """A queue with its state, which the machine of its replication group has."""
 
-    def __init__(self, state: QueueState) -> None:
+    def __init__(self, state: QueueState, fates: Fates) -> None:
         self.state = state
+        self._fates = fates
         self.define(state.defined)
 
     def define(self, settings: bytes) -> None:
@@ -59,7 +73,7 @@ class Queue:
         latest = self.state.latest
         for offset, entry in list(self.state.entries.items()):
             if entry.key in latest:
-                self._remove(latest[entry.key])
+                self._supersede(latest[entry.key])
             latest[entry.key] = offset
 
     # -- messages come
@@ -75,19 +89,19 @@ class Queue:
             return Why.TOO_LARGE
         before = state.latest.get(entry.key) if self.config.type == "last_value" else None
         if before is not None:
-            self._remove(before)
+            self._supersede(before)
         if self._is_full(entry):
             if limits.overflow == "reject":
                 return Why.FULL
             while state.entries and self._is_full(entry):
-                self._drop(self.state.first)
+                self._drop(self.state.first, LIMIT)
         self._put(entry)
         return state.end - 1
 
     def bury(self, entry: Entry) -> None:
         """Put a dead letter in. It has left its own queue, so where there is no room the oldest goes."""
         while self.state.entries and self._is_full(entry):
-            self._drop(self.state.first)
+            self._drop(self.state.first, LIMIT)
         self._put(entry)
 
     def put_back(self, entry: Entry) -> bool:
@@ -99,11 +113,14 @@ class Queue:
             self.state.counts.dropped += 1
         else:
             self._put(entry)
+            state = self.state
+            self._fates.note(APPENDED, state.name, state.end - 1, REPLAYED, entry.only or None, key=entry.key)
         return True
 
     def take_out(self, offset: int) -> None:
         """Remove a message that is in another queue now."""
         self._remove(offset)
+        self._fates.note(DISCARDED, self.state.name, offset, REPLAYED)
 
     def _put(self, entry: Entry) -> None:
         state = self.state
@@ -131,15 +148,22 @@ class Queue:
         for group in state.groups.values():
             group.forget(offset, entry.key)
 
-    def _drop(self, offset: int) -> None:
+    def _drop(self, offset: int, reason: str) -> None:
         self._remove(offset)
         self.state.counts.dropped += 1
+        self._fates.note(DISCARDED, self.state.name, offset, reason)
+
+    def _supersede(self, offset: int) -> None:
+        self._remove(offset)
+        self._fates.note(DISCARDED, self.state.name, offset, SUPERSEDED)
 
     def purge(self) -> int:
         """Remove all messages; return how many."""
         offsets = list(self.state.entries)
         for offset in offsets:
             self._remove(offset)
+        if offsets:
+            self._fates.note(DISCARDED, self.state.name, self.state.end - 1, PURGED)
         return len(offsets)
 
     def _settled(self, group: ConsumerGroup, offset: int) -> None:
@@ -206,7 +230,8 @@ class Queue:
         gone = self.state.groups.get(group)
         if gone is not None and gone.consumers:
             return Why.IN_USE
-        self.state.groups.pop(group, None)
+        if self.state.groups.pop(group, None) is not None:
+            self._fates.note(DISCARDED, self.state.name, self.state.end - 1, GROUP_DROPPED, group)
         if gone is None or self._stays:
             return None
         for offset, entry in list(self.state.entries.items()):
@@ -270,13 +295,15 @@ class Queue:
     def _bury(self, group: ConsumerGroup, offset: int, reason: str) -> DeadLetter | None:
         """Settle a message that nobody could do; return it, if it is kept."""
         state, dlq = self.state, self.config.dlq
-        entry = state.entries[offset]
+        entry, attempt = state.entries[offset], group.attempts.get(offset, 0)
         self._settled(group, offset)
         state.counts.settled -= 1
         if not dlq.enabled or dlq.queue == state.name:
             state.counts.dropped += 1
+            self._fates.note(DISCARDED, state.name, offset, NOT_KEPT, group.name, attempt)
             return None
         state.counts.dead += 1
+        self._fates.note(BURIED, state.name, offset, reason, group.name, attempt)
         note = f"{state.name}, consumer group {group.name}: {reason}"
         origin = state.name, group.name
         entry = msgspec.structs.replace(entry, note=note, origin=origin, only="")
@@ -294,7 +321,7 @@ class Queue:
                     break
                 entry = state.entries[offset]
                 if entry.expires and entry.expires <= now:
-                    self._drop(offset)
+                    self._drop(offset, EXPIRED)
                     continue
                 attempt = group.give(offset, consumer, now + self._visible)
                 state.counts.redelivered += attempt > 1
@@ -330,7 +357,7 @@ class Queue:
         for _ in range(_PER_TICK):
             if not self.state.entries or not self._is_over(self.state.entries[self.state.first], now):
                 break
-            self._drop(self.state.first)
+            self._drop(self.state.first, EXPIRED)
         return dead
 
     def _is_over(self, entry: Entry, now: int) -> bool:

@@ -182,7 +182,8 @@ class QueueServer(GenServer):
     async def handle_call(self, asked: object, caller: Caller) -> Reply | NoReply:
         match asked:
             case Ask(operation, group):
-                self._queues.ask(operation, lambda result: reply(caller, result), group=group)
+                done = self._queues.noted(operation, partial(reply, caller))
+                self._queues.ask(operation, done, group=group)
                 return NoReply()
             case Consume():
                 self._consume(asked, caller)

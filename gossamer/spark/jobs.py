@@ -7,70 +7,26 @@ and the tables cannot disagree.  2. A promise is a number that should be zero;
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from gossamer.spark.analyses import VERDICTS, Terms, cluster, traffic
+from gossamer.spark.analyses import VERDICTS, cluster, traffic
 from gossamer.spark.analyses.completeness import verdicts
+from gossamer.spark.analyses.queues import jobs
 from gossamer.spark.engine.engine import Engine, Row
+from gossamer.spark.findings import WORST, Findings, Job, Tables, counts_of, rows_of, sheets_of
+from gossamer.spark.queue_findings import summarize_queues
 from gossamer.spark.report.charts import Chart
-from gossamer.spark.source.source import Recording
 
-Tables = Mapping[str, str]
-"""Questions, or views of what was written, by the table's name."""
-
-PROMISES = ("lost", "doubled", "late", "misrouted", "undecidable", "missing", "stale", "unneeded", "flapping")
+PROMISES = (
+    *("lost", "doubled", "late", "misrouted", "undecidable", "missing", "stale", "unneeded", "flapping"),
+    *("lost_jobs", "doubled_jobs", "undecidable_jobs"),
+)
 """Numbers that ``--fail-on`` may name."""
-WORST = 20
-"""Rows of a sheet of the worst clients or nodes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sheet:
-    """The most important rows of a table, for people; units are those of ``units``."""
-
-    title: str
-    rows: tuple[Row, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Findings:
-    """Findings of a job."""
-
-    numbers: Mapping[str, int | float]
-    sentences: tuple[str, ...]
-    charts: tuple[Chart, ...] = ()
-    sheets: tuple[Sheet, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    name: str
-    question: str
-    make: Callable[[Recording, Terms, Tables], Mapping[str, str]]
-    """Recording, terms and the tables of ``needs`` to questions for this job's tables."""
-    summarize: Callable[[Engine, Tables], Findings]
-    needs: tuple[str, ...] = field(default=())
-    """Jobs whose tables it reads, as ``job/table``."""
-
-
-def _rows(engine: Engine, question: str, limit: int = WORST) -> tuple[Row, ...]:
-    return tuple(engine.rows(f"{question} LIMIT {limit}"))
-
-
-def _counted(engine: Engine, table: str, column: str, what: str = "count(*)") -> dict[str, int]:
-    rows = engine.rows(f"SELECT {column} AS name, CAST({what} AS BIGINT) AS n FROM {table} GROUP BY {column}")
-    return {row["name"]: row["n"] for row in rows}
 
 
 def _bars(title: str, unit: str, values: Mapping[str, int]) -> Chart:
     return Chart("bars", title, unit, tuple(values), {unit: tuple(map(float, values.values()))})
-
-
-def _sheets(title: str, rows: tuple[Row, ...]) -> tuple[Sheet, ...]:
-    """Return one sheet of these rows; none without rows."""
-    return (Sheet(title, rows),) if rows else ()
 
 
 def _many(number: int, what: str) -> str:
@@ -81,10 +37,10 @@ def _many(number: int, what: str) -> str:
 
 def _summarize_completeness(engine: Engine, tables: Tables) -> Findings:
     table = tables["verdicts"]
-    counted = _counted(engine, table, "verdict")
+    counted = counts_of(engine, table, "verdict")
     numbers = {verdict: counted.get(verdict, 0) for verdict in VERDICTS}
     owed = sum(numbers[v] for v in ("delivered", "late", "doubled", "lost", "queued"))
-    lost = _rows(
+    lost = rows_of(
         engine,
         f"SELECT hop, count(*) AS lost FROM {table} WHERE verdict = 'lost' GROUP BY hop "
         "ORDER BY lost DESC, hop",
@@ -111,10 +67,10 @@ def _summarize_completeness(engine: Engine, tables: Tables) -> Findings:
     ):
         if numbers[verdict]:
             said.append(words.format(numbers[verdict]))
-    sheets = _sheets("Lost: where", lost)
+    sheets = sheets_of("Lost: where", lost)
     for subject in ("receiver", "topic", "node"):
         if rows := _worst(engine, table, subject):
-            sheets += _sheets(f"Lost, doubled or late: by {subject}, the {WORST} worst", rows)
+            sheets += sheets_of(f"Lost, doubled or late: by {subject}, the {WORST} worst", rows)
             names = ", ".join(str(row[subject]) for row in rows[:3])
             said.append(f"Worst {subject}{'s' if len(rows) > 1 else ''}: {names}.")
     wrong = [verdict for verdict in VERDICTS if verdict != "delivered"]
@@ -127,7 +83,7 @@ def _worst(engine: Engine, table: str, subject: str) -> tuple[Row, ...]:
     kinds = ", ".join(
         f"count(CASE WHEN verdict = '{kind}' THEN 1 END) AS {kind}" for kind in ("lost", "doubled", "late")
     )
-    return _rows(
+    return rows_of(
         engine,
         f"SELECT {subject}, {kinds}, max(CASE WHEN verdict = 'late' THEN late_by_us END) AS late_by_us "
         f"FROM {table} WHERE verdict IN ('lost', 'doubled', 'late') AND {subject} IS NOT NULL "
@@ -180,7 +136,7 @@ def _in_words(seconds: int) -> str:
 def _summarize_latency(engine: Engine, tables: Tables) -> Findings:
     table = tables["percentiles"]
     # A mean of percentiles is no percentile: over hours the worst hour speaks.
-    hops = _rows(
+    hops = rows_of(
         engine,
         "SELECT hop, CAST(sum(messages) AS BIGINT) AS messages, max(p50_us) AS p50_us, "
         f"max(p99_us) AS p99_us, CAST(sum(negative) AS BIGINT) AS negative FROM {table} "
@@ -194,7 +150,7 @@ def _summarize_latency(engine: Engine, tables: Tables) -> Findings:
     negative = sum(row["negative"] for row in hops)
     if negative:
         said.append(f"{negative:,} delays are below zero: the nodes' clocks disagree.")
-    hours = _rows(
+    hours = rows_of(
         engine,
         f"SELECT hour, max(p50_us) AS p50, max(p99_us) AS p99 FROM {table} WHERE hop = 'deliver' "
         "GROUP BY hour ORDER BY hour",
@@ -207,16 +163,16 @@ def _summarize_latency(engine: Engine, tables: Tables) -> Findings:
         tuple(f"{row['hour']:%d %H:00}" for row in hours),
         {key: tuple(row[key] / 1000 for row in hours) for key in ("p50", "p99")},
     )
-    worst = _rows(
+    worst = rows_of(
         engine, f"SELECT * FROM {table} ORDER BY p99_us DESC, hop, prefix, from_node, to_node, hour"
     )
-    sheets = _sheets("The slowest hops, by p99", worst)
+    sheets = sheets_of("The slowest hops, by p99", worst)
     return Findings({"negative": negative}, tuple(said or ["No message was timed."]), (chart,), sheets)
 
 
 def _summarize_routes(engine: Engine, tables: Tables) -> Findings:
     table = tables["faults"]
-    counted = _counted(engine, table, "fault", "sum(messages)")
+    counted = counts_of(engine, table, "fault", "sum(messages)")
     numbers = {fault: counted.get(fault, 0) for fault in ("missing", "unneeded", "stale")}
     words = {
         "missing": "{:,} messages were not forwarded to a node that had a subscriber.",
@@ -226,12 +182,12 @@ def _summarize_routes(engine: Engine, tables: Tables) -> Findings:
     said = [words[k].format(n) for k, n in numbers.items() if n] or ["Every forward was right."]
     if counted.get("undecidable"):
         said.append(f"{counted['undecidable']:,} seem wrong, but a recorder was not looking at the time.")
-    rows = _rows(engine, f"SELECT * FROM {table} ORDER BY messages DESC, topic, fault, node, peer")
-    return Findings(numbers, tuple(said), sheets=_sheets("Wrong forwards", rows))
+    rows = rows_of(engine, f"SELECT * FROM {table} ORDER BY messages DESC, topic, fault, node, peer")
+    return Findings(numbers, tuple(said), sheets=sheets_of("Wrong forwards", rows))
 
 
 def _summarize_partitions(engine: Engine, tables: Tables) -> Findings:
-    rows = _rows(engine, f"SELECT * FROM {tables['costs']} ORDER BY split, side", limit=100)
+    rows = rows_of(engine, f"SELECT * FROM {tables['costs']} ORDER BY split, side", limit=100)
     if not rows:
         return Findings({"splits": 0}, ("No split.",))
     # Each side of a split has a row about it.
@@ -256,14 +212,14 @@ def _summarize_partitions(engine: Engine, tables: Tables) -> Findings:
     said.append(
         f"Of what was published meanwhile, {_many(lost, 'delivery')} {'was' if lost == 1 else 'were'} lost."
     )
-    sheets = _sheets("Each side of each split", rows[:WORST])
+    sheets = sheets_of("Each side of each split", rows[:WORST])
     return Findings({"splits": len(splits), "lost_in_splits": lost}, tuple(said), sheets=sheets)
 
 
 def _summarize_hotspots(engine: Engine, tables: Tables) -> Findings:
     said, charts = [], []
     for name in ("topics", "publishers", "subscribers", "filters", "pairs"):
-        top = _rows(engine, f"SELECT * FROM {tables[name]} ORDER BY messages DESC, subject", limit=10)
+        top = rows_of(engine, f"SELECT * FROM {tables[name]} ORDER BY messages DESC, subject", limit=10)
         if top:
             said.append(
                 f"{name}: {top[0]['subject']} leads {top[0]['subjects']:,} with {top[0]['share']:.1%} "
@@ -271,8 +227,8 @@ def _summarize_hotspots(engine: Engine, tables: Tables) -> Findings:
             )
             bars = {str(row["subject"]): row["messages"] for row in top}
             charts.append(_bars(f"Most messages: {name}", "messages", bars))
-    wide = _rows(engine, f"SELECT * FROM {tables['fanout']} ORDER BY deliveries DESC, topic")
-    sheets = _sheets("How many deliveries a message became, by topic", wide)
+    wide = rows_of(engine, f"SELECT * FROM {tables['fanout']} ORDER BY deliveries DESC, topic")
+    sheets = sheets_of("How many deliveries a message became, by topic", wide)
     return Findings({}, tuple(said or ["Nothing was published."]), tuple(charts), sheets)
 
 
@@ -292,13 +248,15 @@ def _summarize_sessions(engine: Engine, tables: Tables) -> Findings:
             f"{sums['overflown'] or 0:,} clients, {others:,} for other reasons."
         ),
     )
-    rows = _rows(engine, f"SELECT * FROM {table} ORDER BY worst_hour DESC, dropped DESC, client")
-    return Findings(numbers, said, sheets=_sheets("Clients that flap, move or lose", rows))
+    rows = rows_of(engine, f"SELECT * FROM {table} ORDER BY worst_hour DESC, dropped DESC, client")
+    return Findings(numbers, said, sheets=sheets_of("Clients that flap, move or lose", rows))
 
 
 def _summarize_anomalies(engine: Engine, tables: Tables) -> Findings:
     table = tables["windows"]
-    rows = _rows(engine, f"SELECT * FROM {table} ORDER BY abs(deviations) DESC, subject, kind, window_start")
+    rows = rows_of(
+        engine, f"SELECT * FROM {table} ORDER BY abs(deviations) DESC, subject, kind, window_start"
+    )
     count = engine.rows(f"SELECT count(*) AS n FROM {table}")[0]["n"]
     said = [f"{count:,} windows in which a topic or publisher left its usual rate."] if count else []
     said += [
@@ -306,7 +264,7 @@ def _summarize_anomalies(engine: Engine, tables: Tables) -> Findings:
         f"{row['window_start']:%Y-%m-%d %H:%M}, usually {row['usual']:,.0f}."
         for row in rows[:5]
     ]
-    sheets = _sheets("Windows of a minute that left the usual rate", rows)
+    sheets = sheets_of("Windows of a minute that left the usual rate", rows)
     return Findings({"anomalies": count}, tuple(said or ["Nothing left its usual rate."]), sheets=sheets)
 
 
@@ -351,6 +309,12 @@ JOBS = {
             "Which clients move, flap or lose what was queued for them?",
             lambda recording, _terms, _: {"clients": cluster.sessions(recording)},
             _summarize_sessions,
+        ),
+        Job(
+            "queues",
+            "Was every job of a queue done, and none twice without being given again?",
+            lambda recording, terms, _: {"jobs": jobs(recording, terms)},
+            summarize_queues,
         ),
         Job(
             "anomalies",

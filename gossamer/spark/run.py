@@ -25,7 +25,8 @@ from typing import Any
 import msgspec
 
 from gossamer.spark.analyses import Terms
-from gossamer.spark.jobs import JOBS, Findings
+from gossamer.spark.findings import Findings
+from gossamer.spark.jobs import JOBS
 from gossamer.spark.source.source import Recording
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 import gossamer.audit.schema as schema
-from gossamer.spark.jobs import JOBS, Sheet
+from gossamer.spark.findings import Sheet
+from gossamer.spark.jobs import JOBS
 from gossamer.spark.report.report import render, verdict_in_words
 from gossamer.spark.run import broken_promises, run_jobs
 from gossamer.spark.source.source import load

@@ -35,8 +35,19 @@ FORMS: Mapping[str, str] = {
 """Each in words."""
 
 Job = Literal[
-    "report", "completeness", "latency", "routes", "partitions", "hotspots", "sessions", "anomalies"
+    "report", "completeness", "latency", "routes", "partitions", "hotspots", "sessions", "anomalies", "queues"
 ]
 Promise = Literal[
-    "lost", "doubled", "late", "misrouted", "undecidable", "missing", "stale", "unneeded", "flapping"
+    "lost",
+    "doubled",
+    "late",
+    "misrouted",
+    "undecidable",
+    "missing",
+    "stale",
+    "unneeded",
+    "flapping",
+    "lost_jobs",
+    "doubled_jobs",
+    "undecidable_jobs",
 ]

@@ -115,7 +115,15 @@ class QueuePublishing:
                 on_safe(message.refusal is None)
 
             expiry = None if message.expires_at is None else max(message.expires_at - self._now(), 0.001)
-            data = data_of(message.properties)
-            self._queues.append(queue, bytes(message.payload), done, key=key, properties=data, expiry=expiry)
+            self._queues.append(
+                queue,
+                bytes(message.payload),
+                done,
+                key=key,
+                properties=data_of(message.properties),
+                expiry=expiry,
+                client=getattr(message.publisher, "client_id", ""),
+                message_id=message.id,
+            )
 
         return IntoQueue(queue, append)

@@ -13,7 +13,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from gossamer.spark.analyses import VERDICTS
-from gossamer.spark.jobs import JOBS, Sheet
+from gossamer.spark.findings import Sheet
+from gossamer.spark.jobs import JOBS
 from gossamer.spark.report.charts import NAMES, WIDTH, Chart
 from gossamer.spark.run import Outcome
 
@@ -37,6 +38,10 @@ UNITS = {
     "widest": "deliveries of one message",
     "usual": "messages a minute",
     "deviations": "times its usual spread",
+    **dict.fromkeys(("jobs", "done", "dead", "discarded", "unsettled", "waiting"), "jobs"),
+    **dict.fromkeys(("redelivered", "given"), "times"),
+    **dict.fromkeys(("queue_offset", "attempts"), "number"),
+    "appended": "UTC",
 }
 """Format of every numeric or time column of a sheet."""
 _TITLES = {"late_by_us": "latest by", "per_message": "mean fan-out", "widest": "widest fan-out"}
@@ -54,6 +59,15 @@ def missing_in_words(outcome: Outcome) -> list[str]:
 
 def verdict_in_words(outcome: Outcome, broken: Mapping[str, int | float]) -> str:
     """Return the verdict as one sentence."""
+    words = _of_deliveries(outcome, broken)
+    found = outcome.findings.get("queues")
+    lost, doubled = (found.numbers[f"{name}_jobs"] if found else 0 for name in ("lost", "doubled"))
+    return (
+        f"{words} Of jobs in queues {lost:,} were lost, {doubled:,} done twice." if lost or doubled else words
+    )
+
+
+def _of_deliveries(outcome: Outcome, broken: Mapping[str, int | float]) -> str:
     blind = sum(findings.numbers.get("undecidable", 0) for findings in outcome.findings.values())
     doubt = f"; {blind:,} deliveries could not be judged" if blind else ""
     if not doubt and outcome.recording.holes:
@@ -84,6 +98,8 @@ def render(outcome: Outcome, broken: Mapping[str, int | float]) -> str:
     page = environment("gossamer.spark.report").get_template("audit.html.j2")
     cards = _cards(outcome)
     lost = any(name == "lost" and number for name, number, _ in cards)
+    queues = outcome.findings.get("queues")
+    lost = lost or bool(queues and (queues.numbers["lost_jobs"] or queues.numbers["doubled_jobs"]))
     return page.render(
         begin=f"{outcome.begin:%Y-%m-%d %H:%M:%S}",
         end=f"{outcome.end:%Y-%m-%d %H:%M:%S} UTC",
