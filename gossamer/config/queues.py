@@ -97,6 +97,8 @@ class QueueConfig(Section):
     """Age at which a stream's messages go; off: never."""
     expires_after: PositiveDuration = 60.0
     """Time without consumers after which an ephemeral queue goes."""
+    unattended_after: OptionalDuration = 600.0
+    """A consumer group without consumers, for which messages have waited so long, is an alarm; off: never."""
     limits: Annotated[QueueLimits, Blank] = QueueLimits()
     retry: Annotated[QueueRetry, Blank] = QueueRetry()
     dlq: Annotated[QueueDeadLetters, Blank] = QueueDeadLetters()

@@ -17,7 +17,7 @@ from gossamer.errors import UsageError
 from gossamer.gossip import MembershipView
 from gossamer.mnesia_like import SharedTable
 from gossamer.node.parts import NodeParts
-from gossamer.queues import KIND, QUEUES, QueueMachine, QueueServer, Sink, Told, kind_of
+from gossamer.queues import KIND, QUEUES, QueueMachine, QueueServer, QueueWatch, Sink, Told, kind_of
 from gossamer.raft import (
     COPIES,
     NAMES,
@@ -59,6 +59,9 @@ def consensus_spec(node: NodeParts) -> ChildSpec:
         ChildSpec("names", partial(UniqueNames.start_link, name=UNIQUE_NAMES, label=UNIQUE_NAMES)),
         ChildSpec(BASEKV, partial(KeyValueServer.start_link, node.rng, name=BASEKV, label=BASEKV)),
         ChildSpec(QUEUES, partial(_start_queues, node)),
+        ChildSpec(
+            "queue_watch", partial(QueueWatch.start_link, node.queues, node.consensus, label="queue watch")
+        ),
     ]
     # A disc that refuses writes must not end the node, which serves clients all the same: the waits are so
     # long that the intensity is never reached.

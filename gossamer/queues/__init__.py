@@ -42,26 +42,34 @@ from gossamer.queues.errors import (
 from gossamer.queues.fates import Fate, Sink
 from gossamer.queues.machine import QueueMachine
 from gossamer.queues.port import KIND, LocalConsumer, Queues, kind_of
-from gossamer.queues.questions import queues_in
+from gossamer.queues.questions import lags_in, queues_in
 from gossamer.queues.server import QUEUES, QueueServer, Told
+from gossamer.queues.shown import DEAD_LETTERS, QUEUE_FULL, STUCK, UNATTENDED
 from gossamer.queues.values import (
     MAX_CHECKPOINT,
     Assigned,
     Checkpoint,
     ConsumerStats,
+    GroupLag,
     GroupStats,
     Job,
     Message,
     Outcome,
     QueueDetails,
     QueueStats,
+    Trouble,
     Why,
 )
+from gossamer.queues.watch import QueueWatch
 
 __all__ = [
+    "DEAD_LETTERS",
     "KIND",
     "MAX_CHECKPOINT",
     "QUEUES",
+    "QUEUE_FULL",
+    "STUCK",
+    "UNATTENDED",
     "Assigned",
     "BadStartError",
     "Checkpoint",
@@ -71,6 +79,7 @@ __all__ = [
     "Fate",
     "GroupChangeError",
     "GroupInUseError",
+    "GroupLag",
     "GroupStats",
     "Job",
     "LocalConsumer",
@@ -85,12 +94,14 @@ __all__ = [
     "QueueMachine",
     "QueueServer",
     "QueueStats",
+    "QueueWatch",
     "Queues",
     "Sink",
     "StaleCheckpointError",
     "Told",
     "TooLargeError",
     "TooManyGroupsError",
+    "Trouble",
     "UnknownQueueError",
     "Why",
     "ack",
@@ -101,6 +112,7 @@ __all__ = [
     "drop_group",
     "error_of",
     "kind_of",
+    "lags_in",
     "list_queues",
     "nack",
     "peek",

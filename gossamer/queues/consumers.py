@@ -71,6 +71,8 @@ class ConsumerGroup(msgspec.Struct, array_like=True):
     parked: dict[str, list[int]] = msgspec.field(default_factory=dict)
     """Offsets behind it, in order."""
     checkpoint: Checkpoint = Checkpoint(0, b"")
+    idle_since: int = 0
+    """When its last consumer left."""
 
     # -- who takes part
 

@@ -8,7 +8,8 @@ entry that makes it possible; what was given is told to ``tell``, at every repli
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 
 import msgspec
 
@@ -16,6 +17,7 @@ from gossamer.config import QueueConfig
 from gossamer.queues.fates import APPENDED, DEAD_LETTER, DELETED, DISCARDED, Fates, Sink
 from gossamer.queues.letters import give_back
 from gossamer.queues.queue import Queue
+from gossamer.queues.shown import MOST_TROUBLES, details_of, lag_of, stats_of, troubles_of
 from gossamer.queues.state import DeadLetter, QueueState
 from gossamer.queues.values import (
     Append,
@@ -25,10 +27,12 @@ from gossamer.queues.values import (
     Claim,
     Define,
     DropGroup,
+    GroupLag,
     Has,
     Held,
     HeldAnswer,
     Join,
+    Lags,
     Leave,
     ListQueues,
     NodeGone,
@@ -44,6 +48,7 @@ from gossamer.queues.values import (
     Settle,
     Show,
     Tick,
+    Watch,
     Why,
     decode_question,
     decode_request,
@@ -225,15 +230,20 @@ class QueueMachine:
         """Answer a question."""
         match decode_question(question):
             case ListQueues():
-                return encode([queue.stats(self._now) for queue in self._queues.values()])
+                return encode([stats_of(queue, self._now) for queue in self._queues.values()])
             case Show(name):
                 queue = self._queues.get(name)
-                return encode(None if queue is None else queue.details(self._now))
+                return encode(None if queue is None else details_of(queue, self._now))
             case Peek(name, offset, limit):
                 queue = self._queues.get(name)
                 return encode(None if queue is None else queue.peek(offset, limit))
             case Held(node):
                 return encode(self._held(node))
+            case Lags(limit):
+                return encode(list(islice(self._lags(), limit)))
+            case Watch():
+                found = (one for queue in self._queues.values() for one in troubles_of(queue, self._now))
+                return encode(list(islice(found, MOST_TROUBLES)))
             case Has(name):
                 return encode(name in self._queues)
             case Saved(name, group):
@@ -241,6 +251,11 @@ class QueueMachine:
                 found = None if queue is None else queue.state.groups.get(group)
                 kept = Checkpoint(0, b"") if found is None else found.checkpoint
                 return encode(None if queue is None else kept)
+
+    def _lags(self) -> Iterator[GroupLag]:
+        for queue in self._queues.values():
+            for group in queue.state.groups.values():
+                yield lag_of(queue, group, self._now)
 
     def _held(self, node: str) -> HeldAnswer:
         consumers: list[tuple[str, str, str]] = []

@@ -29,6 +29,7 @@ from gossamer.queues.values import (
     Refused,
     Result,
     Settle,
+    Trouble,
     Why,
 )
 from gossamer.raft import MAX_WAITING, PATIENCE, Outbox
@@ -118,6 +119,9 @@ class Queues:
         """Whether some group has said which queues it has."""
         self.recorder: QueueRecorderLike | None = None
         """Flow recorder, while messages are recorded."""
+        self.troubles: Mapping[tuple[str, str, str], tuple[float, Trouble]] = {}
+        """What is wrong with the queues that this node leads, by alarm, queue and subject, and since when by
+        its clock (``watch``)."""
         self._rng = rng
         self._wall = wall
         self._now = now
@@ -144,9 +148,13 @@ class Queues:
         it, and ``message_id`` is the recorder's."""
         lives = None if expiry is None else int(expiry * 1000)
         asked = Append(queue, key, payload, properties, int(self._wall() * 1000), lives)
-        self.ask(asked, self.noted(asked, done, client, message_id))
+        self.ask(asked, self._noted(asked, done, client, message_id))
 
-    def noted(self, asked: Operation, done: Done, client: str = "", message_id: int = -1) -> Done:
+    def do(self, asked: Operation, done: Done, *, group: str = "") -> None:
+        """Have an operation of a program done, as :meth:`ask`."""
+        self.ask(asked, self._noted(asked, done), group=group)
+
+    def _noted(self, asked: Operation, done: Done, client: str = "", message_id: int = -1) -> Done:
         """Return what takes the result of an operation, and tells the recorder of a message that is in."""
         if self.recorder is None or not isinstance(asked, Append):
             return done

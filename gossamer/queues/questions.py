@@ -11,9 +11,11 @@ from gossamer.errors import GossamerError
 from gossamer.queues.port import KIND, kind_of
 from gossamer.queues.values import (
     Checkpoint,
+    GroupLag,
     Has,
     Held,
     HeldAnswer,
+    Lags,
     ListQueues,
     Message,
     Peek,
@@ -22,6 +24,8 @@ from gossamer.queues.values import (
     QueueStats,
     Saved,
     Show,
+    Trouble,
+    Watch,
     decoder_of,
     encode,
 )
@@ -35,6 +39,8 @@ _STALE = 5.0
 is no older, and nobody else is asked."""
 _decode_details = decoder_of(QueueDetails | None)
 _decode_stats = decoder_of(list[QueueStats])
+_decode_lags = decoder_of(list[GroupLag])
+_decode_troubles = decoder_of(list[Trouble])
 _decode_messages = decoder_of(list[Message] | None)
 _decode_checkpoint = decoder_of(Checkpoint | None)
 _decode_bool = decoder_of(bool)
@@ -50,6 +56,18 @@ async def groups() -> list[str]:
 async def queues_in(group: str) -> list[QueueStats]:
     """Return the queues of a group, as of some seconds ago at most."""
     found: list[QueueStats] = _decode_stats(await _ask(group, ListQueues(), max_staleness=_STALE))
+    return found
+
+
+async def lags_in(group: str, limit: int) -> list[GroupLag]:
+    """Return how far consumer groups of a replication group are behind, as of some seconds ago at most."""
+    found: list[GroupLag] = _decode_lags(await _ask(group, Lags(limit), max_staleness=_STALE))
+    return found
+
+
+async def troubles_in(group: str) -> list[Trouble]:
+    """Return what is wrong with queues of a group, as of some seconds ago at most."""
+    found: list[Trouble] = _decode_troubles(await _ask(group, Watch(), max_staleness=_STALE))
     return found
 
 

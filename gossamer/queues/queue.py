@@ -40,8 +40,6 @@ from gossamer.queues.values import (
     Join,
     Message,
     Outcome,
-    QueueDetails,
-    QueueStats,
     Settle,
     Why,
 )
@@ -86,12 +84,14 @@ class Queue:
         expires = now + min(lives) if lives else 0
         entry = Entry(asked.key, asked.payload, asked.properties, asked.at, now, expires)
         if entry.size - OVERHEAD > limits.max_message_size:
+            state.counts.refused += 1
             return Why.TOO_LARGE
         before = state.latest.get(entry.key) if self.config.type == "last_value" else None
         if before is not None:
             self._supersede(before)
         if self._is_full(entry):
             if limits.overflow == "reject":
+                state.counts.refused += 1
                 return Why.FULL
             while state.entries and self._is_full(entry):
                 self._drop(self.state.first, LIMIT)
@@ -222,7 +222,7 @@ class Queue:
         if found is None:
             return []
         returned = found.leave(consumer)
-        self.state.idle_since = now
+        self.state.idle_since = found.idle_since = now
         return self._again(found, returned, "its consumer left")
 
     def drop_group(self, group: str) -> Why | None:
@@ -389,37 +389,3 @@ class Queue:
         offsets = range(max(offset, self.state.first), self.state.end)
         found = (one for one in offsets if one in self.state.entries)
         return [self._message(one) for one, _ in zip(found, range(limit), strict=False)]
-
-    def stats(self, now: int) -> QueueStats:
-        """Return what operators see first."""
-        state, groups = self.state, self.state.groups.values()
-        oldest = now - state.entries[self.state.first].since if state.entries else 0
-        return QueueStats(
-            name=state.name,
-            type=self.config.type,
-            depth=len(state.entries),
-            size=state.size,
-            first=state.first,
-            next=state.end,
-            oldest=oldest,
-            consumers=sum(len(group.consumers) for group in groups),
-            held=sum(len(group.held) for group in groups),
-            appended=state.end,
-            settled=state.counts.settled,
-            redelivered=state.counts.redelivered,
-            dead=state.counts.dead,
-            dropped=state.counts.dropped,
-            topics=self.config.topics,
-            dead_letters=self.config.dlq.queue_of(state.name) if self.config.dlq.enabled else "",
-        )
-
-    def details(self, now: int) -> QueueDetails:
-        """Return all that operators see."""
-        waiting = [
-            sum(1 for o, one in self.state.entries.items() if o >= group.cursor and one.is_for(group.name))
-            for group in self.state.groups.values()
-        ]
-        groups = [
-            group.stats(count) for group, count in zip(self.state.groups.values(), waiting, strict=True)
-        ]
-        return QueueDetails(self.stats(now), self.state.defined.decode(), groups)

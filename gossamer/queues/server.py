@@ -182,8 +182,7 @@ class QueueServer(GenServer):
     async def handle_call(self, asked: object, caller: Caller) -> Reply | NoReply:
         match asked:
             case Ask(operation, group):
-                done = self._queues.noted(operation, partial(reply, caller))
-                self._queues.ask(operation, done, group=group)
+                self._queues.do(operation, partial(reply, caller), group=group)
                 return NoReply()
             case Consume():
                 self._consume(asked, caller)

@@ -43,6 +43,7 @@ class Counts(msgspec.Struct, array_like=True):
     redelivered: int = 0
     dead: int = 0
     dropped: int = 0
+    refused: int = 0
 
 
 class QueueState(msgspec.Struct, array_like=True):

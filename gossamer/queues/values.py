@@ -217,14 +217,11 @@ class Has(msgspec.Struct, frozen=True, array_like=True, tag=5):
     queue: str
 
 
-class Saved(msgspec.Struct, frozen=True, array_like=True, tag=6):
+class Saved(msgspec.Struct, frozen=True, array_like=True, tag=8):
     """The checkpoint of a consumer group. Answer: :class:`Checkpoint`, or None: no queue."""
 
     queue: str
     group: str
-
-
-Question: TypeAlias = ListQueues | Show | Peek | Held | Has | Saved
 
 
 class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
@@ -233,6 +230,41 @@ class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
 
     number: int
     data: bytes
+
+
+class Lags(msgspec.Struct, frozen=True, array_like=True, tag=6):
+    """How far consumer groups are behind, ``limit`` at most. Answer: list of :class:`GroupLag`."""
+
+    limit: int
+
+
+class Watch(msgspec.Struct, frozen=True, array_like=True, tag=7):
+    """What is wrong with queues. Answer: list of :class:`Trouble`."""
+
+
+Question: TypeAlias = ListQueues | Show | Peek | Held | Has | Lags | Watch | Saved
+
+
+class GroupLag(msgspec.Struct, frozen=True, array_like=True):
+    """How far a consumer group is behind: offsets that it was not given, or has not settled; milliseconds
+    that the oldest of these is in the queue."""
+
+    queue: str
+    group: str
+    lag: int
+    oldest: int
+
+
+class Trouble(msgspec.Struct, frozen=True, array_like=True):
+    """Something that an operator has to know of a queue, under the name of its alarm."""
+
+    alarm: str
+    queue: str
+    subject: str
+    """What of the queue it is about: a consumer group, a client; blank: all of it."""
+    lasts: int | None
+    """Milliseconds, if the queue knows."""
+    text: str
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True):
@@ -334,6 +366,8 @@ class QueueStats(msgspec.Struct, frozen=True):
     redelivered: int
     dead: int
     dropped: int
+    refused: int
+    """Messages for which there was no room, or that were too large."""
     topics: tuple[str, ...] = ()
     dead_letters: str = ""
     """Queue that its dead letters go to; blank: they are dropped."""

@@ -16,7 +16,17 @@ from gossamer.node.metrics import readings, take_census
 from gossamer.node.metrics.family import TEXTS
 from gossamer.queues import QueueMachine, QueueStats
 from gossamer.queues.machine import batch
-from gossamer.queues.values import Append, Define, ListQueues, decoder_of, encode
+from gossamer.queues.values import (
+    Append,
+    Define,
+    GroupLag,
+    Join,
+    Lags,
+    ListQueues,
+    Tick,
+    decoder_of,
+    encode,
+)
 from gossamer.raft import ReplicaStatus
 
 # What a base unit is, and what of other units a name may not speak of.
@@ -137,20 +147,33 @@ async def test_a_queue_is_counted_at_the_node_that_leads_its_group_alone(monkeyp
     config = QueueConfig(topics=("a",)).model_dump_json().encode()
     machine = QueueMachine(lambda index, given: None)
     machine.apply(1, batch(b"w", 1, [Define("jobs", config), Append("jobs", "k", b"12345", b"", 0)]))
+    joins = [Join("jobs", group, group, "c", "n", 1, True) for group in ("a", "b")]
+    machine.apply(2, batch(b"w", 2, [*joins, Append("jobs", "k", bytes(300_000), b"", 0)]))
+    machine.apply(3, encode(Tick(1500)))
     asked = []
 
     async def queues_in(group):
         asked.append(group)
         return decoder_of(list[QueueStats])(machine.read(encode(ListQueues())))
 
+    async def lags_in(group, limit):
+        return decoder_of(list[GroupLag])(machine.read(encode(Lags(limit))))
+
     monkeypatch.setattr(readings, "queues_in", queues_in)
+    monkeypatch.setattr(readings, "lags_in", lags_in)
     assert b"gossamer_queue_depth{" not in await Exposition(node.view).render()
     node.consensus.leading = frozenset({"names", "queues/default"})
     page = (await Exposition(node.view).render()).decode().splitlines()
     assert 'gossamer_queue_depth{queue="jobs"} 1.0' in page
     assert 'gossamer_queue_bytes{queue="jobs"} 70.0' in page
     assert 'gossamer_queue_appended_total{queue="jobs"} 1.0' in page
+    assert 'gossamer_queue_refused_total{queue="jobs"} 1.0' in page
+    assert 'gossamer_queue_group_lag{group="a",queue="jobs"} 1.0' in page
+    assert 'gossamer_queue_group_oldest_seconds{group="a",queue="jobs"} 1.5' in page
     assert asked == ["default"]
+    # So many time series, whatever there is.
+    monkeypatch.setattr(readings, "MOST_QUEUES", 1)
+    assert (await Exposition(node.view).render()).count(b"gossamer_queue_group_lag{") == 1
 
 
 async def test_a_scrape_does_not_wait_for_a_quorum(monkeypatch):

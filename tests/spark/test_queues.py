@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from gossamer.queues import Outcome
+from gossamer.queues.values import Replay
 from gossamer.spark.analyses import Terms
 from gossamer.spark.analyses.queues import jobs
 from gossamer.spark.report.report import render, verdict_in_words
@@ -146,6 +147,26 @@ def test_what_a_leader_tells_again_when_it_applies_an_entry_again_counts_once(en
         ("jobs", "dead"),
         ("jobs.dlq", "waiting"),
     ]
+
+
+def test_a_dead_letter_that_is_given_back_is_owed_to_the_group_that_could_not_do_it(engine, tmp_path):
+    world = Queued(1, name="jobs", retry={"max_deliveries": 1})
+    world.join("a", limit=100)
+    world.join("b", "audit", limit=100)
+    for _ in range(3):
+        world.append()
+    for key in sorted(world.held):
+        world.settle(key, Outcome.REJECT if key == ("jobs", "workers", 1) else Outcome.ACK)
+    world.ask(Replay("jobs", None, None))
+    world.append()
+    for key in sorted(world.held):
+        world.settle(key)
+    found = judge(engine, world.close().write(tmp_path))
+    assert Counter((row["queue"], row["verdict"]) for row in found) == {
+        ("jobs", "done"): 8,
+        ("jobs", "dead"): 1,
+        ("jobs.dlq", "discarded"): 1,
+    }
 
 
 def test_the_report_says_what_became_of_jobs_and_whose_were_lost(engine, tmp_path, sound):

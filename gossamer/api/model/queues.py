@@ -46,6 +46,8 @@ class QueueInfo(Value):
     """Messages that became dead letters."""
     dropped: int
     """Messages that went by age or limits, or that nobody could do where no dead letters are kept."""
+    refused: int
+    """Messages for which there was no room, or that were too large: their publishers were told."""
     topics: tuple[str, ...]
     """Topic filters that it captures."""
     dead_letters: str

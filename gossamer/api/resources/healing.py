@@ -51,6 +51,10 @@ OWN_ALARMS: Mapping[str, str] = {
     "no_quorum": "Fewer than half of the voters of the group of replicas can be reached: no name is given.",
     "sessions_behind": "A quorum lacks something of persistent sessions here: only this node's disc has it.",
     "sessions_not_copied": "Ranges of keys have no room for persistent sessions: this node alone has them.",
+    "queue_full": "A queue that refuses when it has no room is 90 % full or more; until below 80 %.",
+    "queue_dead_letters": "There are dead letters, until somebody has consumed or purged them.",
+    "queue_consumer_stuck": "A consumer of a queue let a message's time pass, and has settled none since.",
+    "queue_unattended": "Messages have waited for a consumer group without consumers (`unattended_after`).",
     "kept_overflow": "Messages kept for the sessions of a node that is away were given up for want of room.",
 }
 """Alarms that a node raises by itself, and what each means."""

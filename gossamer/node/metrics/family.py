@@ -123,10 +123,13 @@ TEXTS: Final[Mapping[str, str]] = {
     "queue_oldest_seconds{queue}": "Age of the oldest message in a queue.",
     "queue_held{queue}": "Messages that consumers have and have not settled.",
     "queue_consumers{queue}": "Consumers of a queue.",
+    "queue_group_lag{queue,group}": "Messages that a consumer group was not given yet, or has not settled.",
+    "queue_group_oldest_seconds{queue,group}": "Age of the oldest of these messages.",
     "queue_appended_total{queue}": "Messages that came into a queue since it was made.",
     "queue_settled_total{queue}": "How often a consumer group was done with a message.",
     "queue_redelivered_total{queue}": "How often a message was given again.",
     "queue_dead_total{queue}": "Messages that became dead letters.",
+    "queue_refused_total{queue}": "Messages for which a queue had no room, or that were too large.",
     "queue_dropped_total{queue}": "Messages that went by age or limits, or that nobody could do.",
     "alarm_active{alarm}": "Alarms that last, by name.",
     "autoheal_partitions_total": "Pairs of this node that were found to have been apart "

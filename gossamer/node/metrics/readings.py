@@ -22,13 +22,13 @@ from gossamer.errors import UnavailableError
 from gossamer.gossip import Status
 from gossamer.node.metrics.family import beginning, durations, family
 from gossamer.node.parts import NodeParts
-from gossamer.queues import KIND, QueueStats, queues_in
+from gossamer.queues import KIND, GroupLag, QueueStats, lags_in, queues_in
 from gossamer.supervisor import PAUSES, LoopWatch, Port, Runtime
 
 SLICE = 1_000
 """Sessions or processes that are looked at in one turn."""
 MOST_QUEUES = 1_000
-"""Queues that have numbers of their own: each is as many time series as there are families of them."""
+"""Queues, and consumer groups, that have numbers of their own: each is a time series in every family."""
 QUEUES_TIMEOUT = 0.5
 """Seconds that a replica of this node may take to say what it has; a scrape goes on without."""
 
@@ -46,6 +46,8 @@ class Census(msgspec.Struct, frozen=True):
     longest_mailbox: int = 0
     queues: Sequence[QueueStats] = ()
     """Queues of the replication groups that this node leads."""
+    lags: Sequence[GroupLag] = ()
+    """Their consumer groups."""
 
 
 async def take_census(node: NodeParts) -> Census:
@@ -60,17 +62,20 @@ async def take_census(node: NodeParts) -> Census:
             queued += len(session.queue)
         await asyncio.sleep(0)
     longest = await _longest_mailbox(node.runtime)
-    return Census(offline, subscriptions, inflight, queued, longest, await _queues_led(node))
+    return Census(offline, subscriptions, inflight, queued, longest, *await _queues_led(node))
 
 
-async def _queues_led(node: NodeParts) -> Sequence[QueueStats]:
+async def _queues_led(node: NodeParts) -> tuple[Sequence[QueueStats], Sequence[GroupLag]]:
     found: list[QueueStats] = []
+    lags: list[GroupLag] = []
     with suppress(UnavailableError, TimeoutError):
         async with asyncio.timeout(QUEUES_TIMEOUT):
             for kind in sorted(node.consensus.leading):
                 if kind.startswith(KIND):
-                    found += await node.runtime.run(queues_in, kind.removeprefix(KIND))
-    return found[:MOST_QUEUES]
+                    group = kind.removeprefix(KIND)
+                    found += await node.runtime.run(queues_in, group)
+                    lags += await node.runtime.run(lags_in, group, MOST_QUEUES - len(lags))
+    return found[:MOST_QUEUES], lags
 
 
 async def _longest_mailbox(runtime: Runtime) -> int:
@@ -296,7 +301,11 @@ def queues(census: Census) -> Iterator[Metric]:
     yield family("queue_oldest_seconds{queue}", {name: one.oldest / 1000 for name, one in found.items()})
     for field in ("held", "consumers"):
         yield family(f"queue_{field}{{queue}}", {name: getattr(one, field) for name, one in found.items()})
-    for field in ("appended", "settled", "redelivered", "dead", "dropped"):
+    behind = {(one.queue, one.group): one for one in census.lags}
+    yield family("queue_group_lag{queue,group}", {key: one.lag for key, one in behind.items()})
+    ages = {key: one.oldest / 1000 for key, one in behind.items()}
+    yield family("queue_group_oldest_seconds{queue,group}", ages)
+    for field in ("appended", "settled", "redelivered", "dead", "refused", "dropped"):
         counts = {name: getattr(one, field) for name, one in found.items()}
         yield family(f"queue_{field}_total{{queue}}", counts)
 

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 from gossamer import queues
 from gossamer.config import QueueConfig
 from gossamer.node.parts import NodeParts
-from gossamer.queues import Message, QueueDetails, QueueStats
+from gossamer.queues import (
+    DEAD_LETTERS,
+    QUEUE_FULL,
+    STUCK,
+    UNATTENDED,
+    Message,
+    QueueDetails,
+    QueueStats,
+    Trouble,
+)
 
 
 class QueuesOfCluster:
@@ -52,3 +61,27 @@ class QueuesOfCluster:
     async def append(self, queue: str, payload: bytes, *, key: str) -> int:
         """Put a message into a queue; return its offset."""
         return await self._run(queues.append, queue, payload, key=key)
+
+
+_WORDS = {
+    QUEUE_FULL: "{}; then publishers are refused (0x97): see gossamer queues",
+    DEAD_LETTERS: "dead letters: {}; consume or purge them: see gossamer queues peek",
+    STUCK: "stuck consumers: {}; they get nothing until they settle a message, or connect again",
+    UNATTENDED: "nobody consumes for {}; start consumers, or gossamer queues drop-group",
+}
+_NAMED = 3
+
+
+def queue_alarms(troubles: Iterable[tuple[float, Trouble]], epoch: float) -> Iterator[tuple[str, float, str]]:
+    """Yield the alarms of queues that this node leads, one of a name: the name, since when, and the text.
+
+    ``troubles`` with the time since when they last; ``epoch``: the wall clock at its beginning.
+    """
+    by_alarm: dict[str, list[tuple[float, Trouble]]] = {}
+    for since, one in troubles:
+        by_alarm.setdefault(one.alarm, []).append((since, one))
+    for name, found in by_alarm.items():
+        found.sort(key=lambda one: (one[0], one[1].queue, one[1].subject))
+        named = "; ".join(one.text for _, one in found[:_NAMED])
+        more = f"; and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+        yield name, epoch + found[0][0], _WORDS[name].format(f"{named}{more}")

@@ -29,6 +29,7 @@ from gossamer.discovery import advice
 from gossamer.gossip import Member, Status
 from gossamer.mnesia_like import OwnedTable
 from gossamer.node.parts import NodeParts
+from gossamer.node.views.queues import queue_alarms
 
 log = structlog.get_logger(__name__)
 
@@ -148,6 +149,7 @@ class ReadinessCheck:
                 "no other node could go on with them; see what is queued for clients that are away"
             )
             alarms.append(("sessions_not_copied", wall - (now - since), text))
+        alarms += queue_alarms(node.queues.troubles.values(), wall - node.runtime.loop.time())
         if seeds := node.join_progress.rejections:
             text = f"{node.name} has joined no cluster: {'; '.join(_rejections(seeds))}"
             alarms.append(("not_joined", node.started_at, text))
