@@ -248,8 +248,8 @@ class QueueMachine:
                 return encode(name in self._queues)
             case Saved(name, group):
                 queue = self._queues.get(name)
-                found = None if queue is None else queue.state.groups.get(group)
-                kept = Checkpoint(0, b"") if found is None else found.checkpoint
+                known = None if queue is None else queue.state.groups.get(group)
+                kept = Checkpoint(0, b"") if known is None else known.checkpoint
                 return encode(None if queue is None else kept)
 
     def _lags(self) -> Iterator[GroupLag]:
