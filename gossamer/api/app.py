@@ -57,7 +57,13 @@ from gossamer.errors import (
     UsageError,
     WrongValueError,
 )
-from gossamer.queues import DeadLettersElsewhereError, GroupChangeError, GroupInUseError
+from gossamer.queues import (
+    DeadLettersElsewhereError,
+    GroupChangeError,
+    GroupInUseError,
+    QueueExistsError,
+    SharedLettersError,
+)
 
 
 def make_app(
@@ -150,6 +156,7 @@ _STATUS = (
     (RoleTooLowError, 403),
     (NotFoundError, 404),
     ((RunBusyError, GroupInUseError, GroupChangeError, DeadLettersElsewhereError), 409),
+    ((QueueExistsError, SharedLettersError), 409),
     (WrongValueError, 422),
     (UsageError, 400),
     ((PeerError, TransportError), 502),

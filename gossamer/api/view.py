@@ -161,6 +161,13 @@ class QueuesView(Protocol):
         Raises UsageError if they are in another replication group, UnavailableError if the queue is full.
         """
 
+    async def move(self, queue: str, group: str) -> str:
+        """Have a queue go to another replication group; return the one that it is in, for now if it takes
+        long.
+
+        Raises UsageError where it cannot be, WrongValueError if there is no such group.
+        """
+
     async def drop_group(self, queue: str, group: str) -> None:
         """Delete a consumer group."""
 

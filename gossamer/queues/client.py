@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
+from uuid import uuid4
 
 from gossamer.config import DEFAULT_GROUP, QueueConfig
 from gossamer.errors import GossamerError, WrongValueError, mismatch
@@ -12,9 +14,13 @@ from gossamer.queues.errors import (
     CheckpointTooLargeError,
     NoDeadLetterError,
     NotDoneError,
+    QueueExistsError,
     UnknownQueueError,
 )
-from gossamer.queues.server import QUEUES, Ask, Conclude, Consume
+from gossamer.queues.moving.carry import carry
+from gossamer.queues.moving.values import MoveOut
+from gossamer.queues.server import QUEUES, Ask, Conclude, Consume, ask
+from gossamer.queues.state import Move
 from gossamer.queues.values import (
     MAX_CHECKPOINT,
     Append,
@@ -33,6 +39,9 @@ from gossamer.queues.values import (
 )
 from gossamer.raft import PATIENCE
 from gossamer.supervisor import CallTimeout, call, self_pid
+
+_LOOK = 0.1
+"""Seconds between two looks at a queue that moves."""
 
 
 async def append(queue: str, payload: bytes, *, key: str = "", properties: bytes = b"") -> int:
@@ -144,6 +153,42 @@ async def replay(queue: str, *, offset: int | None = None, limit: int | None = N
     return letters, count
 
 
+async def move(queue: str, group: str) -> str:
+    """Have a queue go to another replication group, with its dead letters, messages, consumer groups and what
+    consumers have; return the group that it is in, which is the other one unless that takes long: it goes on
+    then. Who publishes meanwhile waits.
+
+    Raises:
+        UnknownQueueError, SharedLettersError, QueueExistsError: nothing was done.
+        WrongValueError: there is no such replication group.
+        NotDoneError, NotReadyError: no quorum could be reached in time.
+    """
+    known = await questions.groups()
+    if group not in known:
+        raise mismatch(WrongValueError, "group", group, f"one of {', '.join(known)}")
+    has, found = await show(queue)
+    if has == group:
+        return group
+    for one in await questions.queues_in(group):
+        if one.name == queue:
+            raise QueueExistsError(queue)
+    if not found.stats.moving_to:
+        going = Move(uuid4().hex, queue, group)
+        await ask(MoveOut(queue, going.id, group), has)
+        # The leader goes on with it where this ends.
+        await carry(has, going, ask)
+    loop = asyncio.get_running_loop()
+    until = loop.time() + PATIENCE
+    while loop.time() < until:
+        has, found = await show(queue)
+        if has == group:
+            break
+        if not found.stats.moving_to:
+            raise QueueExistsError(queue)
+        await asyncio.sleep(_LOOK)
+    return has
+
+
 async def drop_group(queue: str, group: str) -> None:
     """Delete a consumer group: messages wait for it no more. Raises UnknownQueueError, GroupInUseError: it
     has consumers; NotDoneError."""
@@ -155,7 +200,11 @@ async def list_queues() -> list[tuple[str, QueueStats]]:
     found = [
         (group, stats) for group in await questions.groups() for stats in await questions.queues_in(group)
     ]
-    return sorted(found, key=lambda one: one[1].name)
+    # One that has just moved may be in both.
+    once = {
+        stats.name: (group, stats) for group, stats in sorted(found, key=lambda one: not one[1].moving_to)
+    }
+    return sorted(once.values(), key=lambda one: one[1].name)
 
 
 async def show(queue: str) -> tuple[str, QueueDetails]:

@@ -212,6 +212,12 @@ class ConsumerGroup(msgspec.Struct, array_like=True):
             del self.held[offset]
             yield offset
 
+    def shift(self, elapsed: int) -> None:
+        """Take the times of another clock, which is so far ahead."""
+        self.held = {at: Given(one.consumer, one.deadline + elapsed) for at, one in self.held.items()}
+        self.deadlines = [(until + elapsed, offset) for until, offset in self.deadlines]
+        self.delayed = [(until + elapsed, offset) for until, offset in self.delayed]
+
     # -- what there is
 
     @property

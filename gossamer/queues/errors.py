@@ -5,6 +5,7 @@
     UsageError        UnknownQueueError TooLargeError NotHeldError BadStartError GroupChangeError
                       GroupInUseError DeadLettersElsewhereError NoDeadLetterError StaleCheckpointError
                       CheckpointTooLargeError
+                      SharedLettersError QueueExistsError
     UnavailableError  QueueFullError TooManyGroupsError NotDoneError
 """
 
@@ -84,8 +85,8 @@ class GroupChangeError(UsageError):
         self.has = has
         self.wanted = wanted
         super().__init__(
-            f"queue {queue}: replication.group is {wanted}, and the queue is in {has} with its messages, "
-            f"where it stays; keep {has}, or delete the queue first"
+            f"queue {queue}: replication.group is {wanted}, and the queue is in {has} with its messages; "
+            f"move it with: gossamer queues move {queue} --group {wanted}"
         )
 
 
@@ -98,10 +99,29 @@ class DeadLettersElsewhereError(UsageError):
         self.has = has
         self.dead = dead
         super().__init__(
-            f"queue {queue} is in replication group {has}, and its dead letters {letters} in {dead}; they "
-            f"have to be in one: give {queue} another dlq.queue, or make {letters} in {has}, once it is "
+            f"queue {queue} is in replication group {has}, and its dead letters {letters} in {dead}; "
+            f"they have to be in one: give {queue} another dlq.queue, or make {letters} in {has}, once it is "
             f"empty and deleted in {dead}"
         )
+
+
+class SharedLettersError(UsageError):
+    """A queue that cannot be moved, since its dead letters are also those of another one, or it is these."""
+
+    def __init__(self, queue: str) -> None:
+        self.queue = queue
+        super().__init__(
+            f"queue {queue} moves with its dead letters, and another queue of its group has the same, or "
+            f"{queue} is its dead letters: give the other one a dlq.queue of its own, or move that instead"
+        )
+
+
+class QueueExistsError(UsageError):
+    """A queue that comes to a group where there is one of its name."""
+
+    def __init__(self, queue: str) -> None:
+        self.queue = queue
+        super().__init__(f"queue {queue} is in both groups; delete the one that is not wanted")
 
 
 class NoDeadLetterError(NotFoundError):
@@ -182,3 +202,9 @@ def error_of(why: Why, queue: str) -> GossamerError:
             return GroupInUseError(queue)
         case Why.STALE:
             return StaleCheckpointError(queue)
+        case Why.MOVING:
+            return NotDoneError(f"queue {queue} is on its way to another replication group", unknown=False)
+        case Why.SHARED:
+            return SharedLettersError(queue)
+        case Why.EXISTS:
+            return QueueExistsError(queue)

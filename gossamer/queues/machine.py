@@ -16,6 +16,8 @@ import msgspec
 from gossamer.config import QueueConfig
 from gossamer.queues.fates import APPENDED, DEAD_LETTER, DELETED, DISCARDED, Fates, Sink
 from gossamer.queues.letters import give_back
+from gossamer.queues.moving import parts as moves
+from gossamer.queues.moving.values import MoveIn, MoveOut, MoveOver, MovePart, Presence
 from gossamer.queues.queue import Queue
 from gossamer.queues.shown import MOST_TROUBLES, details_of, lag_of, stats_of, troubles_of
 from gossamer.queues.state import DeadLetter, QueueState
@@ -72,6 +74,8 @@ class _Image(msgspec.Struct, array_like=True, frozen=True):
     now: int
     queues: list[QueueState]
     writers: list[tuple[bytes, int, list[Result]]]
+    staged: dict[str, moves.Staged] = {}
+    adopted: list[str] = []
 
 
 _image = msgspec.msgpack.Decoder(_Image).decode
@@ -90,6 +94,8 @@ class QueueMachine:
         self._now = 0
         self._queues: dict[str, Queue] = {}
         self._writers: Writers[Result] = Writers()
+        self._arrivals = moves.Arrivals()
+        self._packing = moves.Packing()
         self._led = 0.0
         """For how long its leader had led at the last tick. Not part of the state."""
 
@@ -136,13 +142,24 @@ class QueueMachine:
             case Define(name, settings):
                 return self._define(name, settings, touched)
             case NodeGone(node, kept):
-                for name, one in list(self._queues.items()):
+                for name, one in self._awake():
                     touched[name] = one
                     self._bury(one.node_gone(node, set(kept), self._now), touched)
                 return 0
+            case MoveOver(_, move, moved):
+                return self._over(move, moved, touched)
+            case MoveIn():
+                return self._take(asked, touched)
         queue = self._queues.get(asked.queue)
         if queue is None:
             return Refused(Why.UNKNOWN_QUEUE)
+        if isinstance(asked, MoveOut):
+            done = moves.begin(self._queues, asked, self._now)
+            for name in [one for one in touched if touched[one].state.move is not None]:
+                del touched[name]
+            return Refused(done) if isinstance(done, Why) else done
+        if queue.state.move is not None:
+            return Refused(Why.MOVING)
         touched[asked.queue] = queue
         return self._ask(queue, asked, touched)
 
@@ -175,7 +192,24 @@ class QueueMachine:
                 return done
         return 0
 
-    def _define(self, name: str, settings: bytes, touched: dict[str, Queue]) -> int:
+    def _awake(self) -> list[tuple[str, Queue]]:
+        return [(name, queue) for name, queue in self._queues.items() if queue.state.move is None]
+
+    def _over(self, move: str, moved: bool, touched: dict[str, Queue]) -> int:
+        moves.over(self._queues, move, moved=moved)
+        self._packing.clear()
+        touched.update(self._awake())
+        return 0
+
+    def _take(self, asked: MoveIn, touched: dict[str, Queue]) -> Result:
+        done = self._arrivals.take(self._queues, asked, self._now)
+        touched.update(self._awake())
+        return Refused(done) if isinstance(done, Why) else done
+
+    def _define(self, name: str, settings: bytes, touched: dict[str, Queue]) -> Result:
+        letters = QueueConfig.model_validate_json(settings).dlq.queue_of(name)
+        if any(one in self._queues and self._queues[one].state.move for one in (name, letters)):
+            return Refused(Why.MOVING)
         queue = touched[name] = self._queues.get(name) or self._made(name, settings)
         queue.define(settings)
         return 0
@@ -205,7 +239,7 @@ class QueueMachine:
 
     def _pass_time(self, elapsed: int, touched: dict[str, Queue]) -> None:
         self._now += min(elapsed, MAX_TICK)
-        for name, queue in list(self._queues.items()):
+        for name, queue in self._awake():
             if not queue.busy:
                 continue
             if queue.is_over(self._now):
@@ -245,7 +279,9 @@ class QueueMachine:
                 found = (one for queue in self._queues.values() for one in troubles_of(queue, self._now))
                 return encode(list(islice(found, MOST_TROUBLES)))
             case Has(name):
-                return encode(name in self._queues)
+                return encode(self._presence(name))
+            case MovePart(move, position):
+                return encode(self._packing.part(self._queues.values(), move, position))
             case Saved(name, group):
                 queue = self._queues.get(name)
                 known = None if queue is None else queue.state.groups.get(group)
@@ -257,6 +293,12 @@ class QueueMachine:
             for group in queue.state.groups.values():
                 yield lag_of(queue, group, self._now)
 
+    def _presence(self, name: str) -> Presence:
+        queue = self._queues.get(name)
+        if queue is None:
+            return Presence.NONE
+        return Presence.HERE if queue.state.move is None else Presence.MOVING
+
     def _held(self, node: str) -> HeldAnswer:
         consumers: list[tuple[str, str, str]] = []
         claims: list[Claim] = []
@@ -267,7 +309,8 @@ class QueueMachine:
                 if consumer.node == node:
                     consumers.append((queue.state.name, group.name, name))
                     claims += queue.claims(group, name)
-        return HeldAnswer(self._index, consumers, claims, sorted(nodes))
+        under_way = [(one.id, one.queue, one.to) for one in moves.moving(self._queues)]
+        return HeldAnswer(self._index, consumers, claims, sorted(nodes), under_way)
 
     # -- snapshots
 
@@ -275,7 +318,12 @@ class QueueMachine:
         """Return the whole state."""
         return encode(
             _Image(
-                self._index, self._now, [queue.state for queue in self._queues.values()], self._writers.rows()
+                self._index,
+                self._now,
+                [queue.state for queue in self._queues.values()],
+                self._writers.rows(),
+                self._arrivals.staged,
+                self._arrivals.adopted,
             )
         )
 
@@ -285,6 +333,8 @@ class QueueMachine:
         self._index, self._now = image.index, image.now
         self._queues = {state.name: Queue(state, self._fates) for state in image.queues}
         self._writers = Writers(image.writers)
+        self._arrivals = moves.Arrivals(image.staged, image.adopted)
+        self._packing.clear()
 
 
 def batch(writer: bytes, number: int, operations: list[Operation]) -> bytes:

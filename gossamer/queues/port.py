@@ -11,17 +11,13 @@ from random import Random
 
 from gossamer.config import QueueDeclaration
 from gossamer.errors import GossamerError
-from gossamer.queues.errors import (
-    NotDoneError,
-    NotHeldError,
-    StaleCheckpointError,
-    UnknownQueueError,
-    error_of,
-)
+from gossamer.queues.errors import NotDoneError, NotHeldError, StaleCheckpointError, error_of
 from gossamer.queues.fates import QueueRecorderLike
+from gossamer.queues.moving.values import MoveIn, MoveOver
 from gossamer.queues.values import (
     Append,
     Assigned,
+    Define,
     Join,
     Leave,
     Operation,
@@ -38,6 +34,8 @@ KIND = "queues/"
 """Beginning of the kinds of replication groups."""
 
 UNKNOWN_FOR = 1.0
+_OF_A_GROUP = (Define, MoveIn, MoveOver)
+"""Operations that are for one replication group, whichever has the queue."""
 _MOST_UNKNOWN = 1000
 
 Done = Callable[[int | GossamerError], object]
@@ -106,6 +104,8 @@ class Queues:
         """Replication group of each queue that is known here."""
         self.unresolved: dict[str, list[tuple[Operation, Done]]] = {}
         """Requests to queues of which no group is known, by queue."""
+        self.moving: set[str] = set()
+        """Those of them that go to another group."""
         self.consumers: dict[str, LocalConsumer] = {}
         self.wake: Callable[[], object] = lambda: None
         """Has the server see to what is new."""
@@ -238,7 +238,7 @@ class Queues:
         if group:
             self._enter(group, request, done)
         elif self._now() < self._unknown.get(queue, 0.0):
-            done(error_of(Why.UNKNOWN_QUEUE, queue))
+            done(self._missing(queue))
         elif sum(map(len, self.unresolved.values())) >= MAX_WAITING:
             done(NotDoneError(f"{MAX_WAITING} requests wait for their queues to be found", unknown=False))
         else:
@@ -253,19 +253,43 @@ class Queues:
             done(NotDoneError(f"{MAX_WAITING} requests wait for group {group}", unknown=False))
             return
         queue = getattr(request, "queue", "")
-        size = len(request.payload) + len(request.properties) if isinstance(request, Append) else 64
 
         def answered(result: Result | GossamerError) -> None:
             if isinstance(result, Refused):
-                if result.why is Why.UNKNOWN_QUEUE and queue not in self.declared:
-                    self.groups.pop(queue, None)
+                elsewhere = result.why in (Why.MOVING, Why.UNKNOWN_QUEUE)
+                if elsewhere and not isinstance(request, _OF_A_GROUP):
+                    if result.why is Why.MOVING:
+                        self.moving.add(queue)
+                    # It may be, or soon be, in another group.
+                    self._look_for(queue, (request, done))
+                    return
                 result = error_of(result.why, queue)
-                if isinstance(result, UnknownQueueError) and queue in self.declared:
-                    result = NotDoneError(f"queue {queue} is declared, and not made yet", unknown=False)
             done(result)
 
-        if outbox.add(request, size, answered, self._now()):
+        if outbox.add(request, _size_of(request), answered, self._now()):
             self.wake()
+
+    def _look_for(self, queue: str, *requests: tuple[Operation, Done]) -> None:
+        """Have the group of a queue found, and these requests wait for it."""
+        if requests:
+            self.groups.pop(queue, None)
+        self.unresolved.setdefault(queue, []).extend(requests)
+        self.wake()
+
+    def follow(self, group: str) -> None:
+        """Have requests that are not on their way to a group yet wait behind those that it refused, since the
+        queue is elsewhere: so they stay in their order."""
+        if self.unresolved:
+            for request, answered in self.outboxes[group].pull(self._is_sought):
+                self.unresolved[getattr(request, "queue", "")].append((request, answered))
+
+    def _is_sought(self, request: Operation) -> bool:
+        return getattr(request, "queue", "") in self.unresolved and not isinstance(request, _OF_A_GROUP)
+
+    def _missing(self, queue: str) -> GossamerError:
+        if queue in self.declared:
+            return NotDoneError(f"queue {queue} is declared, and not made yet", unknown=False)
+        return error_of(Why.UNKNOWN_QUEUE, queue)
 
     # -- deliveries
 
@@ -295,15 +319,22 @@ class Queues:
         """Learn the replication group of a queue; None: there is no such queue, or an error says why it is
         not known."""
         waiting = self.unresolved.pop(queue, [])
+        self.moving.discard(queue)
         if group is not None:
             self.groups[queue] = group
+            self._unknown.pop(queue, None)
+        elif queue in self.declared:
+            self.groups.setdefault(queue, self.declared[queue].replication.group)
         elif error is None:
+            self.groups.pop(queue, None)
+            if self.captures.pop(queue, None):
+                self.on_captures(self.captures)
             while len(self._unknown) >= _MOST_UNKNOWN:
                 del self._unknown[next(iter(self._unknown))]
             self._unknown[queue] = self._now() + UNKNOWN_FOR
         for request, done in waiting:
             if group is None:
-                done(error or error_of(Why.UNKNOWN_QUEUE, queue))
+                done(error or self._missing(queue))
             else:
                 self._enter(group, request, done)
 
@@ -311,11 +342,11 @@ class Queues:
         """Take the queues that a group has, with the topic filters that they capture."""
         self.listed |= bool(found)
         for name in [name for name, one in self.groups.items() if one == group and name not in found]:
-            if name not in self.declared:
-                del self.groups[name]
-                self.captures.pop(name, None)
+            # It is gone, or in another group.
+            self._look_for(name)
         for name, topics in found.items():
-            self.groups[name] = group
+            if self.groups.setdefault(name, group) != group:
+                continue
             if topics:
                 self.captures[name] = topics
             else:
@@ -338,6 +369,15 @@ def _outcome(outcome: Outcome, result: int | GossamerError) -> str:
     if isinstance(result, NotHeldError):
         return "late"
     return "unknown" if isinstance(result, NotDoneError) and result.unknown else "refused"
+
+
+def _size_of(request: Operation) -> int:
+    match request:
+        case Append():
+            return len(request.payload) + len(request.properties)
+        case MoveIn():
+            return len(request.data)
+    return 64
 
 
 def _late() -> NotDoneError:

@@ -3,11 +3,13 @@ group can be asked in time."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import structlog
 
 from gossamer.errors import GossamerError
+from gossamer.queues.moving.values import MovePart, Part, Presence
 from gossamer.queues.port import KIND, kind_of
 from gossamer.queues.values import (
     Checkpoint,
@@ -37,13 +39,17 @@ log = structlog.get_logger(__name__)
 _STALE = 5.0
 """Age in seconds that an answer may have where nothing hangs on it: this node's replica answers, if its state
 is no older, and nobody else is asked."""
+_MOVE_TIMEOUT = 30.0
+"""Seconds in which a queue is expected in the group that it goes to."""
+_MOVE_RETRY = 0.1
 _decode_details = decoder_of(QueueDetails | None)
 _decode_stats = decoder_of(list[QueueStats])
 _decode_lags = decoder_of(list[GroupLag])
 _decode_troubles = decoder_of(list[Trouble])
 _decode_messages = decoder_of(list[Message] | None)
 _decode_checkpoint = decoder_of(Checkpoint | None)
-_decode_bool = decoder_of(bool)
+_decode_presence = decoder_of(Presence)
+_decode_part = decoder_of(Part | None)
 _decode_held = decoder_of(HeldAnswer)
 
 
@@ -108,12 +114,37 @@ async def held(group: str, node: str, *, stale: bool) -> HeldAnswer:
     return found
 
 
-async def group_of(queue: str) -> str | None:
-    """Return the group that has a queue; None: none has."""
-    for group in await groups():
-        if _decode_bool(await _ask(group, Has(queue))):
-            return group
-    return None
+async def group_of(queue: str, *, moving: bool = False) -> str | None:
+    """Return the group that has a queue; None: none has. One that goes to another group is waited for, also
+    where ``moving`` says that it did and a group cannot be asked now."""
+    loop = asyncio.get_running_loop()
+    until, missed = loop.time() + _MOVE_TIMEOUT, False
+    while loop.time() < until:
+        known = await groups()
+        try:
+            found = {group: _decode_presence(await _ask(group, Has(queue))) for group in known}
+        except NotReadyError:
+            if not moving:
+                raise
+            continue
+        moving = Presence.MOVING in found.values()
+        for group, presence in found.items():
+            if presence is Presence.HERE:
+                return group
+        if not moving:
+            # It may have gone to a group that was asked before that, from one that was asked after.
+            if missed or len(known) < 2:
+                return None
+            missed = True
+            continue
+        await asyncio.sleep(_MOVE_RETRY)
+    raise NotReadyError("read", f"queue {queue} is on its way to another replication group")
+
+
+async def move_part(group: str, move: str, position: int) -> Part | None:
+    """Return the part at a position of a queue that leaves a group; None: it has left."""
+    part: Part | None = _decode_part(await _ask(group, MovePart(move, position)))
+    return part
 
 
 async def _ask(group: str, question: Question, *, max_staleness: float = 0.0) -> bytes:

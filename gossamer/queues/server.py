@@ -13,7 +13,6 @@ configuration declares is made or changed once, when the node starts.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -21,20 +20,22 @@ from typing import Any
 import structlog
 from msgspec import Struct
 
-from gossamer.config import DEFAULT_GROUP, QueueConfig
+from gossamer.config import DEFAULT_GROUP
 from gossamer.distribution import Distribution, NodeDown, register_message
 from gossamer.errors import GossamerError, UsageError
-from gossamer.queues import places, questions
-from gossamer.queues.errors import DeadLettersElsewhereError, GroupChangeError, NotDoneError, NotHeldError
+from gossamer.queues import questions
+from gossamer.queues.declaring import declare
+from gossamer.queues.errors import NotDoneError, NotHeldError
+from gossamer.queues.looking import Look, look
 from gossamer.queues.machine import batch
+from gossamer.queues.moving.carry import carry
 from gossamer.queues.port import KIND, LocalConsumer, Queues, ignore, kind_of
+from gossamer.queues.state import Move
 from gossamer.queues.values import (
     Assigned,
     Define,
-    HeldAnswer,
     Job,
     Leave,
-    Message,
     NodeGone,
     Operation,
     Outcome,
@@ -64,9 +65,8 @@ from gossamer.supervisor import (
 log = structlog.get_logger(__name__)
 
 QUEUES = "queues"
-"""Registered name of the server on every node."""
+"""Registered name of the server."""
 SYNC = 2.0
-RETRY = 1.0
 _SYNC, _WORK = "sync", "work"
 
 
@@ -132,9 +132,11 @@ class _Listed(Struct, frozen=True):
 
 class _Synced(Struct, frozen=True):
     group: str
-    answer: HeldAnswer | None
-    missing: list[tuple[str, str, int, Message]]
-    """Consumer, consumer group, attempt and message of what this node's consumers lack."""
+    seen: Look | None
+
+
+class _Carried(Struct, frozen=True):
+    move: str
 
 
 register_message(Forward, "queues.Forward")
@@ -155,6 +157,8 @@ class QueueServer(GenServer):
         """Consumers that are processes, by what watches these."""
         self._resolving: set[str] = set()
         self._syncing: set[str] = set()
+        self._carrying: set[str] = set()
+        """Moves of queues to other groups."""
         for group, outbox in queues.outboxes.items():
             # Of a server before this one.
             _fail(outbox.take_sent(self.process.loop.time()), f"the server of group {group} was restarted")
@@ -221,6 +225,8 @@ class QueueServer(GenServer):
             case _Synced():
                 self._syncing.discard(message.group)
                 self._synced(message)
+            case _Carried(move):
+                self._carrying.discard(move)
             case Down(ref, _, _):
                 if (gone := self._watched.pop(ref, None)) is not None:
                     self._queues.leave(gone)
@@ -259,7 +265,7 @@ class QueueServer(GenServer):
             send_after(later, self_pid(), _WORK)
         for queue in self._queues.unresolved.keys() - self._resolving:
             self._resolving.add(queue)
-            spawn_link(_resolve, self_pid(), queue, label=f"find queue {queue}")
+            spawn_link(_resolve, self_pid(), queue, self._queues, label=f"find queue {queue}")
 
     def _answered(self, got: _Answered) -> None:
         sent = self._queues.outboxes[got.group].take_sent(self.process.loop.time())
@@ -269,6 +275,7 @@ class QueueServer(GenServer):
         else:
             for (_, answered), result in zip(sent, results.results, strict=True):
                 answered(result)
+            self._queues.follow(got.group)
         self._work()
 
     def _known_groups(self) -> Iterable[str]:
@@ -304,10 +311,13 @@ class QueueServer(GenServer):
 
     def _synced(self, got: _Synced) -> None:
         queues = self._queues
-        if got.answer is None:
+        if got.seen is None:
             return
-        there = {name for _, _, name in got.answer.consumers}
-        for queue, group, name in got.answer.consumers:
+        answer = got.seen.answer
+        there = {name for _, _, name in answer.consumers}
+        for queue, has in got.seen.moved.items():
+            queues.resolve(queue, has, None)
+        for queue, group, name in answer.consumers:
             if name not in queues.consumers:
                 queues.ask(Leave(queue, group, name), ignore, group=got.group)
         for consumer in queues.local_groups().get(got.group, []):
@@ -320,15 +330,18 @@ class QueueServer(GenServer):
                 consumer.settled.clear()
             if stale or consumer.name not in there:
                 queues.ask(queues.join_request(consumer), ignore, group=got.group)
-        for name, group, attempt, message in got.missing:
+        for name, group, attempt, message in got.seen.missing:
             mine = queues.consumers.get(name)
             if mine is not None:
                 one = Assigned(mine.queue, group, name, queues.node, False, attempt, message)
                 queues.deliver([one])
-        queues.caught_up(got.group, got.answer.index)
+        queues.caught_up(got.group, answer.index)
         if kind_of(got.group) in self._status.leading:
+            for move in [Move(*one) for one in answer.moves if one[0] not in self._carrying]:
+                self._carrying.add(move.id)
+                spawn_link(_carry, self_pid(), got.group, move, label=f"move queue {move.queue}")
             up = {queues.node, *self._distribution.nodes()}
-            for node in got.answer.nodes:
+            for node in answer.nodes:
                 if node not in up:
                     self._take_out(node, [got.group])
 
@@ -346,31 +359,27 @@ async def _send(server: Pid, group: str, data: bytes, timeout: float) -> None:
     send(server, answer)
 
 
+async def ask(operation: Operation, group: str) -> int:
+    """Have a replication group do an operation; return its result. Raises GossamerError."""
+    answer: int | GossamerError = await call(QUEUES, Ask(operation, group), 2 * PATIENCE)
+    if isinstance(answer, GossamerError):
+        raise answer
+    return answer
+
+
 async def _declare(server: Pid, group: str, define: Define) -> None:
-    """Have a queue as the configuration has it, however long it takes until the group is there."""
-    while True:
-        try:
-            await places.check(define.queue, QueueConfig.model_validate_json(define.settings))
-            shown = await questions.show_in(group, define.queue)
-            if shown is not None and shown.settings.encode() == define.settings:
-                return
-            await call(server, Ask(define, group), 2 * PATIENCE)
-        except GroupChangeError as error:
-            log.error("queue_in_another_group", queue=define.queue, error=str(error))
-            send(server, _Resolved(define.queue, error.has))
-            return
-        except DeadLettersElsewhereError as error:
-            log.error("queue_in_another_group", queue=define.queue, error=str(error))
-            return
-        except GossamerError as error:
-            log.debug("queue_not_declared_yet", queue=define.queue, error=str(error))
-        await asyncio.sleep(RETRY)
+    await declare(group, define, ask, lambda has: send(server, _Resolved(define.queue, has)))
 
 
-async def _resolve(server: Pid, queue: str) -> None:
+async def _carry(server: Pid, group: str, move: Move) -> None:
+    await carry(group, move, ask)
+    send(server, _Carried(move.id))
+
+
+async def _resolve(server: Pid, queue: str, queues: Queues) -> None:
     """Find the replication group of a queue."""
     try:
-        found = _Resolved(queue, await questions.group_of(queue))
+        found = _Resolved(queue, await questions.group_of(queue, moving=queue in queues.moving))
     except GossamerError as error:
         found = _Resolved(queue, None, NotDoneError(str(error), unknown=False))
     send(server, found)
@@ -378,21 +387,12 @@ async def _resolve(server: Pid, queue: str) -> None:
 
 async def _ask_held(server: Pid, group: str, queues: Queues) -> None:
     try:
-        # Who only looks for consumers of nodes that are down asks nobody.
-        answer = await questions.held(group, queues.node, stale=group not in queues.local_groups())
-        missing: list[tuple[str, str, int, Message]] = []
-        for claim in answer.claims:
-            consumer = queues.consumers.get(claim.consumer)
-            if consumer is None or not consumer.lacks(claim.offset, claim.attempt):
-                continue
-            found = await questions.peek_in(group, claim.queue, claim.offset, 1)
-            if found and found[0].offset == claim.offset:
-                missing.append((claim.consumer, consumer.group, claim.attempt, found[0]))
+        seen = await look(group, queues)
     except GossamerError as error:
         log.debug("queues_not_synced", group=group, error=str(error))
-        send(server, _Synced(group, None, []))
+        send(server, _Synced(group, None))
     else:
-        send(server, _Synced(group, answer, missing))
+        send(server, _Synced(group, seen))
 
 
 async def _list(server: Pid) -> None:

@@ -49,6 +49,7 @@ def stats_of(queue: Queue, now: int) -> QueueStats:
         refused=state.counts.refused,
         topics=queue.config.topics,
         dead_letters=queue.config.dlq.queue_of(state.name) if queue.config.dlq.enabled else "",
+        moving_to=state.move.to if state.move else "",
     )
 
 

@@ -46,6 +46,16 @@ class Counts(msgspec.Struct, array_like=True):
     refused: int = 0
 
 
+class Move(msgspec.Struct, array_like=True, frozen=True):
+    """A queue, with its dead letters, that goes to another replication group: it stands still until then."""
+
+    id: str
+    queue: str
+    to: str
+    at: int = 0
+    """Since when, in the time of the group that it leaves."""
+
+
 class QueueState(msgspec.Struct, array_like=True):
     """All that a queue has, as it goes to snapshots."""
 
@@ -65,6 +75,7 @@ class QueueState(msgspec.Struct, array_like=True):
     counts: Counts = msgspec.field(default_factory=Counts)
     idle_since: int = 0
     """When its last consumer left."""
+    move: Move | None = None
 
 
 class DeadLetter(msgspec.Struct, frozen=True):

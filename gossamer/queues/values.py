@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from gossamer.queues.moving.values import MoveIn, MoveOut, MoveOver, MovePart
+
 
 class Outcome(enum.IntEnum):
     """What a consumer says of a message."""
@@ -40,6 +42,12 @@ class Why(enum.IntEnum):
     """The consumer group has consumers."""
     STALE = 9
     """The consumer group has a later checkpoint than the one that the new one comes from."""
+    MOVING = 20
+    """The queue goes to another replication group: ask again where it is then."""
+    SHARED = 21
+    """Another queue has the same dead letters, or these are what is to be moved."""
+    EXISTS = 22
+    """There is a queue of this name already."""
 
 
 # -- operations
@@ -148,9 +156,8 @@ class Replay(msgspec.Struct, frozen=True, array_like=True, tag=20):
     limit: int | None = None
 
 
-Operation: TypeAlias = (
-    Append | Settle | Join | Leave | NodeGone | Define | Remove | Purge | DropGroup | Replay
-)
+Change: TypeAlias = Define | Remove | Purge | DropGroup | Replay | MoveOut | MoveIn | MoveOver
+Operation: TypeAlias = Append | Settle | Join | Leave | NodeGone | Change
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True):
@@ -212,7 +219,7 @@ class Held(msgspec.Struct, frozen=True, array_like=True, tag=4):
 
 
 class Has(msgspec.Struct, frozen=True, array_like=True, tag=5):
-    """Whether there is a queue of a name. Answer: a bool."""
+    """Whether there is a queue of a name. Answer: :class:`Presence`."""
 
     queue: str
 
@@ -242,7 +249,7 @@ class Watch(msgspec.Struct, frozen=True, array_like=True, tag=7):
     """What is wrong with queues. Answer: list of :class:`Trouble`."""
 
 
-Question: TypeAlias = ListQueues | Show | Peek | Held | Has | Lags | Watch | Saved
+Question: TypeAlias = ListQueues | Show | Peek | Held | Has | Lags | Watch | Saved | MovePart
 
 
 class GroupLag(msgspec.Struct, frozen=True, array_like=True):
@@ -323,6 +330,8 @@ class HeldAnswer(msgspec.Struct, frozen=True, array_like=True):
     consumers: list[tuple[str, str, str]]
     claims: list[Claim]
     nodes: list[str]
+    moves: list[tuple[str, str, str]] = []
+    """Moves of queues to other groups: the move, the queue, the group."""
 
 
 class ConsumerStats(msgspec.Struct, frozen=True):
@@ -371,6 +380,8 @@ class QueueStats(msgspec.Struct, frozen=True):
     topics: tuple[str, ...] = ()
     dead_letters: str = ""
     """Queue that its dead letters go to; blank: they are dropped."""
+    moving_to: str = ""
+    """Group that it goes to; blank: it stays."""
 
 
 class QueueDetails(msgspec.Struct, frozen=True):

@@ -68,6 +68,13 @@ class Outbox(Generic[T]):
         # A rest that rounding leaves to a timer is none.
         return left if left > 1e-6 else 0.0
 
+    def pull(self, wanted: Callable[[T], bool]) -> list[tuple[T, Answered]]:
+        """Take requests that are not on their way yet."""
+        pulled = [one for one in self._waiting if wanted(one[0])]
+        if pulled:
+            self._waiting = deque(one for one in self._waiting if not wanted(one[0]))
+        return [(request, answered) for request, _, answered, _ in pulled]
+
     def next_batch(self, now: float) -> list[T]:
         """Return the requests of the next batch, which is on its way now; empty: there is none, or one is, or
         it is to wait for more."""

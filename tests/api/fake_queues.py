@@ -92,6 +92,11 @@ class FakeQueues:
             raise NoDeadLetterError(queue, letters, offset)
         return letters, count
 
+    async def move(self, queue, group):
+        if group != "default":
+            raise mismatch(WrongValueError, "group", group, "one of default")
+        return (await self.show(queue))[0]
+
     async def drop_group(self, queue, group):
         self.ask(DropGroup(queue, group))
 

@@ -103,6 +103,7 @@ def test_a_queue_that_is_declared_and_not_made_yet_is_not_unknown(queues):
     results = []
     queues.append("jobs", b"x", results.append)
     answer(queues, Refused(Why.UNKNOWN_QUEUE))
+    queues.resolve("jobs", None, None)
     assert isinstance(results[0], NotDoneError)
 
 
@@ -111,5 +112,35 @@ def test_a_queue_that_is_gone_is_looked_for_again(queues):
     queues.learn("hot", {"other": ()})
     queues.append("other", b"x", results.append)
     answer(queues, Refused(Why.UNKNOWN_QUEUE), group="hot")
+    queues.resolve("other", None, None)
     assert isinstance(results[0], UnknownQueueError)
     assert "other" not in queues.groups
+
+
+def test_what_a_queue_is_asked_that_moves_waits_for_its_new_group_in_order(queues):
+    results = []
+    queues.learn("hot", {"other": ()})
+    queues.append("other", b"1", results.append)
+    outbox = queues.outboxes["hot"]
+    assert len(outbox.next_batch(0.0)) == 1
+    queues.append("other", b"2", results.append)
+    queues.append("jobs", b"x", results.append)
+    for _, answered in outbox.take_sent(0.0):
+        answered(Refused(Why.MOVING))
+    queues.follow("hot")
+    queues.append("other", b"3", results.append)
+    assert (results, outbox.next_batch(0.0)) == ([], [])
+    queues.resolve("other", "cold", None)
+    assert [one.payload for one in answer(queues, 7, group="cold")] == [b"1", b"2", b"3"]
+    assert results == [7, 7, 7]
+
+
+def test_topics_of_a_queue_that_a_group_has_no_more_are_captured_until_it_is_found_or_not(queues):
+    queues.learn("hot", {"other": ("a/#",)})
+    queues.learn("hot", {})
+    assert queues.captures == {"other": ("a/#",)}
+    queues.resolve("other", "cold", None)
+    assert queues.captures == {"other": ("a/#",)}
+    queues.learn("cold", {})
+    queues.resolve("other", None, None)
+    assert queues.captures == {}

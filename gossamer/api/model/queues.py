@@ -10,7 +10,7 @@ import msgspec
 from pydantic import Field
 
 from gossamer.api.model.base import Value
-from gossamer.api.model.forms import QUEUE_KEY
+from gossamer.api.model.forms import QUEUE_KEY, QUEUE_NAME
 from gossamer.mqtt import Properties
 from gossamer.queues import Message, QueueDetails, QueueStats
 
@@ -52,6 +52,8 @@ class QueueInfo(Value):
     """Topic filters that it captures."""
     dead_letters: str
     """The queue that its dead letters go to; blank: they are dropped."""
+    moving_to: str
+    """The replication group that it goes to, and stands still until then; blank: it stays."""
 
     @classmethod
     def of(cls, group: str, stats: QueueStats, **more: object) -> Self:
@@ -159,6 +161,13 @@ class Appended(Value):
 
     queue: str
     offset: int
+
+
+class MoveRequest(Value):
+    """Where a queue is to go."""
+
+    group: Annotated[str, Field(pattern=QUEUE_NAME)]
+    """A replication group."""
 
 
 class ReplayRequest(Value):

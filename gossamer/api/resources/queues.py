@@ -20,6 +20,7 @@ from gossamer.api.model.forms import QUEUE_NAME
 from gossamer.api.model.queues import (
     Appended,
     AppendRequest,
+    MoveRequest,
     Purged,
     QueueDetailsInfo,
     QueuedMessage,
@@ -70,6 +71,16 @@ def queues_router(view: NodeView) -> APIRouter:
         """Delete a queue with all that is in it."""
         await queues.delete(name)
         return Done(done=f"queue {name} deleted")
+
+    @router.post("/{name}/move")
+    async def move(name: Name, where: MoveRequest) -> QueueDetailsInfo:
+        """Have a queue go to another replication group, with its dead letters and all that consumers have.
+
+        Who publishes meanwhile waits, and consumers go on in the new group. It is answered when the queue is
+        there, or with `moving_to` where that takes longer than some seconds.
+        """
+        await queues.move(name, where.group)
+        return QueueDetailsInfo.shown(*await queues.show(name))
 
     @router.delete("/{name}/groups/{group:path}")
     async def drop_group(name: Name, group: GroupName) -> Done:

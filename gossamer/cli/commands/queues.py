@@ -100,7 +100,10 @@ def _facts(row: Row) -> list[tuple[str, object]]:
     waits = f", the oldest for {age_text(row['oldest'])}" if row["depth"] else ""
     return [
         ("type", row["type"]),
-        ("replication group", row["replication_group"]),
+        (
+            "replication group",
+            row["replication_group"] + (f", moves to {to}" if (to := row["moving_to"]) else ""),
+        ),
         ("messages", f"{row['depth']}, {size_text(row['bytes'])}{waits}"),
         ("offsets", f"{row['first']} to {row['next'] - 1}" if row["depth"] else f"next {row['next']}"),
         (", ".join(counts), ", ".join(str(row[one]) for one in counts)),
@@ -228,6 +231,19 @@ def replay(
     answer = client.post(f"{_path(name)}/replay", {"offset": offset, "limit": limit})
     count, letters = answer["replayed"], answer["dead_letters"]
     return Report(answer, lambda: [Note(f"queue {name}: {count} messages are back from {letters}")])
+
+
+@queues.command()
+@asks("jobs --group hot")
+def move(
+    client: ApiClient,
+    name: str = _QUEUE,
+    group: str = option(..., "--group", "The replication group to go to.", callback=values.form(QUEUE_NAME)),
+) -> Report:
+    """Move a queue to another replication group, with its dead letters: clients go on in between."""
+    answer = client.post(f"{_path(name)}/move", {"group": group})
+    there = "is in" if answer["replication_group"] == group else "moves to"
+    return Report(answer, lambda: [Note(f"queue {name} {there} replication group {group}")])
 
 
 @queues.command("drop-group")

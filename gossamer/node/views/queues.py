@@ -54,6 +54,10 @@ class QueuesOfCluster:
         """Give dead letters back to their queue; return where they were, and how many."""
         return await self._run(partial(queues.replay, queue, offset=offset, limit=limit))
 
+    async def move(self, queue: str, group: str) -> str:
+        """Have a queue go to another replication group; return the one that it is in."""
+        return await self._run(queues.move, queue, group)
+
     async def drop_group(self, queue: str, group: str) -> None:
         """Delete a consumer group."""
         await self._run(queues.drop_group, queue, group)
