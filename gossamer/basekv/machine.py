@@ -157,7 +157,7 @@ class RangeMachine:
             rows.append((key, value))
         return Rows(rows, more=False)
 
-    def upkeep(self, leading_for: float) -> list[bytes]:
+    def upkeep(self, leading_for: float, in_sync: int | None) -> list[bytes]:
         """Return nothing: no request is due by itself."""
         return []
 

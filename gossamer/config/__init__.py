@@ -46,9 +46,8 @@ if TYPE_CHECKING:
         DEFAULT_GROUP,
         QueueConfig,
         QueueDeclaration,
-        RaftConfig,
-        factors_of,
     )
+    from gossamer.config.replication import RaftConfig, RaftGroupConfig, groups_of
     from gossamer.config.units import (
         OptionalDuration,
         PositiveDuration,
@@ -87,6 +86,7 @@ __all__ = [
     "QueueConfig",
     "QueueDeclaration",
     "RaftConfig",
+    "RaftGroupConfig",
     "SharedStrategy",
     "TlsConfig",
     "TlsHostConfig",
@@ -95,9 +95,9 @@ __all__ = [
     "cookie_bits",
     "cookie_of",
     "expected_of",
-    "factors_of",
     "format_duration",
     "format_size",
+    "groups_of",
     "json_schema",
     "load_config",
     "parse_duration",

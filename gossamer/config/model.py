@@ -19,7 +19,8 @@ from pydantic_core import PydanticCustomError
 
 from gossamer.config.discovery import Discovery, StaticDiscovery
 from gossamer.config.mqtt import MqttConfig, TlsHostConfig
-from gossamer.config.queues import QueueDeclaration, RaftConfig, check_dead_letters, factors_of
+from gossamer.config.queues import QueueDeclaration, check_dead_letters
+from gossamer.config.replication import RaftConfig, groups_of
 from gossamer.config.units import Duration, OptionalDuration, PositiveDuration, PositiveSize, Size
 from gossamer.config.values import (
     AUTOHEAL_DELAY,
@@ -280,7 +281,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _fits(self) -> Config:
-        factors_of(self.cluster.raft, self.queues)
+        groups_of(self.cluster.raft, self.queues)
         check_dead_letters(self.queues)
         names = Counter(queue.name for queue in self.queues)
         if twice := [name for name, count in names.items() if count > 1]:

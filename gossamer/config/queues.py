@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from gossamer.config.units import Duration, OptionalDuration, PositiveDuration, PositiveSize
-from gossamer.config.values import Blank, Form, Numeral, Positive, Section
+from gossamer.config.values import Blank, Form, Positive, Section
 
 DEFAULT_GROUP = "default"
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}"
@@ -120,25 +120,6 @@ class QueueDeclaration(QueueConfig):
     """Clients publish to ``$queue/NAME/KEY`` and subscribe to ``$queue/NAME/#``."""
 
 
-class RaftGroupConfig(Section):
-    """A replication group: a Raft group of its own, on the links and in the log that all groups of a node
-    share, so it needs no address and no directory."""
-
-    replication_factor: Annotated[Literal[1, 3, 5, 7], Numeral] = 3
-    """Nodes that have its queues, where there are so many."""
-
-
-class RaftConfig(Section):
-    """Replication groups of queues."""
-
-    auto_provision_groups: bool = True
-    """Make the group of a declared queue that is not in ``groups``; off: that is an error."""
-    groups: dict[QueueName, Annotated[RaftGroupConfig, Blank]] = Field(default_factory=dict)
-    """Replication groups by name; ``default`` is always there."""
-    ack_timeout: PositiveDuration = 5.0
-    """How long a publisher waits until a quorum has its message, before it is told that it failed."""
-
-
 def check_dead_letters(queues: Sequence[QueueDeclaration]) -> None:
     """Raise PydanticCustomError where a queue and the one that its dead letters go to are in two groups."""
     groups = {queue.name: queue.replication.group for queue in queues}
@@ -151,22 +132,3 @@ def check_dead_letters(queues: Sequence[QueueDeclaration]) -> None:
                 "{group} and {other}",
                 {"queue": queue.name, "letters": letters, "group": group, "other": other},
             )
-
-
-def factors_of(raft: RaftConfig, queues: Sequence[QueueDeclaration]) -> dict[str, int]:
-    """Return the replication groups of a configuration, each with its replication factor.
-
-    Raises PydanticCustomError where a queue names a group that there is not.
-    """
-    wanted = {DEFAULT_GROUP: RaftGroupConfig()} | raft.groups
-    for queue in queues:
-        group = queue.replication.group
-        if group not in wanted and not raft.auto_provision_groups:
-            raise PydanticCustomError(
-                "wanted",
-                "a section cluster.raft.groups.{group}, which queue {queue} names in replication.group, or "
-                "cluster.raft.auto_provision_groups: true",
-                {"group": group, "queue": queue.name},
-            )
-        wanted.setdefault(group, RaftGroupConfig())
-    return {name: group.replication_factor for name, group in wanted.items()}

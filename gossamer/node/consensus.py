@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
+from msgspec.structs import replace
+
 from gossamer import basekv
 from gossamer.basekv import BASEKV, KeyValueServer
-from gossamer.config import factors_of
+from gossamer.config import RaftGroupConfig, groups_of
 from gossamer.distribution import RemoteProcesses
 from gossamer.errors import UsageError
 from gossamer.gossip import MembershipView
@@ -22,12 +24,15 @@ from gossamer.raft import (
     COPIES,
     NAMES,
     RAFT,
+    SETTINGS,
+    TICK,
     UNIQUE_NAMES,
     ConsistentNames,
     DiscThread,
     GroupRow,
     NamesMachine,
     RaftServer,
+    Settings,
     StateMachine,
     UniqueNames,
 )
@@ -88,6 +93,7 @@ async def _start_raft(node: NodeParts) -> Pid:
         wall=node.clock.wall,
         rng=node.rng,
         status=node.consensus,
+        settings=partial(_settings_of, node),
         name=RAFT,
         label=RAFT,
     )
@@ -98,7 +104,7 @@ async def _start_queues(node: NodeParts) -> Pid:
         node.queues,
         node.distribution,
         node.consensus,
-        node.config.cluster.raft.ack_timeout,
+        node.config.cluster.raft,
         name=QUEUES,
         label=QUEUES,
     )
@@ -112,10 +118,28 @@ def _machine_of(node: NodeParts, kind: str) -> StateMachine:
             recorder = node.queues.recorder
             return None if recorder is None or kind not in node.consensus.leading else recorder.gone
 
+        replicas = _group(node, kind).min_in_sync_replicas or 0
         return QueueMachine(
-            lambda index, given: node.runtime.send(QUEUES, Told(group, index, given)), listens
+            lambda index, given: node.runtime.send(QUEUES, Told(group, index, given)), listens, replicas
         )
     return basekv.machine_of(kind) or NamesMachine(node.clock.monotonic)
+
+
+def _group(node: NodeParts, kind: str) -> RaftGroupConfig:
+    raft = node.config.cluster.raft
+    return raft.groups.get(kind.removeprefix(KIND), raft)
+
+
+def _settings_of(node: NodeParts, kind: str) -> Settings:
+    """Limits and times of the groups of a kind."""
+    if not kind.startswith(KIND):
+        return SETTINGS
+    group = _group(node, kind)
+    return replace(
+        SETTINGS,
+        election_ticks=round(group.election_timeout / TICK),
+        idle_heartbeat_ticks=round(group.heartbeat / TICK),
+    )
 
 
 def _kinds(node: NodeParts) -> dict[str, int]:
@@ -128,8 +152,8 @@ def _kinds(node: NodeParts) -> dict[str, int]:
     copies = wanted if isinstance(wanted, int) else COPIES
     kinds = {NAMES: COPIES} | dict.fromkeys(basekv.KINDS if "basekv" in enabled else (), copies)
     if "queues" in enabled:
-        factors = factors_of(node.config.cluster.raft, node.config.queues)
-        kinds |= {kind_of(group): factor for group, factor in factors.items()}
+        groups = groups_of(node.config.cluster.raft, node.config.queues)
+        kinds |= {kind_of(group): one.replication_factor for group, one in groups.items()}
     return kinds
 
 

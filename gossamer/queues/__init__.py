@@ -27,11 +27,13 @@ from gossamer.queues.errors import (
     BadStartError,
     CheckpointTooLargeError,
     DeadLettersElsewhereError,
+    FewReplicasError,
     GroupChangeError,
     GroupInUseError,
     NoDeadLetterError,
     NotDoneError,
     NotHeldError,
+    NotLeaderError,
     QueueExistsError,
     QueueFullError,
     SharedLettersError,
@@ -42,25 +44,20 @@ from gossamer.queues.errors import (
     error_of,
     why_of,
 )
-from gossamer.queues.fates import Fate, Sink
-from gossamer.queues.machine import QueueMachine
 from gossamer.queues.port import KIND, LocalConsumer, Queues, kind_of
 from gossamer.queues.questions import lags_in, queues_in
+from gossamer.queues.replicated.fates import Fate, Sink
+from gossamer.queues.replicated.machine import QueueMachine
+from gossamer.queues.replicated.shown import DEAD_LETTERS, QUEUE_FULL, STUCK, UNATTENDED
 from gossamer.queues.server import QUEUES, QueueServer, Told
-from gossamer.queues.shown import DEAD_LETTERS, QUEUE_FULL, STUCK, UNATTENDED
+from gossamer.queues.stats import ConsumerStats, GroupLag, GroupStats, QueueDetails, QueueStats, Trouble
 from gossamer.queues.values import (
     MAX_CHECKPOINT,
     Assigned,
     Checkpoint,
-    ConsumerStats,
-    GroupLag,
-    GroupStats,
     Job,
     Message,
     Outcome,
-    QueueDetails,
-    QueueStats,
-    Trouble,
     Why,
 )
 from gossamer.queues.watch import QueueWatch
@@ -80,6 +77,7 @@ __all__ = [
     "ConsumerStats",
     "DeadLettersElsewhereError",
     "Fate",
+    "FewReplicasError",
     "GroupChangeError",
     "GroupInUseError",
     "GroupLag",
@@ -90,6 +88,7 @@ __all__ = [
     "NoDeadLetterError",
     "NotDoneError",
     "NotHeldError",
+    "NotLeaderError",
     "Outcome",
     "PersistentActor",
     "QueueDetails",

@@ -19,8 +19,9 @@ from gossamer.queues.errors import (
 )
 from gossamer.queues.moving.carry import carry
 from gossamer.queues.moving.values import MoveOut
+from gossamer.queues.replicated.state import Move
 from gossamer.queues.server import QUEUES, Ask, Conclude, Consume, ask
-from gossamer.queues.state import Move
+from gossamer.queues.stats import QueueDetails, QueueStats
 from gossamer.queues.values import (
     MAX_CHECKPOINT,
     Append,
@@ -32,8 +33,6 @@ from gossamer.queues.values import (
     Operation,
     Outcome,
     Purge,
-    QueueDetails,
-    QueueStats,
     Remove,
     Replay,
 )

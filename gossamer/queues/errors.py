@@ -6,7 +6,7 @@
                       GroupInUseError DeadLettersElsewhereError NoDeadLetterError StaleCheckpointError
                       CheckpointTooLargeError
                       SharedLettersError QueueExistsError
-    UnavailableError  QueueFullError TooManyGroupsError NotDoneError
+    UnavailableError  QueueFullError TooManyGroupsError FewReplicasError NotLeaderError NotDoneError
 """
 
 from __future__ import annotations
@@ -167,6 +167,28 @@ class TooManyGroupsError(UnavailableError):
         )
 
 
+class FewReplicasError(UnavailableError):
+    """A message that too few replicas would have."""
+
+    def __init__(self, queue: str) -> None:
+        self.queue = queue
+        super().__init__(
+            f"queue {queue}: fewer replicas are in sync than min_in_sync_replicas of its replication group; "
+            "nothing was done; send it again once the nodes are back that gossamer raft status shows behind"
+        )
+
+
+class NotLeaderError(UnavailableError):
+    """A message at a node that does not lead its queue, and is to refuse it; ``leader`` is blank where it is
+    not known."""
+
+    def __init__(self, queue: str, leader: str) -> None:
+        self.queue = queue
+        self.leader = leader
+        where = f"{leader} leads it: publish there" if leader else "no leader of it is known: try again"
+        super().__init__(f"queue {queue}: write_policy is reject, and this node does not lead it; {where}")
+
+
 class NotDoneError(UnavailableError):
     """A request that is not known to be done; ``unknown``: it may be, else it is not."""
 
@@ -208,3 +230,5 @@ def error_of(why: Why, queue: str) -> GossamerError:
             return SharedLettersError(queue)
         case Why.EXISTS:
             return QueueExistsError(queue)
+        case Why.FEW_REPLICAS:
+            return FewReplicasError(queue)

@@ -11,9 +11,15 @@ from random import Random
 
 from gossamer.config import QueueDeclaration
 from gossamer.errors import GossamerError
-from gossamer.queues.errors import NotDoneError, NotHeldError, StaleCheckpointError, error_of
-from gossamer.queues.fates import QueueRecorderLike
+from gossamer.queues.errors import (
+    NotDoneError,
+    NotLeaderError,
+    StaleCheckpointError,
+    error_of,
+)
 from gossamer.queues.moving.values import MoveIn, MoveOver
+from gossamer.queues.replicated.fates import QueueRecorderLike, outcome_of
+from gossamer.queues.stats import Trouble
 from gossamer.queues.values import (
     Append,
     Assigned,
@@ -25,7 +31,6 @@ from gossamer.queues.values import (
     Refused,
     Result,
     Settle,
-    Trouble,
     Why,
 )
 from gossamer.raft import MAX_WAITING, PATIENCE, Outbox
@@ -114,7 +119,10 @@ class Queues:
         self.on_captures: Callable[[Mapping[str, tuple[str, ...]]], object] = ignore
         """Called when ``captures`` have changed."""
         self.has_replica: Callable[[str], bool] = lambda group: False
-        """Whether this node has a replica of a group."""
+        """Whether this node has a replica of a group, and its consumers their messages from that."""
+        self.refused_for: Callable[[str], str | None] = lambda group: None
+        """The leader of a group for which this node takes no messages, blank where it is not known; None: it
+        takes them."""
         self.listed = False
         """Whether some group has said which queues it has."""
         self.recorder: QueueRecorderLike | None = None
@@ -143,12 +151,14 @@ class Queues:
         expiry: float | None = None,
         client: str = "",
         message_id: int = -1,
+        captured: bool = False,
     ) -> None:
         """Put a message into a queue; the result is its offset. ``expiry``: seconds. ``client`` published
-        it, and ``message_id`` is the recorder's."""
+        it, and ``message_id`` is the recorder's. ``captured``: who published it knows nothing of the queue,
+        nor of its leader."""
         lives = None if expiry is None else int(expiry * 1000)
         asked = Append(queue, key, payload, properties, int(self._wall() * 1000), lives)
-        self.ask(asked, self._noted(asked, done, client, message_id))
+        self.ask(asked, self._noted(asked, done, client, message_id), captured=captured)
 
     def do(self, asked: Operation, done: Done, *, group: str = "") -> None:
         """Have an operation of a program done, as :meth:`ask`."""
@@ -191,7 +201,7 @@ class Queues:
                 consumer.settled[offset] = consumer.held.pop(offset)
             if self.recorder is not None:
                 told = (consumer.queue, consumer.group, offset, attempt, consumer.client)
-                self.recorder.settled(*told, _outcome(outcome, result))
+                self.recorder.settled(*told, outcome_of(outcome, result))
             done(result)
 
         said = (offset, outcome, reason, wait, checkpoint, based_on)
@@ -231,11 +241,14 @@ class Queues:
             consumer.held.clear()
             self.ask(Leave(consumer.queue, consumer.group, consumer.name), ignore)
 
-    def ask(self, request: Operation, done: Done, *, group: str = "") -> None:
+    def ask(self, request: Operation, done: Done, *, group: str = "", captured: bool = False) -> None:
         """Have an operation done, by the replication group of its queue unless one is given."""
         queue = getattr(request, "queue", "")
         group = group or self.groups.get(queue, "")
-        if group:
+        leader = self.refused_for(group) if isinstance(request, Append) and group and not captured else None
+        if leader is not None:
+            done(NotLeaderError(queue, leader))
+        elif group:
             self._enter(group, request, done)
         elif self._now() < self._unknown.get(queue, 0.0):
             done(self._missing(queue))
@@ -336,7 +349,7 @@ class Queues:
             if group is None:
                 done(error or self._missing(queue))
             else:
-                self._enter(group, request, done)
+                self.ask(request, done, group=group)
 
     def learn(self, group: str, found: Mapping[str, tuple[str, ...]]) -> None:
         """Take the queues that a group has, with the topic filters that they capture."""
@@ -359,16 +372,6 @@ class Queues:
         for consumer in self.consumers.values():
             found.setdefault(self.groups.get(consumer.queue, ""), []).append(consumer)
         return found
-
-
-def _outcome(outcome: Outcome, result: int | GossamerError) -> str:
-    """Return what came of what a consumer says: ``ack``, ``nack``, ``reject``; ``late`` where somebody else
-    has the message by now; ``unknown`` where no quorum has answered, and ``refused``."""
-    if not isinstance(result, GossamerError):
-        return outcome.name.lower()
-    if isinstance(result, NotHeldError):
-        return "late"
-    return "unknown" if isinstance(result, NotDoneError) and result.unknown else "refused"
 
 
 def _size_of(request: Operation) -> int:

@@ -11,9 +11,9 @@ import structlog
 from gossamer.errors import GossamerError
 from gossamer.queues.moving.values import MovePart, Part, Presence
 from gossamer.queues.port import KIND, kind_of
+from gossamer.queues.stats import GroupLag, QueueDetails, QueueStats, Trouble
 from gossamer.queues.values import (
     Checkpoint,
-    GroupLag,
     Has,
     Held,
     HeldAnswer,
@@ -22,11 +22,8 @@ from gossamer.queues.values import (
     Message,
     Peek,
     Question,
-    QueueDetails,
-    QueueStats,
     Saved,
     Show,
-    Trouble,
     Watch,
     decoder_of,
     encode,

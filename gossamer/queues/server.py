@@ -20,17 +20,25 @@ from typing import Any
 import structlog
 from msgspec import Struct
 
-from gossamer.config import DEFAULT_GROUP
+from gossamer.config import DEFAULT_GROUP, RaftConfig, RaftGroupConfig
 from gossamer.distribution import Distribution, NodeDown, register_message
 from gossamer.errors import GossamerError, UsageError
-from gossamer.queues import questions
 from gossamer.queues.declaring import declare
+from gossamer.queues.errands import (
+    Answered,
+    Listed,
+    Resolved,
+    Synced,
+    ask_held,
+    list_all,
+    resolve,
+    send_batch,
+)
 from gossamer.queues.errors import NotDoneError, NotHeldError
-from gossamer.queues.looking import Look, look
-from gossamer.queues.machine import batch
 from gossamer.queues.moving.carry import carry
 from gossamer.queues.port import KIND, LocalConsumer, Queues, ignore, kind_of
-from gossamer.queues.state import Move
+from gossamer.queues.replicated.machine import batch
+from gossamer.queues.replicated.state import Move
 from gossamer.queues.values import (
     Assigned,
     Define,
@@ -43,7 +51,7 @@ from gossamer.queues.values import (
     decode_results,
     encode,
 )
-from gossamer.raft import PATIENCE, NotReadyError, RaftStatus, request
+from gossamer.raft import PATIENCE, RaftStatus
 from gossamer.supervisor import (
     Caller,
     Down,
@@ -112,30 +120,15 @@ class Forward(Struct, frozen=True):
     given: bytes
 
 
-class _Answered(Struct, frozen=True):
+class _Due(Struct, frozen=True):
+    """To itself: some requests to a group may have waited for too long."""
+
     group: str
-    answer: bytes | None
-    why: str = ""
-
-
-class _Resolved(Struct, frozen=True):
-    queue: str
-    group: str | None
-    error: GossamerError | None = None
-
-
-class _Listed(Struct, frozen=True):
-    """Queues of each group that answered, with the topics that they capture."""
-
-    groups: dict[str, dict[str, tuple[str, ...]]]
-
-
-class _Synced(Struct, frozen=True):
-    group: str
-    seen: Look | None
 
 
 class _Carried(Struct, frozen=True):
+    """To itself: a move is done, or goes on elsewhere."""
+
     move: str
 
 
@@ -146,12 +139,14 @@ class QueueServer(GenServer):
     """Start it under the name :data:`QUEUES`, on every node."""
 
     async def init(
-        self, queues: Queues, distribution: Distribution, status: RaftStatus, ack_timeout: float
+        self, queues: Queues, distribution: Distribution, status: RaftStatus, raft: RaftConfig
     ) -> None:
         self._queues = queues
         self._distribution = distribution
         self._status = status
-        self._ack_timeout = ack_timeout
+        self._raft = raft
+        self._due: set[str] = set()
+        """Groups whose requests are looked at when the oldest has waited for long."""
         self._working = self._listing = False
         self._watched: dict[Ref, LocalConsumer] = {}
         """Consumers that are processes, by what watches these."""
@@ -163,7 +158,8 @@ class QueueServer(GenServer):
             # Of a server before this one.
             _fail(outbox.take_sent(self.process.loop.time()), f"the server of group {group} was restarted")
         queues.wake = self._wake
-        queues.has_replica = lambda group: kind_of(group) in status.replicas
+        queues.has_replica = self._delivers_here
+        queues.refused_for = self._refused_for
         distribution.subscribe(self.process.pid)
         for name, declared in queues.declared.items():
             settings = declared.model_dump_json(exclude={"name"}).encode()
@@ -177,6 +173,19 @@ class QueueServer(GenServer):
             queues.ask(NodeGone(queues.node, list(queues.consumers)), ignore, group=group)
         send_after(SYNC, self_pid(), _SYNC)
         self._wake()
+
+    def _settings(self, group: str) -> RaftGroupConfig:
+        return self._raft.groups.get(group, self._raft)
+
+    def _delivers_here(self, group: str) -> bool:
+        forward = self._settings(group).distribution_mode == "forward"
+        return not forward and kind_of(group) in self._status.replicas
+
+    def _refused_for(self, group: str) -> str | None:
+        kind = kind_of(group)
+        if self._settings(group).write_policy == "forward" or kind in self._status.leading:
+            return None
+        return self._status.leader_of(kind)
 
     def _wake(self) -> None:
         if not self._working:
@@ -213,16 +222,19 @@ class QueueServer(GenServer):
                 self._sync()
             case Told(group, index, given):
                 self._told(group, index, given)
-            case _Answered():
+            case Answered():
                 self._answered(message)
-            case _Resolved(queue, group, error):
+            case _Due(group):
+                self._due.discard(group)
+                self._expire(group)
+            case Resolved(queue, group, error):
                 self._resolving.discard(queue)
                 self._queues.resolve(queue, group, error)
-            case _Listed(groups):
+            case Listed(groups):
                 self._listing = False
                 for group, found in groups.items():
                     self._queues.learn(group, found)
-            case _Synced():
+            case Synced():
                 self._syncing.discard(message.group)
                 self._synced(message)
             case _Carried(move):
@@ -260,14 +272,18 @@ class QueueServer(GenServer):
             if operations := outbox.next_batch(now):
                 data = batch(self._queues.writer, outbox.number, operations)
                 label = f"request to {kind_of(group)}"
-                spawn_link(_send, self_pid(), group, data, self._ack_timeout, label=label)
+                spawn_link(
+                    send_batch, self_pid(), group, data, self._settings(group).ack_timeout, label=label
+                )
+                if group not in self._due:
+                    self._expire(group)
         if later:
             send_after(later, self_pid(), _WORK)
         for queue in self._queues.unresolved.keys() - self._resolving:
             self._resolving.add(queue)
-            spawn_link(_resolve, self_pid(), queue, self._queues, label=f"find queue {queue}")
+            spawn_link(resolve, self_pid(), queue, self._queues, label=f"find queue {queue}")
 
-    def _answered(self, got: _Answered) -> None:
+    def _answered(self, got: Answered) -> None:
         sent = self._queues.outboxes[got.group].take_sent(self.process.loop.time())
         results = None if got.answer is None else decode_results(got.answer)
         if results is None or results.late:
@@ -277,6 +293,15 @@ class QueueServer(GenServer):
                 answered(result)
             self._queues.follow(got.group)
         self._work()
+
+    def _expire(self, group: str) -> None:
+        """Answer what has not been acknowledged in time, and look again when the next will be due."""
+        now, timeout = self.process.loop.time(), self._settings(group).ack_timeout
+        why = f"no quorum has said within ack_timeout, {timeout:g} s, that it has it"
+        oldest = self._queues.outboxes[group].expire(now - timeout, lambda: NotDoneError(why, unknown=True))
+        if oldest is not None:
+            self._due.add(group)
+            send_after(max(oldest + timeout - now, 0.001), self_pid(), _Due(group))
 
     def _known_groups(self) -> Iterable[str]:
         return {*self._queues.groups.values(), *self._queues.outboxes}
@@ -288,8 +313,9 @@ class QueueServer(GenServer):
     # -- deliveries
 
     def _told(self, group: str, index: int, given: list[Assigned]) -> None:
-        self._queues.told(group, index, given)
-        if kind_of(group) not in self._status.leading:
+        leads = kind_of(group) in self._status.leading
+        self._queues.told(group, index, [one for one in given if one.replica or leads])
+        if not leads:
             return
         away: dict[str, list[Assigned]] = {}
         for one in given:
@@ -301,15 +327,15 @@ class QueueServer(GenServer):
     def _sync(self) -> None:
         if not self._listing:
             self._listing = True
-            spawn_link(_list, self_pid(), label="list queues")
+            spawn_link(list_all, self_pid(), label="list queues")
         leading = {kind.removeprefix(KIND) for kind in self._status.leading if kind.startswith(KIND)}
         for group in {*self._queues.local_groups(), *leading} - {"", *self._syncing}:
             self._syncing.add(group)
             for consumer in self._queues.local_groups().get(group, []):
                 consumer.settled.clear()
-            spawn_link(_ask_held, self_pid(), group, self._queues, label=f"look at {kind_of(group)}")
+            spawn_link(ask_held, self_pid(), group, self._queues, label=f"look at {kind_of(group)}")
 
-    def _synced(self, got: _Synced) -> None:
+    def _synced(self, got: Synced) -> None:
         queues = self._queues
         if got.seen is None:
             return
@@ -351,14 +377,6 @@ def _fail(sent: list[tuple[Operation, Callable[[object], object]]], why: str) ->
         answered(NotDoneError(why, unknown=True))
 
 
-async def _send(server: Pid, group: str, data: bytes, timeout: float) -> None:
-    try:
-        answer = _Answered(group, await request(kind_of(group), data, timeout=timeout))
-    except GossamerError as error:
-        answer = _Answered(group, None, error.why if isinstance(error, NotReadyError) else str(error))
-    send(server, answer)
-
-
 async def ask(operation: Operation, group: str) -> int:
     """Have a replication group do an operation; return its result. Raises GossamerError."""
     answer: int | GossamerError = await call(QUEUES, Ask(operation, group), 2 * PATIENCE)
@@ -368,33 +386,9 @@ async def ask(operation: Operation, group: str) -> int:
 
 
 async def _declare(server: Pid, group: str, define: Define) -> None:
-    await declare(group, define, ask, lambda has: send(server, _Resolved(define.queue, has)))
+    await declare(group, define, ask, lambda has: send(server, Resolved(define.queue, has)))
 
 
 async def _carry(server: Pid, group: str, move: Move) -> None:
     await carry(group, move, ask)
     send(server, _Carried(move.id))
-
-
-async def _resolve(server: Pid, queue: str, queues: Queues) -> None:
-    """Find the replication group of a queue."""
-    try:
-        found = _Resolved(queue, await questions.group_of(queue, moving=queue in queues.moving))
-    except GossamerError as error:
-        found = _Resolved(queue, None, NotDoneError(str(error), unknown=False))
-    send(server, found)
-
-
-async def _ask_held(server: Pid, group: str, queues: Queues) -> None:
-    try:
-        seen = await look(group, queues)
-    except GossamerError as error:
-        log.debug("queues_not_synced", group=group, error=str(error))
-        send(server, _Synced(group, None))
-    else:
-        send(server, _Synced(group, seen))
-
-
-async def _list(server: Pid) -> None:
-    """Learn which queues there are, and what they capture."""
-    send(server, _Listed(await questions.topics()))

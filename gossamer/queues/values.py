@@ -48,6 +48,8 @@ class Why(enum.IntEnum):
     """Another queue has the same dead letters, or these are what is to be moved."""
     EXISTS = 22
     """There is a queue of this name already."""
+    FEW_REPLICAS = 10
+    """Fewer replicas are in sync than must have a message."""
 
 
 # -- operations
@@ -184,6 +186,13 @@ class Tick(msgspec.Struct, frozen=True, array_like=True, tag=2):
     elapsed: int
 
 
+class InSync(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """So many replicas keep up with the leader, and so many must have a message: with fewer none is taken."""
+
+    replicas: int
+    wanted: int
+
+
 class Results(msgspec.Struct, frozen=True, array_like=True):
     """Answer to a batch. ``late``: it came behind a later batch of its writer."""
 
@@ -252,28 +261,6 @@ class Watch(msgspec.Struct, frozen=True, array_like=True, tag=7):
 Question: TypeAlias = ListQueues | Show | Peek | Held | Has | Lags | Watch | Saved | MovePart
 
 
-class GroupLag(msgspec.Struct, frozen=True, array_like=True):
-    """How far a consumer group is behind: offsets that it was not given, or has not settled; milliseconds
-    that the oldest of these is in the queue."""
-
-    queue: str
-    group: str
-    lag: int
-    oldest: int
-
-
-class Trouble(msgspec.Struct, frozen=True, array_like=True):
-    """Something that an operator has to know of a queue, under the name of its alarm."""
-
-    alarm: str
-    queue: str
-    subject: str
-    """What of the queue it is about: a consumer group, a client; blank: all of it."""
-    lasts: int | None
-    """Milliseconds, if the queue knows."""
-    text: str
-
-
 class Message(msgspec.Struct, frozen=True, array_like=True):
     """A message as it is in a queue."""
 
@@ -334,66 +321,10 @@ class HeldAnswer(msgspec.Struct, frozen=True, array_like=True):
     """Moves of queues to other groups: the move, the queue, the group."""
 
 
-class ConsumerStats(msgspec.Struct, frozen=True):
-    """A consumer. ``stuck``: it let a message's time pass, and has settled none since."""
-
-    client: str
-    node: str
-    held: int
-    limit: int
-    stuck: bool
-
-
-class GroupStats(msgspec.Struct, frozen=True):
-    """A consumer group: the next offset that it has not given out, the first that is not settled; messages
-    that wait, that consumers have, and that wait for their back-off."""
-
-    name: str
-    cursor: int
-    committed: int
-    waiting: int
-    held: int
-    delayed: int
-    consumers: list[ConsumerStats]
-
-
-class QueueStats(msgspec.Struct, frozen=True):
-    """A queue. ``next``: the offset that the next message gets; counts are since the queue was made."""
-
-    name: str
-    type: str
-    depth: int
-    size: int
-    first: int
-    next: int
-    oldest: int
-    """Milliseconds that its oldest message is in it."""
-    consumers: int
-    held: int
-    appended: int
-    settled: int
-    redelivered: int
-    dead: int
-    dropped: int
-    refused: int
-    """Messages for which there was no room, or that were too large."""
-    topics: tuple[str, ...] = ()
-    dead_letters: str = ""
-    """Queue that its dead letters go to; blank: they are dropped."""
-    moving_to: str = ""
-    """Group that it goes to; blank: it stays."""
-
-
-class QueueDetails(msgspec.Struct, frozen=True):
-    """A queue, its settings as JSON, and its consumer groups."""
-
-    stats: QueueStats
-    settings: str
-    groups: list[GroupStats]
-
-
 encode = msgspec.msgpack.Encoder().encode
-decode_request: Callable[[bytes], Batch | Tick] = msgspec.msgpack.Decoder(Batch | Tick).decode
+decode_request: Callable[[bytes], Batch | Tick | InSync] = msgspec.msgpack.Decoder(
+    Batch | Tick | InSync
+).decode
 decode_question: Callable[[bytes], Question] = msgspec.msgpack.Decoder(Question).decode
 decode_assigned: Callable[[bytes], list[Assigned]] = msgspec.msgpack.Decoder(list[Assigned]).decode
 decode_results: Callable[[bytes], Results] = msgspec.msgpack.Decoder(Results).decode

@@ -14,8 +14,8 @@ import structlog
 from gossamer.errors import GossamerError
 from gossamer.queues.port import KIND, Queues
 from gossamer.queues.questions import troubles_in
-from gossamer.queues.shown import QUEUE_FULL
-from gossamer.queues.values import Trouble
+from gossamer.queues.replicated.shown import QUEUE_FULL
+from gossamer.queues.stats import Trouble
 from gossamer.raft import RaftStatus
 from gossamer.supervisor import GenServer, self_pid, send_after
 

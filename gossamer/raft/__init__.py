@@ -18,8 +18,9 @@ from gossamer.raft.errors import (
 from gossamer.raft.host.client import read, request
 from gossamer.raft.host.messages import RAFT, NotDone, Transfer, Where
 from gossamer.raft.host.placement import COPIES
-from gossamer.raft.host.replicated import NAMES, StateMachine
-from gossamer.raft.host.server import RaftServer
+from gossamer.raft.host.replicas import SETTINGS
+from gossamer.raft.host.replicated import NAMES, Durable, StateMachine
+from gossamer.raft.host.server import TICK, RaftServer
 from gossamer.raft.host.status import RaftStatus, ReplicaStatus
 from gossamer.raft.host.thread import DiscThread
 from gossamer.raft.host.upkeep import GroupRow, Register
@@ -43,6 +44,8 @@ __all__ = [
     "PATIENCE",
     "RAFT",
     "SECTOR",
+    "SETTINGS",
+    "TICK",
     "UNIQUE_NAMES",
     "Answered",
     "BadMembershipError",
@@ -53,6 +56,7 @@ __all__ = [
     "Directory",
     "DiscDirectory",
     "DiscThread",
+    "Durable",
     "Entry",
     "File",
     "Flow",

@@ -39,8 +39,8 @@ class Outbox(Generic[T]):
         self._late = late
         self._waiting: deque[tuple[T, int, Answered, float]] = deque()
         """With its size, and the time at which it came."""
-        self._sent: list[tuple[T, Answered]] = []
-        """The batch that is on its way."""
+        self._sent: list[tuple[T, Answered, float]] = []
+        """The batch that is on its way, with the times at which its requests came."""
         self.number = 0
         """Number of the last batch."""
         self._began = 0.0
@@ -87,17 +87,34 @@ class Outbox(Generic[T]):
                 answered(self._late())
                 continue
             size += weight
-            self._sent.append((request, answered))
+            self._sent.append((request, answered, came))
         self.number += bool(self._sent)
         self._began = now
-        return [request for request, _ in self._sent]
+        return [request for request, _, _ in self._sent]
 
     def take_sent(self, now: float) -> list[tuple[T, Answered]]:
         """Take the requests of the batch that was on its way: it was answered, or will not be."""
         sent, self._sent = self._sent, []
         self._expected = len(sent) + len(self._waiting) if len(sent) >= GATHERED else 0
         self._gathers = now + min((now - self._began) / 3, GATHERING)
-        return sent
+        return [(request, answered) for request, answered, _ in sent]
+
+    def expire(self, before: float, unknown: Callable[[], object]) -> float | None:
+        """Answer what came up to ``before``: what waits as late, and what is on its way with ``unknown()``,
+        since it may be done yet. Return when the oldest came that is left; None: there is none."""
+        for place, (request, answered, came) in enumerate(self._sent):
+            if came > before:
+                return came
+            if answered is not _nobody:
+                answered(unknown())
+                self._sent[place] = request, _nobody, came
+        while self._waiting and self._waiting[0][3] <= before:
+            self._waiting.popleft()[2](self._late())
+        return self._waiting[0][3] if self._waiting else None
+
+
+def _nobody(_result: object) -> None:
+    """In place of who was answered before."""
 
 
 class Writers(Generic[R]):

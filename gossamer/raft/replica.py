@@ -164,6 +164,23 @@ class Replica:
         """Return, at a leader, how far each member is known to be, and how entries flow to it."""
         return {member: (p.match, p.flow) for member, p in self._state.progress.items()}
 
+    @property
+    def position(self) -> tuple[int, int]:
+        """Its last round of heartbeats, and the end of its log."""
+        return self._state.round, self.log.last
+
+    def in_sync(self, index: int, round_: int = 0) -> set[int]:
+        """Return, at a leader, the voters whose discs have the log up to ``index`` and that have answered
+        heartbeats of ``round_``; itself is one."""
+        voters = {*self.membership.voters, *self.membership.outgoing}
+        return {
+            member
+            for member, progress in self._state.progress.items()
+            if member in voters
+            and progress.match >= index
+            and (member == self.id or progress.round >= round_)
+        }
+
     # -- what happens to it
 
     def tick(self, count: int) -> None:
@@ -222,6 +239,13 @@ class Replica:
         """Return the time by the replica's clock than which a state is no older that has applied so much:
         it has all that was committed before. Without a leader's word, -inf."""
         return self._state.freshness.as_of(applied)
+
+    def configure(self, settings: Settings) -> None:
+        """Go by other limits and times from now on."""
+        state = self._state
+        state.settings = settings
+        if state.guarded:
+            state.guarded = max(state.guarded, settings.election_ticks)
 
     def campaign(self) -> None:
         """Ask for votes now, without waiting for a timeout."""

@@ -4,7 +4,7 @@ from gossamer.config import QueueConfig
 from gossamer.errors import UnavailableError, WrongValueError, mismatch
 from gossamer.queues import Message, QueueDetails, QueueMachine, QueueStats, UnknownQueueError
 from gossamer.queues.errors import NoDeadLetterError, error_of
-from gossamer.queues.machine import batch
+from gossamer.queues.replicated.machine import batch
 from gossamer.queues.values import (
     Append,
     Define,

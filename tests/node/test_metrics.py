@@ -15,11 +15,11 @@ from gossamer.node import Node
 from gossamer.node.metrics import readings, take_census
 from gossamer.node.metrics.family import TEXTS
 from gossamer.queues import QueueMachine, QueueStats
-from gossamer.queues.machine import batch
+from gossamer.queues.replicated.machine import batch
+from gossamer.queues.stats import GroupLag
 from gossamer.queues.values import (
     Append,
     Define,
-    GroupLag,
     Join,
     Lags,
     ListQueues,

@@ -5,8 +5,9 @@ from random import Random
 import pytest
 
 from gossamer.config import QueueConfig
-from gossamer.queues.machine import QueueMachine, batch
 from gossamer.queues.moving.values import Part
+from gossamer.queues.replicated.machine import QueueMachine, batch
+from gossamer.queues.stats import QueueDetails
 from gossamer.queues.values import (
     MAX_CHECKPOINT,
     Append,
@@ -15,6 +16,7 @@ from gossamer.queues.values import (
     DropGroup,
     Held,
     HeldAnswer,
+    InSync,
     Join,
     Leave,
     MoveIn,
@@ -25,7 +27,6 @@ from gossamer.queues.values import (
     Outcome,
     Peek,
     Purge,
-    QueueDetails,
     Refused,
     Remove,
     Replay,
@@ -38,14 +39,15 @@ from gossamer.queues.values import (
     decoder_of,
     encode,
 )
+from gossamer.raft import Durable
 
 
 class Group:
     """A machine, and what it told: the log of one replica."""
 
-    def __init__(self):
+    def __init__(self, replicas=0):
         self.told = []
-        self.machine = QueueMachine(lambda index, given: self.told.append((index, given)))
+        self.machine = QueueMachine(lambda index, given: self.told.append((index, given)), replicas)
         self.index = 0
         self.number = 0
 
@@ -57,6 +59,8 @@ class Group:
     def apply(self, request):
         self.index += 1
         answer = self.machine.apply(self.index, request)
+        if isinstance(answer, Durable):
+            answer = answer.value
         return None if answer is None else decode_results(answer).results
 
     def tick(self, seconds):
@@ -494,6 +498,37 @@ def moved(source, ahead):
     return target
 
 
+def test_what_a_batch_appends_is_answered_when_so_many_replicas_have_it_and_other_operations_by_a_quorum():
+    group = Group(replicas=3)
+    group.define(limits={"max_depth": 1})
+    asked = batch(b"x", 1, [join("a"), message()])
+    answers = [group.machine.apply(index, asked) for index in (10, 11)]
+    assert [answer.voters for answer in answers] == [3, 3]
+    for number, operation in ((2, message()), (3, settle("a", 0))):
+        assert isinstance(group.machine.apply(10 + number, batch(b"x", number, [operation])), bytes)
+
+
+def test_messages_are_refused_while_too_few_replicas_are_in_sync_and_consumers_go_on():
+    group = Group(replicas=3)
+    group.define()
+    group.ask(join("a"), message(1))
+    assert group.machine.upkeep(0.0, None)[1:] == group.machine.upkeep(0.0, 3)[1:] == []
+    (said,) = group.machine.upkeep(0.0, 2)[1:]
+    group.apply(said)
+    assert group.machine.upkeep(0.0, 2)[1:] == []
+    assert group.ask(message(2), settle("a", 0)) == [Refused(Why.FEW_REPLICAS), 0]
+    # So it is after a restart, and at a replica whose node is configured otherwise.
+    other = Group()
+    other.machine.restore(group.machine.snapshot())
+    other.number = group.number
+    assert other.machine.snapshot() == group.machine.snapshot()
+    assert other.ask(message(2)) == [Refused(Why.FEW_REPLICAS)]
+    for one, in_sync in ((other, 2), (group, 3)):
+        (said,) = one.machine.upkeep(0.0, in_sync)
+        one.apply(said)
+        assert one.ask(message(2)) == [1]
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_every_message_is_settled_once_or_accounted_for_whatever_comes(seed):
     """Random operations; a second replica is restored from a snapshot in the middle, and stays the same."""
@@ -512,6 +547,7 @@ def test_every_message_is_settled_once_or_accounted_for_whatever_comes(seed):
     kept = []
     """What was done with a checkpoint, in order: the checkpoint is the last, and how many there were."""
     consumers = ["a", "b", "c"]
+    in_sync = InSync(3, 3)
 
     def ask(*operations):
         if other is not None:
@@ -527,6 +563,7 @@ def test_every_message_is_settled_once_or_accounted_for_whatever_comes(seed):
         if choice < 0.4:
             key = rng.choice(["", "k", "l"])
             (offset,) = ask(message(step, key))
+            assert (offset == Refused(Why.FEW_REPLICAS)) is (in_sync.replicas < 3)
             if isinstance(offset, int):
                 taken.add(offset)
                 keys[offset] = key
@@ -546,9 +583,11 @@ def test_every_message_is_settled_once_or_accounted_for_whatever_comes(seed):
                 taken |= {one[0] for one in new}
                 keys |= {one[0]: one[1] for one in new}
         elif choice < 0.65:
+            in_sync = InSync(rng.choice([2, 3]), 3)
             for one in (group, other):
                 if one is not None:
                     one.tick(1)
+                    one.apply(encode(in_sync))
         elif mine := held():
             offset = rng.choice(sorted(mine))
             outcome = rng.choice([Outcome.ACK, Outcome.ACK, Outcome.NACK, Outcome.REJECT])

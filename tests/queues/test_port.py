@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from gossamer.config import QueueDeclaration
-from gossamer.queues import LocalConsumer, Outcome, Queues, UnknownQueueError
+from gossamer.queues import LocalConsumer, NotLeaderError, Outcome, Queues, UnknownQueueError
 from gossamer.queues.errors import NotDoneError
 from gossamer.queues.values import Assigned, Join, Message, Refused, Why
 
@@ -144,3 +144,16 @@ def test_topics_of_a_queue_that_a_group_has_no_more_are_captured_until_it_is_fou
     queues.learn("cold", {})
     queues.resolve("other", None, None)
     assert queues.captures == {}
+
+
+def test_a_node_that_does_not_lead_refuses_what_is_addressed_to_a_queue_and_takes_what_it_captures(queues):
+    results = []
+    queues.refused_for = {"default": "n2"}.get
+    queues.append("jobs", b"x", results.append)
+    (error,) = results
+    assert (error.leader, "n2 leads it: publish there" in str(error)) == ("n2", True)
+    queues.append("jobs", b"x", results.append, captured=True)
+    assert [one.payload for one in answer(queues)] == [b"x"]
+    queues.append("other", b"x", results.append)
+    queues.resolve("other", "default", None)
+    assert isinstance(results[2], NotLeaderError)

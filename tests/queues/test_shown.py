@@ -3,18 +3,9 @@
 import pytest
 
 from gossamer.node.views.queues import queue_alarms
-from gossamer.queues.shown import DEAD_LETTERS, QUEUE_FULL, STUCK, UNATTENDED
-from gossamer.queues.values import (
-    GroupLag,
-    Lags,
-    Leave,
-    Outcome,
-    Purge,
-    Trouble,
-    Watch,
-    decoder_of,
-    encode,
-)
+from gossamer.queues.replicated.shown import DEAD_LETTERS, QUEUE_FULL, STUCK, UNATTENDED
+from gossamer.queues.stats import GroupLag, Trouble
+from gossamer.queues.values import Lags, Leave, Outcome, Purge, Watch, decoder_of, encode
 from gossamer.queues.watch import standing
 from tests.queues.test_machine import Group, join, message, settle
 

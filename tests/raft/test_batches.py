@@ -71,3 +71,24 @@ def test_a_batch_is_bounded_and_what_waited_too_long_is_not_sent():
     outbox.take_sent(PATIENCE + 2.0)
     assert outbox.next_batch(PATIENCE + 2.0 + GATHERING) == []
     assert told == ["late"]
+
+
+def test_who_was_not_answered_in_time_is_answered_once_and_those_behind_wait_on():
+    answers = []
+    outbox = Outbox(lambda: "late")
+    for at in range(3):
+        outbox.add(at, 1, lambda answer, at=at: answers.append((at, answer)), float(at))
+    assert outbox.next_batch(2.0) == [0, 1, 2]
+    for at in (3, 4):
+        outbox.add(at, 1, lambda answer, at=at: answers.append((at, answer)), float(at))
+    assert outbox.expire(-1.0, lambda: "unknown") == 0.0
+    assert outbox.expire(1.0, lambda: "unknown") == 2.0
+    assert outbox.expire(3.0, lambda: "unknown") == 4.0
+    assert answers == [(0, "unknown"), (1, "unknown"), (2, "unknown"), (3, "late")]
+    # The batch is still on its way, and what it comes to is for nobody.
+    assert outbox.next_batch(4.0) == []
+    for _, answered in outbox.take_sent(4.0):
+        answered("done")
+    assert outbox.next_batch(4.0) == [4]
+    assert outbox.expire(4.0, lambda: "unknown") is None
+    assert answers[4:] == [(4, "unknown")]

@@ -2,7 +2,7 @@
 
 from gossamer.audit import EventBuffer, QueueEvents, schema
 from gossamer.audit.event_buffer import KINDS
-from gossamer.queues.machine import QueueMachine
+from gossamer.queues.replicated.machine import QueueMachine
 from gossamer.queues.values import Append, DropGroup, Join, Leave, Outcome, Purge, Refused, Remove, Settle
 from tests.queues.test_machine import Group
 from tests.spark.world import World

@@ -18,7 +18,14 @@ from gossamer.mqtt.codec.properties import NONE, Properties
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.ports import ForwarderLike
-from gossamer.queues import QueueFullError, Queues, TooLargeError, UnknownQueueError
+from gossamer.queues import (
+    FewReplicasError,
+    NotLeaderError,
+    QueueFullError,
+    Queues,
+    TooLargeError,
+    UnknownQueueError,
+)
 from gossamer.routes import Route, matches
 
 QUEUE = b"$queue/"
@@ -55,6 +62,9 @@ def refusal_of(error: GossamerError) -> tuple[ReasonCode, str]:
         return ReasonCode.QUOTA_EXCEEDED, str(error)
     if isinstance(error, UnknownQueueError):
         return ReasonCode.TOPIC_NAME_INVALID, str(error)
+    if isinstance(error, NotLeaderError | FewReplicasError):
+        # Nothing was done, and whose fault it is no code of PUBACK says: 0x9c is none.
+        return ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, str(error)
     return ReasonCode.UNSPECIFIED_ERROR, str(error)
 
 
@@ -103,9 +113,9 @@ class QueuePublishing:
 
     def capture(self, queues: tuple[str, ...], message: Message) -> tuple[ForwarderLike, ...]:
         """Return the peers of a message that queues capture."""
-        return tuple(self.into(queue, message.topic.decode(), message) for queue in queues)
+        return tuple(self.into(queue, message.topic.decode(), message, captured=True) for queue in queues)
 
-    def into(self, queue: str, key: str, message: Message) -> ForwarderLike:
+    def into(self, queue: str, key: str, message: Message, *, captured: bool = False) -> ForwarderLike:
         """Return the peer that puts a message into a queue."""
 
         def append(on_safe: Callable[[bool], object]) -> None:
@@ -124,6 +134,7 @@ class QueuePublishing:
                 expiry=expiry,
                 client=getattr(message.publisher, "client_id", ""),
                 message_id=message.id,
+                captured=captured,
             )
 
         return IntoQueue(queue, append)

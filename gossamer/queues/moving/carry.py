@@ -12,7 +12,7 @@ from gossamer.errors import GossamerError
 from gossamer.queues import questions
 from gossamer.queues.errors import QueueExistsError
 from gossamer.queues.moving.values import MoveIn, MoveOver
-from gossamer.queues.state import Move
+from gossamer.queues.replicated.state import Move
 from gossamer.queues.values import (
     Operation,
 )

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gossamer.raft.errors import NotReadyError, UnknownOutcomeError
-from gossamer.raft.host.replicated import Replicated, request_entry
+from gossamer.raft.host.replicated import Durable, Replicated, request_entry
 from gossamer.raft.messages import Message
 from gossamer.raft.replica import Ready, Replica
 from gossamer.raft.state import Role
@@ -43,6 +43,10 @@ class Group:
         """Nodes of replicas from which messages came, for one that has no entries yet."""
         self._waiting: dict[int, tuple[int, Answer]] = {}
         """Term and answer of each request, by index."""
+        self._durable: list[tuple[int, int, object, Answer]] = []
+        """Index, voters, result and answer of what waits for more discs than a quorum."""
+        self._seen = 0, 0, 0
+        """Term, round of heartbeats, and end of the log, when it was last asked who is in sync."""
         self._reads: dict[int, tuple[bytes, Answer]] = {}
         self._ripe: list[tuple[int, int]] = []
         """Index that must be applied and context of each read that is confirmed."""
@@ -157,14 +161,40 @@ class Group:
             self._applied = entry.index
             self._applied_bytes += len(entry.data)
             term, answer = self._waiting.pop(entry.index, (0, None))
-            if answer is not None:
-                answer(result if term == entry.term else UnknownOutcomeError())
+            if answer is None:
+                continue
+            if term != entry.term:
+                answer(UnknownOutcomeError())
+            elif isinstance(result, Durable):
+                self._durable.append((entry.index, result.voters, result.value, answer))
+            else:
+                answer(result)
         self._ripe += [(read.index, read.context) for read in ready.reads]
         self.replica.advance(ready)
         self._answer_reads()
+        self.answer_durable()
         if not self.leads:
             self.give_up()
         return ready.promises
+
+    def answer_durable(self) -> None:
+        """Answer what waited for more discs than a quorum, as far as these have it by now."""
+        if not self._durable:
+            return
+        waiting, self._durable = self._durable, []
+        for one in waiting:
+            index, voters, value, answer = one
+            if len(self.replica.in_sync(index)) >= voters:
+                answer(value)
+            else:
+                self._durable.append(one)
+
+    def in_sync(self) -> int | None:
+        """Return, at a leader, how many voters keep up, itself among them: they have all that there was when
+        this was last asked, and have answered a heartbeat of that time; None: it has just begun to lead."""
+        term, round_, index = self._seen
+        self._seen = self.replica.term, *self.replica.position
+        return len(self.replica.in_sync(index, round_)) if term == self.replica.term else None
 
     def _answer_reads(self) -> None:
         applied = self.replica.log.applied
@@ -180,7 +210,9 @@ class Group:
         """Answer who waits for a leader that is none any more."""
         waiting, self._waiting = self._waiting, {}
         reads, self._reads, self._ripe = self._reads, {}, []
-        for answer in [*(w[1] for w in waiting.values()), *(r[1] for r in reads.values())]:
+        durable, self._durable = self._durable, []
+        found = [*(w[-1] for w in waiting.values()), *(r[-1] for r in reads.values())]
+        for answer in found + [d[-1] for d in durable]:
             answer(UnknownOutcomeError())
 
     # -- snapshots

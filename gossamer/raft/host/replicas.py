@@ -43,12 +43,14 @@ class Replicas:
         rng: Random,
         clock: Callable[[], float],
         send: Callable[[list[tuple[Group, list[Message]]]], None],
+        settings: Callable[[str], Settings] = lambda kind: SETTINGS,
     ) -> None:
         self._node = node
         self._disc = disc
         self._machines = machines
         self._made = partial(Replica, settings=SETTINGS, random=rng, clock=clock)
         self._send = send
+        self._settings = settings
         self.groups: dict[int, Group] = {}
         self._turn: _Turn | None = None
         """The turn that a full disc refused."""
@@ -85,6 +87,7 @@ class Replicas:
         replica = self._made(stored.replica, stored.log(), stored.hard)
         group = Group(number, self._node, replica, state)
         group.snapshot_bytes = len(data)
+        replica.configure(self._settings(state.kind))
         return group
 
     async def begin(
@@ -117,6 +120,7 @@ class Replicas:
             old.give_up()
         log.info("raft_replica", group=f"{number:x}", replica=replica)
         made = self._made(replica, Log(mark.snapshot), HardState(term, 0, index))
+        made.configure(self._settings(kind))
         group = self.groups[number] = Group(number, self._node, made, replicated)
         return group
 
@@ -136,6 +140,8 @@ class Replicas:
         """Do what is to be done; return whether there was something. Nothing is done while the disc is full,
         but to try the same again."""
         turn = self._turn
+        for group in self.groups.values():
+            group.answer_durable()
         if turn is None:
             turn = _Turn([(g, r) for g in self.groups.values() if (r := g.replica.ready()) is not None])
             self._send([(group, ready.messages) for group, ready in turn.work])
@@ -158,11 +164,15 @@ class Replicas:
 
     def _done(self, group: Group, ready: Ready) -> list[Message]:
         """Do what may be done once the disc has a turn; return what may be sent."""
+        kind = group.state.kind
         try:
             return group.done(ready)
         except DamagedLogError as error:
             self.drop(group, str(error))
             return []
+        finally:
+            if kind != group.state.kind:
+                group.replica.configure(self._settings(group.state.kind))
 
     async def _finish(self, group: Group, ready: Ready) -> None:
         """Read the parts of snapshots that are wanted, and store one that is due, or in place of one that is

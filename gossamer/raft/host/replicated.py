@@ -24,11 +24,18 @@ _ADMIT, _REQUEST, _FOUND = b"\0", b"\1", b"\2"
 _DIGEST = 16
 
 
+class Durable(msgspec.Struct, frozen=True):
+    """Result of a request that is answered only once the discs of so many voters have it."""
+
+    value: object
+    voters: int
+
+
 class StateMachine(Protocol):
     """The user's part. Deterministic: equal requests in equal order make equal states and results."""
 
     def apply(self, index: int, request: bytes) -> object:
-        """Take a request that is committed as entry ``index``; return its result."""
+        """Take a request that is committed as entry ``index``; return its result, or a :class:`Durable`."""
 
     def read(self, question: bytes) -> object:
         """Answer a question by the state as it is."""
@@ -39,8 +46,9 @@ class StateMachine(Protocol):
     def restore(self, data: bytes) -> None:
         """Replace the state by that of a snapshot."""
 
-    def upkeep(self, leading_for: float) -> list[bytes]:
-        """Return requests that time has made due. The leader asks about once a second."""
+    def upkeep(self, leading_for: float, in_sync: int | None) -> list[bytes]:
+        """Return requests that time has made due. The leader asks about once a second; ``in_sync`` voters,
+        with itself, keep up with it; None: it does not know yet."""
 
 
 Machines = Callable[[str], StateMachine]

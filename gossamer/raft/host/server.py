@@ -38,13 +38,14 @@ from gossamer.raft.host.messages import (
     Transfer,
     Where,
 )
-from gossamer.raft.host.replicas import Replicas
+from gossamer.raft.host.replicas import SETTINGS, Replicas
 from gossamer.raft.host.replicated import NAMES, Machines
 from gossamer.raft.host.status import RaftStatus, ReplicaStatus
 from gossamer.raft.host.thread import DiscThread
 from gossamer.raft.host.upkeep import Register, Upkeep, current
 from gossamer.raft.messages import Message, decode, encode
 from gossamer.raft.replica import Replica
+from gossamer.raft.state import Settings
 from gossamer.raft.values import Membership
 from gossamer.supervisor import (
     Caller,
@@ -86,13 +87,15 @@ class RaftServer(GenServer):
         wall: Callable[[], float],
         rng: Random,
         status: RaftStatus,
+        settings: Callable[[str], Settings] = lambda kind: SETTINGS,
     ) -> None:
-        """``disc`` is None where the node keeps nothing; ``status`` is kept up to date; the rest is for
-        :class:`Upkeep`."""
+        """``disc`` is None where the node keeps nothing; ``status`` is kept up to date; ``settings``
+        are those of the groups of a kind; the rest is for :class:`Upkeep`."""
         self._distribution = distribution
         self._node = node = distribution.runtime.node
         self._register = register
         self._status = status
+        status.leader_of = lambda kind: self._leader_of(current(register, kind))
         self._leaders: dict[int, tuple[int, str]] = {}
         """Term and node of the latest leader of which this node was told, by group."""
         self._scheduled = False
@@ -103,7 +106,13 @@ class RaftServer(GenServer):
         trap_exit(True)
         if disc is not None:
             replicas = self._replicas = Replicas(
-                node, disc, machines, rng=rng, clock=self.process.loop.time, send=self._send
+                node,
+                disc,
+                machines,
+                rng=rng,
+                clock=self.process.loop.time,
+                send=self._send,
+                settings=settings,
             )
             self._upkeep = Upkeep(
                 node, replicas, register=register, members=members, kinds=kinds, wall=wall, rng=rng

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gossamer.raft.host.syncs import SyncTimes
@@ -34,5 +35,7 @@ class RaftStatus:
     replicas: dict[str, ReplicaStatus] = field(default_factory=dict)
     leading: frozenset[str] = frozenset()
     """Kinds of the groups that this node leads, as of its last turn."""
+    leader_of: Callable[[str], str] = lambda kind: ""
+    """Node that leads the group of a kind, as far as this node knows; blank: it does not."""
     disc_full: bool = False
     syncs: SyncTimes = field(default_factory=SyncTimes)

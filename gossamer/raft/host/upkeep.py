@@ -179,7 +179,7 @@ class Upkeep:
                 group.admit(founding(self._node, kind), _ignore)
             else:
                 self._place(group, seconds)
-            for request in group.state.machine.upkeep(seconds):
+            for request in group.state.machine.upkeep(seconds, group.in_sync()):
                 group.request(request, _ignore)
         except NotReadyError as error:
             log.debug("raft_upkeep_waits", group=f"{group.number:x}", error=str(error))

@@ -135,7 +135,7 @@ class NamesMachine:
             case ListNames():
                 return dict(self._holders)
 
-    def upkeep(self, leading_for: float) -> list[bytes]:
+    def upkeep(self, leading_for: float, in_sync: int | None = None) -> list[bytes]:
         """Return the releases of nodes whose lease is over; ``leading_for`` so many seconds."""
         if leading_for < LEASE:
             self._releasing.clear()

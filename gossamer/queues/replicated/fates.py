@@ -10,6 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+from gossamer.errors import GossamerError
+from gossamer.queues.errors import NotDoneError, NotHeldError
+from gossamer.queues.values import Outcome
+
 APPENDED = "appended"
 BURIED = "buried"
 DISCARDED = "discarded"
@@ -80,3 +84,13 @@ class QueueRecorderLike(Protocol):
 
     def gone(self, index: int, fates: list[Fate], /) -> None:
         """An entry of a replication group that this node leads did this."""
+
+
+def outcome_of(outcome: Outcome, result: int | GossamerError) -> str:
+    """Return what came of what a consumer says: ``ack``, ``nack``, ``reject``; ``late`` where somebody else
+    has the message by now; ``unknown`` where no quorum has answered, and ``refused``."""
+    if not isinstance(result, GossamerError):
+        return outcome.name.lower()
+    if isinstance(result, NotHeldError):
+        return "late"
+    return "unknown" if isinstance(result, NotDoneError) and result.unknown else "refused"

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gossamer.queues.consumers import ConsumerGroup
-from gossamer.queues.queue import Queue
-from gossamer.queues.values import GroupLag, QueueDetails, QueueStats, Trouble
+from gossamer.queues.replicated.consumers import ConsumerGroup
+from gossamer.queues.replicated.queue import Queue
+from gossamer.queues.stats import GroupLag, QueueDetails, QueueStats, Trouble
 
 FULL, ROOM = 0.9, 0.8
 MOST_TROUBLES = 100

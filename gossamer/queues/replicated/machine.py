@@ -3,7 +3,9 @@
 The group's time is the sum of what its leaders say has passed (:class:`~.values.Tick`), so it stands still
 while nobody leads, and no clock of a node moves it: a node whose clock is a day off changes nothing here.
  Rules: 1. A batch of operations is done once (``raft.batches``).  2. Messages are given to consumers in the
-entry that makes it possible; what was given is told to ``tell``, at every replica that applies the entry.
+entry that makes it possible; what was given is told to ``tell``, at every replica that applies the entry.  3.
+Whether enough replicas are in sync is the leader's to see and an entry to say (:class:`~.values.InSync`), so
+that all replicas refuse the same messages.
 """
 
 from __future__ import annotations
@@ -14,13 +16,14 @@ from itertools import islice
 import msgspec
 
 from gossamer.config import QueueConfig
-from gossamer.queues.fates import APPENDED, DEAD_LETTER, DELETED, DISCARDED, Fates, Sink
-from gossamer.queues.letters import give_back
-from gossamer.queues.moving import parts as moves
 from gossamer.queues.moving.values import MoveIn, MoveOut, MoveOver, MovePart, Presence
-from gossamer.queues.queue import Queue
-from gossamer.queues.shown import MOST_TROUBLES, details_of, lag_of, stats_of, troubles_of
-from gossamer.queues.state import DeadLetter, QueueState
+from gossamer.queues.replicated import moves
+from gossamer.queues.replicated.fates import APPENDED, DEAD_LETTER, DELETED, DISCARDED, Fates, Sink
+from gossamer.queues.replicated.letters import give_back
+from gossamer.queues.replicated.queue import Queue
+from gossamer.queues.replicated.shown import MOST_TROUBLES, details_of, lag_of, stats_of, troubles_of
+from gossamer.queues.replicated.state import DeadLetter, QueueState
+from gossamer.queues.stats import GroupLag
 from gossamer.queues.values import (
     Append,
     Assigned,
@@ -29,10 +32,10 @@ from gossamer.queues.values import (
     Claim,
     Define,
     DropGroup,
-    GroupLag,
     Has,
     Held,
     HeldAnswer,
+    InSync,
     Join,
     Lags,
     Leave,
@@ -56,7 +59,7 @@ from gossamer.queues.values import (
     decode_request,
     encode,
 )
-from gossamer.raft import Writers
+from gossamer.raft import Durable, Writers
 
 TICK = 1.0
 """Seconds between two ticks, about: the leader is asked once a second."""
@@ -74,21 +77,30 @@ class _Image(msgspec.Struct, array_like=True, frozen=True):
     now: int
     queues: list[QueueState]
     writers: list[tuple[bytes, int, list[Result]]]
-    staged: dict[str, moves.Staged] = {}
-    adopted: list[str] = []
+    staged: dict[str, moves.Staged]
+    adopted: list[str]
+    short: InSync | None
 
 
 _image = msgspec.msgpack.Decoder(_Image).decode
 
 
 class QueueMachine:
-    """Implements :class:`gossamer.raft.StateMachine`; results and answers are encoded."""
+    """Implements :class:`gossamer.raft.StateMachine`; results and answers are encoded. ``replicas``: so many
+    must have a message that is acknowledged; 0: a quorum. It is this node's to say where it leads, and no
+    part of the state."""
 
-    def __init__(self, tell: Tell, listens: Callable[[], Sink | None] = lambda: None) -> None:
-        """``listens`` returns who is told of the fates of messages now, if somebody is."""
+    def __init__(
+        self, tell: Tell, listens: Callable[[], Sink | None] = lambda: None, replicas: int = 0
+    ) -> None:
+        """``listens`` returns who is told of the fates of messages now, if somebody is; ``replicas``: so many
+        must have a message before it is acknowledged, 0: a quorum."""
         self._tell = tell
         self._listens = listens
         self._fates = Fates()
+        self._replicas = replicas
+        self._short: InSync | None = None
+        """Fewer replicas are in sync than must have a message."""
         self._index = 0
         """Of the last entry."""
         self._now = 0
@@ -122,6 +134,9 @@ class QueueMachine:
             self._pass_time(asked.elapsed, touched)
             self._assign(index, touched)
             return None
+        if isinstance(asked, InSync):
+            self._short = asked if asked.replicas < asked.wanted else None
+            return None
         try:
             results = self._writers.known(asked.writer, asked.number)
         except LookupError:
@@ -130,7 +145,13 @@ class QueueMachine:
             results = [self._do(one, touched) for one in asked.operations]
             self._writers.done(asked.writer, asked.number, results)
             self._assign(index, touched)
-        return encode(Results(results))
+        return self._answer(asked, results)
+
+    def _answer(self, asked: Batch, results: list[Result]) -> object:
+        answer = encode(Results(results))
+        pairs = zip(asked.operations, results, strict=False) if self._replicas else ()
+        taken = any(isinstance(one, Append) and isinstance(result, int) for one, result in pairs)
+        return Durable(answer, self._replicas) if taken else answer
 
     def _assign(self, index: int, touched: dict[str, Queue]) -> None:
         given = [one for queue in touched.values() for one in queue.assign(self._now)]
@@ -167,7 +188,7 @@ class QueueMachine:
         done: int | Why | DeadLetter | None = None
         match asked:
             case Append():
-                done = queue.append(asked, self._now)
+                done = queue.append(asked, self._now) if self._short is None else Why.FEW_REPLICAS
             case Settle():
                 done = queue.settle(asked, self._now)
             case Join():
@@ -202,7 +223,7 @@ class QueueMachine:
         return 0
 
     def _take(self, asked: MoveIn, touched: dict[str, Queue]) -> Result:
-        done = self._arrivals.take(self._queues, asked, self._now)
+        done = self._arrivals.take(self._queues, asked, self._now, self._fates)
         touched.update(self._awake())
         return Refused(done) if isinstance(done, Why) else done
 
@@ -249,14 +270,20 @@ class QueueMachine:
             touched[name] = queue
             self._bury(queue.pass_time(self._now), touched)
 
-    def upkeep(self, leading_for: float) -> list[bytes]:
-        """Return the tick that is due, while time changes something."""
+    def upkeep(self, leading_for: float, in_sync: int | None) -> list[bytes]:
+        """Return the tick that is due, while time changes something, and who is in sync, where that is
+        news."""
         elapsed, self._led = leading_for - self._led, leading_for
         # It may have led before; its time since the last tick is not known, but for this second.
         if elapsed < 0:
             elapsed = min(leading_for, TICK)
         busy = any(queue.busy for queue in self._queues.values())
-        return [encode(Tick(round(elapsed * 1000)))] if busy else []
+        due: list[Tick | InSync] = [Tick(round(elapsed * 1000))] if busy else []
+        if in_sync is not None:
+            now = InSync(in_sync, self._replicas)
+            short = now if now.replicas < now.wanted else None
+            due += [now] if short != self._short else []
+        return [encode(one) for one in due]
 
     # -- questions
 
@@ -324,6 +351,7 @@ class QueueMachine:
                 self._writers.rows(),
                 self._arrivals.staged,
                 self._arrivals.adopted,
+                self._short,
             )
         )
 
@@ -335,6 +363,7 @@ class QueueMachine:
         self._writers = Writers(image.writers)
         self._arrivals = moves.Arrivals(image.staged, image.adopted)
         self._packing.clear()
+        self._short = image.short
 
 
 def batch(writer: bytes, number: int, operations: list[Operation]) -> bytes:

@@ -17,8 +17,8 @@ from functools import partial
 import msgspec
 
 from gossamer.config import QueueConfig
-from gossamer.queues.consumers import Consumer, ConsumerGroup
-from gossamer.queues.fates import (
+from gossamer.queues.replicated.consumers import Consumer, ConsumerGroup
+from gossamer.queues.replicated.fates import (
     APPENDED,
     BURIED,
     DISCARDED,
@@ -31,7 +31,7 @@ from gossamer.queues.fates import (
     SUPERSEDED,
     Fates,
 )
-from gossamer.queues.state import OVERHEAD, DeadLetter, Entry, QueueState
+from gossamer.queues.replicated.state import OVERHEAD, DeadLetter, Entry, QueueState
 from gossamer.queues.values import (
     Append,
     Assigned,

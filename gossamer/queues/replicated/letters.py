@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from gossamer.queues.queue import Queue
-from gossamer.queues.state import Entry
+from gossamer.queues.replicated.queue import Queue
+from gossamer.queues.replicated.state import Entry
 from gossamer.queues.values import Replay, Why
 
 

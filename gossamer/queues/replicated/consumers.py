@@ -19,7 +19,8 @@ from heapq import heappop, heappush
 
 import msgspec
 
-from gossamer.queues.values import MAX_CHECKPOINT, Checkpoint, ConsumerStats, GroupStats, Why
+from gossamer.queues.stats import ConsumerStats, GroupStats
+from gossamer.queues.values import MAX_CHECKPOINT, Checkpoint, Why
 
 
 class Consumer(msgspec.Struct, array_like=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gossamer.queues.consumers import ConsumerGroup
+from gossamer.queues.replicated.consumers import ConsumerGroup
 
 OVERHEAD = 64
 """Bytes that a message counts beside what is in it."""

@@ -21,8 +21,9 @@ from typing import Any
 import msgspec
 
 from gossamer.queues.moving.values import MoveIn, MoveOut, Part
-from gossamer.queues.queue import Queue
-from gossamer.queues.state import Entry, Move, QueueState
+from gossamer.queues.replicated.fates import Fates
+from gossamer.queues.replicated.queue import Queue
+from gossamer.queues.replicated.state import Entry, Move, QueueState
 from gossamer.queues.values import (
     Why,
     encode,
@@ -113,7 +114,7 @@ class Arrivals:
         self.staged = staged or {}
         self.adopted = adopted or []
 
-    def take(self, queues: dict[str, Queue], asked: MoveIn, now: int) -> int | Why:
+    def take(self, queues: dict[str, Queue], asked: MoveIn, now: int, fates: Fates) -> int | Why:
         """Take a part; return the position of the next, or :data:`ADOPTED`, or why it is refused."""
         if asked.move in self.adopted:
             return ADOPTED
@@ -137,7 +138,7 @@ class Arrivals:
         self.adopted = [*self.adopted, asked.move][-_REMEMBERED:]
         packed = _packed(data[_DIGEST:])
         for state in packed.queues:
-            _adopt(queues, state, now - packed.now)
+            _adopt(queues, state, now - packed.now, fates)
         return ADOPTED
 
 
@@ -145,7 +146,7 @@ def _digest(data: bytes) -> bytes:
     return hashlib.blake2b(data, digest_size=_DIGEST).digest()
 
 
-def _adopt(queues: dict[str, Queue], state: QueueState, shift: int) -> None:
+def _adopt(queues: dict[str, Queue], state: QueueState, shift: int, fates: Fates) -> None:
     settings: dict[str, Any] = msgspec.json.decode(state.defined)
     if state.move is not None:
         settings["replication"] = {**settings.get("replication", {}), "group": state.move.to}
@@ -159,7 +160,7 @@ def _adopt(queues: dict[str, Queue], state: QueueState, shift: int) -> None:
         for entry in state.entries.values():
             queues[state.name].bury(entry)
     else:
-        queues[state.name] = Queue(state)
+        queues[state.name] = Queue(state, fates)
 
 
 def _shifted(entry: Entry, shift: int) -> Entry:
