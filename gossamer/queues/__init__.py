@@ -31,6 +31,7 @@ from gossamer.queues.errors import (
     GroupChangeError,
     GroupInUseError,
     NoDeadLetterError,
+    NotConsumingError,
     NotDoneError,
     NotHeldError,
     NotLeaderError,
@@ -59,6 +60,7 @@ from gossamer.queues.values import (
     Message,
     Outcome,
     Why,
+    is_start,
 )
 from gossamer.queues.watch import QueueWatch
 
@@ -86,6 +88,7 @@ __all__ = [
     "LocalConsumer",
     "Message",
     "NoDeadLetterError",
+    "NotConsumingError",
     "NotDoneError",
     "NotHeldError",
     "NotLeaderError",
@@ -115,6 +118,7 @@ __all__ = [
     "delete",
     "drop_group",
     "error_of",
+    "is_start",
     "kind_of",
     "lags_in",
     "list_queues",

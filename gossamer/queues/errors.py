@@ -2,10 +2,9 @@
 
 ::
 
-    UsageError        UnknownQueueError TooLargeError NotHeldError BadStartError GroupChangeError
-                      GroupInUseError DeadLettersElsewhereError NoDeadLetterError StaleCheckpointError
-                      CheckpointTooLargeError
-                      SharedLettersError QueueExistsError
+    UsageError        UnknownQueueError TooLargeError NotHeldError NotConsumingError BadStartError
+                      GroupChangeError GroupInUseError DeadLettersElsewhereError NoDeadLetterError
+                      StaleCheckpointError CheckpointTooLargeError SharedLettersError QueueExistsError
     UnavailableError  QueueFullError TooManyGroupsError FewReplicasError NotLeaderError NotDoneError
 """
 
@@ -67,13 +66,28 @@ class CheckpointTooLargeError(UsageError):
         )
 
 
+class NotConsumingError(UsageError):
+    """A message that a connection settles in a consumer group in which it is not; ``group``: None where it
+    names none."""
+
+    def __init__(self, queue: str, group: str | None) -> None:
+        self.queue = queue
+        self.group = group
+        where = "" if group is None else f" in consumer group {group[:64]!r}"
+        super().__init__(
+            f"queue {queue[:100]!r}: this connection does not consume it{where}; subscribe first, and settle "
+            "what came with the group-id that came with it"
+        )
+
+
 class BadStartError(UsageError):
     """A consumer group that is to begin where nothing can."""
 
     def __init__(self, queue: str) -> None:
         self.queue = queue
         super().__init__(
-            f"queue {queue}: expected offset first, last, next, a number, or timestamp: and milliseconds"
+            f"queue {queue}: expected offset first, last, next, a number up to its next one, which gossamer "
+            f"queues show {queue} says, or timestamp: and milliseconds"
         )
 
 

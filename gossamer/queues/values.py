@@ -108,6 +108,15 @@ class Join(msgspec.Struct, frozen=True, array_like=True, tag=3):
     """Of the group only the consumer that joined first is given messages, while it is there."""
 
 
+def is_start(text: str) -> bool:
+    """Return whether this may be the ``start`` of a :class:`Join`: blank, ``first``, ``last``, ``next``, a
+    number, or ``timestamp:`` and milliseconds of the day."""
+    number = text.removeprefix("timestamp:")
+    return text in ("", "first", "last", "next") or (
+        number.isascii() and number.isdecimal() and len(number) < 19
+    )
+
+
 class Leave(msgspec.Struct, frozen=True, array_like=True, tag=4):
     """Leave a consumer group, with all that it has. Result: 0."""
 

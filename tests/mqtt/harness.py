@@ -188,6 +188,7 @@ class World:
         auth=None,
         overflow="drop_oldest",
         mqtt=None,
+        queues=None,
         **limits,
     ):
         self.clock = ManualClock()
@@ -210,6 +211,7 @@ class World:
             config=config,
             runtime=self.runtime,
             authenticator=authenticator,
+            queues=queues,
         )
 
     async def start(self):

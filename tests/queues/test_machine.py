@@ -19,6 +19,7 @@ from gossamer.queues.values import (
     InSync,
     Join,
     Leave,
+    Message,
     MoveIn,
     MoveOut,
     MoveOver,
@@ -410,6 +411,17 @@ def test_a_last_value_queue_has_one_message_a_key(group):
     assert group.show("state").stats.depth == 2
     group.ask(join("y", group="late", start="first", queue="state"))
     assert [offset for _, offset, _ in group.given()] == [1, 2]
+
+
+def test_what_a_last_value_queue_refuses_leaves_what_it_has(group):
+    group.define(type="last_value", limits={"max_depth": 2, "max_message_size": 1024, "max_bytes": 1024})
+    small, large = (Append("jobs", "a", bytes(size), b"", 0) for size in (100, 1000))
+    assert group.ask(small, message(1, "b"), large) == [0, 1, Refused(Why.FULL)]
+    assert [one.key for one in decoder_of(list[Message])(group.machine.read(encode(Peek("jobs", 0, 9))))] == [
+        "a",
+        "b",
+    ]
+    assert group.ask(small) == [2]
 
 
 def test_a_queue_that_becomes_one_of_last_values_keeps_the_latest_of_each_key(group):

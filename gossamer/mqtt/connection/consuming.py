@@ -21,30 +21,28 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from gossamer.errors import GossamerError
+from gossamer.errors import GossamerError, UsageError
 from gossamer.mqtt.codec.encoder import PACKET_ID, encode, explained
+from gossamer.mqtt.codec.errors import MqttProtocolError
 from gossamer.mqtt.codec.packets import V5, Puback, Publish, Pubrec, Subscribe, Subscription
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.connection.channel import Channel
 from gossamer.mqtt.messages.message import Message
+from gossamer.mqtt.publish.queue_words import PREFIX, Wanted, settled, wanted
 from gossamer.mqtt.publish.queued import QUEUE, properties_of, refusal_of
 from gossamer.mqtt.session.session import Session
 from gossamer.queues import (
     Assigned,
-    BadStartError,
     LocalConsumer,
+    NotConsumingError,
     NotDoneError,
     NotHeldError,
     Outcome,
     Queues,
     TooManyGroupsError,
-    UnknownQueueError,
 )
 
-PREFIX = QUEUE.decode()
 OUTCOMES = {"$ack": Outcome.ACK, "$nack": Outcome.NACK, "$reject": Outcome.REJECT}
-BAD_FILTER = "expected $queue/NAME/# or $queue/NAME/$group/GROUP, with a group of 1 to 64 characters"
-LONGEST_GROUP = 64
 _RETRY = 1.0
 _IN_FLIGHT = b"\xf2"
 """In place of a packet in flight: nothing that a client acknowledges in the read loop."""
@@ -68,19 +66,19 @@ class ChannelConsumers:
         self._identifiers: dict[LocalConsumer, tuple[int, ...]] = {}
 
     def join(
-        self, item: Subscription, packet: Subscribe, queue: str, group: str, done: Callable[[object], object]
+        self, item: Subscription, packet: Subscribe, asked: Wanted, done: Callable[[object], object]
     ) -> None:
         """Begin to consume."""
-        channel, user = self._channel, dict(packet.properties.user)
+        channel = self._channel
         consumer = LocalConsumer(
-            queue,
-            group,
+            asked.queue,
+            asked.group,
             client=channel.client_id,
             limit=max(1, channel.session.receive_maximum),
-            start=user.get("offset", ""),
+            start=asked.start,
             give=lambda one: self._give(consumer, one),
         )
-        if channel.version != V5 or user.get("settle") == "puback":
+        if channel.version != V5 or asked.by_puback:
             self._by_puback.add(consumer)
         self._identifiers[consumer] = packet.properties.subscription_identifiers[:1]
         self.leave(item.filter)
@@ -193,24 +191,33 @@ class ChannelConsumers:
     ) -> None:
         """Settle the messages that a publish names in its ``user`` properties; ``done`` once, with an error
         if one was not."""
-        group = dict(user).get("group-id")
-        mine = [one for one in self.by_filter.values() if one.queue == queue and group in (None, one.group)]
-        offsets = [_offset_in(value, queue) for name, value in user if name == "message-id"]
-        if not mine or not offsets or None in offsets:
-            done(NotHeldError(queue))
+        try:
+            group, offsets, reason, delay = settled(queue, user)
+        except UsageError as error:
+            done(error)
             return
-        left, failed = [len(offsets)], list[GossamerError]()
+        mine = [one for one in self.by_filter.values() if one.queue == queue and group in (None, one.group)]
+        if not mine:
+            done(NotConsumingError(queue, group))
+            return
+        # What nobody has is no question for a quorum: a client that settles at random costs its node alone.
+        held = [(next((c for c in mine if one in c.held), None), one) for one in offsets]
+        found = [(consumer, offset) for consumer, offset in held if consumer is not None]
+        failed: list[GossamerError] = [NotHeldError(queue)] if len(found) < len(offsets) else []
+        left = [len(found)]
+        if not found:
+            done(failed[0])
+            return
 
-        def settled(result: int | GossamerError) -> None:
+        def answered(result: int | GossamerError) -> None:
             left[0] -= 1
             if isinstance(result, GossamerError):
                 failed.append(result)
             if not left[0]:
                 done(failed[0] if failed else None)
 
-        reason, delay = dict(user).get("reason", ""), _seconds(dict(user).get("delay", ""))
-        for offset in offsets:
-            self._queues.settle(mine[0], offset or 0, outcome, settled, reason=reason, delay=delay)
+        for consumer, offset in found:
+            self._queues.settle(consumer, offset, outcome, answered, reason=reason, delay=delay)
 
 
 class Consuming:
@@ -236,14 +243,13 @@ class Consuming:
             if len(reasons) == len({item.filter for item in items}):
                 then(reasons)
 
-        user = dict(packet.properties.user)
         for item in items:
-            queue, group = queue_and_group(item.filter) or ("", "")
-            group = user.get("consumer-group", group or "default")
-            if not queue or not 0 < len(group) <= LONGEST_GROUP:
-                done(item.filter, BadFilterError(item.filter))
+            try:
+                asked = wanted(item.filter, packet.properties.user)
+            except UsageError as error:
+                done(item.filter, error)
             else:
-                channel.consumers.join(item, packet, queue, group, partial(done, item.filter))
+                channel.consumers.join(item, packet, asked, partial(done, item.filter))
 
     def unsubscribe(self, channel: Channel, topic_filter: str) -> int:
         """Consume no more by a filter; return the reason code."""
@@ -261,7 +267,13 @@ class Consuming:
         kind = Pubrec if packet.qos == 2 else Puback
 
         def done(error: GossamerError | None) -> None:
-            if not channel.is_up or not packet.qos:
+            if not channel.is_up:
+                return
+            if error is not None and channel.version != V5:
+                # It has no word for it but the end; and it names no message, so that it settles by PUBACK.
+                channel.refuse(MqttProtocolError(_settle_reason(error), "MQTT-3.3.5-2", str(error)))
+                return
+            if not packet.qos:
                 return
             answer = kind(packet_id) if error is None else kind(packet_id, _settle_reason(error))
             if channel.version == V5:
@@ -270,17 +282,10 @@ class Consuming:
                 channel.session.push(encode(kind(packet_id), channel.version))
 
         if channel.consumers is None:
-            done(NotHeldError(queue))
+            done(NotConsumingError(queue, None))
         else:
             channel.consumers.settle(queue, OUTCOMES[what], packet.properties.user, done)
         return True
-
-
-class BadFilterError(BadStartError):
-    """A filter of a queue that is none."""
-
-    def __init__(self, topic_filter: str) -> None:
-        GossamerError.__init__(self, f"{topic_filter[:100]!r}: {BAD_FILTER}")
 
 
 def _reserve(session: Session) -> int:
@@ -293,37 +298,14 @@ def _reserve(session: Session) -> int:
     return packet_id
 
 
-def queue_and_group(topic_filter: str) -> tuple[str, str] | None:
-    """Return the queue and the consumer group of a filter, the group blank where it has none; None: it is no
-    filter of a queue."""
-    match topic_filter.split("/"):
-        case ["$queue", name, "#"] if name and "+" not in name:
-            return name, ""
-        case ["$queue", name, "$group", group] if name and group and not {"+", "#"} & {*name, *group}:
-            return name, group
-    return None
-
-
-def _offset_in(message_id: str, queue: str) -> int | None:
-    name, _, number = message_id.rpartition(":")
-    return (
-        int(number)
-        if name == queue and number.isascii() and number.isdecimal() and len(number) < 19
-        else None
-    )
-
-
-def _seconds(text: str) -> float | None:
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
-
-
-def _settle_reason(error: GossamerError) -> int:
+def _settle_reason(error: GossamerError) -> ReasonCode:
     refused = refusal_of(error)[0]
-    return ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR if isinstance(error, NotHeldError) else refused
+    mine = isinstance(error, UsageError) and refused is ReasonCode.UNSPECIFIED_ERROR
+    return ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR if mine else refused
 
 
 def _reason_of(error: GossamerError) -> tuple[int, str]:
-    if isinstance(error, UnknownQueueError | BadStartError):
+    if isinstance(error, UsageError):
         return ReasonCode.TOPIC_FILTER_INVALID, str(error)
     full = isinstance(error, TooManyGroupsError)
     return ReasonCode.QUOTA_EXCEEDED if full else ReasonCode.UNSPECIFIED_ERROR, str(error)

@@ -29,7 +29,7 @@ from gossamer.mqtt.codec.packets import (
 )
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.connection.channel import Channel
-from gossamer.mqtt.connection.consuming import PREFIX, Consuming
+from gossamer.mqtt.connection.consuming import Consuming
 from gossamer.mqtt.connection.enhanced import Enhanced
 from gossamer.mqtt.connection.shared import Shared, is_text, refusal_of, topic_refusal_of
 from gossamer.mqtt.connection.subscribing import Subscribing, encoded
@@ -39,6 +39,7 @@ from gossamer.mqtt.messages.ports import ForwarderLike, Until
 from gossamer.mqtt.messages.records import record_of
 from gossamer.mqtt.publish.delayed import UNROUTED
 from gossamer.mqtt.publish.plan import compile_plan
+from gossamer.mqtt.publish.queue_words import PREFIX
 from gossamer.mqtt.publish.queued import QUEUED, IntoQueue
 from gossamer.routes import Route
 

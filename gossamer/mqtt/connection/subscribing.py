@@ -25,10 +25,11 @@ from gossamer.mqtt.codec.packets import V4, Suback, Subscribe, Subscription, Uns
 from gossamer.mqtt.codec.properties import NONE, Properties
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.connection.channel import Channel
-from gossamer.mqtt.connection.consuming import PREFIX, Consuming, Reasons
+from gossamer.mqtt.connection.consuming import Consuming, Reasons
 from gossamer.mqtt.connection.shared import Shared
 from gossamer.mqtt.flow.backpressure import UNCONFIRMED
 from gossamer.mqtt.messages.message import Message
+from gossamer.mqtt.publish.queue_words import is_of_queues
 from gossamer.mqtt.publish.retained import Retained
 from gossamer.mqtt.session.session import Session
 from gossamer.mqtt.session.sessions import options_of
@@ -90,7 +91,7 @@ class Subscribing:
 
     def subscribe(self, channel: Channel, packet: Subscribe) -> None:
         """Take SUBSCRIBE, and answer once every live node has the routes, or as the configuration says."""
-        of_queues = [item for item in packet.subscriptions if item.filter.startswith(PREFIX)]
+        of_queues = [item for item in packet.subscriptions if is_of_queues(item.filter)]
         if not of_queues or self._consuming is None:
             self._change(channel, packet, {})
             return

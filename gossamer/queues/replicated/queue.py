@@ -42,6 +42,7 @@ from gossamer.queues.values import (
     Outcome,
     Settle,
     Why,
+    is_start,
 )
 
 _PER_TICK = 1000
@@ -87,14 +88,13 @@ class Queue:
             state.counts.refused += 1
             return Why.TOO_LARGE
         before = state.latest.get(entry.key) if self.config.type == "last_value" else None
+        if limits.overflow == "reject" and self._is_full(entry, before):
+            state.counts.refused += 1
+            return Why.FULL
         if before is not None:
             self._supersede(before)
-        if self._is_full(entry):
-            if limits.overflow == "reject":
-                state.counts.refused += 1
-                return Why.FULL
-            while state.entries and self._is_full(entry):
-                self._drop(self.state.first, LIMIT)
+        while state.entries and self._is_full(entry):
+            self._drop(self.state.first, LIMIT)
         self._put(entry)
         return state.end - 1
 
@@ -130,9 +130,13 @@ class Queue:
             state.latest[entry.key] = state.end
         state.end += 1
 
-    def _is_full(self, entry: Entry) -> bool:
+    def _is_full(self, entry: Entry, instead: int | None = None) -> bool:
+        """Return whether there is no room for a message, in place of another one, if so."""
         limits, state = self.config.limits, self.state
-        return len(state.entries) >= limits.max_depth or state.size + entry.size > limits.max_bytes
+        depth, size = len(state.entries), state.size + entry.size
+        if instead is not None:
+            depth, size = depth - 1, size - state.entries[instead].size
+        return depth >= limits.max_depth or size > limits.max_bytes
 
     # -- messages go
 
@@ -197,9 +201,11 @@ class Queue:
         return None
 
     def _start(self, start: str) -> int | None:
-        """Return the offset at which a new consumer group begins: ``first``, ``last``, ``next``, a number, or
-        ``timestamp:`` and milliseconds of the day; None: it is none of these."""
+        """Return the offset at which a new consumer group begins (``values.is_start``); None: no such thing
+        can be, or it is beyond what is there."""
         state = self.state
+        if not is_start(start):
+            return None
         match start.partition(":"):
             case ("", _, _):
                 return state.end if self.config.type == "stream" else state.first
@@ -209,12 +215,12 @@ class Queue:
                 return max(state.entries, default=state.end)
             case ("next", "", _):
                 return state.end
-            case (number, "", _) if number.isdecimal() and len(number) < 19:
-                return min(int(number), state.end)
-            case ("timestamp", _, at) if at.isdecimal() and len(at) < 19:
+            case (number, "", _):
+                # What is gone by age is no mistake of who asks for it.
+                return max(int(number), state.first) if int(number) <= state.end else None
+            case (_, _, at):
                 late = (offset for offset, entry in state.entries.items() if entry.at >= int(at))
                 return next(late, state.end)
-        return None
 
     def leave(self, group: str, consumer: str, now: int) -> list[DeadLetter]:
         """Take a consumer out of a group, also one that is not there; return what became dead letters."""
