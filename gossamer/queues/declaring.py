@@ -27,10 +27,11 @@ async def declare(group: str, define: Define, ask: AskGroup, elsewhere: Callable
     told = False
     while True:
         try:
-            await places.check(define.queue, QueueConfig.model_validate_json(define.settings))
+            # All nodes declare the same, and each again when it starts: then it is there, and right.
             shown = await questions.show_in(group, define.queue)
             if shown is not None and shown.settings.encode() == define.settings:
                 return
+            await places.check(define.queue, QueueConfig.model_validate_json(define.settings))
             await ask(define, group)
         except (GroupChangeError, DeadLettersElsewhereError) as error:
             if not told:

@@ -27,9 +27,8 @@ async def check(queue: str, config: QueueConfig) -> None:
     if config.dlq.enabled:
         await check_dead_letters(queue, group, config)
     for other in await questions.groups():
-        for one in await questions.queues_in(other) if other != group else ():
-            if one.dead_letters == queue:
-                raise DeadLettersElsewhereError(one.name, queue, has=other, dead=group)
+        if other != group and (name := await questions.buries_in(other, queue)):
+            raise DeadLettersElsewhereError(name, queue, has=other, dead=group)
 
 
 async def check_dead_letters(queue: str, group: str, config: QueueConfig) -> None:

@@ -13,6 +13,7 @@ from gossamer.queues.moving.values import MovePart, Part, Presence
 from gossamer.queues.port import KIND, kind_of
 from gossamer.queues.stats import GroupLag, QueueDetails, QueueStats, Trouble
 from gossamer.queues.values import (
+    Buries,
     Checkpoint,
     Has,
     Held,
@@ -24,6 +25,7 @@ from gossamer.queues.values import (
     Question,
     Saved,
     Show,
+    Topics,
     Watch,
     decoder_of,
     encode,
@@ -47,6 +49,8 @@ _decode_messages = decoder_of(list[Message] | None)
 _decode_checkpoint = decoder_of(Checkpoint | None)
 _decode_presence = decoder_of(Presence)
 _decode_part = decoder_of(Part | None)
+_decode_name = decoder_of(str)
+_decode_topics = decoder_of(dict[str, tuple[str, ...]])
 _decode_held = decoder_of(HeldAnswer)
 
 
@@ -80,7 +84,7 @@ async def topics() -> dict[str, dict[str, tuple[str, ...]]]:
     known: dict[str, dict[str, tuple[str, ...]]] = {}
     try:
         for group in await groups():
-            known[group] = {one.name: one.topics for one in await queues_in(group)}
+            known[group] = _decode_topics(await _ask(group, Topics(), max_staleness=_STALE))
     except GossamerError as error:
         log.debug("queues_not_listed", error=str(error))
     return known
@@ -142,6 +146,12 @@ async def move_part(group: str, move: str, position: int) -> Part | None:
     """Return the part at a position of a queue that leaves a group; None: it has left."""
     part: Part | None = _decode_part(await _ask(group, MovePart(move, position)))
     return part
+
+
+async def buries_in(group: str, letters: str) -> str:
+    """Return a queue of a group whose dead letters go to the one of this name; blank: there is none."""
+    found: str = _decode_name(await _ask(group, Buries(letters), max_staleness=_STALE))
+    return found
 
 
 async def _ask(group: str, question: Question, *, max_staleness: float = 0.0) -> bytes:

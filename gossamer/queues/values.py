@@ -249,6 +249,16 @@ class Saved(msgspec.Struct, frozen=True, array_like=True, tag=8):
     group: str
 
 
+class Topics(msgspec.Struct, frozen=True, array_like=True, tag=30):
+    """The topic filters that each queue captures. Answer: a dict by the names of all queues."""
+
+
+class Buries(msgspec.Struct, frozen=True, array_like=True, tag=31):
+    """A queue whose dead letters go to the one of this name. Answer: its name, blank where there is none."""
+
+    queue: str
+
+
 class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
     """What a consumer group keeps beside its cursor, as an ``ack`` wrote it. ``number``: how many were
     written, with this; 0: none."""
@@ -267,7 +277,9 @@ class Watch(msgspec.Struct, frozen=True, array_like=True, tag=7):
     """What is wrong with queues. Answer: list of :class:`Trouble`."""
 
 
-Question: TypeAlias = ListQueues | Show | Peek | Held | Has | Lags | Watch | Saved | MovePart
+Question: TypeAlias = (
+    ListQueues | Show | Peek | Held | Has | Lags | Watch | Saved | MovePart | Topics | Buries
+)
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True):

@@ -401,6 +401,22 @@ def test_a_stream_forgets_by_age(group):
     assert group.show("log").stats.depth == 0
 
 
+def test_a_group_that_settles_at_once_keeps_nothing_of_what_it_had(group):
+    group.define(visibility_timeout=30)
+    group.ask(join("a", limit=2))
+    sizes = []
+    for offset in range(4000):
+        assert group.ask(message()) == [offset]
+        assert group.ask(settle("a", offset)) == [0]
+        sizes.append(len(group.machine.snapshot()) if offset % 500 == 499 else 0)
+    assert max(sizes) < 25_000
+    group.ask(message(), message())
+    group.told.clear()
+    group.tick(31)
+    # What is with a consumer is watched as before.
+    assert group.show().groups[0].consumers[0].stuck
+
+
 def test_a_last_value_queue_has_one_message_a_key(group):
     group.define("state", type="last_value")
     group.ask(*(message(n, key, queue="state") for n, key in enumerate("aba")))

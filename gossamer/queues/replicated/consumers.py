@@ -22,6 +22,9 @@ import msgspec
 from gossamer.queues.stats import ConsumerStats, GroupStats
 from gossamer.queues.values import MAX_CHECKPOINT, Checkpoint, Why
 
+_SETTLED = 1000
+"""Deadlines of settled messages that a group keeps beside those that count."""
+
 
 class Consumer(msgspec.Struct, array_like=True):
     """A consumer; ``held`` are offsets: a dict, since a set has no order that outlives a snapshot."""
@@ -141,6 +144,9 @@ class ConsumerGroup(msgspec.Struct, array_like=True):
         self.given += 1
         mine.last = self.given
         heappush(self.deadlines, (deadline, offset))
+        if len(self.deadlines) > 2 * len(self.held) + _SETTLED:
+            # Of what is settled nothing is due any more: a quick group would have a million of these.
+            self.deadlines = sorted((one.deadline, known) for known, one in self.held.items())
         return attempt
 
     # -- settling

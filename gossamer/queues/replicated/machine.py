@@ -28,6 +28,7 @@ from gossamer.queues.values import (
     Append,
     Assigned,
     Batch,
+    Buries,
     Checkpoint,
     Claim,
     Define,
@@ -53,6 +54,7 @@ from gossamer.queues.values import (
     Settle,
     Show,
     Tick,
+    Topics,
     Watch,
     Why,
     decode_question,
@@ -305,6 +307,11 @@ class QueueMachine:
             case Watch():
                 found = (one for queue in self._queues.values() for one in troubles_of(queue, self._now))
                 return encode(list(islice(found, MOST_TROUBLES)))
+            case Buries(letters):
+                names = (name for name, one in self._queues.items() if one.dead_letters == letters)
+                return encode(next(names, ""))
+            case Topics():
+                return encode({name: queue.config.topics for name, queue in self._queues.items()})
             case Has(name):
                 return encode(self._presence(name))
             case MovePart(move, position):

@@ -64,6 +64,7 @@ class Queue:
         self._by_key = self.config.ordering == "key"
         self._stays = self.config.type in ("stream", "last_value")
         self._visible = int(self.config.visibility_timeout * 1000)
+        self.dead_letters = self.config.dlq.queue_of(self.state.name) if self.config.dlq.enabled else ""
         if self.config.type == "last_value" and not self.state.latest:
             self._keep_latest()
 
@@ -133,9 +134,8 @@ class Queue:
     def _is_full(self, entry: Entry, instead: int | None = None) -> bool:
         """Return whether there is no room for a message, in place of another one, if so."""
         limits, state = self.config.limits, self.state
-        depth, size = len(state.entries), state.size + entry.size
-        if instead is not None:
-            depth, size = depth - 1, size - state.entries[instead].size
+        gone = 0 if instead is None else state.entries[instead].size
+        depth, size = len(state.entries) - (instead is not None), state.size + entry.size - gone
         return depth >= limits.max_depth or size > limits.max_bytes
 
     # -- messages go
@@ -204,9 +204,9 @@ class Queue:
         """Return the offset at which a new consumer group begins (``values.is_start``); None: no such thing
         can be, or it is beyond what is there."""
         state = self.state
-        if not is_start(start):
-            return None
         match start.partition(":"):
+            case _ if not is_start(start):
+                return None
             case ("", _, _):
                 return state.end if self.config.type == "stream" else state.first
             case ("first", "", _):
@@ -259,9 +259,7 @@ class Queue:
     def settle(self, asked: Settle, now: int) -> Why | DeadLetter | None:
         """Take what a consumer says of a message; return why it is refused, or where the message went."""
         group = self.state.groups.get(asked.group)
-        if group is None:
-            return Why.NOT_JOINED
-        if asked.consumer not in group.consumers:
+        if group is None or asked.consumer not in group.consumers:
             return Why.NOT_JOINED
         if (why := group.refusal_of(asked.checkpoint, asked.based_on)) is not None:
             return why
@@ -321,8 +319,9 @@ class Queue:
         """Give messages to consumers that have room, as long as there are both; yield each."""
         state = self.state
         for group in state.groups.values():
+            key_of = partial(self._key_of, group.name)
             while (consumer := group.free()) is not None:
-                offset = group.next(state.end, partial(self._key_of, group.name), by_key=self._by_key)
+                offset = group.next(state.end, key_of, by_key=self._by_key)
                 if offset is None:
                     break
                 entry = state.entries[offset]

@@ -48,7 +48,7 @@ def stats_of(queue: Queue, now: int) -> QueueStats:
         dropped=state.counts.dropped,
         refused=state.counts.refused,
         topics=queue.config.topics,
-        dead_letters=queue.config.dlq.queue_of(state.name) if queue.config.dlq.enabled else "",
+        dead_letters=queue.dead_letters,
         moving_to=state.move.to if state.move else "",
     )
 
