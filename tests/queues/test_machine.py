@@ -48,7 +48,7 @@ class Group:
 
     def __init__(self, replicas=0):
         self.told = []
-        self.machine = QueueMachine(lambda index, given: self.told.append((index, given)), replicas)
+        self.machine = QueueMachine(lambda index, given: self.told.append((index, given)), replicas=replicas)
         self.index = 0
         self.number = 0
 
@@ -640,7 +640,7 @@ def test_every_message_is_settled_once_or_accounted_for_whatever_comes(seed):
             assert len(out) == len(set(out))
         if step == 300:
             assert other.machine.snapshot() == group.machine.snapshot()
-            group = moved(group, rng.randrange(100))
+            group, in_sync = moved(group, rng.randrange(100)), InSync(3, 3)
         if step in (200, 300):
             other = Group()
             other.machine.restore(group.machine.snapshot())
