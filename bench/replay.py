@@ -21,7 +21,7 @@ from random import Random
 
 from gossamer.config import QueueConfig
 from gossamer.queues import LocalConsumer, Outcome, Queues
-from gossamer.queues.machine import QueueMachine, batch
+from gossamer.queues.replicated.machine import QueueMachine, batch
 from gossamer.queues.values import Append, Assigned, Define, decode_results
 from gossamer.supervisor import tune_collector
 

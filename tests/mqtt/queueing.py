@@ -2,10 +2,9 @@
 
 from random import Random
 
-from gossamer.queues.machine import QueueMachine, batch
-
 from gossamer.config import QueueConfig
 from gossamer.queues import Queues
+from gossamer.queues.replicated.machine import QueueMachine, batch
 from gossamer.queues.values import Define, Tick, decode_results, encode
 
 GROUP = "default"
