@@ -148,7 +148,6 @@ async def test_each_event_is_told_once_by_the_node_that_it_belongs_to(sim, clust
         ("given", name[here], 1, 1, None),
         ("given", name[here], 1, 2, None),
         ("given", name[here], 2, 1, None),
-        ("settled", name[here], 0, 0, "late"),
         ("settled", name[here], 0, 1, "ack"),
         ("settled", name[here], 1, 1, "nack"),
         ("settled", name[here], 2, 1, "reject"),
