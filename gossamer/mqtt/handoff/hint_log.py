@@ -246,15 +246,16 @@ class HintLog:
             self._flying -= 0 if hint is None else hint.size
         return [*self._drop(gone, "", "handed_over"), *self.pump(now)]
 
-    def restore(self, entries: Iterable[Hint], generation: str, moved: Moved) -> None:
-        """Restore the entries on disc; the node is away until it is seen."""
+    def restore(
+        self, entries: Iterable[Hint], generation: str, moved: Moved
+    ) -> tuple[list[Action], list[str]]:
+        """Restore the entries on disc; the node is away until it is seen. Returns what :meth:`down` does: for
+        the node it went with the creation that wrote them."""
         for hint in sorted(entries, key=lambda hint: hint.number):
             self._put(hint)
-        self._waiting = self.messages
         self.generation = generation
         self.moved.update(moved)
-        self.state = "away"
-        self._over = False
+        return self.down()
 
     def confirmed(self, number: int, now: float) -> list[Action]:
         """Drop an entry that has taken effect."""

@@ -327,7 +327,7 @@ class HintKeeper:
         self.departures.restored(peer, had[0] if had else None)
         if creation:
             self._creations[peer] = creation
-        self.hint_store.of(peer).restore(entries, generation, moved or {})
+        self.hint_store.do(peer, *self.hint_store.of(peer).restore(entries, generation, moved or {}))
         self._journal.node(peer, sessions)
 
     def _live(self, peer: str) -> None:

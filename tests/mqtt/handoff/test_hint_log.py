@@ -63,11 +63,12 @@ class Script:
         actions, changed = self.log.adopt(theirs.entries.values(), theirs.moved)
         return [*actions, *sorted(changed)]
 
-    def restart(self) -> None:
+    def restart(self) -> list[Any]:
         """The node that keeps has its disc alone, which is read in any order."""
         log = HintLog(refresh=still, limit=100, max_bytes=10**6, first=1 << 32)
-        log.restore(list(reversed(self.log.entries.values())), "g", self.log.moved)
+        actions, changed = log.restore(list(reversed(self.log.entries.values())), "g", self.log.moved)
         self.log = log
+        return [*actions, *sorted(changed)]
 
     def add(self, *records: str, count: int = 1, **options: int) -> list[Any]:
         return [x for record in records for x in self.log.add(record.encode(), count, 0.0, **options)]
