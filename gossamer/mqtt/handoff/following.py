@@ -17,6 +17,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import structlog
+
 from gossamer.distribution import rpc as remote
 from gossamer.mqtt.flow.commits import SETTLE_TIMEOUT
 from gossamer.mqtt.handoff.hints import Moved, is_for
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from gossamer.mnesia_like import OwnedTable
     from gossamer.mqtt.handoff.keeper import HintKeeper
     from gossamer.mqtt.session.sessions import SessionTable
+
+log = structlog.get_logger(__name__)
 
 GONE = "mqtt.gone"
 FOLLOW = "mqtt.follow"
@@ -121,8 +125,11 @@ class Following:
                 if owner != self._node and (had := self.had_here(whose)):
                     await remote.call(owner, HAD, had, timeout=CALL_TIMEOUT)
                 for start in range(0, len(entries), CHUNK):
-                    if not await self._hand_to(owner, whose, entries[start : start + CHUNK]):
+                    taken_there = await self._hand_to(owner, whose, entries[start : start + CHUNK])
+                    # Of a session that has left it again, the next attempt asks where it is.
+                    if not taken_there and (taken_there is False or self._is_early(peer, owner)):
                         return False
+                log.info("hints_followed", peer=peer, to=owner, sessions=len(whose), entries=len(entries))
             upto = entries[-1][0]
         # Last, and at once, or it would be kept again with the next attempt.
         return all(
@@ -157,11 +164,14 @@ class Following:
 
     async def _hand_to(
         self, owner: str, clients: dict[str, Sequence[int]], entries: list[tuple[int, int, bytes]]
-    ) -> bool:
+    ) -> bool | None:
+        """Return what :meth:`_accept` does there; False also without an answer."""
         if owner == self._node:
             return await self._accept(clients, entries)
         answer = await remote.call(owner, FOLLOW, clients, entries, timeout=CALL_TIMEOUT)
-        return isinstance(answer, remote.Returned) and bool(answer.value)
+        if not isinstance(answer, remote.Returned):
+            return False
+        return None if answer.value is None else bool(answer.value)
 
     def _gone(self, clients: list[str] | None, asker: str) -> list[tuple[str, str | None]]:
         """Return those of ``clients``, and of the clients that left since ``asker`` was last seen, whose
@@ -174,8 +184,11 @@ class Following:
             if client_id not in sessions or self._dismiss(client_id)
         ]
 
-    async def _accept(self, clients: dict[str, Sequence[int]], entries: list[tuple[int, int, bytes]]) -> bool:
-        """Take hints of another node for sessions that are here now; False: not now."""
+    async def _accept(
+        self, clients: dict[str, Sequence[int]], entries: list[tuple[int, int, bytes]]
+    ) -> bool | None:
+        """Take hints of another node for sessions that are here now; False: not now. None: one of them has
+        left for another node since that one asked where it is, and lacks them."""
         sessions, store = self._table.sessions, self._table.store
         # What is taken while the disc fails is not acknowledged, and would be handed on and queued again.
         if store is not None and not await store.disc.settled(SETTLE_TIMEOUT):
@@ -184,6 +197,7 @@ class Following:
         # the mark that the move waits for comes behind what is handed on.
         if any(self._is_moving(client_id) for client_id in clients if client_id not in sessions):
             return False
+        left = any(map(self._has_left, clients))
         before = 0 if store is None else store.notes
         for number, kept_at, records in entries:
             for client_id, numbers in clients.items():
@@ -195,7 +209,11 @@ class Following:
                     self._give(session, records)
         if store is not None:
             await store.settled(peer=store.since(before))
-        return True
+        return None if left else True
+
+    def _has_left(self, client_id: str) -> bool:
+        owner = None if client_id in self._table.sessions else rightful(self._claims.read(client_id))
+        return owner not in (None, self._node)
 
     def _give(self, session: Session, records: bytes) -> None:
         wanted = wanted_by(session, shared=False)
