@@ -52,7 +52,8 @@ class Departures:
         self._here: dict[str, set[str]] = {}
         """By node that is away, or has not replayed all its hints yet, the clients that were here."""
         self._unseen: set[str] = set()
-        """Nodes that this one did not see go: others may know better."""
+        """Nodes that this one did not see go: others may know better, and a client may have come to this side
+        before the claims of this side were here."""
         self._hint_logs = hint_store
         self._clients = clients
         self._claims = claims
@@ -174,7 +175,8 @@ class Departures:
         for peer, clients in self.had.items():
             if peer != owner:
                 handed = (peer, client_id) in self._handed
-                self._move(peer, client_id, always=handed or (stayed and client_id not in clients))
+                never = stayed and client_id not in clients and peer not in self._unseen
+                self._move(peer, client_id, always=handed or never)
                 delivered = self._delivered.setdefault(peer, {})
                 if had and len(delivered) < MOVED_LIMIT:
                     delivered[client_id] = had
@@ -196,7 +198,7 @@ class Departures:
                 moved.pop(client_id, None)
         had = self.had.get(peer, frozenset())
         for count, client_id in enumerate(list(self._clients(peer)), 1):
-            stayed = client_id not in had and client_id not in self._claimed
+            stayed = client_id not in had and client_id not in self._claimed and peer not in self._unseen
             if stayed and client_id not in moved and self._elsewhere(client_id, peer):
                 # On this side all the time, it has had everything here.
                 moved[client_id] = 0, NO_END
