@@ -10,8 +10,16 @@ from gossamer.lazy import lazy
 
 if TYPE_CHECKING:
     from gossamer.api.app import make_app
+    from gossamer.api.http.access import Callers, ip_of
     from gossamer.api.http.limits import Limits
-    from gossamer.api.http.tokens import TOKENS, BadTokenError, Principal, Role, Tokens
+    from gossamer.api.http.tokens import (
+        TOKENS,
+        BadTokenError,
+        Principal,
+        Role,
+        RoleTooLowError,
+        Tokens,
+    )
     from gossamer.api.jobs.drill_plan import DrillRequest, check_here, plan_of
     from gossamer.api.jobs.processes import Programs, runs_spec
     from gossamer.api.jobs.runs import Runs
@@ -40,6 +48,7 @@ __all__ = [
     "ApiServer",
     "Ask",
     "BadTokenError",
+    "Callers",
     "ClientSearch",
     "ConsensusView",
     "DrillRequest",
@@ -62,11 +71,13 @@ __all__ = [
     "QueuesView",
     "RecordingView",
     "Role",
+    "RoleTooLowError",
     "Runs",
     "Tokens",
     "TopicRow",
     "Walked",
     "check_here",
+    "ip_of",
     "is_audit",
     "make_app",
     "plan_of",

@@ -196,6 +196,20 @@ class ApiConfig(Section):
     """Connections that may be open at once; beyond that, one that asks nothing makes room."""
 
 
+class GrpcConfig(Section):
+    """gRPC for programs in any language: publish, subscribe, queues, the state of the cluster. They call with
+    an MQTT user's name and password, or a token of the API, and have the API's rates."""
+
+    enable: bool = False
+    """Serve it. What programs are written against is ``gossamer/gateway/grpc/gossamer.proto``."""
+    host: Host = LOOPBACK
+    """Address it binds. Set ``tls`` where others can listen in."""
+    port: Port = 8093
+    """Port it binds; 0: any that is free."""
+    tls: TlsHostConfig | None = None
+    """Serve TLS only; files that change are read again. Nothing: plain."""
+
+
 class AuditConfig(Section):
     """The flow recorder: what happened to each message, as Parquet for ``gossamer audit run``. It needs
     pyarrow (extra ``audit``). Switch it on when all nodes have this version."""
@@ -274,6 +288,7 @@ class Config(Section):
     """Queues that are made, or changed, when this node starts; others are made by ``gossamer queues create``.
     Declare them alike at every node."""
     api: Annotated[ApiConfig, Blank] = ApiConfig()
+    grpc: Annotated[GrpcConfig, Blank] = GrpcConfig()
     audit: Annotated[AuditConfig, Blank] = AuditConfig()
     tracing: Annotated[TracingConfig, Blank] = TracingConfig()
     drill: Annotated[DrillConfig, Blank] = DrillConfig()

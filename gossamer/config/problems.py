@@ -224,6 +224,8 @@ def _bound(config: Config) -> Iterator[tuple[str, str, int]]:
             yield f"mqtt.server.listeners[{index}].port", listener.host, listener.port
     if config.api.enable:
         yield "api.port", config.api.host, config.api.port
+    if config.grpc.enable:
+        yield "grpc.port", config.grpc.host, config.grpc.port
     discovery = config.cluster.discovery
     if isinstance(discovery, EtcdDiscovery) and discovery.etcd.embedded:
         for key in ("bind_addr", "client_addr"):

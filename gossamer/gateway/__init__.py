@@ -1,4 +1,9 @@
-"""Gateway for Python: MQTT for the actors of a node, and for clients that are hidden nodes."""
+"""Gateway: MQTT for the actors of a node, for Python clients that are hidden nodes, and for programs by gRPC.
+
+What serves gRPC is imported when it is first used: most nodes do not.
+"""
+
+from typing import TYPE_CHECKING
 
 from gossamer.gateway.actors import BrokerPort, Mqtt, PublishUnsafeError
 from gossamer.gateway.messages import (
@@ -22,7 +27,11 @@ from gossamer.gateway.messages import (
     Whereabouts,
 )
 from gossamer.gateway.server import Gateway, gateway_spec
+from gossamer.lazy import lazy
 from gossamer.supervisor.thespian.messages import Delivered
+
+if TYPE_CHECKING:
+    from gossamer.gateway.grpc.server import GrpcServer, ServerCertificates
 
 __all__ = [
     "GATEWAY",
@@ -34,6 +43,7 @@ __all__ = [
     "Find",
     "Gateway",
     "Gone",
+    "GrpcServer",
     "Mqtt",
     "Ping",
     "Publish",
@@ -44,9 +54,12 @@ __all__ = [
     "QueueRefused",
     "QueueSettle",
     "Refused",
+    "ServerCertificates",
     "Subscribe",
     "Taken",
     "Unsubscribe",
     "Whereabouts",
     "gateway_spec",
 ]
+
+__getattr__, __dir__ = lazy(__name__)

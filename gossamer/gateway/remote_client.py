@@ -114,6 +114,17 @@ def publish(
     """
     qos = bounded(wanted.qos)
     message = Message(wanted.topic.encode(), wanted.payload, qos=qos, retain=wanted.retain)
+    route(broker, client, message, on_safe if qos else None)
+
+
+def route(
+    broker: Broker, client: RemoteClient, message: Message, on_safe: Callable[[bool], None] | None = None
+) -> None:
+    """Route a message that ``client`` publishes; ``on_safe`` is called for QoS 1 and 2.
+
+    Raises:
+        MqttProtocolError: the topic name is invalid.
+    """
 
     def safe(done: bool) -> None:
         recorder = broker.fanout.recorder
@@ -123,7 +134,7 @@ def publish(
             on_safe(done)
 
     broker.publishing.route(
-        message, client_id=client.client_id, on_safe=safe if qos and on_safe is not None else None
+        message, client_id=client.client_id, on_safe=safe if on_safe is not None else None
     )
 
 

@@ -19,7 +19,7 @@ from typing import Literal
 import msgspec
 import structlog
 
-from gossamer import __version__
+from gossamer import __version__, gateway
 from gossamer.api import Limits, Programs, Runs, Tokens, is_audit, spark_lacks
 from gossamer.audit import CLOCK, Auditor, EventBuffer, key_of
 from gossamer.autoheal import HealStatus
@@ -114,6 +114,8 @@ class NodeParts:
         self.link_certificates = None if links is None else LinkCertificates(links, self.name)
         tls = config.api.tls
         self.api_certificates = Certificates(tls) if tls is not None and config.api.enable else None
+        tls = config.grpc.tls if config.grpc.enable else None
+        self.grpc_certificates = None if tls is None else gateway.ServerCertificates(tls)
         self._build_membership(cookie, strategy)
         self._build_links(cookie, transport, random_bytes)
         self._build_broker(cookie)
@@ -220,7 +222,7 @@ class NodeParts:
 
     def _build_api(self, random_bytes: Callable[[int], bytes]) -> None:
         data_dir, wall = self.data_dir, self.clock.wall
-        self.api_port = 0
+        self.api_port = self.grpc_port = 0
         self.limits = Limits(self.config.api)
         self.tokens = Tokens(now=wall, random_bytes=random_bytes)
         runs = partial(Runs, now=wall, programs=Programs(self.runtime))
@@ -233,8 +235,9 @@ class NodeParts:
     @property
     def reloadable(self) -> list[Reloadable]:
         """Everything that is read from files again while the node runs."""
-        own = [one for one in (self.link_certificates, self.api_certificates) if one is not None]
-        return [*self.broker.access.reloadable, *self.broker.certificates, *own]
+        own = (self.link_certificates, self.api_certificates, self.grpc_certificates)
+        mine = [one for one in own if one is not None]
+        return [*self.broker.access.reloadable, *self.broker.certificates, *mine]
 
     @property
     def ports(self) -> dict[str, int]:
@@ -244,6 +247,8 @@ class NodeParts:
             ports["gossip"] = self.members.local.port
         if self.api_port:
             ports["api"] = self.api_port
+        if self.grpc_port:
+            ports["grpc"] = self.grpc_port
         for name, port in self.broker.ports.items():
             kind, _, number = name.partition(":")
             key = "mqtt" if kind == "tcp" else f"mqtt_{kind}"
@@ -265,6 +270,8 @@ class NodeParts:
         services = ["mqtt"] if self.broker.ports else []
         if self.api_port:
             services.append("api")
+        if self.grpc_port:
+            services.append("grpc")
         return MemberMetadata(
             name=self.name,
             creation=self.creation,

@@ -20,6 +20,7 @@
     ├── history          the last hour in a few numbers (not in simulations)
     ├── runs             drills and audits, as programs beside the node
     ├── api              HTTP
+    ├── grpc             programs in any language (where it is switched on)
     ├── consensus        replicas, and names with one holder; started once the tables are there
     └── mqtt             listeners and channels; started last, stopped first
 
@@ -35,7 +36,8 @@ import time
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from gossamer.api import REQUEST, TOKENS, ApiServer, runs_spec
+from gossamer import gateway
+from gossamer.api import REQUEST, TOKENS, ApiServer, Callers, runs_spec
 from gossamer.audit import WATCH
 from gossamer.discovery import discovery_spec
 from gossamer.distribution import remote_services
@@ -102,6 +104,8 @@ def children_of(node: NodeParts, *, view: View, fatal: Callable[[UnavailableErro
             children.append(ChildSpec(HISTORY, keeper))
         children.append(runs_spec())
         children.append(ChildSpec("api", partial(_start_api, node, view)))
+    if config.grpc.enable:
+        children.append(ChildSpec("grpc", partial(_start_grpc, node, view)))
     return children
 
 
@@ -207,8 +211,7 @@ async def _start_gossip(node: NodeParts) -> Pid:
 
 
 async def _start_api(node: NodeParts, view: View) -> Pid:
-    storage = "disc_copies" if node.on_disc else "ram_copies"
-    node.tokens.attach(await node.store.create_table(TOKENS, replication="shared", storage=storage))
+    await _attach_tokens(node)
     make = view.peer_requests.application
     pid = await ApiServer.start_link(
         make,
@@ -221,3 +224,24 @@ async def _start_api(node: NodeParts, view: View) -> Pid:
     address: Address = await node.runtime.call(pid, "address")
     node.api_port = address[1]
     return pid
+
+
+async def _start_grpc(node: NodeParts, view: View) -> Pid:
+    await _attach_tokens(node)
+    pid = await gateway.GrpcServer.start_link(
+        node.broker,
+        config=node.config.grpc,
+        callers=Callers(tokens=node.tokens, config=node.config.api, clock=node.clock),
+        status=view.status,
+        certificates=node.grpc_certificates,
+        name="grpc",
+        label="grpc",
+    )
+    address: Address = await node.runtime.call(pid, "address")
+    node.grpc_port = address[1]
+    return pid
+
+
+async def _attach_tokens(node: NodeParts) -> None:
+    storage = "disc_copies" if node.on_disc else "ram_copies"
+    node.tokens.attach(await node.store.create_table(TOKENS, replication="shared", storage=storage))

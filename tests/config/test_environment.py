@@ -40,6 +40,7 @@ BESIDE: dict[Location, dict[str, Any]] = {
     ("queues", 0): {"queues": [{"name": "jobs"}]},
     ("queues", 0, "max_age"): {"queues": [{"name": "log", "type": "stream"}]},
     ("api", "tls"): {"api": {"tls": FILES}},
+    ("grpc", "tls"): {"grpc": {"tls": FILES}},
     ("cluster", "gossip", "probe_timeout"): {"cluster": {"gossip": {"probe_interval": 30}}},
     **{
         ("cluster", "discovery", "etcd", *key): {

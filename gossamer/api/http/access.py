@@ -96,6 +96,64 @@ def role_of(dependencies: Iterable[Callable[..., object] | None], *, method: str
     return next(role for role in roles if all(role.includes(other) for other in roles)).value
 
 
+class Callers:
+    """Who asks, by what they bring, and how often: for HTTP and for gRPC, each with counts of its own."""
+
+    def __init__(self, *, tokens: Tokens, config: ApiConfig, clock: Clock) -> None:
+        self._tokens = tokens
+        self._config = config
+        self._clock = clock
+        self._rates: OrderedDict[tuple[Kind, str], Bucket] = OrderedDict()
+
+    def who(self, authorization: str | None, address: str, *, loopback: bool) -> Principal | None:
+        """Return the caller, None for an anonymous one without a role.
+
+        Raises:
+            BadTokenError: what was brought is no good token.
+        """
+        if authorization is not None:
+            scheme, _, text = authorization.partition(" ")
+            if scheme.lower() != "bearer":
+                raise BadTokenError(reason=f"got the scheme {scheme[:20]!r}, expected Bearer")
+            token = self._tokens.check(text.strip())
+            return Principal(name=token.name, role=token.role, address=address, token=token.id)
+        role = self._config.loopback_role if loopback else self._config.anonymous_role
+        if role == "none":
+            return None
+        return Principal(name=LOOPBACK if loopback else ANONYMOUS, role=Role(role), address=address)
+
+    def bounded(self, claimed: Principal) -> Principal | None:
+        """Return the caller of another node, with the smaller of the roles that both nodes give it; None for
+        one without a role here.
+
+        Raises:
+            BadTokenError: its token is unknown here, or has expired.
+        """
+        config = self._config
+        if claimed.token:
+            token = self._tokens.relayed(claimed.token)
+            mine = msgspec.structs.replace(claimed, name=token.name, role=token.role)
+        else:
+            given = {LOOPBACK: config.loopback_role, ANONYMOUS: config.anonymous_role, NODE: Role.VIEWER}
+            role = given.get(claimed.name, "none")
+            if role == "none":
+                return None
+            mine = msgspec.structs.replace(claimed, role=Role(role))
+        return msgspec.structs.replace(mine, role=claimed.role) if mine.role.includes(claimed.role) else mine
+
+    def too_often(self, kind: Kind, caller: str) -> bool:
+        """Count one more of ``caller``; return whether that is beyond its rate."""
+        key = (kind, caller)
+        bucket = self._rates.get(key)
+        if bucket is None:
+            bucket = self._rates[key] = Bucket(self._config.rate if kind != "wrong" else WRONG_TOKENS)
+            if len(self._rates) > CALLERS:
+                self._rates.popitem(last=False)
+        else:
+            self._rates.move_to_end(key)
+        return not bucket.admit(self._clock.monotonic())
+
+
 class AccessMiddleware:
     """ASGI middleware: lets through with ``scope["gossamer.principal"]``, or answers 401, 403 or 429.
 
@@ -104,11 +162,9 @@ class AccessMiddleware:
 
     def __init__(self, app: ASGIApp, *, tokens: Tokens, config: ApiConfig, clock: Clock) -> None:
         self._app = app
-        self._tokens = tokens
-        self._config = config
+        self._callers = Callers(tokens=tokens, config=config, clock=clock)
         self._clock = clock
         self._log = LogLimit(clock.monotonic, lines=REFUSALS_LOGGED)
-        self._rates: OrderedDict[tuple[Kind, str], Bucket] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         claimed: Principal | None = scope.get("gossamer.principal")
@@ -138,69 +194,28 @@ class AccessMiddleware:
 
     def _let_in(self, scope: Scope) -> tuple[Principal | None, Refusal | None]:
         address, loopback = caller_of(scope)
-        if self._too_often(_kind(scope), address):
+        if self._callers.too_often(_kind(scope), address):
             return None, (429, "this caller asks more often than api.rate allows")
         authorization = next(
             (value.decode("latin-1") for name, value in scope["headers"] if name == b"authorization"), None
         )
         try:
-            return self._who(authorization, address, loopback=loopback), None
+            return self._callers.who(authorization, address, loopback=loopback), None
         except BadTokenError as error:
-            if self._too_often("wrong", address):
+            if self._callers.too_often("wrong", address):
                 return None, (429, "too many wrong tokens; wait")
             return None, (401, str(error))
 
     def _bounded(self, claimed: Principal) -> tuple[Principal | None, Refusal | None]:
-        """Return the caller of another node, with the smaller of the roles that both nodes give it."""
+        """Return the caller of another node, as it may ask here."""
         try:
-            mine = self._own(claimed)
+            mine = self._callers.bounded(claimed)
         except BadTokenError as error:
             return claimed, (401, str(error))
         if mine is None:
             text = f"this node gives no role to a {claimed.name} caller of another node; ask with a token"
             return claimed, (401, text)
-        if mine.role.includes(claimed.role):
-            mine = msgspec.structs.replace(mine, role=claimed.role)
         return mine, None
-
-    def _own(self, claimed: Principal) -> Principal | None:
-        """Return ``claimed`` as this node would let it in; None for one without a role."""
-        if claimed.token:
-            token = self._tokens.relayed(claimed.token)
-            return msgspec.structs.replace(claimed, name=token.name, role=token.role)
-        config = self._config
-        given = {LOOPBACK: config.loopback_role, ANONYMOUS: config.anonymous_role, NODE: Role.VIEWER}
-        role = given.get(claimed.name, "none")
-        return None if role == "none" else msgspec.structs.replace(claimed, role=Role(role))
-
-    def _who(self, authorization: str | None, address: str, *, loopback: bool) -> Principal | None:
-        """Return the caller, None for an anonymous one without a role.
-
-        Raises:
-            BadTokenError: what was brought is no good token.
-        """
-        if authorization is not None:
-            scheme, _, text = authorization.partition(" ")
-            if scheme.lower() != "bearer":
-                raise BadTokenError(reason=f"got the scheme {scheme[:20]!r}, expected Bearer")
-            token = self._tokens.check(text.strip())
-            return Principal(name=token.name, role=token.role, address=address, token=token.id)
-        role = self._config.loopback_role if loopback else self._config.anonymous_role
-        if role == "none":
-            return None
-        return Principal(name=LOOPBACK if loopback else ANONYMOUS, role=Role(role), address=address)
-
-    def _too_often(self, kind: Kind, caller: str) -> bool:
-        """Count one more of ``caller``; whether that is beyond its rate."""
-        key = (kind, caller)
-        bucket = self._rates.get(key)
-        if bucket is None:
-            bucket = self._rates[key] = Bucket(self._config.rate if kind != "wrong" else WRONG_TOKENS)
-            if len(self._rates) > CALLERS:
-                self._rates.popitem(last=False)
-        else:
-            self._rates.move_to_end(key)
-        return not bucket.admit(self._clock.monotonic())
 
     def _note(self, scope: Scope, principal: Principal | None, status: int, seconds: float) -> None:
         fields = {
