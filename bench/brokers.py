@@ -11,7 +11,7 @@ reordered is shown beside the rate: a rate with losses is not a rate.  4. ``tiny
 what a node is besides MQTT.  5. ``cpu`` is what the broker had of its core: where it is well below 1 in a
 closed loop the machine was busy with other things, and ``of 1 core`` is what the rate would have been without
 them. That column compares better than the rate on a machine that is shared; verdicts use it where
-``--shared`` is given.
+``--shared`` is given. ``cpu us`` is its processor time for each delivery or connection.
 
 A row that crosses nodes publishes at the first node of a broker and subscribes at its second; both nodes
 share the one core. ``mosquitto x2`` are two with a bridge, which forwards everything, wanted or not.
@@ -53,6 +53,7 @@ def measure(row: Row, running: Running, options: argparse.Namespace) -> dict[str
     cpu = figures["subscribe_cpu" if row.rate == "subscribed_per_second" else "broker_cpu"]
     figures["cpu"] = cpu
     # An open loop is told its rate; what share of the core that takes says nothing of what it could do.
+    figures["cpu_us"] = cpu * 1e6 / rate if rate else 0.0
     figures["whole_core"] = rate / cpu if cpu > 0.05 and "rate" not in row.options else rate
     return figures
 
@@ -136,8 +137,8 @@ def verdict(name: str, bar: Bar, results: Results, shared: bool) -> str:
 
 
 HEAD = (
-    f"{'row':<10} {'broker':<15} {'rate /s':>10} {'ratio':>6} {'of 1 core':>10} {'ratio':>6} {'p50 us':>8}"
-    f" {'p99 us':>8} {'ratio':>6} {'B each':>7} {'lost':>6} {'dbl':>4} {'reord':>5} {'cpu':>5}"
+    f"{'row':<10} {'broker':<15} {'rate /s':>10} {'ratio':>6} {'of 1 core':>10} {'ratio':>6} {'cpu us':>7}"
+    f" {'p50 us':>8} {'p99 us':>8} {'ratio':>6} {'B each':>7} {'lost':>6} {'dbl':>4} {'reord':>5} {'cpu':>5}"
 )
 
 
@@ -160,6 +161,7 @@ def lines_of(name: str, results: Results, peers: list[str]) -> list[str]:
         lines.append(
             f"{name:<10} {peer:<15} {median(rounds, row.rate):>10,.0f} {ratio(row.rate):>6}"
             f" {median(rounds, 'whole_core'):>10,.0f} {ratio('whole_core'):>6}"
+            f" {median(rounds, 'cpu_us'):>7,.2f}"
             f" {median(rounds, 'p50_us'):>8,.0f} {median(rounds, 'p99_us'):>8,.0f} {ratio('p99_us'):>6}"
             f" {f'{each:,.0f}' if each else '':>7} {faults[0]:>6} {faults[1]:>4} {faults[2]:>5}"
             f" {median(rounds, 'cpu'):>5.2f}"

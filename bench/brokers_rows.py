@@ -55,10 +55,37 @@ def _pair(qos: int, **more: object) -> dict[str, object]:
     return {"pattern": "pair", "qos": qos, "pubs": 10, "subs": 10, **more}
 
 
+MIXED = {"topics": 1000, "payload": 20, "most": 384}
+SCATTER = {"pattern": "pair", "pubs": 1000, "subs": 1000}
 SUBSCRIBE = {"mode": "subs", "clients": 100, "filters": 2000, "wild": 20}
 NATS, NATS2 = "nats", "nats x2"
 
 ROWS: dict[str, Row] = {
+    "scatter0": Row(
+        "1,000 to 1,000, one message in flight each, QoS 0",
+        {**SCATTER, "qos": 0, "lag": 1},
+        (Bar("per_second", 1.2, 1.5, of="mosquitto"),),
+    ),
+    "scatter1": Row(
+        "the same, QoS 1",
+        {**SCATTER, "qos": 1, "window": 1},
+        (Bar("per_second", 1.2, 1.5, of="mosquitto"),),
+    ),
+    "devices1": Row(
+        "2,000 devices at 10,000 msg/s, QoS 1, to two that read all",
+        {"pattern": "wildcard", "pubs": 2000, "subs": 2, "qos": 1, "window": 20, "rate": 10_000},
+        (Bar("cpu_us", 1, 0.8, of="mosquitto", low=True),),
+    ),
+    "mixed0": Row(
+        "10 to 10, a random one of 1,000 topics and 20 to 384 B each, QoS 0",
+        _pair(0, lag=50, **MIXED),
+        (Bar("per_second", 5, 6, of="mosquitto"),),
+    ),
+    "mixed1": Row(
+        "the same, QoS 1, window 20",
+        _pair(1, window=20, **MIXED),
+        (Bar("per_second", 3.5, 5, of="mosquitto"),),
+    ),
     "pair0": Row(
         "pairwise QoS 0, 10 to 10",
         _pair(0, lag=50),

@@ -11,6 +11,9 @@
  * Publishers run in a closed loop: lag= messages not yet delivered to everybody, window= not acknowledged.
  * A publisher that makes no progress for a second because messages were lost is let go on ("stalls").
  *
+ * topics=: each publisher takes one of so many of its own at random for each message, and its subscribers (of
+ * pattern=pair) name them all. most=: payloads are of random sizes from payload= to that.
+ *
  * kept=1: subscribers have sessions that outlive their connection. away=1: and disconnect once subscribed, so
  * that nothing is expected to come.
  */
@@ -40,10 +43,10 @@
 static struct options {
     char host[64], pattern[16], pids[256];
     int pub_ports[MAX_PORTS], sub_ports[MAX_PORTS], n_pub_ports, n_sub_ports;
-    int pubs, subs, qos, payload, window, lag, version, kept, away;
+    int pubs, subs, qos, payload, most, topics, window, lag, version, kept, away;
     uint64_t count;        /* messages a publisher; 0: until `seconds` have passed */
     double seconds, rate, drain;
-} opt = { .host = "127.0.0.1", .pattern = "pair", .pubs = 10, .subs = 10, .payload = 100, .window = 20,
+} opt = { .host = "127.0.0.1", .pattern = "pair", .pubs = 10, .subs = 10, .payload = 100, .topics = 1, .window = 20,
           .version = 4, .seconds = 3, .drain = 2 };
 
 struct stamp { uint32_t run, pub, seq; uint64_t at; } __attribute__((packed));
@@ -58,6 +61,7 @@ struct conn {
     /* publishers */
     uint8_t *packet;       /* assembled once, patched for each message */
     uint32_t packet_len, stamp_at, id_at;
+    uint64_t random;
     uint32_t seq, unacked, fan;
     uint16_t next_id;
     uint8_t *ids;          /* packet identifiers in use */
@@ -133,10 +137,18 @@ static uint8_t *put_string(uint8_t *p, const char *s)
     return p + n;
 }
 
-static void topic_of(char *to, int pub)
+static void topic_of(char *to, int pub, int which)
 {
     if (!strcmp(opt.pattern, "fanout")) sprintf(to, "load/%x/all", run_id);
+    else if (opt.topics > 1) sprintf(to, "load/%x/p%d/%d", run_id, pub, which);
     else sprintf(to, "load/%x/p%d/v", run_id, pub);
+}
+
+/* xorshift: the same messages for every broker. */
+static uint32_t draw(struct conn *c, uint32_t below)
+{
+    c->random ^= c->random << 13; c->random ^= c->random >> 7; c->random ^= c->random << 17;
+    return (uint32_t)((c->random >> 32) % below);
 }
 
 static bool listens_to(int sub, int pub)
@@ -147,17 +159,20 @@ static bool listens_to(int sub, int pub)
 static void assemble_publish(struct conn *c)
 {
     char topic[64];
-    topic_of(topic, c->index);
-    uint32_t body = 2 + (uint32_t)strlen(topic) + (opt.qos ? 2 : 0) + (opt.version == 5) + (uint32_t)opt.payload;
-    uint8_t *p = c->packet = need(calloc(1, body + 8));
+    bool varied = opt.most > opt.payload;
+    int payload = opt.payload + (varied ? (int)draw(c, (uint32_t)(opt.most - opt.payload + 1)) : 0);
+    topic_of(topic, c->index, opt.topics > 1 ? (int)draw(c, (uint32_t)opt.topics) : 0);
+    uint32_t body = 2 + (uint32_t)strlen(topic) + (opt.qos ? 2 : 0) + (opt.version == 5) + (uint32_t)payload;
+    if (!c->packet) c->packet = need(calloc(1, sizeof topic + (size_t)(varied ? opt.most : payload) + 16));
+    uint8_t *p = c->packet;
     *p++ = (uint8_t)(0x30 | opt.qos << 1);
     p = put_varint(p, body);
     p = put_string(p, topic);
     if (opt.qos) { c->id_at = (uint32_t)(p - c->packet); p += 2; }
     if (opt.version == 5) *p++ = 0;
     c->stamp_at = (uint32_t)(p - c->packet);
-    for (int i = STAMP; i < opt.payload; i++) p[i] = (uint8_t)('a' + i % 26);
-    c->packet_len = (uint32_t)(p - c->packet) + (uint32_t)opt.payload;
+    for (int i = STAMP; i < payload; i++) p[i] = (uint8_t)('a' + i % 26);
+    c->packet_len = (uint32_t)(p - c->packet) + (uint32_t)payload;
 }
 
 static uint8_t *room(struct conn *c, uint32_t n)
@@ -231,6 +246,7 @@ static void publish(struct conn *c, uint64_t now)
             s.at = due(c);
             if (s.at > now) break;
         }
+        if (opt.topics > 1 || opt.most) assemble_publish(c);
         if (opt.qos) {
             do { if (!++c->next_id) c->next_id = 1; } while (c->ids[c->next_id]);
             c->ids[c->next_id] = 1;
@@ -424,8 +440,10 @@ static void subscribe_client(struct conn *c)
     }
     for (int pub = 0; pub < opt.pubs; pub++) {
         if (!listens_to(c->index, pub)) continue;
-        topic_of(filter, pub);
-        subscribe_to(c, filter, pub + 1);
+        for (int which = 0; which < opt.topics; which++) {
+            topic_of(filter, pub, which);
+            subscribe_to(c, filter, which % 1000 + 1);
+        }
         if (!strcmp(opt.pattern, "fanout")) break;
     }
 }
@@ -493,6 +511,8 @@ static void parse(char *arg)
     else if (!strcmp(arg, "subs")) opt.subs = atoi(value);
     else if (!strcmp(arg, "qos")) opt.qos = atoi(value);
     else if (!strcmp(arg, "payload")) opt.payload = atoi(value);
+    else if (!strcmp(arg, "most")) opt.most = atoi(value);
+    else if (!strcmp(arg, "topics")) opt.topics = atoi(value);
     else if (!strcmp(arg, "window")) opt.window = atoi(value);
     else if (!strcmp(arg, "lag")) opt.lag = atoi(value);
     else if (!strcmp(arg, "version")) opt.version = atoi(value);
@@ -513,6 +533,7 @@ int main(int argc, char **argv)
     if (!opt.n_pub_ports || !opt.n_sub_ports) die("pub_ports= and sub_ports= are needed");
     if (opt.pubs < 1 || opt.subs < 1 || opt.qos < 0 || opt.qos > 1 || opt.payload < STAMP || opt.window < 1 || opt.window > 60000)
         die("pubs, subs and window from 1, window to 60000, qos 0 or 1, payload from 20 bytes");
+    if (opt.topics < 1 || (opt.topics > 1 && strcmp(opt.pattern, "pair"))) die("topics= from 1, more with pattern=pair only");
     if (!strcmp(opt.pattern, "pair") && opt.subs < opt.pubs) die("pattern=pair needs a subscriber for every publisher");
     if (strcmp(opt.pattern, "pair") && strcmp(opt.pattern, "fanout") && strcmp(opt.pattern, "fanin") && strcmp(opt.pattern, "wildcard"))
         die("pattern= takes pair, fanout, fanin or wildcard");
@@ -538,6 +559,7 @@ int main(int argc, char **argv)
             subscribe_client(c);
             if (opt.away) { send_all(c, (const uint8_t[]){ 0xE0, 0 }, 2); lost_connection(c); }
         } else {
+            c->random = 88172645463325252u + (uint64_t)c->index * 0x9E3779B97F4A7C15u;
             assemble_publish(c);
             c->ids = need(calloc(1, 65536));
             for (int s = 0; s < opt.subs && !opt.away; s++) c->fan += listens_to(s, c->index);

@@ -64,3 +64,8 @@ async def test_every_topic_matches_one_filter_and_copies_are_counted(copies):
     assert of(outcome, "filters", "refused", "lost", "foreign") == [180, 0, 0, 0]
     assert outcome["received"] > 0
     assert outcome["duplicated"] >= outcome["received"] - 100 if copies > 1 else not outcome["duplicated"]
+
+
+async def test_messages_of_many_topics_and_sizes_are_each_counted():
+    outcome = await run(copies=lambda _n: 1, count=300, topics=20, payload=20, most=200)
+    assert of(outcome, "sent", "lost", "duplicated", "foreign") == [300, 0, 0, 0]
