@@ -11,7 +11,9 @@ milliseconds above 16 bits of counter, one integer that sorts like both.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 from gossamer.errors import PeerError
@@ -44,6 +46,14 @@ class SystemClock:
 
     def wall(self) -> float:
         return time.time()
+
+
+def reader_of(clock: Clock) -> Callable[[], float]:
+    """Return ``clock.monotonic`` for something that stays on the running loop, and reads it all the time."""
+    if type(clock) is SystemClock:
+        with contextlib.suppress(RuntimeError):
+            return asyncio.get_running_loop().time
+    return clock.monotonic
 
 
 class ClockSkewError(PeerError):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from gossamer.clock import Clock
+from gossamer.clock import Clock, reader_of
 from gossamer.config import MqttConfig
 from gossamer.log_limit import LogLimit
 from gossamer.mqtt.auth.access import Access
@@ -111,7 +111,7 @@ class Broker:
             certificates=any(one.tls is not None and one.tls.username != "none" for one in listeners),
             cookie=cookie,
         )
-        self.fanout = Fanout(call_later=self._call_later, now=clock.monotonic)
+        self.fanout = Fanout(call_later=self._call_later, now=reader_of(clock))
         self._make_sessions()
         self._make_publishing()
         self._make_connections(rng or random.Random())

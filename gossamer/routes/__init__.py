@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gossamer.routes.exclusive import ExclusiveTakenError
     from gossamer.routes.forwarding.forwarder import Forwarder
     from gossamer.routes.index.filters import FilterIndex
-    from gossamer.routes.kernel import KERNEL_REASON, filter_index, kernel_name
+    from gossamer.routes.kernel import KERNEL_REASON, filter_index, kernel_name, kernel_part
     from gossamer.routes.owner import RouteOwner
     from gossamer.routes.resolver import Route
     from gossamer.routes.router import Router
@@ -64,6 +64,7 @@ __all__ = [
     "is_reserved",
     "is_wildcard",
     "kernel_name",
+    "kernel_part",
     "matches",
     "parse_filter",
     "parse_name",

@@ -2,7 +2,10 @@ from collections.abc import Iterator
 from typing import Any, Self
 
 VERSION: int
+LONE_VERSION: int
 
+def bind(data_received: object, /, *classes: type) -> object: ...
+def flush(fanout: object, touched: list[Any], /) -> list[Any]: ...
 def is_filter(text: str, max_bytes: int, max_levels: int, /) -> bool: ...
 
 class Index:

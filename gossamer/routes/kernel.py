@@ -123,6 +123,16 @@ def topic_book(shape_limit: int, filed_limit: int) -> TopicBook:
     return (TopicBook if KERNEL_REASON else compiled_book)(shape_limit, filed_limit)
 
 
+def kernel_part(constant: str, version: int) -> Any:
+    """Return the kernel for a part of it that has a version of its own; None: there is none, or it is not to
+    run."""
+    if KERNEL_REASON:
+        return None
+    from gossamer.routes import _kernel
+
+    return _kernel if getattr(_kernel, constant, None) == version else None
+
+
 def kernel_name() -> str:
     """Return ``compiled`` or ``python``."""
     return "python" if KERNEL_REASON else "compiled"

@@ -30,8 +30,11 @@ from gossamer.mqtt.connection.pipe import ASKED, CLOSED, NEW, UP, WAITING, Pipe
 from gossamer.mqtt.connection.shared import Shared
 from gossamer.mqtt.flow.backpressure import DECIDING, TURN
 from gossamer.mqtt.flow.deadlines import Deadline
-from gossamer.mqtt.publish.plan import Plan
+from gossamer.mqtt.publish.fanout import Fanout
+from gossamer.mqtt.publish.lone import bind, descriptor_of
+from gossamer.mqtt.publish.plan import Audience, Plan
 from gossamer.mqtt.session.session import Session
+from gossamer.routes import Route
 
 log = structlog.get_logger(__name__)
 
@@ -105,6 +108,7 @@ class Channel(Pipe):
         peer = transport.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer or "local")
         self.seen = self.fanout.now()
+        self.descriptor = descriptor_of(transport)
         self.transport.set_write_buffer_limits(high=self.limits.high_water)
         if self.listener.adopt(self):
             self.service.opened(self)
@@ -367,3 +371,6 @@ class Channel(Pipe):
 
 def _abort(transport: asyncio.Transport, _now: float) -> None:
     transport.abort()
+
+
+bind(Channel, Session, Plan, Audience, Fanout, Route)

@@ -36,7 +36,7 @@ class Pipe(Port, asyncio.Protocol):
 
     __slots__ = (
         *("_pending", "_unacked", "early", "fanout", "limits", "peer", "reading_paused", "seen", "session"),
-        *("consumers", "phase", "transport", "unwelcome", "version", "write_full"),
+        *("consumers", "descriptor", "phase", "transport", "unwelcome", "version", "write_full"),
     )
 
     def __init__(self, shared: Shared) -> None:
@@ -44,6 +44,8 @@ class Pipe(Port, asyncio.Protocol):
         self.limits = shared.limits
         self.transport: asyncio.Transport = cast("Any", None)
         self.session: Session = cast("Any", None)
+        self.descriptor: int | None = None
+        """Where the fan-out may write at once; see ``publish.lone``."""
         self.phase = NEW
         self.version = V4
         self.peer = ""

@@ -6,7 +6,8 @@ bytes, appended to each subscriber of the publisher's version. Others get the sl
 Everything else (QoS 2, RETAIN, properties, subscription identifiers, no local, Python subscribers, sessions
 that limit packets) becomes a :class:`Message` and is delivered one by one.
 
-Rules: 1. Nothing is written here: a session that got its first bytes in this turn is noted, and all are
+Rules: 1. Nothing is written here (but for what is alone in its read, see ``lone``): a session that got its
+first bytes in this turn is noted, and all are
 flushed together at the end of the turn, one write a socket. Above :data:`FLUSHED` sessions the rest follows
 in the next turns: order per session is kept, and new output joins the waiting one.  2. Order per publisher
 and subscriber is the order of arrival.  3. A slice is never decoded again: it was checked when its topic was
@@ -33,6 +34,7 @@ from gossamer.mqtt.flow.wide_fanout import SLICE, Wide
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.message_ids import NO_ID, is_recorded
 from gossamer.mqtt.messages.ports import FlowRecorderLike
+from gossamer.mqtt.publish.lone import flush
 from gossamer.mqtt.publish.plan import Plan
 from gossamer.mqtt.session.session import Session
 from gossamer.routes import Delivery, Route
@@ -45,6 +47,12 @@ DELIVERIES = 10_000
 
 class Fanout:
     """Delivers messages to sessions, and flushes those that got any once per turn of the loop."""
+
+    __slots__ = (
+        *("_scheduled", "bytes_received", "bytes_sent", "drops", "fence", "now", "origin", "owe", "pressure"),
+        *("received", "received1", "received2", "recorder", "remote_clients", "sent", "sent1", "sent2"),
+        *("slowed", "touched", "wide"),
+    )
 
     def __init__(
         self,
@@ -112,6 +120,11 @@ class Fanout:
             self._scheduled = True
             asyncio.get_running_loop().call_soon(self.flush)
 
+    def schedule(self) -> None:
+        """Flush at the end of this turn; the kernel notes sessions by itself."""
+        self._scheduled = True
+        asyncio.get_running_loop().call_soon(self.flush)
+
     def flush(self) -> None:
         """Write the output of sessions, one join and one write each; at most :data:`FLUSHED` in a turn."""
         touched = self.touched
@@ -123,7 +136,7 @@ class Fanout:
             self._scheduled = False
             self.touched = []
         recorder = self.recorder
-        for session in touched:
+        for session in touched if recorder is not None else flush(self, touched):
             out = session.out
             if not out:
                 continue

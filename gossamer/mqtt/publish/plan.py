@@ -16,12 +16,14 @@ from gossamer.routes import Delivery, Route
 class Audience:
     """Sessions of one protocol version that take packets encoded for all of them."""
 
-    __slots__ = ("everyone", "pure", "qos0", "qos1", "sole")
+    __slots__ = ("alone", "everyone", "pure", "qos0", "qos1", "sole")
 
     def __init__(self, qos0: list[Session], qos1: list[Session]) -> None:
         self.qos0 = tuple(qos0)
         self.qos1 = tuple(qos1)
         self.everyone = self.qos0 + self.qos1
+        self.alone = False
+        """There are no other receivers: the publisher's packet of QoS 0 serves all."""
         self.pure = False
         """There are no other receivers, and all take QoS 1: the publisher's packet serves them."""
         self.sole: Session | None = None
@@ -81,7 +83,8 @@ class Plan:
         for mine, other in ((self.v4, self.v5), (self.v5, self.v4)):
             alone = not (special or other.everyone)
             mine.pure = alone and bool(mine.qos1) and not (mine.qos0 or self.waits)
-            if alone and not peers and len(mine.everyone) == 1:
+            mine.alone = alone and not peers
+            if mine.alone and len(mine.everyone) == 1:
                 mine.sole = mine.everyone[0]
         self._local: Plan | None = None
         self.facts: object = None

@@ -53,7 +53,9 @@ def _closed(_item: Item) -> bool:
 class Session(SessionState):
     """Session of one client, in memory alone."""
 
-    __slots__ = ("behind", "deadline", "delivered", "fanout", "lost", "waiting", "will_at", "will_due")
+    __slots__ = (
+        *("behind", "deadline", "delivered", "fanout", "lost", "waiting", "will_at", "will_due", "written"),
+    )
 
     store: SessionStore | None = None
     """Store of a session that survives its node; see ``durable``."""
@@ -72,6 +74,8 @@ class Session(SessionState):
         """Messages for it that were dropped while it was on this node."""
         self.behind = False
         self.waiting: list[object] | None = None
+        self.written: float | None = None
+        """Turn in which a packet was last written at once; see ``publish.lone``."""
 
     def __repr__(self) -> str:
         return f"<session {self.client_id!r}>"

@@ -336,4 +336,6 @@ index_remove(Index *self, PyObject *text)
 
 #include "book.h"
 
+#include "lone.h"
+
 #include "object.h"

@@ -237,6 +237,8 @@ static PyType_Spec walk_spec = {
 };
 
 static PyMethodDef module_methods[] = {
+    {"bind", (PyCFunction)(void (*)(void))lone_bind, METH_FASTCALL, "Name the classes whose slots the others use."},
+    {"flush", (PyCFunction)(void (*)(void))lone_flush, METH_FASTCALL, "Write the output of sessions."},
     {"is_filter", (PyCFunction)(void (*)(void))is_filter, METH_FASTCALL, "Whether a text is plainly a filter."},
     {NULL, NULL, 0, NULL},
 };
@@ -282,7 +284,8 @@ PyInit__kernel(void)
         goto failed;
     }
     Py_DECREF(book_type);
-    if (PyModule_AddIntConstant(made, "VERSION", KERNEL_VERSION) < 0)
+    if (PyModule_AddIntConstant(made, "VERSION", KERNEL_VERSION) < 0 ||
+        PyModule_AddIntConstant(made, "LONE_VERSION", LONE_VERSION) < 0)
         goto failed;
     return made;
 failed:
