@@ -45,6 +45,9 @@ def measure(row: Row, running: Running, options: argparse.Namespace) -> dict[str
         settings["room"] = resource.getrlimit(resource.RLIMIT_NOFILE)[1] - 1000
     if row.generator == "hold":
         outcome = load.hold(core=options.load_core, port=running.ports[0], pids=pids, **settings)
+    elif row.generator == "tls":
+        ca = Path(running.directory.name) / "ca.pem"
+        outcome = load.tls(core=options.load_core, port=running.tls, ca=ca, pids=pids, **row.options)
     else:
         ports = {"pub_ports": running.ports[0], "sub_ports": running.ports[-1]}
         outcome = load.run(core=options.load_core, pids=pids, **ports, **settings)

@@ -38,6 +38,8 @@ class Running:
     after: Callable[[], object] | None = None
     own: list[int] = field(default_factory=list)
     """Port of each node's own protocol, where that is not MQTT."""
+    tls: int = 0
+    """Port for TLS of the first node, where it has one; ``ca.pem`` beside its data signed for it."""
 
     def pids(self) -> list[int]:
         """Its processes and theirs: some brokers are started by a script."""
@@ -123,9 +125,10 @@ def program(*names: str) -> str | None:
 
 def mosquitto(core: int, nodes: int = 1) -> Running:
     """It has no cluster; two of them are joined by its bridge, from the first to the second."""
-    ports = free_ports(nodes)
+    secure, *ports = free_ports(nodes + 1)
     directory = tempfile.TemporaryDirectory(prefix="bench-")
-    running = Running([], ports, directory)
+    running = Running([], ports, directory, tls=secure)
+    shown = certificates_in(Path(directory.name))
     for index, port in reversed(list(enumerate(ports))):
         config = Path(directory.name) / f"mosquitto{index}.conf"
         # Its queue bound would make it drop what the others deliver.
@@ -135,6 +138,10 @@ def mosquitto(core: int, nodes: int = 1) -> Running:
             "max_queued_messages 0",
             "log_type error",
         ]
+        if nodes == 1:
+            # It would give up the rights to read the key.
+            lines += ["user root", f"listener {secure} 127.0.0.1", f"certfile {shown['cert_file']}"]
+            lines += [f"keyfile {shown['key_file']}"]
         if index + 1 < nodes:
             lines += [
                 "max_inflight_messages 0",
@@ -284,11 +291,12 @@ def single(core: int) -> Running:
 def gossamer(core: int, nodes: int = 1, transport: str = "grpc", *, tls: bool = False) -> Running:
     """Whole nodes, started as a user starts them; they share the core. ``transport`` carries their links,
     with certificates where ``tls`` says so."""
-    ports = free_ports(4 * nodes)
+    secure, *ports = free_ports(4 * nodes + 1)
     directory = tempfile.TemporaryDirectory(prefix="bench-")
     seeds = [f"127.0.0.1:{ports[0]}"]
-    running = Running([], ports[3::4], directory)
-    shown = certificates_in(Path(directory.name)) if tls else None
+    running = Running([], ports[3::4], directory, tls=secure)
+    shown = certificates_in(Path(directory.name))
+    server = {key: shown[key] for key in ("cert_file", "key_file")}
     try:
         for index in range(nodes):
             gossip, links, http, mqtt = ports[4 * index : 4 * index + 4]
@@ -305,11 +313,19 @@ def gossamer(core: int, nodes: int = 1, transport: str = "grpc", *, tls: bool = 
                     "seed_endpoints": seeds,
                     "discovery": {"strategy": "static"},
                 },
-                "distribution": {"host": "127.0.0.1", "port": links, "transport": transport, "tls": shown},
+                "distribution": {
+                    "host": "127.0.0.1",
+                    "port": links,
+                    "transport": transport,
+                    "tls": shown if tls else None,
+                },
                 "mqtt": {
                     "server": {
                         "enable": True,
-                        "listeners": [{"type": "tcp", "host": "127.0.0.1", "port": mqtt}],
+                        "listeners": [
+                            {"type": "tcp", "host": "127.0.0.1", "port": mqtt},
+                            *[{"type": "tls", "host": "127.0.0.1", "port": secure, "tls": server}][index:],
+                        ],
                     },
                     "auth": {"allow_anonymous": True},
                 },

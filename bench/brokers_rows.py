@@ -24,8 +24,8 @@ class Bar:
 
 @dataclass(frozen=True)
 class Row:
-    """One line for each broker. ``generator``: ``load`` or ``hold``, with ``options``; ``fresh``: of a broker
-    that has done nothing before, because its memory is measured."""
+    """One line for each broker. ``generator``: ``load``, ``hold`` or ``tls``, with ``options``;
+    ``fresh``: of a broker that has done nothing before, because its memory is measured."""
 
     title: str
     options: dict[str, object]
@@ -57,6 +57,7 @@ def _pair(qos: int, **more: object) -> dict[str, object]:
 
 MIXED = {"topics": 1000, "payload": 20, "most": 384}
 SCATTER = {"pattern": "pair", "pubs": 1000, "subs": 1000}
+TLS: dict[str, object] = {"count": 1000, "at_once": 8}
 SUBSCRIBE = {"mode": "subs", "clients": 100, "filters": 2000, "wild": 20}
 NATS, NATS2 = "nats", "nats x2"
 
@@ -118,6 +119,20 @@ ROWS: dict[str, Row] = {
         (Bar("per_second", 5000, 10000), Bar("bytes_each", 8000, 4000, low=True)),
         generator="hold",
         fresh=True,
+    ),
+    "tls": Row(
+        "connections over TLS 1.3, P-256, each a full handshake",
+        {**TLS, "resume": 0},
+        (Bar("cpu_us", 1.25, 1, of="mosquitto", low=True),),
+        generator="tls",
+        only=("mosquitto", "gossamer"),
+    ),
+    "resumed": Row(
+        "the same, with the session of the connection before",
+        {**TLS, "resume": 1},
+        (Bar("cpu_us", 1.25, 1, of="mosquitto", low=True),),
+        generator="tls",
+        only=("mosquitto", "gossamer"),
     ),
     "subscribe": Row(
         "200,000 subscriptions, 20 % wildcards",

@@ -38,6 +38,12 @@ def hold(*, core: int | None = None, timeout: float = 180, **options: object) ->
     return _run("hold", core, timeout, options)
 
 
+def tls(*, core: int | None = None, timeout: float = 180, **options: object) -> dict[str, object]:
+    """Connections over TLS; see ``tls_connects.py``."""
+    given = [f"{key}={value}" for key, value in options.items()]
+    return _outcome([sys.executable, str(HERE / "tls_connects.py"), *given], core, timeout)
+
+
 @contextlib.contextmanager
 def going(*, core: int | None = None, **options: object) -> Iterator[subprocess.Popen[bytes]]:
     """A load of messages that goes on until the caller has seen enough; what became of it is not told."""
@@ -51,12 +57,19 @@ def going(*, core: int | None = None, **options: object) -> Iterator[subprocess.
 
 
 def _command(name: str, core: int | None, options: dict[str, object]) -> list[str]:
-    command = [str(build(name)), *(f"{key}={value}" for key, value in options.items())]
+    return _pinned([str(build(name)), *(f"{key}={value}" for key, value in options.items())], core)
+
+
+def _pinned(command: list[str], core: int | None) -> list[str]:
     return command if core is None else ["taskset", "-c", str(core), *command]
 
 
 def _run(name: str, core: int | None, timeout: float, options: dict[str, object]) -> dict[str, object]:
-    command = _command(name, core, options)
+    return _outcome(_command(name, None, options), core, timeout)
+
+
+def _outcome(command: list[str], core: int | None, timeout: float) -> dict[str, object]:
+    command = _pinned(command, core)
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
     if done.returncode:
         raise RuntimeError(done.stderr.strip() or f"the load generator ended with {done.returncode}")

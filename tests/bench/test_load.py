@@ -1,9 +1,12 @@
 """The load generators count what they are there to count: proved on a broker that is faulty by number."""
 
 import asyncio
+import os
 from functools import partial
 
 import pytest
+from certs import Authority
+from mqtt.listening import broker_with, tls_section
 
 from bench.faulty import compiled, load, told
 
@@ -69,3 +72,25 @@ async def test_every_topic_matches_one_filter_and_copies_are_counted(copies):
 async def test_messages_of_many_topics_and_sizes_are_each_counted():
     outcome = await run(copies=lambda _n: 1, count=300, topics=20, payload=20, most=200)
     assert of(outcome, "sent", "lost", "duplicated", "foreign") == [300, 0, 0, 0]
+
+
+def test_connections_over_tls_are_counted_and_those_that_resume(tmp_path):
+    """Each thread has one connection before it has a session to show."""
+
+    ca = Authority(tmp_path)
+
+    async def body():
+        async with broker_with({"type": "tls", "tls": tls_section(ca)}) as broker:
+            given = {
+                "port": broker.ports["tls:0"],
+                "ca": ca.file,
+                "count": 20,
+                "at_once": 2,
+                "pids": os.getpid(),
+            }
+            return [await asyncio.to_thread(load.tls, resume=resume, **given) for resume in (0, 1)]
+
+    fresh, resumed = asyncio.run(body())
+    assert of(fresh, "lost", "resumed") == [0, 0]
+    assert resumed["lost"] == 0
+    assert resumed["resumed"] >= 16
