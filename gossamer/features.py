@@ -55,6 +55,11 @@ FEATURES = (
         "0.1.0",
         "Nodes keep replicas of queues, and topics $queue/... are theirs.",
     ),
+    Feature(
+        "tenants",
+        "0.1.0",
+        "Clients of tenants are let in: their topics and sessions have names that nodes before do not read.",
+    ),
 )
 
 Support = Mapping[str, Collection[str] | None]

@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1] / "gossamer"
 GROUND = ("errors", "lazy", "clock", "histogram", "pages", "network", "faults", "config", "options")
-GROUND += ("certificates", "features", "files", "handshakes", "log_destination", "log_limit", "places")
+GROUND += ("certificates", "features", "files", "handshakes", "log_destination", "log_limit", "places", "tenants")
 FLOORS = (
     "supervisor",
     "gossip",
@@ -44,6 +44,7 @@ ROOMS_OF_MQTT = (
     "session",
     "publish",
     "auth",
+    "tenants",
     "copies",
     "handoff",
     "migration",

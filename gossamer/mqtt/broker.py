@@ -40,6 +40,7 @@ from gossamer.mqtt.publish.retained import LocalRetained, Retained
 from gossamer.mqtt.session.session import Session
 from gossamer.mqtt.session.sessions import SessionTable
 from gossamer.mqtt.session.wills import Wills
+from gossamer.mqtt.tenants.tenants import Tenants
 from gossamer.network import Network
 from gossamer.queues import Queues
 from gossamer.routes import Router
@@ -189,6 +190,7 @@ class Broker:
             queued=queued,
             first=base_of(runtime.node, runtime.creation) + UNRECORDED,
         )
+        self.tenants = Tenants(self.publishing, self.fanout)
         self.wills.next_number = self.publishing.next_number
         self.publish = self.publishing.publish
         self.ingest = Ingest(router, fanout, self.publishing, self.table, self.owed)
@@ -202,6 +204,7 @@ class Broker:
             publishing=self.publishing,
             ingest=self.ingest,
             access=self.access,
+            tenants=self.tenants,
             limits=ConnectionLimits(self.config),
             wheel=self.wheel,
             runtime=self.runtime,

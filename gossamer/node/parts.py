@@ -194,6 +194,7 @@ class NodeParts:
             cookie=cookie,
             queues=self.queues,
         )
+        self.broker.tenants.enabled = lambda: "tenants" in self.features.enabled
         self.broker.wills.withdrawn = lambda: self.members.standalone
 
     def _build_recorder(self, cookie: str) -> None:

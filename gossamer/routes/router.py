@@ -64,7 +64,7 @@ class Router:
     ) -> None:
         config = config or MqttConfig()
         limits = TopicLimits(
-            max_levels=config.limits.max_topic_levels, max_bytes=config.limits.max_topic_bytes
+            max_levels=config.limits.max_topic_levels, max_bytes=config.limits.max_topic_bytes, inside=True
         )
         self.node = node
         self.counts: Counter[str] = Counter()

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gossamer.errors import WrongValueError
+from gossamer.tenants import bare
 
 MAX_BYTES = 65_535
 EXCLUSIVE = "$exclusive/"
@@ -36,7 +37,9 @@ class TopicError(WrongValueError):
     def __init__(self, topic: bytes | str, expected: str) -> None:
         self.topic = topic
         self.expected = expected
-        shown = ascii(_readable(topic)[:_SHOWN]) + ("…" if len(topic) > _SHOWN else "")
+        topic = _readable(topic)
+        named = bare(topic) if isinstance(topic, str) else topic
+        shown = ascii(named[:_SHOWN]) + ("…" if len(named) > _SHOWN else "")
         super().__init__(f"{self.kind} {shown}: expected {expected}")
 
 
@@ -54,10 +57,14 @@ class InvalidTopicFilter(TopicError):  # noqa: N818 - reads as the protocol does
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicLimits:
-    """Limits of a node below those of the protocol; ``max_bytes`` counts encoded bytes."""
+    """Limits of a node below those of the protocol; ``max_bytes`` counts encoded bytes.
+
+    ``inside``: names may be those of a tenant (see :mod:`gossamer.tenants`), whose root does not count.
+    """
 
     max_bytes: int = MAX_BYTES
     max_levels: int = 128
+    inside: bool = False
 
 
 DEFAULT_LIMITS = TopicLimits()
@@ -194,10 +201,14 @@ def _decode(raw: bytes | str, limits: TopicLimits, error: type[TopicError]) -> s
             text = raw.decode()
         except UnicodeDecodeError as fault:
             raise error(raw, f"well-formed UTF-8, which breaks at byte {fault.start}") from None
+    named = text
+    if limits.inside and "\0" in text:
+        named = bare(text)
+        size = max(size - len(text) + len(named), size - MAX_BYTES + limits.max_bytes)
     if not 1 <= size <= limits.max_bytes:
         raise error(raw, f"1 to {limits.max_bytes} bytes, got {size}")
-    if "\0" in text:
+    if "\0" in named:
         raise error(raw, "no U+0000")
-    if text.count("/") >= limits.max_levels:
-        raise error(raw, f"at most {limits.max_levels} levels, got {text.count('/') + 1}")
+    if named.count("/") >= limits.max_levels:
+        raise error(raw, f"at most {limits.max_levels} levels, got {named.count('/') + 1}")
     return text

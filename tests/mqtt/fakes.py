@@ -7,7 +7,9 @@ import msgspec
 
 from gossamer.mqtt.flow.backpressure import Pressure
 from gossamer.routes.delivery import delivery_of, merge
-from gossamer.routes.topics import matches, parse_filter, parse_name
+from gossamer.routes.topics import TopicLimits, matches, parse_filter, parse_name
+
+INSIDE = TopicLimits(inside=True)
 
 
 class Route:
@@ -66,7 +68,7 @@ class FakeRouter:
         self.cache.clear()
 
     def resolve(self, topic):
-        name = parse_name(topic)
+        name = parse_name(topic, INSIDE)
         found = []
         for topic_filter, subscribers in self.filters.items():
             if not matches(topic_filter, name):
@@ -78,7 +80,7 @@ class FakeRouter:
         return route
 
     def subscribe(self, topic_filter, subscriber, options):
-        parse_filter(topic_filter)
+        parse_filter(topic_filter, INSIDE)
         subscribers = self.filters.setdefault(topic_filter, {})
         existing = subscriber in subscribers
         subscribers[subscriber] = options

@@ -22,6 +22,7 @@ from gossamer.mqtt.auth.tokens import Tokens
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.flow.backpressure import Bucket
 from gossamer.routes import Route
+from gossamer.tenants import split
 
 
 class Access:
@@ -135,13 +136,17 @@ class Access:
             await self._callout.close()
 
     def gate(
-        self, client_id: str, username: str | None, look_up: Callable[[bytes], Route | None]
+        self,
+        client_id: str,
+        username: str | None,
+        look_up: Callable[[bytes], Route | None],
+        tenant: str = "",
     ) -> Gate | None:
         """Return the gate of a client; None where everybody may do everything."""
         if self.acl is None:
             return None
         allowed = partial(self._record.count, by="acl", how="allow")
-        return Gate(self.acl, client_id, username, look_up, allowed=allowed)
+        return Gate(self.acl, client_id, username, look_up, tenant=tenant, allowed=allowed)
 
 
 log = structlog.get_logger(__name__)
@@ -169,6 +174,9 @@ class Decisions:
 
     def note(self, event: str, question: str, by: str, *, how: str = "deny", **fields: object) -> None:
         """Count one, and write it down."""
+        client_id = fields.get("client_id")
+        if isinstance(client_id, str) and "\0" in client_id:
+            fields["tenant"], fields["client_id"] = split(client_id)
         self.count(question, by, how)
         if not self._bucket.admit(self._now()):
             self._unsaid += 1

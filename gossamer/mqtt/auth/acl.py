@@ -8,12 +8,15 @@
     allow publish    *              devices/%c/#
     allow subscribe  user:ann       home/%u/+
     allow subscribe  anonymous      public/#
+    allow all        *              %t/#          tenant:acme
 
-Rules: 1. ``%c`` is the client identifier, ``%u`` the user name; a rule with ``%u`` fits nobody without one,
-and a value with ``/``, ``+`` or ``#`` fits no rule, so that nobody names himself into another's branch.
+Rules: 1. ``%c`` is the client identifier, ``%u`` the user name, ``%t`` the tenant; a rule with
+``%u`` fits nobody without one, and a value with ``/``, ``+`` or ``#`` fits no rule, so that nobody names
+himself into another's branch.
 2. A subscription is allowed where the rule's filter covers all of it, and denied where a rule's filter meets
 any of it: ``#`` is no way around a denied branch.  3. Of ``$share/group/filter`` and
-``$exclusive/filter`` the filter counts.
+``$exclusive/filter`` the filter counts.  4. A rule is of the clients of its tenant, without one of all;
+topics and filters are those that clients say, whichever tenant they are of.
 
 A :class:`Gate` is one client's view. On the publish path it stands where the router's cache is looked up: an
 allowed topic is one more dictionary look-up, a denied one gets :data:`UNROUTED`, a route that sends it to the
@@ -31,13 +34,18 @@ from gossamer.errors import UsageError
 from gossamer.files import FileError
 from gossamer.mqtt.publish.delayed import UNROUTED, delayed_topic
 from gossamer.routes import Route, body_of, matches, parse_filter
+from gossamer.tenants import DEFAULT, bare, bare_topic, checked
 
 Action = Literal["publish", "subscribe"]
 
 CACHE_LIMIT = 1024
 
 
-_EXPECTED = "allow|deny publish|subscribe|all WHO FILTER, WHO being *, anonymous, user:NAME or client:ID"
+_EXPECTED = (
+    "allow|deny publish|subscribe|all WHO FILTER, WHO being *, anonymous, user:NAME or client:ID; behind it "
+    "may be tenant:NAME"
+)
+_OF_TENANT = "tenant:"
 
 
 class Rule(NamedTuple):
@@ -47,6 +55,8 @@ class Rule(NamedTuple):
     actions: tuple[Action, ...]
     who: str
     filter: str
+    tenant: str | None = None
+    """Of whose clients it is, blank: the default tenant's; None: of all."""
 
 
 def parse_acl(text: str, file: Path) -> tuple[Rule, ...]:
@@ -62,8 +72,9 @@ def parse_acl(text: str, file: Path) -> tuple[Rule, ...]:
             words = shlex.split(line) if not line.lstrip().startswith("#") else []
             if not words:
                 continue
-            verb, action, who, topic_filter = words
+            verb, action, who, topic_filter, *of = words
             parse_filter(topic_filter)
+            tenant = _tenant_of(of)
         except ValueError:
             raise wrong from None
         except UsageError as error:
@@ -73,8 +84,18 @@ def parse_acl(text: str, file: Path) -> tuple[Rule, ...]:
         if verb not in ("allow", "deny") or action not in ("publish", "subscribe", "all") or not fits:
             raise wrong
         actions: tuple[Action, ...] = ("publish", "subscribe") if action == "all" else (action,)  # type: ignore[assignment]
-        rules.append(Rule(verb == "allow", actions, who, topic_filter))
+        rules.append(Rule(verb == "allow", actions, who, topic_filter, tenant))
     return tuple(rules)
+
+
+def _tenant_of(words: list[str]) -> str | None:
+    """Return the tenant in what stands behind the filter; None: nothing does. Raises ValueError."""
+    if not words:
+        return None
+    [word] = words
+    if not word.startswith(_OF_TENANT) or word == _OF_TENANT:
+        raise ValueError(word)
+    return checked(word.removeprefix(_OF_TENANT), "tenant")
 
 
 class Acl:
@@ -95,21 +116,23 @@ class Acl:
         except (OSError, UnicodeDecodeError) as error:
             raise FileError(self._file, error, expected=_EXPECTED) from None
 
-    def rules_for(self, client_id: str, username: str | None) -> tuple[Rule, ...]:
+    def rules_for(self, client_id: str, username: str | None, tenant: str = "") -> tuple[Rule, ...]:
         """The rules that fit a client, its names put in."""
         found = []
         for rule in self.rules:
+            if rule.tenant is not None and rule.tenant != tenant:
+                continue
             who = ("*", f"client:{client_id}", "anonymous" if username is None else f"user:{username}")
             if rule.who not in who:
                 continue
-            text = _fill(rule.filter, client_id, username)
+            text = _fill(rule.filter, client_id, username, tenant or DEFAULT)
             if text is not None:
                 found.append(rule._replace(filter=text))
         return tuple(found)
 
 
-def _fill(text: str, client_id: str, username: str | None) -> str | None:
-    values = {"%c": client_id, "%u": username}
+def _fill(text: str, client_id: str, username: str | None, tenant: str) -> str | None:
+    values = {"%c": client_id, "%u": username, "%t": tenant}
     used = [value for mark, value in values.items() if mark in text]
     if any(not value or set(value) & set("/+#") for value in used):
         return None
@@ -127,7 +150,10 @@ class Gate:
     """Permissions of one client; see the module. ``look_up`` is the router's cache, ``allowed`` counts
     decisions that allow something."""
 
-    __slots__ = ("_acl", "_allowed", "_client_id", "_look_up", "_rules", "_topics", "_username", "basis")
+    __slots__ = (
+        *("_acl", "_allowed", "_client_id", "_look_up", "_rules", "_tenant", "_topics", "_username"),
+        "basis",
+    )
 
     def __init__(
         self,
@@ -136,9 +162,11 @@ class Gate:
         username: str | None,
         look_up: Callable[[bytes], Route | None],
         *,
+        tenant: str = "",
         allowed: Callable[[str], None] = lambda _action: None,
     ) -> None:
         self._allowed = allowed
+        self._tenant = tenant
         self._acl = acl
         self._client_id = client_id
         self._username = username
@@ -149,7 +177,7 @@ class Gate:
     def renew(self) -> None:
         """The rules have changed."""
         self.basis: object = self._acl.rules
-        self._rules = self._acl.rules_for(self._client_id, self._username)
+        self._rules = self._acl.rules_for(self._client_id, self._username, self._tenant)
         self._topics.clear()
 
     def get(self, topic: bytes) -> Route | None:
@@ -165,7 +193,7 @@ class Gate:
         if known is not None:
             return known
         try:
-            name = topic.decode()
+            name = bare_topic(topic).decode()
         except UnicodeDecodeError:
             # No topic at all, which whoever resolves it will say.
             return True
@@ -193,7 +221,7 @@ class Gate:
 
     def may_receive(self, topic_filter: str) -> bool:
         """The same, which counts as no decision: of a topic from which a message waits."""
-        wanted = body_of(topic_filter).split("/")
+        wanted = body_of(bare(topic_filter)).split("/")
         for rule in self._rules:
             if "subscribe" not in rule.actions:
                 continue

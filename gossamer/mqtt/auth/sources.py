@@ -22,13 +22,15 @@ from gossamer.mqtt.codec.reasons import ReasonCode
 
 
 class Login(msgspec.Struct, frozen=True, kw_only=True):
-    """Credentials of a client; ``certificate`` is the user name in a verified certificate."""
+    """Credentials of a client; ``certificate`` is the user name in a verified certificate, ``tenant`` the
+    tenant of clients of that certificate or listener whose source names none."""
 
     client_id: str
     username: str | None = None
     password: bytes | None = None
     peer: str = ""
     certificate: str | None = None
+    tenant: str = ""
 
     @property
     def host(self) -> str:
@@ -41,12 +43,14 @@ class Login(msgspec.Struct, frozen=True, kw_only=True):
 
 class Verdict(msgspec.Struct, frozen=True):
     """``by``: who decided. ``username``: who the client is; a :class:`Source` or :class:`Method` that names
-    nobody has verified the name in the login. ``expires_at``: until when (wall clock)."""
+    nobody has verified the name in the login. ``expires_at``: until when (wall clock). ``tenant``: the name
+    of its tenant, as the source has it (:func:`gossamer.tenants.checked`); None: the source names none."""
 
     reason: ReasonCode
     by: str
     username: str | None = None
     expires_at: float | None = None
+    tenant: str | None = None
 
 
 Answer: TypeAlias = Verdict | None

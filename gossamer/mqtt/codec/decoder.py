@@ -26,6 +26,7 @@ from gossamer.mqtt.codec.reasons import (
     ReasonCode,
 )
 from gossamer.mqtt.codec.wire import Reader, text
+from gossamer.tenants import bare_topic
 
 # Flags the fixed header must carry (table 2-2 of both versions); PUBLISH has its own.
 _FLAGS = {1: 0, 2: 0, 4: 0, 5: 0, 6: 2, 7: 0, 8: 2, 9: 0, 10: 2, 11: 0, 12: 0, 13: 0, 14: 0, 15: 0}
@@ -65,7 +66,8 @@ def connect_version(packet: bytes) -> int:
     return V5 if b"\0\4MQTT\5" in packet[2:12] else V4
 
 
-def decode_publish(flags: int, body: bytes, version: int) -> p.Publish:
+def decode_publish(flags: int, body: bytes, version: int, *, inside: bool = False) -> p.Publish:
+    """Return a PUBLISH; ``inside``: it is a record, whose topic may be one of a tenant."""
     qos = flags >> 1 & 3
     dup = bool(flags & 8)
     if qos == 3:
@@ -74,7 +76,7 @@ def decode_publish(flags: int, body: bytes, version: int) -> p.Publish:
         raise malformed("MQTT-3.3.1-2", "PUBLISH of QoS 0 with DUP set")
     reader = Reader(body)
     topic = reader.binary("topic name")
-    check_topic_name(topic, "topic name")
+    check_topic_name(bare_topic(topic) if inside else topic, "topic name")
     packet_id = _packet_id(reader, version) if qos else None
     properties = decode_properties(reader, 3) if version == V5 else NONE
     if version == V5:

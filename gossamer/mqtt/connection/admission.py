@@ -17,7 +17,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from gossamer.mqtt.auth.acl import Gate
+from msgspec import structs
+
 from gossamer.mqtt.auth.sources import Login, Verdict
 from gossamer.mqtt.codec.encoder import explained
 from gossamer.mqtt.codec.packets import V4, V5, Connack, Connect, Will
@@ -27,12 +28,13 @@ from gossamer.mqtt.connection.channel import Channel
 from gossamer.mqtt.connection.enhanced import Enhanced
 from gossamer.mqtt.connection.limits import Shedding
 from gossamer.mqtt.connection.rechecking import check_again
-from gossamer.mqtt.connection.shared import Shared, is_text, missing_properties, refusal_of, topic_refusal_of
+from gossamer.mqtt.connection.shared import Shared, missing_properties, will_refusal_of
 from gossamer.mqtt.migration.claims import Fetched
 from gossamer.mqtt.migration.takeover import Takeovers
 from gossamer.mqtt.publish.delayed import UNROUTED
 from gossamer.mqtt.session.session import Session
-from gossamer.routes import InvalidTopicName, Route, TopicLimits, parse_name
+from gossamer.routes import TopicLimits
+from gossamer.tenants import split
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ class _Entrant:
     channel: Channel
     packet: Connect
     client_id: str
+    """As it is inside: with its tenant (:mod:`gossamer.tenants`)."""
     username: str | None
     told: Properties
     """What enhanced authentication has to say in CONNACK."""
@@ -71,7 +74,7 @@ class Admission:
         self._wheel = shared.wheel
         self._runtime = shared.runtime
         self._clock = shared.clock
-        self._cache_get = shared.publishing.cache_get
+        self._tenants = shared.tenants
         self._shedding = shedding
         self._rng = rng
         self._topics = topics
@@ -133,6 +136,7 @@ class Admission:
             password=packet.password,
             peer=channel.peer,
             certificate=channel.listener.certificate_of(channel.transport),
+            tenant=channel.listener.tenant_of(channel.transport),
         )
         if packet.properties.authentication_method is not None:
             self.enhanced.begin(channel, packet, login)
@@ -155,6 +159,9 @@ class Admission:
         """A client in service has authenticated again, or tried to."""
         if verdict.reason == ReasonCode.SUCCESS and verdict.username != login.username:
             verdict = Verdict(ReasonCode.NOT_AUTHORIZED, verdict.by, verdict.username)
+        elsewhere = verdict.tenant is not None and verdict.tenant != channel.tenant_name
+        if verdict.reason == ReasonCode.SUCCESS and elsewhere:
+            verdict = Verdict(ReasonCode.NOT_AUTHORIZED, verdict.by, verdict.username)
         self._access.decided(login, verdict)
         if verdict.reason == ReasonCode.SUCCESS:
             self._holds_until(channel, verdict)
@@ -176,23 +183,36 @@ class Admission:
         if verdict.reason != ReasonCode.SUCCESS:
             channel.rejected(verdict.reason, f"not let in: {verdict.reason.name.lower()}")
             return
+        refused = self._tenants.place(channel, self._tenants.name_of(login, verdict))
+        if refused is not None:
+            channel.rejected(*refused)
+            return
         self._admit(channel, packet, verdict, told)
 
     def _admit(self, channel: Channel, packet: Connect, verdict: Verdict, told: Properties) -> None:
         client_id = packet.client_id or f"gm-{self._rng.getrandbits(96):024x}"
-        username = channel.username = verdict.username
-        gate = self._access.gate(client_id, username, self._cache_get)
+        username, tenant = verdict.username, channel.tenant
+        channel.username = username
+        gate = self._access.gate(client_id, username, channel.cache_get, channel.tenant_name)
         if packet.will is not None:
-            refused = self._refusal_of(packet.will, gate, client_id, username)
+            refused = will_refusal_of(
+                self._access, self._limits, self._topics, gate, client_id, username, packet.will
+            )
             if refused is not None:
                 channel.rejected(*refused)
                 return
+        if tenant is not None:
+            client_id = tenant.client(client_id)
+            if packet.will is not None:
+                packet = structs.replace(packet, will=tenant.will(packet.will))
+            if self.takeovers is not None:
+                channel.stamp = self.takeovers.contests.stamp(client_id)
         if gate is not None:
             channel.gate = gate
             channel.cache_get = gate.get
         if not self._limits.capabilities.maximum_qos:
             # The fast path takes QoS 1, so there is none.
-            channel.cache_get = _unrouted
+            channel.cache_get = lambda _topic: UNROUTED
         channel.listener.admitted()
         self._holds_until(channel, verdict)
         entrant = _Entrant(channel, packet, client_id, username, told)
@@ -202,23 +222,6 @@ class Admission:
             self._runtime.spawn(self._bring, takeovers, entrant, label="mqtt_takeover")
             return
         self._enter(entrant)
-
-    def _refusal_of(
-        self, will: Will, gate: Gate | None, client_id: str, username: str | None
-    ) -> tuple[ReasonCode, str] | None:
-        """The reason code and the reason why a client may not leave a will, None where it may."""
-        refused = topic_refusal_of(self._access, "will", gate, client_id, username, will.topic)
-        if refused is not None:
-            return refused
-        try:
-            parse_name(will.topic, self._topics)
-        except InvalidTopicName as error:
-            # Well formed, or CONNECT would have been malformed.
-            return ReasonCode.TOPIC_NAME_INVALID, str(error)
-        if self._limits.validate_payloads and will.properties.payload_format and not is_text(will.payload):
-            return ReasonCode.PAYLOAD_FORMAT_INVALID, "the payload is not UTF-8"
-        missing = refusal_of(self._limits.capabilities, will)
-        return None if missing is None else (missing, "this node does not offer such wills")
 
     async def _bring(self, takeovers: Takeovers, entrant: _Entrant) -> None:
         """The client's session is on another node: bring it here, or have it ended there."""
@@ -337,12 +340,12 @@ class Admission:
         if limits.max_keep_alive < 65535 and not 0 < packet.keep_alive <= limits.max_keep_alive:
             answer["server_keep_alive"] = limits.max_keep_alive
         if not packet.client_id:
-            answer["assigned_client_id"] = client_id
+            answer["assigned_client_id"] = split(client_id)[1]
         if told is not NONE:
             answer["authentication_method"] = told.authentication_method
             answer["authentication_data"] = told.authentication_data
         if asked.request_response_information and self._response_information is not None:
-            text = self._response_information.replace("%c", client_id)
+            text = self._response_information.replace("%c", split(client_id)[1])
             answer["response_information"] = text.replace("%u", entrant.username or "")
         return Properties(**answer)
 
@@ -388,10 +391,6 @@ class Admission:
                 self._fanout.now() + keep_alive * 1.5, partial(self.check, channel)
             )
         channel.admitted(session, connack, known=self.when_known(number, channel.welcome))
-
-
-def _unrouted(_topic: bytes) -> Route:
-    return UNROUTED
 
 
 def _expired(channel: Channel, _now: float) -> None:

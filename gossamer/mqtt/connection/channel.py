@@ -34,6 +34,7 @@ from gossamer.mqtt.publish.fanout import Fanout
 from gossamer.mqtt.publish.lone import bind, descriptor_of
 from gossamer.mqtt.publish.plan import Audience, Plan
 from gossamer.mqtt.session.session import Session
+from gossamer.mqtt.tenants.tenant import Tenant
 from gossamer.routes import Route
 
 log = structlog.get_logger(__name__)
@@ -62,7 +63,7 @@ class Channel(Pipe):
     __slots__ = (
         *("_need", "_parts", "_parts_size", "aliases", "answered", "asked", "cache_get", "came", "deadline"),
         *("ends", "exchange", "gate", "held", "keep_alive", "listener", "max_packet", "more", "plan_of"),
-        *("service", "shared", "since", "stamp", "username", "will"),
+        *("service", "shared", "since", "stamp", "tenant", "username", "will"),
     )
 
     def __init__(self, shared: Shared, service: Service, listener: Entrance) -> None:
@@ -91,6 +92,8 @@ class Channel(Pipe):
         """When its CONNECT came, by the fan-out's clock."""
         self.username: str | None = None
         """Who its client was found to be; None: anonymous, or not known yet."""
+        self.tenant: Tenant | None = None
+        """Tenant of its client; None: the default one, or not known yet."""
         self.stamp = 0
         """The same for comparison with connections to other nodes; see ``claims``."""
         self.aliases: dict[int, bytes] | None = None
@@ -349,6 +352,10 @@ class Channel(Pipe):
     @property
     def client_id(self) -> str:
         return self.session.client_id if self.session is not None else ""
+
+    @property
+    def tenant_name(self) -> str:
+        return "" if self.tenant is None else self.tenant.name
 
     # As a process.
 

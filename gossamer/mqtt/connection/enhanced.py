@@ -21,6 +21,7 @@ from gossamer.mqtt.codec.packets import Auth, Connect, Disconnect, Packet
 from gossamer.mqtt.codec.properties import Properties
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.connection.channel import Channel
+from gossamer.tenants import split
 
 log = structlog.get_logger(__name__)
 
@@ -124,7 +125,8 @@ class Enhanced:
             self._check(channel, packet, ReasonCode.RE_AUTHENTICATE, "MQTT-4.12.1-1")
             method = self._methods.get(name)
             session = channel.session
-            login = Login(client_id=session.client_id, username=session.username, peer=channel.peer)
+            _, client_id = split(session.client_id)
+            login = Login(client_id=client_id, username=session.username, peer=channel.peer)
             if method is None:
                 # The configuration no longer has it.
                 self._again(channel, login, Verdict(ReasonCode.NOT_AUTHORIZED, name))

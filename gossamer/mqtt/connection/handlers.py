@@ -40,7 +40,8 @@ from gossamer.mqtt.messages.records import record_of
 from gossamer.mqtt.publish.delayed import UNROUTED
 from gossamer.mqtt.publish.plan import compile_plan
 from gossamer.mqtt.publish.queue_words import PREFIX
-from gossamer.mqtt.publish.queued import QUEUED, IntoQueue
+from gossamer.mqtt.publish.queued import QUEUE, QUEUED, IntoQueue, answered
+from gossamer.mqtt.tenants.tenant import NO_QUEUES
 from gossamer.routes import Route
 
 
@@ -99,12 +100,15 @@ class Handlers:
             raise MqttProtocolError(missing, statement, "PUBLISH asks for what this node does not offer")
         if packet.properties.subscription_identifiers:
             raise violation("MQTT-3.3.4-6", "PUBLISH from a client carries a subscription identifier")
-        if self._consuming is not None and self._consuming.settle(channel, packet, topic):
+        tenant = channel.tenant
+        if tenant is None and self._consuming is not None and self._consuming.settle(channel, packet, topic):
             return
         refused = self._refusal_of(channel, packet, topic)
         if refused is not None:
             _refuse_publish(channel, packet, *refused)
             return
+        if tenant is not None:
+            topic = tenant.topic(topic)
         packet_id = packet.packet_id or 0
         known = NO_ID
         if packet.qos == 2:
@@ -142,6 +146,8 @@ class Handlers:
         )
         if refused is not None:
             return refused
+        if channel.tenant is not None and topic.startswith(QUEUE):
+            return ReasonCode.NOT_AUTHORIZED, NO_QUEUES
         if (
             packet.properties.payload_format
             and self._limits.validate_payloads
@@ -212,10 +218,10 @@ class Handlers:
             session.unreleased(packet_id, message.id)
             session.passing[packet_id] = []
             when_noted = Until("passed", partial(self._when_noted, channel, message, packet_id))
-            channel.acknowledge(ack, 1, peers=(_answered(when_noted),), safe=known)
+            channel.acknowledge(ack, 1, peers=(answered(when_noted),), safe=known)
             return
         peers = self._publishing.pass_on(route, message, session.client_id)
-        peers = tuple(_answered(peer) if isinstance(peer, IntoQueue) else peer for peer in peers)
+        peers = tuple(answered(peer) if isinstance(peer, IntoQueue) else peer for peer in peers)
         record = record_of(message, channel.fanout.now()) if peers else b""
         channel.acknowledge(ack, 1, peers=peers, record=record, safe=known)
         _hold_up(channel, route, peers)
@@ -317,6 +323,8 @@ class Handlers:
             channel.session.push(unsuback)
 
     def _unsubscribed(self, channel: Channel, filters: tuple[str, ...]) -> tuple[int, ...]:
+        if channel.tenant is not None:
+            filters = channel.tenant.filters(filters)
         if self._consuming is None or not any(one.startswith(PREFIX) for one in filters):
             return tuple(self._table.unsubscribe(channel.session, filters))
         own = [one for one in filters if not one.startswith(PREFIX)]
@@ -343,11 +351,6 @@ class Handlers:
             # Said goodbye: no will ([MQTT-3.14.4-3]).
             channel.will = None
         channel.finish("disconnected by client")
-
-
-def _answered(peer: ForwarderLike) -> ForwarderLike:
-    """Return a peer for which a refusal is an answer like another: the client is told."""
-    return Until(peer.peer, lambda record, on_safe: peer.append_acked(record, lambda _done: on_safe(True)))
 
 
 def _hold_up(channel: Channel, route: Route, peers: tuple[ForwarderLike, ...]) -> None:

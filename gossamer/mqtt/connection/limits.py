@@ -188,6 +188,10 @@ class Entrance:
         self.refused("no_proxy_header")
         self._log.write(log.info, "no_proxy_header", error=str(error))
 
+    def tenant_of(self, _transport: asyncio.BaseTransport) -> str:
+        """The tenant of clients whose authentication names none."""
+        return ""
+
     def certificate_of(self, transport: asyncio.BaseTransport) -> str | None:
         """The user name in the client's certificate, where the listener takes names from there."""
         tls = self._config.tls

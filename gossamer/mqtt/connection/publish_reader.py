@@ -25,6 +25,7 @@ from gossamer.mqtt.publish.fanout import DELIVERIES, Fanout
 from gossamer.mqtt.publish.plan import Plan
 from gossamer.mqtt.publish.recording import Recording
 from gossamer.mqtt.publish.runs import QOS0, runs
+from gossamer.mqtt.tenants.tenant import TenantSink
 
 _NOBODY = bytes((ReasonCode.NO_MATCHING_SUBSCRIBERS,))
 
@@ -37,7 +38,8 @@ def take(channel: Channel, data: bytes) -> int:
     """
     fanout, session = channel.fanout, channel.session
     v5 = channel.version == V5
-    sink = fanout if fanout.recorder is None else _sink(channel)
+    tenant = channel.tenant
+    sink = fanout if fanout.recorder is None and tenant is None else _sink(channel)
     inflight, message_ids = session.inflight, session.message_ids
     durable = session.store is not None
     enough = fanout.sent + DELIVERIES
@@ -97,7 +99,8 @@ def take(channel: Channel, data: bytes) -> int:
                     waits = plan.waits
                     if waits:
                         # Without properties it goes as 3.1.1, which the other side reads as fast.
-                        records.append(_to_v4(head, made, tails) if v5 else data[start:pos])
+                        record = _to_v4(head, made, tails) if v5 else data[start:pos]
+                        records.append(record if tenant is None else tenant.records(record, V4))
                 if fanout.sent >= enough or channel.more:
                     # Wide fan-outs: others want the loop too.
                     channel.more = True
@@ -119,7 +122,7 @@ def take(channel: Channel, data: bytes) -> int:
     finally:
         if acks:
             _answer(channel, waits, acks, records, ack_ids)
-        if sink is not fanout and fanout.recorder is not None:
+        if fanout.recorder is not None and sink is not fanout:
             fanout.recorder.live = False
         if acked_ids and fanout.recorder is not None:
             fanout.recorder.acknowledged(session, acked_ids, "subscriber")
@@ -153,12 +156,12 @@ def _to_v4(head: bytes, acks: list[bytes], tails: list[bytes]) -> bytes:
     return b"".join([first + ack[2:4] + tail[1:] for ack, tail in zip(acks, tails, strict=True)])
 
 
-def _sink(channel: Channel) -> Fanout | Recording:
+def _sink(channel: Channel) -> Fanout | Recording | TenantSink:
     """Choose the sink of this read: the fan-out, or what records it too."""
-    fanout, session = channel.fanout, channel.session
+    fanout, session, tenant = channel.fanout, channel.session, channel.tenant
     recorder = fanout.recorder
     if recorder is None or not next(recorder.arrivals, True):
-        return fanout
+        return fanout if tenant is None else tenant.sink
     recorder.begin()
     if session.message_ids is None and session.subscriptions:
         # It may acknowledge what it is about to be sent by itself.

@@ -21,8 +21,9 @@ from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.flow.deadlines import Wheel
 from gossamer.mqtt.publish.core import Core
 from gossamer.mqtt.publish.delayed import BAD_DELAY, is_bad_delay
+from gossamer.mqtt.tenants.tenants import Tenants
 from gossamer.queues import Queues
-from gossamer.routes import RESERVED_TOPIC, is_reserved
+from gossamer.routes import RESERVED_TOPIC, InvalidTopicName, TopicLimits, is_reserved, parse_name
 from gossamer.supervisor import Runtime
 
 SYSTEM = b"$SYS/"
@@ -57,6 +58,7 @@ class Shared(Core):
     """State that every connection of a node works on, beside the publish path and the sessions."""
 
     access: Access
+    tenants: Tenants
     limits: ConnectionLimits
     wheel: Wheel
     runtime: Runtime
@@ -106,6 +108,30 @@ def topic_refusal_of(
         access.denied(*named, event="topic_refused", by="broker")
         return ReasonCode.TOPIC_NAME_INVALID, RESERVED_TOPIC if is_reserved(topic) else BAD_DELAY
     return None
+
+
+def will_refusal_of(
+    access: Access,
+    limits: ConnectionLimits,
+    topics: TopicLimits,
+    gate: Gate | None,
+    client_id: str,
+    username: str | None,
+    will: Will,
+) -> tuple[ReasonCode, str] | None:
+    """Return the reason code and the reason why a client may not leave a will, None where it may."""
+    refused = topic_refusal_of(access, "will", gate, client_id, username, will.topic)
+    if refused is not None:
+        return refused
+    try:
+        parse_name(will.topic, topics)
+    except InvalidTopicName as error:
+        # Well formed, or CONNECT would have been malformed.
+        return ReasonCode.TOPIC_NAME_INVALID, str(error)
+    if limits.validate_payloads and will.properties.payload_format and not is_text(will.payload):
+        return ReasonCode.PAYLOAD_FORMAT_INVALID, "the payload is not UTF-8"
+    missing = refusal_of(limits.capabilities, will)
+    return None if missing is None else (missing, "this node does not offer such wills")
 
 
 def is_text(payload: bytes) -> bool:

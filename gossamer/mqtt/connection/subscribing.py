@@ -91,6 +91,9 @@ class Subscribing:
 
     def subscribe(self, channel: Channel, packet: Subscribe) -> None:
         """Take SUBSCRIBE, and answer once every live node has the routes, or as the configuration says."""
+        if channel.tenant is not None:
+            self._change(channel, *channel.tenant.subscriptions(packet))
+            return
         of_queues = [item for item in packet.subscriptions if is_of_queues(item.filter)]
         if not of_queues or self._consuming is None:
             self._change(channel, packet, {})
@@ -130,8 +133,8 @@ class Subscribing:
         if channel.reading_paused & UNCONFIRMED and channel.held <= HELD // 2:
             channel.resume_reading(UNCONFIRMED)
 
-    def _subscribed(self, session: Session, packet: Subscribe, queues: Reasons) -> Outcome:
-        """Change routes and session; ``queues``: what came of the filters of queues."""
+    def _subscribed(self, session: Session, packet: Subscribe, decided: Reasons) -> Outcome:
+        """Change routes and session; ``decided``: filters of queues, and others refused before."""
         identifiers = packet.properties.subscription_identifiers
         identifier = identifiers[0] if identifiers else None
         reasons: list[int] = []
@@ -147,8 +150,8 @@ class Subscribing:
         seq: int | None = None
         for item in packet.subscriptions:
             topic_filter = item.filter
-            if topic_filter in queues:
-                reason, refused = queues[topic_filter]
+            if topic_filter in decided:
+                reason, refused = decided[topic_filter]
                 reasons.append(reason)
                 why = refused or why
                 continue

@@ -79,7 +79,7 @@ def _give(session: DurableSession, token: str, queue: int, flight: int) -> None:
     for packet_id, packet in list(session.inflight.items()):
         if packet[0] & 0xF0 == 0x30 and session.numbers[packet_id] >= flight:
             message_id = session.withdraw(packet_id)
-            message = message_of(packet, session.version, session.fanout.now, message_id)
+            message = message_of(packet, session, message_id)
             item = item_of_message(message, session.version, session.fanout.now())
             if item is not None:
                 left.append(item)

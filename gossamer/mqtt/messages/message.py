@@ -3,7 +3,8 @@
 Plain QoS 0 and 1 publishes never become one of these; their bytes are copied (see ``fanout``). A message
 keeps its encodings, so that a hundred subscribers of one version and QoS cost one.
 
-Rule: ``expires_at`` is on the monotonic clock of the node. A subscriber gets the interval that is left
+Rules: 1. ``topic`` is as inside (:mod:`gossamer.tenants`); each packet to a client has it bare.  2.
+``expires_at`` is on the monotonic clock of the node. A subscriber gets the interval that is left
 ([MQTT-3.3.2-6]); a message without expiry encodes the same at any time, and only such encodings are kept.
 """
 
@@ -17,6 +18,7 @@ from gossamer.mqtt.codec.encoder import publish_parts
 from gossamer.mqtt.codec.packets import V5, Publish
 from gossamer.mqtt.codec.properties import NONE, Properties
 from gossamer.mqtt.messages.message_ids import NO_ID
+from gossamer.tenants import bare_topic
 
 
 class Message:
@@ -95,7 +97,8 @@ class Message:
                 properties = msgspec.structs.replace(
                     properties, subscription_identifiers=identifiers, message_expiry=expiry
                 )
-        return publish_parts(self.topic, self.payload, flags=flags, version=version, properties=properties)
+        topic = bare_topic(self.topic)
+        return publish_parts(topic, self.payload, flags=flags, version=version, properties=properties)
 
 
 def strip(properties: Properties) -> Properties:

@@ -72,7 +72,7 @@ def read_record(data: bytes, pos: int, end: int, now: float) -> tuple[Message, i
     first = data[pos]
     if first >> 4 != 3:
         raise malformed("MQTT 2.1.2", f"a record starts with 0x{first:02X}, expected PUBLISH")
-    packet = decode_publish(first & 7, data[at:stop], version)
+    packet = decode_publish(first & 7, data[at:stop], version, inside=True)
     message = Message.of(packet, topic=packet.topic, publisher=None, now=now)
     message.id = message_id
     return message, stop

@@ -380,9 +380,9 @@ class Incoming:
 
     def _is_ours(self, item: Item) -> bool:
         """Return whether the source had no filter for a message."""
-        if self._theirs is None:
+        if self._theirs is None or self._session is None:
             return False
-        topic = topic_in(item[0]).decode()
+        topic = in_flight.inside_of(self._session, topic_in(item[0])).decode()
         return not any(matches(topic_filter, topic) for topic_filter in self._theirs)
 
     async def _call(self, node: str, function: str, *args: object) -> object:

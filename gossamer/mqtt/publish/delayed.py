@@ -29,7 +29,7 @@ from gossamer.mqtt.flow.deadlines import Wheel
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.ports import ForwarderLike
 from gossamer.mqtt.messages.records import read_record, record_of
-from gossamer.routes import Route, is_reserved, parse_name
+from gossamer.routes import Route, TopicLimits, is_reserved, parse_name
 
 log = structlog.get_logger(__name__)
 
@@ -40,6 +40,7 @@ BAD_DELAY = f"expected $delayed/SECONDS/TOPIC with whole seconds up to {LONGEST:
 SETTLE = 10.0
 """Seconds that restored messages wait at least: a node that was just started may have no routes yet."""
 
+_INSIDE = TopicLimits(inside=True)
 # Route of a delayed topic: a plan with which the read loop leaves it to the handlers.
 UNROUTED = Route((), (), 0, plan=SimpleNamespace(groups=(None,)))
 
@@ -52,7 +53,7 @@ def delayed_topic(name: str) -> tuple[int, str] | None:
     if not (seconds.isascii() and seconds.isdecimal() and len(seconds) <= 10) or int(seconds) > LONGEST:
         return None
     try:
-        parse_name(topic)
+        parse_name(topic, _INSIDE)
     except UsageError:
         return None
     if is_reserved(topic.encode()):

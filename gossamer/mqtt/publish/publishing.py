@@ -29,6 +29,7 @@ from gossamer.mqtt.publish.retained import Retained
 from gossamer.mqtt.session.sessions import SessionTable
 from gossamer.mqtt.session.store import SessionStore
 from gossamer.routes import RESERVED_TOPIC, Delivery, Route, Router, is_reserved
+from gossamer.tenants import bare_topic, within
 
 
 class Publishing:
@@ -94,7 +95,7 @@ class Publishing:
         try:
             route = self._router.resolve(topic)
         except UsageError as error:
-            check_topic_name(topic, "topic name")
+            check_topic_name(bare_topic(topic), "topic name")
             raise MqttProtocolError(ReasonCode.TOPIC_NAME_INVALID, "MQTT-4.7.3-1", str(error)) from None
         captured = () if self._queued is None else self._queued.captured_by(topic)
         if captured:
@@ -117,9 +118,11 @@ class Publishing:
         qos: int = 0,
         retain: bool = False,
         properties: Properties = NONE,
+        tenant: str = "",
         on_safe: Callable[[bool], None] | None = None,
     ) -> int:
-        """Publish from Python; return the number of local subscribers and peers that get it.
+        """Publish from Python; return the number of local subscribers and peers that get it. ``tenant``:
+        whose clients get it, blank: those of the default one.
 
         ``on_safe`` is called once it is safe at all peers (remote nodes, the disc), at once where there are
         none; only for ``qos`` 1 and 2.
@@ -127,10 +130,11 @@ class Publishing:
         Raises:
             MqttProtocolError: ``topic`` is not a topic name.
         """
+        check_topic_name(topic.encode(), "topic name")
         properties = strip(properties)
         expiry = properties.message_expiry
         message = Message(
-            topic.encode(),
+            within(tenant, topic).encode(),
             payload,
             qos=qos,
             retain=retain,

@@ -17,7 +17,7 @@ from gossamer.errors import GossamerError
 from gossamer.mqtt.codec.properties import NONE, Properties
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.messages.message import Message
-from gossamer.mqtt.messages.ports import ForwarderLike
+from gossamer.mqtt.messages.ports import ForwarderLike, Until
 from gossamer.queues import (
     FewReplicasError,
     NotLeaderError,
@@ -80,6 +80,11 @@ class IntoQueue:
 
     def append_acked(self, _record: bytes, on_safe: Callable[[bool], None]) -> None:
         self._append(on_safe)
+
+
+def answered(peer: ForwarderLike) -> ForwarderLike:
+    """Return a peer for which a refusal is an answer like another: the client is told."""
+    return Until(peer.peer, lambda record, on_safe: peer.append_acked(record, lambda _done: on_safe(True)))
 
 
 class QueuePublishing:

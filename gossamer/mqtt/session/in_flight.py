@@ -15,6 +15,7 @@ from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.message_ids import NO_ID, mark_of, read_mark
 from gossamer.mqtt.session.expiry import Expiring, expiry_of, sent_again
 from gossamer.mqtt.session.session import Session
+from gossamer.tenants import split, within
 
 MOST = 1 << 20
 """Bytes of messages that one copy tells another of at once."""
@@ -22,14 +23,21 @@ Flying = tuple[int, bytes, int]
 """A PUBLISH in flight: its packet identifier, the packet, and its message id."""
 
 
-def message_of(packet: bytes, version: int, now: Callable[[], float], message_id: int = NO_ID) -> Message:
-    """Return the message of a PUBLISH that was in flight to a client."""
-    publish = read_publish(packet, version)
-    message = Message.of(publish, topic=publish.topic, publisher=None, now=now())
+def message_of(packet: bytes, session: Session, message_id: int = NO_ID) -> Message:
+    """Return the message of a PUBLISH that was in flight, or queued, to a client."""
+    publish = read_publish(packet, session.version)
+    topic = inside_of(session, publish.topic)
+    message = Message.of(publish, topic=topic, publisher=None, now=session.fanout.now())
     message.id = message_id
     if (expires_at := expiry_of(packet)) is not None:
         message.expires_at = expires_at
     return message
+
+
+def inside_of(session: Session, topic: bytes) -> bytes:
+    """Return the topic of a packet to a client as it is inside."""
+    tenant, _ = split(session.client_id)
+    return within(tenant, topic.decode()).encode() if tenant else topic
 
 
 def flying_in(session: Session) -> list[Flying]:
@@ -89,7 +97,7 @@ def begin_again(
             return
         packet = Expiring.of(plain, None if left is None else now() + left)
         message_id = read_mark(mark, 0)[0].message_id
-        message = message_of(packet, session.version, now, message_id)
+        message = message_of(packet, session, message_id)
         if packet_id in session.inflight or (wanted is not None and not wanted(message.topic)):
             continue
         if session.admits(message):

@@ -79,7 +79,7 @@ def take_back(session: Session, name: str, most: int) -> list[Orphan]:
 def _unacknowledged(session: Session) -> Iterator[Message]:
     message_ids = session.message_ids or {}
     flying: list[Callable[[], Message]] = [
-        partial(message_of, packet, session.version, session.fanout.now, message_ids.get(packet_id, NO_ID))
+        partial(message_of, packet, session, message_ids.get(packet_id, NO_ID))
         for packet_id, packet in session.inflight.items()
         if packet[0] & 0xF6 == 0x32
     ]

@@ -192,9 +192,8 @@ def item_of(fields: list[Any], now: float) -> Item:
 def left_of(session: Session, *, given: bool) -> list[Message]:
     """Return the messages of a session that its client may not have: in flight, then queued. ``given``:
     without those that another node was given in a move."""
-    now = session.fanout.now
     flying = [] if given else flying_in(session)
-    messages = [message_of(packet, session.version, now, message_id) for _, packet, message_id in flying]
+    messages = [message_of(packet, session, message_id) for _, packet, message_id in flying]
     first = session.given or 0 if given else 0
     return [*messages, *messages_in(session, islice(session.queue, first, None))]
 
@@ -259,9 +258,7 @@ def messages_in(session: Session, items: Iterable[Item]) -> Iterator[Message]:
     """Yield queued messages, each with the QoS with which it is queued."""
     for head, tail, queued in items:
         if queued is None:
-            message = message_of(
-                head + b"\0\1" + tail, session.version, session.fanout.now, message_id_in(tail)
-            )
+            message = message_of(head + b"\0\1" + tail, session, message_id_in(tail))
         else:
             # Other sessions may have the same one queued.
             message = copy(queued)
