@@ -97,8 +97,13 @@ def user_of(certificate: dict[str, Any] | None, part: str) -> str | None:
             value for kind, value in certificate.get("subjectAltName", ()) if kind in ("DNS", "email", "URI")
         ]
         return names[0] if names else None
-    for relative in certificate.get("subject", ()):
+    return subject_of(certificate, "commonName")
+
+
+def subject_of(certificate: dict[str, Any] | None, name: str) -> str | None:
+    """Return one part of the subject of a verified certificate, by its name in ``getpeercert``."""
+    for relative in (certificate or {}).get("subject", ()):
         for key, value in relative:
-            if key == "commonName":
+            if key == name:
                 return str(value)
     return None

@@ -35,6 +35,8 @@ from gossamer.errors import UsageError
 DEFAULT = "default"
 """Name of the tenant of clients of which nothing else is said."""
 LONGEST = 64
+NAMES = f"the name of a tenant: 1 to {LONGEST} of A-Z, a-z, 0-9, _, . and -, a letter or digit first"
+"""Names that are allowed."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _MARK = "$\0"
 _MARK_BYTES = _MARK.encode()
@@ -50,10 +52,7 @@ class InvalidTenantError(UsageError):
     def __init__(self, name: object, where: str) -> None:
         self.name = name
         self.where = where
-        super().__init__(
-            f"{where}: got {str(name)[:100]!r}, expected the name of a tenant: 1 to {LONGEST} of A-Z, a-z, "
-            "0-9, _, . and -, a letter or digit first"
-        )
+        super().__init__(f"{where}: got {str(name)[:100]!r}, expected {NAMES}")
 
 
 def checked(name: object, where: str) -> str:

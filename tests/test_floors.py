@@ -8,7 +8,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1] / "gossamer"
 GROUND = ("errors", "lazy", "clock", "histogram", "pages", "network", "faults", "config", "options")
-GROUND += ("certificates", "features", "files", "handshakes", "log_destination", "log_limit", "places", "tenants")
+GROUND += ("certificates", "features", "files", "handshakes", "log_destination", "log_limit", "places")
+GROUND += ("tenants",)
 FLOORS = (
     "supervisor",
     "gossip",

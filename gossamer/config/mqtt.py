@@ -9,7 +9,18 @@ from pydantic import Field, SecretStr, model_validator
 from pydantic_core import PydanticCustomError
 
 from gossamer.config.units import Duration, OptionalDuration, PositiveDuration, PositiveSize
-from gossamer.config.values import LOOPBACK, Blank, Host, HttpUrl, Networks, Numeral, Port, Positive, Section
+from gossamer.config.values import (
+    LOOPBACK,
+    Blank,
+    Host,
+    HttpUrl,
+    Networks,
+    Numeral,
+    Port,
+    Positive,
+    Section,
+    TenantName,
+)
 
 
 class TlsHostConfig(Section):
@@ -34,6 +45,9 @@ class TlsConfig(TlsHostConfig):
     """Requirement of a client certificate (mTLS)."""
     username: Literal["none", "cn", "san"] = "none"
     """Which part of a verified client certificate is its user name."""
+    tenant: Literal["none", "o", "ou"] = "none"
+    """Which part of a verified client certificate names its tenant: organization or organizational unit. Of a
+    certificate without it, ``tenant`` of the listener counts."""
 
 
 class ListenerConfig(Section):
@@ -61,6 +75,8 @@ class ListenerConfig(Section):
     """With ``proxy_protocol``, where the balancers are; connections from elsewhere are closed."""
     reuse_port: bool = False
     """Let several nodes on one machine share this port; the kernel spreads new connections over them."""
+    tenant: TenantName = ""
+    """Tenant of clients for whom no source of authentication names one; blank: the default one."""
     max_connections: Positive = 1_000_000
     """Connections beyond this are refused."""
     max_pending: Positive = 10_000
@@ -83,6 +99,8 @@ class ListenerConfig(Section):
                 raise PydanticCustomError("wanted", "tls.ca_file, to verify clients with")
             if self.tls.username != "none" and self.tls.verify == "none":
                 raise PydanticCustomError("wanted", "tls.verify, where certificates give user names")
+            if self.tls.tenant != "none" and self.tls.verify == "none":
+                raise PydanticCustomError("wanted", "tls.verify, where certificates name tenants")
             if self.tls.crl_file is not None and self.tls.ca_file is None:
                 raise PydanticCustomError("wanted", "tls.ca_file, whose certificates tls.crl_file revokes")
         return self
@@ -108,6 +126,9 @@ class JwtConfig(Section):
     """For the others, PEM."""
     username_claim: str = "sub"
     """The claim that is the user name; a name in CONNECT must be the same."""
+    tenant_claim: str | None = None
+    """The claim that names the tenant; of a token without it, ``tenant`` of the listener counts. Nothing: no
+    token names one."""
     issuer: str | None = None
     """Required issuer of a token (``iss``)."""
     audience: str | None = None
@@ -147,7 +168,8 @@ class MqttAuthConfig(Section):
     """Let clients in that present no user name. Where no source below checks user names, one that presents a
     name is let in too, without it: it is anonymous to the ACL, to ``%u`` and to its session."""
     password_file: Path | None = None
-    """Lines ``user:hash`` with argon2 hashes, written by ``gossamer passwd``."""
+    """Lines ``user:hash`` with argon2 hashes, written by ``gossamer passwd``; behind a hash may stand the
+    user's tenant, after a space."""
     scram_file: Path | None = None
     """Lines ``user:credential``, written by ``gossamer passwd --scram``: who may authenticate by
     SCRAM-SHA-256, the enhanced authentication of version 5 (method ``SCRAM-SHA-256``)."""

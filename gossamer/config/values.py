@@ -26,6 +26,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from gossamer.config.units import OptionalDuration, parse_optional_duration
+from gossamer.tenants import LONGEST, NAMES, InvalidTenantError, checked
 
 LOOPBACK = "127.0.0.1"
 
@@ -98,6 +99,13 @@ def _host(value: object) -> object:
         if not text or _HOST.fullmatch(text) or _IPV6.fullmatch(text):
             return text
     raise PydanticCustomError("wanted", "an IP address or a host name, or nothing to have one chosen")
+
+
+def _tenant(value: object) -> str:
+    try:
+        return checked(value, "tenant")
+    except InvalidTenantError:
+        raise PydanticCustomError("wanted", NAMES) from None
 
 
 def _port(value: object) -> int:
@@ -189,6 +197,11 @@ HttpUrl = Annotated[
     PlainSerializer(without_password, return_type=str, when_used="json"),
 ]
 """A URL; what stands before ``@`` is shown to nobody."""
+
+TenantName = Annotated[
+    str, BeforeValidator(_tenant), WithJsonSchema({"type": "string", "maxLength": LONGEST})
+]
+"""Name of a tenant; blank: the default one."""
 
 Endpoints = Annotated[tuple[EndpointText, ...], BeforeValidator(_listed)]
 """Endpoints, as a list or as one comma-separated string."""

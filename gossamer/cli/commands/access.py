@@ -96,12 +96,15 @@ def _expiry(row: Row) -> str:
     return "expired" if row["expired"] else until(row["expires_at"])
 
 
-@example("users.txt ada", "users.txt ada --delete")
+@example("users.txt ada", "users.txt ada --tenant acme", "users.txt ada --delete")
 def passwd(
     file: Path = argument(..., "FILE", "Password file.", dir_okay=False),
     user: str = argument(..., "USER", "User name."),
     delete: bool = typer.Option(False, "--delete", "-D", help="Delete the user."),
     stdin: bool = option(False, "--stdin", "Read the password from standard input."),
+    tenant: str | None = option(
+        None, "--tenant", "Tenant of the user; without it, the one the user has, or that of the listener."
+    ),
     scram: bool = option(
         False, "--scram", "FILE is mqtt.auth.scram_file: for SCRAM-SHA-256, not for passwords."
     ),
@@ -117,7 +120,7 @@ def passwd(
         password = sys.stdin.readline().rstrip("\r\n") if stdin else _typed(user)
         if not password:
             raise typer.BadParameter("the password is empty")
-    known = (set_scram_password if scram else set_password)(file, user, password)
+    known = (set_scram_password if scram else set_password)(file, user, password, tenant=tenant)
     if delete:
         note(f"{user} deleted" if known else f"{user} was not there")
     else:

@@ -1,7 +1,8 @@
 """HTTP callout: a service of the operator decides about each CONNECT.
 
 It gets ``POST {"client_id", "username", "password", "peer"}`` and answers 200 with ``{"result": "allow" |
-"deny" | "ignore", "username": …}``; anything else, a time-out too, refuses with "server unavailable".
+"deny" | "ignore", "username": …, "tenant": …}``; anything else, a time-out too, refuses with "server
+unavailable".
 
 Rules: 1. At most ``max_concurrent`` questions are on the way and :data:`BACKLOG` times as many clients wait,
 half of them of one address, which take turns (:mod:`gossamer.mqtt.auth.turns`); the next is told that the
@@ -99,7 +100,13 @@ class HttpCallout:
         if result != "allow":
             raise ValueError('expected {"result": "allow" | "deny" | "ignore"}')
         name = data.get("username", login.username)
-        return Verdict(ReasonCode.SUCCESS, "http", name if isinstance(name, str) else login.username)
+        tenant = data.get("tenant")
+        return Verdict(
+            ReasonCode.SUCCESS,
+            "http",
+            name if isinstance(name, str) else login.username,
+            tenant=None if tenant is None else str(tenant),
+        )
 
     def _digest(self, login: Login) -> bytes:
         state = hashlib.blake2b(key=self._key)

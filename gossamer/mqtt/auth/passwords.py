@@ -1,5 +1,7 @@
 """Password files: lines ``user:hash`` with argon2 hashes, and the checking of passwords against them.
 
+Behind the hash may stand the user's tenant, after a space.
+
 argon2 takes tens of milliseconds and 64 MiB a check, on purpose: checks run in threads, few at once, and the
 addresses that clients come from take turns (:mod:`gossamer.mqtt.auth.turns`).
 
@@ -26,6 +28,7 @@ from gossamer.files import FileError
 from gossamer.mqtt.auth.sources import Answer, Login, Verdict
 from gossamer.mqtt.auth.turns import Turns
 from gossamer.mqtt.codec.reasons import ReasonCode
+from gossamer.tenants import DEFAULT, InvalidTenantError, checked
 
 T = TypeVar("T")
 
@@ -57,6 +60,8 @@ def read_users(file: Path, parse: Callable[[str], T], *, why: str, expected: str
             users[name] = parse(rest.strip())
         except ValueError:
             raise FileError(file, why, expected=expected, line=number) from None
+        except InvalidTenantError as error:
+            raise FileError(file, error, expected=expected, line=number) from None
     return users
 
 
@@ -76,24 +81,50 @@ class UserFile(Generic[T]):
             self._users = self._read_file(self._file)
 
 
+def with_tenant(text: str) -> tuple[str, str | None]:
+    """Return what stands in front of the first space of a line's rest, and the tenant behind it, if any.
+
+    Raises:
+        InvalidTenantError: that is no name of a tenant.
+    """
+    kept, space, tenant = text.partition(" ")
+    return kept, (checked(tenant.strip(), "tenant") or DEFAULT) if space else None
+
+
+def line_of(kept: str, tenant: str | None) -> str:
+    """Return the rest of a line as :func:`with_tenant` reads it."""
+    return kept if tenant is None else f"{kept} {tenant}"
+
+
 def _hash(text: str) -> str:
     if not text.startswith("$argon2"):
         raise ValueError
-    return text
+    return line_of(*with_tenant(text))
 
 
 def _read(file: Path) -> dict[str, str]:
     return read_users(file, _hash, why="no user name and argon2 hash", expected=_EXPECTED)
 
 
-def set_password(file: Path, username: str, password: str | None) -> bool:
-    """Set a user's password, or with None delete the user; whether the user was there. Blocks.
+def set_password(file: Path, username: str, password: str | None, *, tenant: str | None = None) -> bool:
+    """Set a user's password and perhaps tenant, or with None delete the user; whether the user was there.
+    Blocks.
 
     Raises:
         FileError: the file, or the name, cannot be used.
+        InvalidTenantError: ``tenant`` is no name of a tenant.
     """
     hashes = _read(file) if file.exists() else {}
-    return rewrite(file, hashes, username, None if password is None else PasswordHasher().hash(password))
+    line = None
+    if password is not None:
+        kept = tenant_to_keep(tenant, hashes.get(username, ""))
+        line = line_of(PasswordHasher().hash(password), kept)
+    return rewrite(file, hashes, username, line)
+
+
+def tenant_to_keep(tenant: str | None, line: str) -> str | None:
+    """Return the tenant of a user whose password changes: the given one, or that of the ``line`` so far."""
+    return with_tenant(line)[1] if tenant is None else checked(tenant, "tenant") or DEFAULT
 
 
 def rewrite(file: Path, lines: dict[str, str], username: str, line: str | None) -> bool:
@@ -138,7 +169,8 @@ class PasswordFile(UserFile[str]):
     async def _ask(self, username: str, password: bytes, host: str) -> Answer:
         if not await self._turns.take(host):
             return Verdict(ReasonCode.SERVER_BUSY, "password_file")
-        known = self._users.get(username)
+        line = self._users.get(username)
+        known, tenant = (None, None) if line is None else with_tenant(line)
         loop = asyncio.get_running_loop()
         check = loop.run_in_executor(self._executor, self._verify, known, password)
         check.add_done_callback(lambda _check: self._turns.give())
@@ -147,7 +179,7 @@ class PasswordFile(UserFile[str]):
             # Perhaps another source knows the name.
             return None
         reason = ReasonCode.SUCCESS if right else ReasonCode.BAD_USER_NAME_OR_PASSWORD
-        return Verdict(reason, "password_file", username)
+        return Verdict(reason, "password_file", username, tenant=tenant)
 
     def _verify(self, known: str | None, password: bytes) -> bool:
         try:

@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from gossamer.errors import PeerError, UsageError
-from gossamer.mqtt.auth.passwords import UserFile, read_users, rewrite
+from gossamer.mqtt.auth.passwords import UserFile, line_of, read_users, rewrite, tenant_to_keep, with_tenant
 from gossamer.mqtt.auth.sources import Challenge, Done, Login, Step, Verdict
 from gossamer.mqtt.codec.reasons import ReasonCode
 
@@ -58,6 +58,7 @@ class Credential(msgspec.Struct, frozen=True):
     salt: bytes
     stored_key: bytes
     server_key: bytes
+    tenant: str | None = None
 
     def __repr__(self) -> str:  # enough to try passwords against
         return f"Credential(iterations={self.iterations})"
@@ -65,16 +66,17 @@ class Credential(msgspec.Struct, frozen=True):
     def line(self) -> str:
         """As it stands in a file."""
         fields = (base64.b64encode(x).decode() for x in (self.salt, self.stored_key, self.server_key))
-        return f"{NAME}${self.iterations}$" + "$".join(fields)
+        return line_of(f"{NAME}${self.iterations}$" + "$".join(fields), self.tenant)
 
     @classmethod
     def parse(cls, text: str) -> Credential:
-        """From a file; ValueError where it is something else."""
-        name, iterations, *fields = text.strip().split("$")
+        """From a file; ValueError where it is something else, InvalidTenantError for the tenant behind it."""
+        text, tenant = with_tenant(text.strip())
+        name, iterations, *fields = text.split("$")
         salt, stored, server = (base64.b64decode(field, validate=True) for field in fields)
         if name != NAME or int(iterations) < 1 or len(stored) != 32 or len(server) != 32:
             raise ValueError("not a SCRAM-SHA-256 credential")
-        return cls(int(iterations), salt, stored, server)
+        return cls(int(iterations), salt, stored, server, tenant)
 
 
 def saslprep(text: str) -> str:
@@ -218,7 +220,7 @@ class _Exchange:
         right = hmac.compare_digest(hashlib.sha256(key).digest(), credential.stored_key)
         if not (right and self._known) or (self._login.username or self._username) != self._username:
             raise _RefusedError
-        verdict = Verdict(ReasonCode.SUCCESS, NAME, self._username)
+        verdict = Verdict(ReasonCode.SUCCESS, NAME, self._username, tenant=credential.tenant)
         return Done(verdict, b"v=" + base64.b64encode(_hmac(credential.server_key, message)))
 
     def _refused(self) -> Done:
@@ -250,12 +252,14 @@ class BadPasswordError(UsageError):
         super().__init__(f"{what}: {why}; expected printable characters (RFC 4013): choose another one")
 
 
-def set_scram_password(file: Path, username: str, password: str | None) -> bool:
-    """Set a user's password, or with None delete the user; whether the user was there. Blocks.
+def set_scram_password(file: Path, username: str, password: str | None, *, tenant: str | None = None) -> bool:
+    """Set a user's password and perhaps tenant, or with None delete the user; whether the user was there.
+    Blocks.
 
     Raises:
         FileError: the file, or the name, cannot be used.
         BadPasswordError: the password, or the name, cannot be used.
+        InvalidTenantError: ``tenant`` is no name of a tenant.
     """
     lines = {user: credential.line() for user, credential in _read(file).items()} if file.exists() else {}
     what = "user name"
@@ -265,4 +269,6 @@ def set_scram_password(file: Path, username: str, password: str | None) -> bool:
         made = None if password is None else credential_of(password).line()
     except ValueError as error:
         raise BadPasswordError(what, str(error)) from None
+    if made is not None:
+        made = line_of(made, tenant_to_keep(tenant, lines.get(username, "")))
     return rewrite(file, lines, username, made)

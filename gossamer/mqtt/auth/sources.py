@@ -43,8 +43,8 @@ class Login(msgspec.Struct, frozen=True, kw_only=True):
 
 class Verdict(msgspec.Struct, frozen=True):
     """``by``: who decided. ``username``: who the client is; a :class:`Source` or :class:`Method` that names
-    nobody has verified the name in the login. ``expires_at``: until when (wall clock). ``tenant``: the name
-    of its tenant, as the source has it (:func:`gossamer.tenants.checked`); None: the source names none."""
+    nobody has verified the name in the login. ``expires_at``: until when (wall clock). ``tenant``: what
+    the source says is its tenant, which may be no name of one; None: it says nothing."""
 
     reason: ReasonCode
     by: str

@@ -60,4 +60,11 @@ class Tokens:
         name = claims.get(config.username_claim)
         if not isinstance(name, str) or not name or (login.username or name) != name:
             return Verdict(ReasonCode.NOT_AUTHORIZED, "jwt")
-        return Verdict(ReasonCode.SUCCESS, "jwt", name, float(claims["exp"]) + config.leeway)
+        tenant = None if config.tenant_claim is None else claims.get(config.tenant_claim)
+        return Verdict(
+            ReasonCode.SUCCESS,
+            "jwt",
+            name,
+            float(claims["exp"]) + config.leeway,
+            None if tenant is None else str(tenant),
+        )

@@ -34,7 +34,7 @@ from gossamer.mqtt.migration.takeover import Takeovers
 from gossamer.mqtt.publish.delayed import UNROUTED
 from gossamer.mqtt.session.session import Session
 from gossamer.routes import TopicLimits
-from gossamer.tenants import split
+from gossamer.tenants import DEFAULT, split
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,10 +157,8 @@ class Admission:
 
     def _again(self, channel: Channel, login: Login, verdict: Verdict) -> None:
         """A client in service has authenticated again, or tried to."""
-        if verdict.reason == ReasonCode.SUCCESS and verdict.username != login.username:
-            verdict = Verdict(ReasonCode.NOT_AUTHORIZED, verdict.by, verdict.username)
-        elsewhere = verdict.tenant is not None and verdict.tenant != channel.tenant_name
-        if verdict.reason == ReasonCode.SUCCESS and elsewhere:
+        tenant = verdict.tenant in (None, channel.tenant_name or DEFAULT)
+        if verdict.reason == ReasonCode.SUCCESS and not (tenant and verdict.username == login.username):
             verdict = Verdict(ReasonCode.NOT_AUTHORIZED, verdict.by, verdict.username)
         self._access.decided(login, verdict)
         if verdict.reason == ReasonCode.SUCCESS:
@@ -179,13 +177,14 @@ class Admission:
     def _decided(
         self, channel: Channel, packet: Connect, login: Login, verdict: Verdict, told: Properties = NONE
     ) -> None:
+        why = f"not let in: {verdict.reason.name.lower()}"
+        if verdict.reason == ReasonCode.SUCCESS:
+            refused = self._tenants.place(channel, login, verdict)
+            if refused is not None:
+                verdict, why = Verdict(refused[0], verdict.by, verdict.username), refused[1]
         self._access.decided(login, verdict)
         if verdict.reason != ReasonCode.SUCCESS:
-            channel.rejected(verdict.reason, f"not let in: {verdict.reason.name.lower()}")
-            return
-        refused = self._tenants.place(channel, self._tenants.name_of(login, verdict))
-        if refused is not None:
-            channel.rejected(*refused)
+            channel.rejected(verdict.reason, why)
             return
         self._admit(channel, packet, verdict, told)
 

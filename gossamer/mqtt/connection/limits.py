@@ -18,7 +18,7 @@ from typing import Protocol
 
 import structlog
 
-from gossamer.certificates import user_of
+from gossamer.certificates import subject_of, user_of
 from gossamer.config import ListenerConfig
 from gossamer.errors import GossamerError
 from gossamer.log_limit import LogLimit
@@ -27,6 +27,7 @@ from gossamer.supervisor import Port
 
 log = structlog.get_logger(__name__)
 
+_SUBJECT = {"o": "organizationName", "ou": "organizationalUnitName"}
 NOT_FOR_CLIENTS = 512
 """File descriptors that the node keeps for itself, or half of all where there are few."""
 
@@ -188,9 +189,12 @@ class Entrance:
         self.refused("no_proxy_header")
         self._log.write(log.info, "no_proxy_header", error=str(error))
 
-    def tenant_of(self, _transport: asyncio.BaseTransport) -> str:
-        """The tenant of clients whose authentication names none."""
-        return ""
+    def tenant_of(self, transport: asyncio.BaseTransport) -> str:
+        """The tenant of clients whose source names none: of the certificate, else of the listener."""
+        tls, named = self._config.tls, None
+        if tls is not None and tls.tenant != "none":
+            named = subject_of(transport.get_extra_info("peercert"), _SUBJECT[tls.tenant])
+        return self._config.tenant if named is None else named
 
     def certificate_of(self, transport: asyncio.BaseTransport) -> str | None:
         """The user name in the client's certificate, where the listener takes names from there."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+import structlog
+
 from gossamer.mqtt.auth.sources import Login, Verdict
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.publish.fanout import Fanout
@@ -12,6 +14,9 @@ from gossamer.mqtt.publish.plan import Plan
 from gossamer.mqtt.publish.publishing import Publishing
 from gossamer.mqtt.tenants.tenant import Tenant
 from gossamer.routes import Route
+from gossamer.tenants import InvalidTenantError, checked
+
+log = structlog.get_logger(__name__)
 
 Refusal = tuple[ReasonCode, str]
 
@@ -42,20 +47,22 @@ class Tenants:
             found = self.known[name] = Tenant(name, self._publishing, self._fanout)
         return found
 
-    @staticmethod
-    def name_of(login: Login, verdict: Verdict) -> str:
-        """Return the tenant of a client that is let in: its source's word counts before its listener's."""
-        return login.tenant if verdict.tenant is None else verdict.tenant
+    def place(self, client: Client, login: Login, verdict: Verdict) -> Refusal | None:
+        """Place a client that is let in in its tenant; return the reason why that cannot be, if any.
 
-    def place(self, client: Client, name: str) -> Refusal | None:
-        """Place a client that is let in in its tenant; return the reason why that cannot be, if any."""
+        The word of its source counts before that of its certificate or listener.
+        """
+        said = login.tenant if verdict.tenant is None else verdict.tenant
+        try:
+            name = checked(said, f"tenant, as {verdict.by} says")
+        except InvalidTenantError as error:
+            log.error("tenant_invalid", by=verdict.by, error=str(error))
+            return ReasonCode.NOT_AUTHORIZED, str(error)
         if not name:
             return None
         if not self.enabled():
-            return (
-                ReasonCode.SERVER_UNAVAILABLE,
-                "a node of the cluster knows no tenants: gossamer cluster features",
-            )
+            why = "tenants wait until every node has them: gossamer features enable tenants"
+            return ReasonCode.SERVER_UNAVAILABLE, why
         tenant = client.tenant = self.of(name)
         client.cache_get, client.plan_of = tenant.cache_get, tenant.plan_of
         return None
