@@ -30,13 +30,22 @@ from __future__ import annotations
 
 import re
 
-from gossamer.errors import UsageError
+from gossamer.errors import WrongValueError, mismatch
 
 DEFAULT = "default"
 """Name of the tenant of clients of which nothing else is said."""
 LONGEST = 64
 NAMES = f"the name of a tenant: 1 to {LONGEST} of A-Z, a-z, 0-9, _, . and -, a letter or digit first"
 """Names that are allowed."""
+LIMITS = {
+    "max_connections": 0,
+    "max_publish_rate": 1,
+    "max_subscriptions": 0,
+    "max_retained": 0,
+    "max_packet_size": 1024,
+}
+"""Limits of a tenant, each with its least value; see :mod:`gossamer.mqtt.tenants.limits`."""
+_LARGEST = 2**31 - 1
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _MARK = "$\0"
 _MARK_BYTES = _MARK.encode()
@@ -46,7 +55,7 @@ _HEADS = re.compile(_HEAD)
 _INSIDE = re.compile(_HEAD + r"\$\0([A-Za-z0-9_.-]+)\$?/")
 
 
-class InvalidTenantError(UsageError):
+class InvalidTenantError(WrongValueError):
     """A text that is no name of a tenant; ``where`` it was found."""
 
     def __init__(self, name: object, where: str) -> None:
@@ -104,3 +113,20 @@ def tenant_of(text: str) -> str:
     """Return the tenant of a topic name or filter from inside; blank for the default one."""
     found = _INSIDE.match(text) if text[:1] == "$" else None
     return "" if found is None else found[2]
+
+
+def limit_of(key: str, value: object) -> int | None:
+    """Return a limit that is to be set; None: none.
+
+    Raises:
+        WrongValueError: no limit has this name, or the value is none of it.
+    """
+    if key not in LIMITS:
+        raise mismatch(WrongValueError, "limit", repr(key[:100]), f"one of {', '.join(LIMITS)}")
+    if value is None or value == "none":
+        return None
+    text, least = str(value), LIMITS[key]
+    if not (text.isascii() and text.isdecimal() and len(text) < 11 and least <= int(text) <= _LARGEST):
+        expected = f"a whole number from {least} to {_LARGEST}, or none"
+        raise mismatch(WrongValueError, key, repr(text[:100]), expected)
+    return int(text)

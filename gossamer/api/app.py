@@ -45,6 +45,7 @@ from gossamer.api.resources.node import node_router
 from gossamer.api.resources.queues import queues_router
 from gossamer.api.resources.raft import raft_router
 from gossamer.api.resources.runs import reports_router
+from gossamer.api.resources.tenants import tenants_router
 from gossamer.api.resources.tokens import tokens_router
 from gossamer.api.view import NodeView
 from gossamer.clock import Clock, SystemClock
@@ -100,6 +101,7 @@ def make_app(
         node_router(view),
         raft_router(view),
         queues_router(view),
+        tenants_router(view),
         proxy_router(view),
         live_router(view, clock=clock),
         events_router(view),

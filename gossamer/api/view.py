@@ -44,6 +44,8 @@ from gossamer.api.model.node import (
     SubscriptionInfo,
     TableDigest,
     TableInfo,
+    TenantInfo,
+    TenantRequest,
     TopicMatch,
 )
 from gossamer.api.model.raft import GroupInfo, UniqueName
@@ -238,6 +240,7 @@ class NodeView(Protocol):
         client: str | None = None,
         filter: str | None = None,  # noqa: A002
         search: str = "",
+        tenant: str | None = None,
     ) -> Iterable[Walked[SubscriptionInfo]]:
         """The subscriptions of this node's sessions in any order, with the keys of ``order``.
 
@@ -328,7 +331,13 @@ class NodeView(Protocol):
     async def keys(self, order: KeyRequest | None = None) -> KeysInfo:
         """Return the names of the gossip keys, after ``order``. Raises UsageError if it is invalid."""
 
-    async def kick(self, client: str) -> bool:
+    def tenants(self, only: str | None = None) -> Iterable[Walked[TenantInfo]]:
+        """Return the tenants that this node knows, or one of them."""
+
+    async def change_tenant(self, name: str, order: TenantRequest) -> None:
+        """Change limits of a tenant, or ban it. Raises UsageError, UnavailableError."""
+
+    async def kick(self, client: str, tenant: str = "") -> bool:
         """End a client's connection and session, wherever they are; False if there is none.
 
         Raises UnavailableError if that cannot be known.

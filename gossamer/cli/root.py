@@ -50,6 +50,7 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
         "routes": ("commands.topics", "Routes: which nodes have subscribers to which filter; verify them."),
         "retained": ("commands.topics", "Retained messages; remove one."),
         "queues": ("commands.queues", "Queues: what waits for which consumers; make, fill and empty one."),
+        "tenants": ("commands.clients", "Tenants: who shares the cluster; their limits; ban one."),
         "publish": ("commands.topics", "Publish a message and print how many receivers it has."),
     },
     "Look inside a node": {

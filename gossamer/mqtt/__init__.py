@@ -46,11 +46,14 @@ from gossamer.mqtt.messages.message_ids import (
 from gossamer.mqtt.messages.records import Span, pieces_of
 from gossamer.mqtt.publish.plan import compile_plan
 from gossamer.mqtt.publish.queued import data_of, properties_of
+from gossamer.mqtt.tenants.tenant import Tenant
+from gossamer.mqtt.tenants.tenants import TABLE as TENANTS
 from gossamer.mqtt.tree import mqtt_spec
 
 __all__ = [
     "ASIDE",
     "NO_ID",
+    "TENANTS",
     "V5",
     "Acl",
     "Authenticator",
@@ -78,6 +81,7 @@ __all__ = [
     "Scram",
     "Span",
     "Subscription",
+    "Tenant",
     "Tokens",
     "Tracked",
     "Verdict",

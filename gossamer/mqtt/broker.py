@@ -190,7 +190,7 @@ class Broker:
             queued=queued,
             first=base_of(runtime.node, runtime.creation) + UNRECORDED,
         )
-        self.tenants = Tenants(self.publishing, self.fanout)
+        self.tenants = Tenants(self.publishing, self.fanout, self.retained)
         self.wills.next_number = self.publishing.next_number
         self.publish = self.publishing.publish
         self.ingest = Ingest(router, fanout, self.publishing, self.table, self.owed)

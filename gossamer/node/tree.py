@@ -44,7 +44,7 @@ from gossamer.distribution import remote_services
 from gossamer.errors import UnavailableError, UsageError, mismatch
 from gossamer.gateway import gateway_spec
 from gossamer.gossip import GossipServer
-from gossamer.mqtt import MqttCluster
+from gossamer.mqtt import TENANTS, MqttCluster
 from gossamer.network import Address
 from gossamer.node.consensus import has_enough_replicas
 from gossamer.node.healing import healing_spec
@@ -176,6 +176,9 @@ async def _start_routes(node: NodeParts) -> Pid:
 
 
 async def _start_mqtt_cluster(node: NodeParts) -> Pid:
+    storage = "disc_copies" if node.on_disc else "ram_copies"
+    table = await node.store.create_table(TENANTS, replication="shared", storage=storage)
+    node.broker.tenants.attach(table)
     return await MqttCluster.start_link(
         node.broker,
         node.retained,

@@ -15,6 +15,7 @@ from api.fake_consensus import FakeConsensus
 from api.fake_queues import FakeQueues
 from gossamer.api import Alarms, Metric, PeerRequests, PeerSilentError, Runs, TopicRow, is_audit
 from gossamer.api.model import cluster, node
+from gossamer.api.model.node import TenantInfo
 from gossamer.errors import NotFoundError, UnavailableError, UsageError, WrongValueError, mismatch
 from gossamer.faults import FaultTable
 from gossamer.features import FeatureBlockedError
@@ -223,6 +224,7 @@ class FakeView:
         self.trace_over = asyncio.Event()
         self.consensus = FakeConsensus()
         self.queues = FakeQueues()
+        self.limits: dict[str, dict[str, int | None]] = {"acme": {"max_connections": 10}}
         self.healing = FakeHealing()
         self.event_log = FakeEventLog()
         self.recording = FakeRecording()
@@ -298,17 +300,18 @@ class FakeView:
         counts = {"checked": 7, "peers": 2, "wrong": sum(wrong.values()), "differences": wrong}
         return filled(node.RouteFindings, node=self.name, repaired=repair, **counts)
 
-    def subscriptions(self, order, *, client=None, filter=None, search=""):  # noqa: A002
+    def subscriptions(self, order, *, client=None, filter=None, search="", tenant=None):  # noqa: A002
         for number, name in enumerate(self.filters):
             if client in (None, "sensor-1") and filter in (None, name) and search in f"sensor-1 {name}":
                 row = node.SubscriptionInfo(client="sensor-1", filter=name, node=self.name, qos=number % 3)
-                yield _key(order, row, "client", "filter", "node"), partial(_itself, row)
+                yield _key(order, row, "client", "filter", "node", "tenant"), partial(_itself, row)
 
     def clients(self, search, order):
         for row in self.sessions:
             facts = {"connected": row.connected, "user": row.username, "address": row.address}
+            facts["tenant"] = row.tenant
             wanted = search.client in (None, row.client) and search.admits(row.client, **facts)
-            yield (_key(order, row, "client", "node"), partial(_itself, row)) if wanted else None
+            yield (_key(order, row, "client", "node", "tenant"), partial(_itself, row)) if wanted else None
 
     def pulse(self):
         return filled(
@@ -438,7 +441,25 @@ class FakeView:
         self.orders.append(("drain", None))
         return f"{self.name} drained"
 
-    async def kick(self, client):
+    def tenants(self, only=None):
+        for name, limits in sorted(self.limits.items()):
+            if only in (None, name):
+                info = TenantInfo(
+                    tenant=name,
+                    node=self.name,
+                    banned=False,
+                    limits=limits,
+                    connections=1,
+                    messages=2,
+                    retained=3,
+                )
+                yield (name, self.name), partial(lambda info: info, info)
+
+    async def change_tenant(self, name, order):
+        self.orders.append(("tenant", (name, order.limits, order.banned)))
+        self.limits.setdefault(name, {}).update(order.limits)
+
+    async def kick(self, client, tenant=""):
         self.orders.append(("kick", client))
         return client != "nobody"
 

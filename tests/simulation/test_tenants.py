@@ -1,6 +1,7 @@
 """Tenants of one cluster: what one of them does is nothing to the others, on whichever node."""
 
 import asyncio
+from functools import partial
 
 import pytest
 from mqtt.tenants.test_isolation import of_tenants
@@ -99,3 +100,17 @@ async def test_what_a_tenant_has_outlives_a_restart_of_its_node(sim, cluster, te
         (b"y", b"shared"),
     ]
     assert (await subscriber(cluster, 1, "#", qos=1)).messages == []
+
+
+@nodes(3, discs=True)
+async def test_limits_hold_at_all_nodes_and_after_a_restart(sim, cluster, tenants):
+    async def limits(number):
+        return cluster.nodes[number].broker.tenants.of("a").limits.max_connections
+
+    node = cluster.nodes[1]
+    await node.runtime.run(partial(node.broker.tenants.set, "a", {"max_connections": 7}))
+    await asyncio.sleep(2)
+    assert [await limits(number) for number in (1, 2, 3)] == [7, 7, 7]
+    cluster.crash(2)
+    await restart(cluster, 2)
+    assert await limits(2) == 7

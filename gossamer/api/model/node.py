@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, StrictBool, StrictInt
 
 from gossamer.api.model.base import Flag, OptionalSeconds, PositiveSeconds, Value
 
@@ -66,6 +66,8 @@ class SubscriptionInfo(Value):
     client: str
     filter: str
     node: str
+    tenant: str = ""
+    """Blank: the default one."""
     qos: int
     no_local: bool = False
     retain_as_published: bool = False
@@ -92,6 +94,8 @@ class ClientInfo(Value):
     client: str
     connected: bool
     node: str
+    tenant: str = ""
+    """Blank: the default one."""
     address: str = ""
     version: Literal["", "3.1", "3.1.1", "5.0"] = ""
     username: str = ""
@@ -259,3 +263,25 @@ class RecordingSettings(Value):
     keep_size: Annotated[int, Field(ge=0, strict=True)] | None = None
     """Bytes; 0: no bound."""
     buffer: Annotated[int, Field(ge=1000, le=10_000_000, strict=True)] | None = None
+
+
+class TenantInfo(Value):
+    """A tenant at one node: its limits, which all nodes have, and what it has there."""
+
+    tenant: str
+    node: str
+    banned: bool
+    limits: dict[str, int | None]
+    """By name; null: none but those of the node."""
+    connections: int
+    messages: int
+    """Messages that its clients have published at this node since that started."""
+    retained: int
+    """Its topics with a retained message, in the whole cluster."""
+
+
+class TenantRequest(Value):
+    """Limits to change, and whether the tenant is banned; what is not named stays."""
+
+    limits: Annotated[dict[str, StrictInt | None], Field(default_factory=dict)]
+    banned: StrictBool | None = None

@@ -24,6 +24,7 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 from gossamer.errors import WrongValueError, mismatch
+from gossamer.tenants import DEFAULT
 
 T = TypeVar("T")
 
@@ -168,11 +169,14 @@ class ClientSearch:
     """Part of the user name."""
     address: str = ""
     """Part of the address."""
+    tenant: str | None = None
+    """Exactly this tenant; None: of any."""
 
-    def admits(self, client: str, *, connected: bool, user: str, address: str) -> bool:
+    def admits(self, client: str, *, connected: bool, user: str, address: str, tenant: str = "") -> bool:
         """Return whether a client matches."""
         return (
-            self.connected in (None, connected)
+            self.tenant in (None, tenant or DEFAULT)
+            and self.connected in (None, connected)
             and self.part in client.casefold()
             and self.user in user.casefold()
             and self.address in address.casefold()

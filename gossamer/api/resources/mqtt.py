@@ -178,8 +178,12 @@ User = Annotated[
 Address = Annotated[
     str, Query(max_length=200, description="Only those whose address contains this: `10.0.3.`, `:51234`.")
 ]
+OfTenant = Annotated[
+    str | None, Query(max_length=100, description="Only those of this tenant; `default`: of no other one.")
+]
 Text = Annotated[str, Query(max_length=1000, description="Only those whose client or filter contains this.")]
 Connected = Annotated[bool | None, Query(description="Only those that are, or are not.")]
+Of = Annotated[str, Query(max_length=100, description="The tenant of the client; blank: the default one.")]
 Named = Annotated[str, Path(description="A client identifier.")]
 ClientSort = Literal[
     "client",
@@ -214,8 +218,10 @@ def _client_search(
     search: Part = "",
     user: User = "",
     address: Address = "",
+    tenant: OfTenant = None,
 ) -> ClientSearch:
     return ClientSearch(
+        tenant=tenant,
         client=client,
         connected=connected,
         part=search.casefold(),
@@ -234,6 +240,7 @@ def clients_router(view: NodeView) -> APIRouter:
         client: Client = None,
         wanted: Filter = None,
         search: Text = "",
+        tenant: OfTenant = None,
         sort: SortSubscriptions = None,
         order: Order = "asc",
         scope: Scope = "cluster",
@@ -242,8 +249,10 @@ def clients_router(view: NodeView) -> APIRouter:
         sorting = list_order(sort, order, usual="client")
         return await listing.answer(
             view,
-            own=lambda: view.subscriptions(sorting, client=client, filter=wanted, search=search),
-            fields=("client", "filter", "node"),
+            own=lambda: view.subscriptions(
+                sorting, client=client, filter=wanted, search=search, tenant=tenant
+            ),
+            fields=("client", "filter", "node", "tenant"),
             scope=scope,
             order=sorting,
         )
@@ -261,7 +270,7 @@ def clients_router(view: NodeView) -> APIRouter:
         return await listing.answer(
             view,
             own=lambda: view.clients(wanted, sorting),
-            fields=("client", "node"),
+            fields=("client", "node", "tenant"),
             scope=scope,
             order=sorting,
         )
@@ -269,9 +278,9 @@ def clients_router(view: NodeView) -> APIRouter:
     # Client identifiers may hold any character, a slash too: no path can go on behind one, and what a client
     # has is asked as /subscriptions is, by ``client`` in the query.
     @router.delete("/clients/{client:path}", response_model=Done, responses={404: {"model": Problem}})
-    async def kick(client: Named) -> Done | Response:
+    async def kick(client: Named, tenant: Of = "") -> Done | Response:
         """End the connection and the session of a client, on whichever node they are."""
-        if not await view.kick(client):
+        if not await view.kick(client, tenant):
             return problem(404, f"client: got {client[:200]!r}, expected one of gossamer clients")
         return Done(done=f"{client} kicked", members=())
 

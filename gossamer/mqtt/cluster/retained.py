@@ -74,6 +74,9 @@ class ClusterRetained:
         self.unavailable = 0
         """Number of large messages that no reachable node had."""
 
+    def count(self, tenant: str) -> int:
+        return self._tree.counts[tenant] + self._own.count(tenant)
+
     def __len__(self) -> int:
         return len(self._tree) + len(self._own)
 

@@ -77,6 +77,8 @@ class Connections:
 
     def closed(self, channel: Channel, why: str) -> None:
         self.channels.discard(channel)
+        if channel.tenant is not None:
+            channel.tenant.clients.discard(channel)
         channel.listener.leave(admitted=channel.session is not None)
         if channel.deadline is not None:
             channel.deadline.cancel()

@@ -40,8 +40,7 @@ from gossamer.mqtt.messages.records import record_of
 from gossamer.mqtt.publish.delayed import UNROUTED
 from gossamer.mqtt.publish.plan import compile_plan
 from gossamer.mqtt.publish.queue_words import PREFIX
-from gossamer.mqtt.publish.queued import QUEUE, QUEUED, IntoQueue, answered
-from gossamer.mqtt.tenants.tenant import NO_QUEUES
+from gossamer.mqtt.publish.queued import QUEUED, IntoQueue, answered
 from gossamer.routes import Route
 
 
@@ -146,8 +145,8 @@ class Handlers:
         )
         if refused is not None:
             return refused
-        if channel.tenant is not None and topic.startswith(QUEUE):
-            return ReasonCode.NOT_AUTHORIZED, NO_QUEUES
+        if channel.tenant is not None and (refused := channel.tenant.refusal_of(packet, topic)):
+            return refused
         if (
             packet.properties.payload_format
             and self._limits.validate_payloads

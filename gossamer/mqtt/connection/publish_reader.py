@@ -43,6 +43,7 @@ def take(channel: Channel, data: bytes) -> int:
     inflight, message_ids = session.inflight, session.message_ids
     durable = session.store is not None
     enough = fanout.sent + DELIVERIES
+    received = fanout.received
     plan: Plan | None = None
     # Acknowledgements that are not out yet, and the peers that have to have the messages first.
     acks: list[bytes] = []
@@ -130,6 +131,8 @@ def take(channel: Channel, data: bytes) -> int:
         session.pump()
     if acked and channel.consumers is not None:
         channel.consumers.send()
+    if tenant is not None and fanout.received != received:
+        tenant.pace(channel, fanout.received - received)
     pressure = fanout.pressure
     if (pressure.behind or pressure.peers) and plan is not None:
         pressure.hold_up(channel, plan.sessions, plan.peers)

@@ -33,6 +33,7 @@ from gossamer.mqtt.publish.queue_words import is_of_queues
 from gossamer.mqtt.publish.retained import Retained
 from gossamer.mqtt.session.session import Session
 from gossamer.mqtt.session.sessions import options_of
+from gossamer.mqtt.tenants.limits import reached
 from gossamer.routes import ExclusiveTakenError, SubscriptionOptions, body_of
 
 log = structlog.get_logger(__name__)
@@ -206,7 +207,12 @@ class Subscribing:
             missing = ReasonCode.WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED
         if missing is not None:
             return missing, "this node does not offer such subscriptions"
-        if item.filter not in session.subscriptions and len(session.subscriptions) >= self._maximum:
+        new = item.filter not in session.subscriptions
+        tenant = None if session.channel is None else session.channel.tenant
+        most = None if tenant is None else tenant.limits.max_subscriptions
+        if tenant is not None and most is not None and new and len(session.subscriptions) >= most:
+            return ReasonCode.QUOTA_EXCEEDED, reached(tenant.name, "max_subscriptions", most)
+        if new and len(session.subscriptions) >= self._maximum:
             return ReasonCode.QUOTA_EXCEEDED, f"a session may have {self._maximum} subscriptions"
         return None
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Protocol
 
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.ports import ForwarderLike
+from gossamer.tenants import tenant_of
 
 Fetch = Callable[[], Awaitable[Message | None]]
 """Fetches a message from another node; None: it is not to be had."""
@@ -26,6 +28,9 @@ class Retained(Protocol):
 
     def get(self, topic: str) -> Message | Fetch | None:
         """Return the message of a topic, or a function that fetches it from another node."""
+
+    def count(self, tenant: str) -> int:
+        """Return how many topics of a tenant, which is not the default one, have a message."""
 
     def __len__(self) -> int: ...
 
@@ -55,6 +60,9 @@ class LocalRetained:
             self._tree.add(topic)
         self._messages[topic] = message
 
+    def count(self, tenant: str) -> int:
+        return self._tree.counts[tenant]
+
     def topics(self, topic_filter: str) -> Iterator[str]:
         return self._tree.match(topic_filter)
 
@@ -80,6 +88,8 @@ class TopicTree:
     def __init__(self) -> None:
         self._root = _Level()
         self._count = 0
+        self.counts: Counter[str] = Counter()
+        """Topics of each tenant but the default one."""
 
     def __len__(self) -> int:
         return self._count
@@ -96,6 +106,8 @@ class TopicTree:
             return False
         level.topic = topic
         self._count += 1
+        if tenant := tenant_of(topic):
+            self.counts[tenant] += 1
         return True
 
     def discard(self, topic: str) -> bool:
@@ -112,6 +124,8 @@ class TopicTree:
             return False
         level.topic = None
         self._count -= 1
+        if tenant := tenant_of(topic):
+            self.counts[tenant] -= 1
         for above, word in reversed(path):
             below = above.below[word]
             if below.below or below.topic is not None:

@@ -12,21 +12,27 @@ written again with the topic as it is inside.  4. Queues are the default tenant'
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import msgspec
 
 from gossamer.errors import UsageError
 from gossamer.mqtt.codec.encoder import publish_parts
 from gossamer.mqtt.codec.framing import frame
-from gossamer.mqtt.codec.packets import V5, Subscribe, Will
+from gossamer.mqtt.codec.packets import V5, Publish, Subscribe, Will
 from gossamer.mqtt.codec.reasons import ReasonCode
 from gossamer.mqtt.codec.wire import MAX_VARINT
+from gossamer.mqtt.flow.backpressure import RATE, Bucket
 from gossamer.mqtt.publish.delayed import UNROUTED
 from gossamer.mqtt.publish.fanout import Fanout
 from gossamer.mqtt.publish.plan import Plan
 from gossamer.mqtt.publish.publishing import Publishing
 from gossamer.mqtt.publish.queue_words import is_of_queues
+from gossamer.mqtt.publish.queued import QUEUE
+from gossamer.mqtt.publish.retained import Retained
+from gossamer.mqtt.tenants.limits import TenantLimits, reached
 from gossamer.routes import Route, parse_filter, split_shared
+from gossamer.supervisor import Runtime
 from gossamer.tenants import client_within, within
 
 NO_QUEUES = "queues are of the default tenant; this client is of another one"
@@ -34,11 +40,29 @@ NO_QUEUES = "queues are of the default tenant; this client is of another one"
 _LIMIT = MAX_VARINT + 5
 
 
+class Paced(Protocol):
+    """Connection that can be read from later."""
+
+    @property
+    def is_up(self) -> bool: ...
+    @property
+    def runtime(self) -> Runtime: ...
+    def pause_reading(self, why: int, /) -> None: ...
+    def resume_reading(self, why: int, /) -> None: ...
+
+
 class Tenant:
     """A tenant other than the default one, at one node."""
 
-    def __init__(self, name: str, publishing: Publishing, fanout: Fanout) -> None:
+    def __init__(self, name: str, publishing: Publishing, fanout: Fanout, retained: Retained) -> None:
         self.name = name
+        self.limits = TenantLimits()
+        self.clients: set[Any] = set()
+        """Its connections at this node."""
+        self.received = 0
+        """Messages that its clients have published here."""
+        self._bucket: Bucket | None = None
+        self._retained = retained
         self._root = within(name, "x").encode()[:-1]
         self._fanout = fanout
         self._cache_get = publishing.cache_get
@@ -93,6 +117,38 @@ class Tenant:
                     refused[name] = ReasonCode.TOPIC_FILTER_INVALID, str(error)
             items.append(msgspec.structs.replace(item, filter=name))
         return msgspec.structs.replace(packet, subscriptions=tuple(items)), refused
+
+    # Limits.
+
+    def limit(self, limits: TenantLimits) -> None:
+        """Have these limits from now on."""
+        rate = limits.max_publish_rate
+        if rate != self.limits.max_publish_rate:
+            self._bucket = None if rate is None else Bucket(rate)
+        self.limits = limits
+
+    def pace(self, channel: Paced, count: int) -> None:
+        """Count what a client has published, and have it read from later if its tenant is too fast."""
+        self.received += count
+        if self._bucket is None or not channel.is_up:
+            return
+        wait = self._bucket.take(count, self._fanout.now())
+        if wait:
+            self._fanout.slowed += 1
+            channel.pause_reading(RATE)
+            channel.runtime.loop.call_later(wait, channel.resume_reading, RATE)
+
+    def refusal_of(self, packet: Publish, topic: bytes) -> tuple[ReasonCode, str] | None:
+        """Return the reason why a message of its clients is not taken, None where it is."""
+        if topic.startswith(QUEUE):
+            return ReasonCode.NOT_AUTHORIZED, NO_QUEUES
+        limit = self.limits.max_retained
+        if limit is None or not packet.retain or not packet.payload:
+            return None
+        topics = self._retained
+        if topics.count(self.name) < limit or topics.get(self.topic(topic).decode()) is not None:
+            return None
+        return ReasonCode.QUOTA_EXCEEDED, reached(self.name, "max_retained", limit)
 
     # Runs that go to other nodes.
 

@@ -39,6 +39,8 @@ TEXTS: Final[Mapping[str, str]] = {
     "api_streams": "Event streams, traces and lists as JSON lines that are open.",
     "api_requests": "Requests under way, streams and probes aside.",
     "api_refused_total{why}": "Requests and connections that were refused or cut for a limit, by which.",
+    "mqtt_tenant_connections{tenant}": "Connections of clients of a tenant; without the default one.",
+    "mqtt_tenant_received_total{tenant}": "Messages that clients of a tenant have published here.",
     "mqtt_decisions_total{question,by,decision}": "What clients asked for, by question, who decided, "
     "and how.",
     "mqtt_slowed_total": "Reads after which a client was made to wait.",

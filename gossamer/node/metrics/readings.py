@@ -29,6 +29,8 @@ SLICE = 1_000
 """Sessions or processes that are looked at in one turn."""
 MOST_QUEUES = 1_000
 """Queues, and consumer groups, that have numbers of their own: each is a time series in every family."""
+MOST_TENANTS = 1_000
+"""Tenants that have, the first by name."""
 QUEUES_TIMEOUT = 0.5
 """Seconds that a replica of this node may take to say what it has; a scrape goes on without."""
 
@@ -156,6 +158,9 @@ def mqtt(node: NodeParts, census: Census) -> Iterator[Metric]:
     yield family("mqtt_sessions_behind", 0 if copies is None else copies.behind)
     yield family("mqtt_decisions_total{question,by,decision}", node.broker.access.decisions)
     yield family("mqtt_slowed_total", stats["slowed"])
+    tenants = list(node.broker.tenants)[:MOST_TENANTS]
+    yield family("mqtt_tenant_connections{tenant}", {one.name: len(one.clients) for one in tenants})
+    yield family("mqtt_tenant_received_total{tenant}", {one.name: one.received for one in tenants})
 
 
 def routing(node: NodeParts) -> Iterator[Metric]:

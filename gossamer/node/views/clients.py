@@ -26,6 +26,7 @@ from gossamer.errors import WrongValueError
 from gossamer.mqtt import Message, MqttProtocolError
 from gossamer.node.parts import NodeParts
 from gossamer.routes import Findings, matches, parse_filter
+from gossamer.tenants import DEFAULT, bare, client_within, split
 
 SAFE_WAIT = 10.0
 """Seconds that other nodes get to take a message over."""
@@ -37,7 +38,7 @@ _VERSIONS: dict[int, Literal["", "3.1", "3.1.1", "5.0"]] = {3: "3.1", 4: "3.1.1"
 _NEVER = 1e12
 """Sorts after every time of day, in seconds since 1970."""
 _CLIENT_VALUES: dict[str, Callable[[Any], str | float]] = {
-    "client": lambda session: session.client_id,
+    "client": lambda session: split(session.client_id)[1],
     "username": lambda session: session.username or "",
     "address": lambda session: "" if session.channel is None else session.channel.peer,
     "connected_at": lambda session: 0.0 if session.channel is None else session.channel.since,
@@ -60,25 +61,35 @@ class ClientsView:
         node = self.name
         value = _CLIENT_VALUES.get(order.sort or "", lambda _session: node)
         sessions = self._node.broker.sessions
-        for name in list(sessions) if search.client is None else [search.client]:
-            session = sessions.get(name)
+        for inside in list(sessions) if search.client is None else self._inside(search.client, search.tenant):
+            session = sessions.get(inside)
             if session is None:
                 continue
             channel = session.channel
+            tenant, name = split(inside)
             if not search.admits(
                 name,
+                tenant=tenant,
                 connected=channel is not None,
                 user=session.username or "",
                 address="" if channel is None else channel.peer,
             ):
                 yield None
                 continue
-            yield order.key((name, node), value(session)), partial(self._client, session)
+            yield order.key((name, node, tenant), value(session)), partial(self._client, session)
+
+    def _inside(self, client: str, tenant: str | None) -> list[str]:
+        """Return the names inside of a client of one tenant, or of any."""
+        if tenant is not None:
+            return [client_within("" if tenant == DEFAULT else tenant, client)]
+        return [client, *(tenant.client(client) for tenant in self._node.broker.tenants)]
 
     def _client(self, session: Any) -> ClientInfo:
         channel = session.channel
+        tenant, name = split(session.client_id)
         return ClientInfo(
-            client=session.client_id,
+            client=name,
+            tenant=tenant,
             connected=channel is not None,
             node=self.name,
             address="" if channel is None else channel.peer,
@@ -114,16 +125,19 @@ class ClientsView:
         client: str | None = None,
         filter: str | None = None,  # noqa: A002
         search: str = "",
+        tenant: str | None = None,
     ) -> Iterator[Walked[SubscriptionInfo]]:
         """Every subscription of every session here; ``search`` is a part of the client or of the filter."""
         sessions, part = self._node.broker.sessions, search.casefold()
-        for name in list(sessions) if client is None else [client]:
-            session = sessions.get(name)
-            if session is None:
+        for inside in list(sessions) if client is None else self._inside(client, tenant):
+            session = sessions.get(inside)
+            owner, name = split(inside)
+            if session is None or tenant not in (None, owner or DEFAULT):
                 continue
             yield None
             named = part in name.casefold()
-            for wanted, (options, identifier) in list(session.subscriptions.items()):
+            for said, (options, identifier) in list(session.subscriptions.items()):
+                wanted = bare(said)
                 if filter not in (None, wanted) or not (named or part in wanted.casefold()):
                     continue
                 show = partial(
@@ -131,6 +145,7 @@ class ClientsView:
                     client=name,
                     filter=wanted,
                     node=self.name,
+                    tenant=owner,
                     qos=options.qos,
                     no_local=options.no_local,
                     retain_as_published=options.retain_as_published,
@@ -142,7 +157,7 @@ class ClientsView:
                     "qos": options.qos,
                     "node": self.name,
                 }
-                yield order.key((name, wanted, self.name), values[order.sort or "client"]), show
+                yield order.key((name, wanted, self.name, owner), values[order.sort or "client"]), show
 
     def retained(self, topic_filter: str, order: ListOrder) -> Iterable[Listed[RetainedInfo]]:
         """The topics that match and have a retained message."""
@@ -236,8 +251,9 @@ class ClientsView:
         except TimeoutError:
             return receivers, False
 
-    async def kick(self, client: str) -> bool:
-        """End a client's connection and session, on whichever node they are."""
+    async def kick(self, client: str, tenant: str = "") -> bool:
+        """End the connection and session of a client of a tenant, on whichever node they are."""
+        client = client_within("" if tenant == DEFAULT else tenant, client)
         takeovers = self._node.broker.takeovers
         if takeovers is None:
             return self._node.broker.kick(client)

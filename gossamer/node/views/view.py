@@ -33,10 +33,11 @@ from gossamer.node.views.inside import InsideView, Recording
 from gossamer.node.views.members import MembersView
 from gossamer.node.views.queues import QueuesOfCluster
 from gossamer.node.views.readiness import ReadinessCheck
+from gossamer.node.views.tenants import TenantsView
 from gossamer.supervisor import describe
 
 
-class View(MembersView, ClientsView, InsideView):
+class View(MembersView, ClientsView, TenantsView, InsideView):
     """Implements :class:`gossamer.api.NodeView`."""
 
     def __init__(self, node: NodeParts) -> None:
