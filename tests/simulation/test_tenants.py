@@ -32,9 +32,7 @@ def topics(client):
 
 @nodes(3, seeds=2)
 @pytest.mark.parametrize("version", [p.V4, p.V5])
-async def test_messages_wills_groups_and_retained_messages_stay_in_their_tenant(
-    sim, cluster, tenants, version
-):
+async def test_messages_wills_groups_and_retained_messages_stay_in_a_tenant(sim, cluster, tenants, version):
     mine, others, kind = [], [], {"version": version}
     will = p.Will(topic=b"w", payload=b"w")
     filters = ("#", "$own/#", "$share/g/#", "$share/g/+/x")
