@@ -20,6 +20,7 @@ from typing import Any
 import gossamer.supervisor.thespian.messages as actors
 from gossamer.gateway.messages import Publish
 from gossamer.mqtt import Broker, Message, Subscription, compile_plan, is_recorded
+from gossamer.mqtt.codec.decoder import check_topic_name
 
 
 class RemoteClient:
@@ -112,6 +113,7 @@ def publish(
         MqttProtocolError: the topic name is invalid.
         UnicodeError: it cannot be encoded.
     """
+    check_topic_name(wanted.topic.encode(), "topic name")
     qos = bounded(wanted.qos)
     message = Message(wanted.topic.encode(), wanted.payload, qos=qos, retain=wanted.retain)
     route(broker, client, message, on_safe if qos else None)

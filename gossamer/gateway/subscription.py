@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from gossamer.errors import GossamerError
 from gossamer.gateway.remote_client import Publisher, RemoteClient, bounded
 from gossamer.mqtt import Broker, Message, is_recorded
-from gossamer.routes import SubscriptionOptions, body_of
+from gossamer.routes import SubscriptionOptions, body_of, parse_filter
 from gossamer.supervisor import Pid
 
 BATCH_BYTES = 1024 * 1024
@@ -107,6 +107,8 @@ class RemoteSubscription:
         """
         options = SubscriptionOptions(qos=self.qos, retain_as_published=True)
         try:
+            # The router takes those of tenants, too.
+            parse_filter(self.filter)
             return self._broker.router.subscribe(self.filter, self, options).seq
         except GossamerError:
             self.client.close("refused")

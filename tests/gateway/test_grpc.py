@@ -270,6 +270,26 @@ async def test_a_user_of_mqtt_may_do_what_the_access_list_says(tmp_path):
             assert (await refused(publish(one, message("in/x"))))[0] is CODE.UNAUTHENTICATED
 
 
+async def test_no_program_reaches_a_tenant(tmp_path):
+    """A user of one would get what is the default tenant's; and no name from inside is taken from anybody."""
+    users = tmp_path / "users"
+    set_password(users, "ann", "pw", tenant="acme")
+    set_password(users, "dan", "pw")
+    auth = {"auth": {"password_file": str(users)}}
+    async with (
+        running(tmp_path, mqtt=auth) as node,
+        program(node, basic("ann", "pw")) as ann,
+        program(node, basic("dan", "pw")) as dan,
+    ):
+        code, text = await refused(ann.subscribe(wire.SubscribeRequest(filter="#")))
+        assert code is CODE.PERMISSION_DENIED
+        assert "of a tenant" in text
+        assert (await refused(publish(ann, message("x"))))[0] is CODE.PERMISSION_DENIED
+        code, _ = await refused(dan.subscribe(wire.SubscribeRequest(filter="$\0acme/#")))
+        assert code is CODE.INVALID_ARGUMENT
+        assert (await publish(dan, message("$\0acme/x"))).published == 0
+
+
 async def test_a_token_carries_its_role(tmp_path):
     async with running(tmp_path, api={"loopback_role": "none"}) as node:
         made = {role: node.tokens.create(name=role, role=role, lifetime=60, by="test")[0] for role in Role}

@@ -21,6 +21,7 @@ import grpc.aio
 from gossamer.api import BadTokenError, Callers, Principal, Role, RoleTooLowError, ip_of
 from gossamer.errors import GossamerError, NotFoundError, UnavailableError, UsageError
 from gossamer.mqtt import Broker, Login, ReasonCode
+from gossamer.tenants import DEFAULT
 
 _PASSED_ON = frozenset({"forwarded", "x-forwarded-for", "x-real-ip", "via"})
 LONGEST_CLIENT_ID = 256
@@ -135,6 +136,10 @@ class CallerCheck:
         if verdict.reason != ReasonCode.SUCCESS:
             expected = "the name and password of an MQTT user (Basic), or a token of the API (Bearer gsm_…)"
             raise self._wrong(login.host, f"not let in; expected {expected} as authorization")
+        if verdict.tenant not in (None, "", DEFAULT):
+            raise _denied(
+                "this user is of a tenant, whose clients come by MQTT; expected one of the default tenant"
+            )
         return Caller(name, gate=access.gate(name, verdict.username, self._broker.publishing.cache_get))
 
     def _wrong(self, address: str, text: str) -> CallRefusedError:
