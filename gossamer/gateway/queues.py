@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from gossamer.errors import GossamerError
 from gossamer.gateway.messages import (
@@ -100,23 +101,20 @@ class RemoteConsumers:
         consumer = self._consumers.get(wanted.number)
         there = [] if consumer is None else [one for one, n in wanted.given if consumer.held.get(one) == n]
         queue = "" if consumer is None else consumer.queue
-        left = [len(there)]
-        failed = [] if len(there) == len(wanted.given) else [QueueRefused(queue, int(Why.NOT_HELD), "")]
+        late = QueueRefused(queue, int(Why.NOT_HELD), "")
 
         def settled(result: int | GossamerError) -> None:
-            left[0] -= 1
+            # Want of a quorum first: those are tried again.
             if isinstance(result, GossamerError):
-                failed.append(_refusal(queue, result))
-            if not left[0]:
-                # Want of a quorum first: those are tried again.
-                answer(min(failed, key=lambda one: one.why) if failed else True)
+                answer(_refusal(queue, result))
+            else:
+                answer(True if len(there) == len(wanted.given) else late)
 
         if consumer is None or not there:
-            answer(QueueRefused(queue, int(Why.NOT_HELD), ""))
+            answer(late)
             return
-        outcome, delay = Outcome(wanted.outcome), wanted.delay
-        for offset in there:
-            queues.settle(consumer, offset, outcome, settled, reason=wanted.reason, delay=delay)
+        more: dict[str, Any] = {"reason": wanted.reason, "delay": wanted.delay}
+        queues.settle(consumer, there, Outcome(wanted.outcome), settled, **more)
 
 
 def _refusal(queue: str, error: GossamerError) -> QueueRefused:

@@ -10,6 +10,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gossamer.errors import GossamerError, NotFoundError, UnavailableError, UsageError
 from gossamer.queues.values import MAX_CHECKPOINT, Why
 
@@ -33,10 +35,11 @@ class TooLargeError(UsageError):
 
 
 class NotHeldError(UsageError):
-    """A message that its consumer settles and does not have."""
+    """Messages that a consumer settles and does not have, at these ``offsets`` of those that it named."""
 
-    def __init__(self, queue: str) -> None:
+    def __init__(self, queue: str, offsets: Iterable[int] = ()) -> None:
         self.queue = queue
+        self.offsets = frozenset(offsets)
         super().__init__(
             f"queue {queue}: the message is not with this consumer: it was settled, or its "
             "visibility_timeout is over and it comes again"
@@ -219,8 +222,8 @@ def why_of(error: GossamerError) -> Why | None:
     return next((why for why in Why if type(error_of(why, "")) is type(error)), None)
 
 
-def error_of(why: Why, queue: str) -> GossamerError:
-    """Return the error of an operation that was refused."""
+def error_of(why: Why, queue: str, offsets: Iterable[int] = ()) -> GossamerError:
+    """Return the error of an operation that was refused, for these messages if it was about some."""
     match why:
         case Why.UNKNOWN_QUEUE:
             return UnknownQueueError(queue)
@@ -229,7 +232,7 @@ def error_of(why: Why, queue: str) -> GossamerError:
         case Why.TOO_LARGE:
             return TooLargeError(queue)
         case Why.NOT_HELD | Why.NOT_JOINED:
-            return NotHeldError(queue)
+            return NotHeldError(queue, offsets)
         case Why.BAD_START:
             return BadStartError(queue)
         case Why.TOO_MANY_GROUPS:

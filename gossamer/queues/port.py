@@ -13,6 +13,7 @@ from gossamer.config import QueueDeclaration
 from gossamer.errors import GossamerError
 from gossamer.queues.errors import (
     NotDoneError,
+    NotHeldError,
     NotLeaderError,
     StaleCheckpointError,
     error_of,
@@ -180,7 +181,7 @@ class Queues:
     def settle(
         self,
         consumer: LocalConsumer,
-        offset: int,
+        offsets: list[int],
         outcome: Outcome,
         done: Done,
         *,
@@ -189,22 +190,28 @@ class Queues:
         checkpoint: bytes | None = None,
         based_on: int = 0,
     ) -> None:
-        """Say what became of a message. Without a quorum's word the consumer still has it. ``delay``: seconds
-        after which a ``nack`` has it come again, unless the queue's back-off is to say so. ``checkpoint``:
-        what the group keeps with an ``ack``, in place of its checkpoint number ``based_on``."""
+        """Say what became of messages, in one step. The result is NotHeldError where the consumer had some of
+        them no more, which it names; without a quorum's word the consumer still has all. ``delay``: seconds
+        after which a ``nack`` has them come again, unless the queue's back-off is to say so. ``checkpoint``:
+        what the group keeps with the ``ack`` of one, in place of its checkpoint number ``based_on``."""
         wait = None if delay is None else int(delay * 1000)
-        attempt = consumer.held.get(offset, 0)
+        held = consumer.held
+        attempts = [held.get(offset, 0) for offset in offsets]
 
         def settled(result: int | GossamerError) -> None:
-            known = not isinstance(result, NotDoneError | StaleCheckpointError)
-            if known and consumer.held.get(offset) == attempt:
-                consumer.settled[offset] = consumer.held.pop(offset)
+            if not isinstance(result, NotDoneError | StaleCheckpointError):
+                for offset, attempt in zip(offsets, attempts, strict=True):
+                    if held.get(offset) == attempt:
+                        consumer.settled[offset] = held.pop(offset)
             if self.recorder is not None:
-                told = (consumer.queue, consumer.group, offset, attempt, consumer.client)
-                self.recorder.settled(*told, outcome_of(outcome, result))
+                late = result.offsets if isinstance(result, NotHeldError) else offsets
+                for offset, attempt in zip(offsets, attempts, strict=True):
+                    came = outcome_of(outcome, result if offset in late else 0)
+                    told = (consumer.queue, consumer.group, offset, attempt, consumer.client)
+                    self.recorder.settled(*told, came)
             done(result)
 
-        said = (offset, outcome, reason, wait, checkpoint, based_on)
+        said = (offsets, outcome, reason, wait, checkpoint, based_on)
         self.ask(Settle(consumer.queue, consumer.group, consumer.name, *said), settled)
 
     def join(self, consumer: LocalConsumer, done: Done) -> None:
@@ -276,7 +283,7 @@ class Queues:
                     # It may be, or soon be, in another group.
                     self._look_for(queue, (request, done))
                     return
-                result = error_of(result.why, queue)
+                result = error_of(result.why, queue, result.offsets)
             done(result)
 
         if outbox.add(request, _size_of(request), answered, self._now()):
@@ -380,6 +387,8 @@ def _size_of(request: Operation) -> int:
             return len(request.payload) + len(request.properties)
         case MoveIn():
             return len(request.data)
+        case Settle(offsets=list(offsets)):
+            return 64 + 5 * len(offsets)
     return 64
 
 

@@ -204,7 +204,7 @@ class QueueServer(GenServer):
                 consumer = self._queues.consumers.get(name)
                 if consumer is None:
                     return Reply(NotHeldError("of a consumer that is none any more"))
-                self._queues.settle(consumer, offset, outcome, partial(reply, caller), **more)
+                self._queues.settle(consumer, [offset], outcome, partial(reply, caller), **more)
                 return NoReply()
         return Reply(UsageError(f"queues got {type(asked).__name__}; use the functions of gossamer.queues"))
 

@@ -73,19 +73,21 @@ class Append(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 
 class Settle(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """Say what became of a message. Result: 0."""
+    """Say what became of messages. Result: 0, or which of them it was refused for; it is done for the
+    others."""
 
     queue: str
     group: str
     consumer: str
-    offset: int
+    offsets: list[int] | int
+    """One number: a log of before has one message in each."""
     outcome: Outcome
     reason: str = ""
     delay: int | None = None
     """Milliseconds after which it comes again, instead of the queue's back-off."""
     checkpoint: bytes | None = None
-    """With an ``ACK``: what the consumer group keeps from now on, in place of its checkpoint number
-    ``based_on``; 0: of none."""
+    """With an ``ACK`` of one message: what the consumer group keeps from now on, in place of its checkpoint
+    number ``based_on``; 0: of none."""
     based_on: int = 0
 
 
@@ -172,9 +174,10 @@ Operation: TypeAlias = Append | Settle | Join | Leave | NodeGone | Change
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True):
-    """Result of an operation that was not done."""
+    """Result of an operation that was not done; of a :class:`Settle`, for these ``offsets``."""
 
     why: Why
+    offsets: list[int] = []
 
 
 Result: TypeAlias = int | Refused

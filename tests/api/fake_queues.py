@@ -40,7 +40,7 @@ class FakeQueues:
         self.ask(Join("jobs", "workers", "node1@127.0.0.1/0a", "w1", "node1@127.0.0.1", 1, True))
         for payload in (b"first", b"\xff\0", b"third"):
             self.ask(Append("jobs", "a/1", payload, b"", AT))
-        reject = Settle("jobs", "workers", "node1@127.0.0.1/0a", 0, Outcome.REJECT, "no such file")
+        reject = Settle("jobs", "workers", "node1@127.0.0.1/0a", [0], Outcome.REJECT, "no such file")
         self.ask(reject)
         for _ in range(31):
             self.machine.apply(self.number, encode(Tick(1000)))

@@ -17,8 +17,7 @@ from gossamer.queues.values import (
     decoder_of,
     encode,
 )
-
-from .test_machine import Group, join, message, settle
+from tests.queues.replica import Group, join, message, settle
 
 
 def part(source, move, position):

@@ -46,7 +46,7 @@ def given(consumer, offset, attempt=1):
 
 def test_what_an_entry_gave_is_delivered_once_though_the_log_is_applied_again(queues, consumer, got):
     queues.told("default", 5, [given(consumer, 0)])
-    queues.settle(consumer, 0, Outcome.ACK, lambda result: None)
+    queues.settle(consumer, [0], Outcome.ACK, lambda result: None)
     answer(queues)
     queues.told("default", 5, [given(consumer, 0)])
     assert got == [0]
@@ -57,7 +57,7 @@ def test_what_a_look_at_the_leader_brought_is_not_told_again_by_a_replica_that_w
 ):
     queues.deliver([given(consumer, 0)])
     queues.caught_up("default", 9)
-    queues.settle(consumer, 0, Outcome.ACK, lambda result: None)
+    queues.settle(consumer, [0], Outcome.ACK, lambda result: None)
     answer(queues)
     consumer.settled.clear()
     queues.told("default", 7, [given(consumer, 0)])
@@ -69,7 +69,7 @@ def test_a_message_that_was_settled_without_a_word_of_a_quorum_is_not_given_agai
     queues, consumer, got
 ):
     queues.told("default", 5, [given(consumer, 0)])
-    queues.settle(consumer, 0, Outcome.ACK, lambda result: None)
+    queues.settle(consumer, [0], Outcome.ACK, lambda result: None)
     answer(queues, NotDoneError("no leader", unknown=True))
     queues.deliver([given(consumer, 0)])
     assert got == [0]
@@ -157,3 +157,36 @@ def test_a_node_that_does_not_lead_refuses_what_is_addressed_to_a_queue_and_take
     queues.append("other", b"x", results.append)
     queues.resolve("other", "default", None)
     assert isinstance(results[2], NotLeaderError)
+
+
+class Recorder:
+    """What the flow recorder was told of settlements."""
+
+    def __init__(self):
+        self.said = []
+
+    def given(self, *told):
+        pass
+
+    def settled(self, queue, group, offset, attempt, client, outcome):
+        self.said.append((offset, attempt, outcome))
+
+
+def test_many_are_settled_by_one_operation_and_each_is_recorded_with_what_came_of_it(queues, consumer, got):
+    queues.recorder, results = Recorder(), []
+    queues.told("default", 5, [given(consumer, n, attempt=n + 1) for n in range(4)])
+    queues.settle(consumer, [0, 1, 2], Outcome.ACK, results.append)
+    (asked,) = answer(queues, Refused(Why.NOT_HELD, [1]))
+    assert asked.offsets == [0, 1, 2]
+    assert [sorted(one.offsets) for one in results] == [[1]]
+    assert queues.recorder.said == [(0, 1, "ack"), (1, 2, "late"), (2, 3, "ack")]
+    assert list(consumer.held) == [3]
+
+
+def test_without_a_word_of_a_quorum_all_are_still_with_the_consumer(queues, consumer, got):
+    queues.recorder, results = Recorder(), []
+    queues.told("default", 5, [given(consumer, 0), given(consumer, 1)])
+    queues.settle(consumer, [0, 1], Outcome.NACK, results.append)
+    answer(queues, NotDoneError("no leader", unknown=True))
+    assert (list(consumer.held), len(results)) == ([0, 1], 1)
+    assert queues.recorder.said == [(0, 1, "unknown"), (1, 1, "unknown")]

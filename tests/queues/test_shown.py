@@ -7,7 +7,7 @@ from gossamer.queues.replicated.shown import DEAD_LETTERS, QUEUE_FULL, STUCK, UN
 from gossamer.queues.stats import GroupLag, Trouble
 from gossamer.queues.values import Lags, Leave, Outcome, Purge, Watch, decoder_of, encode
 from gossamer.queues.watch import standing
-from tests.queues.test_machine import Group, join, message, settle
+from tests.queues.replica import Group, join, message, settle
 
 
 @pytest.fixture

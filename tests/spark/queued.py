@@ -4,7 +4,7 @@ from gossamer.audit import EventBuffer, QueueEvents, schema
 from gossamer.audit.event_buffer import KINDS
 from gossamer.queues.replicated.machine import QueueMachine
 from gossamer.queues.values import Append, DropGroup, Join, Leave, Outcome, Purge, Refused, Remove, Settle
-from tests.queues.test_machine import Group
+from tests.queues.replica import Group
 from tests.spark.world import World
 
 NAMES = {number: name for name, number in KINDS.items()}
@@ -79,7 +79,7 @@ class Queued(World):
     def settle(self, key, outcome=Outcome.ACK):
         queue, group, offset = key
         consumer, attempt = self.held[key]
-        (result,) = self.ask(Settle(queue, group, consumer, offset, outcome))
+        (result,) = self.ask(Settle(queue, group, consumer, [offset], outcome))
         accepted = not isinstance(result, Refused)
         if accepted:
             self.done += outcome is Outcome.ACK

@@ -175,7 +175,7 @@ class _Consuming:
             settled(UsageError(text))
             return
         outcome, delay = Outcome(wanted.outcome), wanted.delay or None
-        self._queues.settle(self.consumer, offset, outcome, settled, reason=wanted.reason, delay=delay)
+        self._queues.settle(self.consumer, [offset], outcome, settled, reason=wanted.reason, delay=delay)
 
     def _send(self, reply: ConsumeReply) -> None:
         self._waiting.append(reply)

@@ -63,6 +63,8 @@ class ChannelConsumers:
         self._waiting: deque[tuple[LocalConsumer, Assigned]] = deque()
         """What has no room in the client's receive maximum: no more than the consumers' limits."""
         self._by_puback: set[LocalConsumer] = set()
+        self._acked: dict[LocalConsumer, list[int]] = {}
+        """What the client has acknowledged and :meth:`send` settles: of one read all in one step."""
         self._identifiers: dict[LocalConsumer, tuple[int, ...]] = {}
 
     def join(
@@ -96,6 +98,8 @@ class ChannelConsumers:
         consumer = self.by_filter.pop(topic_filter, None)
         if consumer is None:
             return False
+        if (acked := self._acked.pop(consumer, None)) is not None:
+            self._settle_until_done(consumer, acked)
         self._queues.leave(consumer)
         self._by_puback.discard(consumer)
         self._identifiers.pop(consumer, None)
@@ -117,7 +121,10 @@ class ChannelConsumers:
         self.send()
 
     def send(self) -> None:
-        """Send what waits, as far as the client's receive maximum goes."""
+        """Settle what was acknowledged; send what waits, as far as the client's receive maximum goes."""
+        acked, self._acked = self._acked, {}
+        for consumer, offsets in acked.items():
+            self._settle_until_done(consumer, offsets)
         session = self._channel.session
         while self._waiting and len(session.inflight) < session.window:
             self._send(*self._waiting.popleft())
@@ -150,7 +157,7 @@ class ChannelConsumers:
         )
         if isinstance(parts, str):
             # It is too large for this client, whoever else may take it.
-            self._queues.settle(consumer, message.offset, Outcome.REJECT, ignore, reason=parts)
+            self._queues.settle(consumer, [message.offset], Outcome.REJECT, ignore, reason=parts)
             return
         packet_id = _reserve(session)
         self._flying[packet_id] = consumer, message.offset
@@ -161,26 +168,25 @@ class ChannelConsumers:
     # -- settling
 
     def acked(self, packet_id: int) -> bool:
-        """Take a PUBACK; False: it is not for a message of a queue."""
+        """Take a PUBACK, which :meth:`send` settles; False: it is not for a message of a queue."""
         found = self._flying.pop(packet_id, None)
         if found is None:
             return False
         del self._channel.session.inflight[packet_id]
         consumer, offset = found
         if consumer in self._by_puback:
-            self._settle_until_done(consumer, offset)
-        self.send()
+            self._acked.setdefault(consumer, []).append(offset)
         return True
 
-    def _settle_until_done(self, consumer: LocalConsumer, offset: int) -> None:
-        """Settle a message that the client takes for settled, as long as it is the consumer's."""
+    def _settle_until_done(self, consumer: LocalConsumer, offsets: list[int]) -> None:
+        """Settle messages that the client takes for settled, as long as they are the consumer's."""
 
         def done(result: int | GossamerError) -> None:
             if isinstance(result, NotDoneError) and consumer.name in self._queues.consumers:
-                again = partial(self._settle_until_done, consumer, offset)
+                again = partial(self._settle_until_done, consumer, offsets)
                 self._channel.runtime.loop.call_later(_RETRY, again)
 
-        self._queues.settle(consumer, offset, Outcome.ACK, done)
+        self._queues.settle(consumer, offsets, Outcome.ACK, done)
 
     def settle(
         self,
@@ -201,9 +207,12 @@ class ChannelConsumers:
             done(NotConsumingError(queue, group))
             return
         # What nobody has is no question for a quorum: a client that settles at random costs its node alone.
-        held = [(next((c for c in mine if one in c.held), None), one) for one in offsets]
-        found = [(consumer, offset) for consumer, offset in held if consumer is not None]
-        failed: list[GossamerError] = [NotHeldError(queue)] if len(found) < len(offsets) else []
+        found: dict[LocalConsumer, list[int]] = {}
+        for offset in offsets:
+            if (consumer := next((one for one in mine if offset in one.held), None)) is not None:
+                found.setdefault(consumer, []).append(offset)
+        there = sum(map(len, found.values()))
+        failed: list[GossamerError] = [NotHeldError(queue)] if there < len(offsets) else []
         left = [len(found)]
         if not found:
             done(failed[0])
@@ -216,8 +225,8 @@ class ChannelConsumers:
             if not left[0]:
                 done(failed[0] if failed else None)
 
-        for consumer, offset in found:
-            self._queues.settle(consumer, offset, outcome, answered, reason=reason, delay=delay)
+        for consumer, held in found.items():
+            self._queues.settle(consumer, held, outcome, answered, reason=reason, delay=delay)
 
 
 class Consuming:

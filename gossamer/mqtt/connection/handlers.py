@@ -302,6 +302,8 @@ class Handlers:
     def _puback(self, channel: Channel, packet: Puback) -> None:
         if not channel.session.acked(packet.packet_id):
             unexpected_ack(channel, packet.packet_id)
+            if channel.consumers is not None:
+                channel.consumers.send()
 
     def _pubrec(self, channel: Channel, packet: Pubrec) -> None:
         channel.session.received(packet.packet_id, packet.reason)

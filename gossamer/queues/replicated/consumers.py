@@ -151,17 +151,19 @@ class ConsumerGroup(msgspec.Struct, array_like=True):
 
     # -- settling
 
-    def take_back(self, consumer: str, offset: int) -> bool:
-        """Take a message from a consumer that says what became of it; False: it has it no more."""
-        mine = self.consumers.get(consumer)
-        if mine is not None:
-            mine.stuck = False
-        given = self.held.get(offset)
-        if mine is None or given is None or given.consumer != consumer:
-            return False
-        del self.held[offset]
-        mine.held.pop(offset, None)
-        return True
+    def take_back(self, consumer: str, offsets: list[int]) -> tuple[list[int], list[int]]:
+        """Take messages from a consumer that says what became of them; return those that it had, and those
+        that it has no more."""
+        mine = self.consumers[consumer]
+        mine.stuck = False
+        found, late = [], []
+        for offset in offsets:
+            if offset in mine.held:
+                del self.held[offset], mine.held[offset]
+                found.append(offset)
+            else:
+                late.append(offset)
+        return found, late
 
     def refusal_of(self, checkpoint: bytes | None, based_on: int) -> Why | None:
         """Return why a checkpoint is not taken, if there is one that is not."""

@@ -187,12 +187,14 @@ class QueueMachine:
         return self._ask(queue, asked, touched)
 
     def _ask(self, queue: Queue, asked: Operation, touched: dict[str, Queue]) -> Result:
-        done: int | Why | DeadLetter | None = None
+        done: int | Why | None = None
         match asked:
             case Append():
                 done = queue.append(asked, self._now) if self._short is None else Why.FEW_REPLICAS
             case Settle():
-                done = queue.settle(asked, self._now)
+                letters, refused = queue.settle(asked, self._now)
+                self._bury(letters, touched)
+                return 0 if refused is None else refused
             case Join():
                 done = queue.join(asked)
             case Leave(_, group, consumer):
@@ -206,14 +208,9 @@ class QueueMachine:
             case Remove(name):
                 del self._queues[name], touched[name]
                 self._fates.note(DISCARDED, name, queue.state.end - 1, DELETED)
-        match done:
-            case DeadLetter():
-                self._bury([done], touched)
-            case Why():
-                return Refused(done)
-            case int():
-                return done
-        return 0
+        if isinstance(done, Why):
+            return Refused(done)
+        return done or 0
 
     def _awake(self) -> list[tuple[str, Queue]]:
         return [(name, queue) for name, queue in self._queues.items() if queue.state.move is None]
@@ -337,12 +334,14 @@ class QueueMachine:
         consumers: list[tuple[str, str, str]] = []
         claims: list[Claim] = []
         nodes: set[str] = set()
-        for queue in self._queues.values():
-            for group, name, consumer in queue.consumers():
+        found = self._queues.items()
+        groups = [(queue, group) for queue, one in found for group in one.state.groups.values()]
+        for queue, group in groups:
+            for name, consumer in group.consumers.items():
                 nodes.add(consumer.node)
                 if consumer.node == node:
-                    consumers.append((queue.state.name, group.name, name))
-                    claims += queue.claims(group, name)
+                    consumers.append((queue, group.name, name))
+                    claims += [Claim(queue, name, at, group.attempts[at]) for at in sorted(consumer.held)]
         under_way = [(one.id, one.queue, one.to) for one in moves.moving(self._queues)]
         return HeldAnswer(self._index, consumers, claims, sorted(nodes), under_way)
 

@@ -17,7 +17,7 @@ from functools import partial
 import msgspec
 
 from gossamer.config import QueueConfig
-from gossamer.queues.replicated.consumers import Consumer, ConsumerGroup
+from gossamer.queues.replicated.consumers import ConsumerGroup
 from gossamer.queues.replicated.fates import (
     APPENDED,
     BURIED,
@@ -36,10 +36,10 @@ from gossamer.queues.values import (
     Append,
     Assigned,
     Checkpoint,
-    Claim,
     Join,
     Message,
     Outcome,
+    Refused,
     Settle,
     Why,
     is_start,
@@ -170,13 +170,13 @@ class Queue:
             self._fates.note(DISCARDED, self.state.name, self.state.end - 1, PURGED)
         return len(offsets)
 
-    def _settled(self, group: ConsumerGroup, offset: int) -> None:
-        state = self.state
-        state.counts.settled += 1
-        entry = state.entries[offset]
-        group.forget(offset, entry.key)
-        if not self._stays and not self._is_open(offset):
-            self._remove(offset)
+    def _settled(self, group: ConsumerGroup, offsets: list[int]) -> None:
+        entries = self.state.entries
+        self.state.counts.settled += len(offsets)
+        for offset in offsets:
+            group.forget(offset, entries[offset].key)
+            if not self._stays and not self._is_open(offset):
+                self._remove(offset)
 
     def _is_open(self, offset: int) -> bool:
         """Return whether a consumer group has a message still to settle."""
@@ -256,28 +256,36 @@ class Queue:
                 dead += self.leave(name, consumer, now)
         return dead
 
-    def settle(self, asked: Settle, now: int) -> Why | DeadLetter | None:
-        """Take what a consumer says of a message; return why it is refused, or where the message went."""
+    def settle(self, asked: Settle, now: int) -> tuple[list[DeadLetter], Refused | None]:
+        """Take what a consumer says of messages; return what became dead letters, and what was refused."""
         group = self.state.groups.get(asked.group)
+        offsets = [asked.offsets] if isinstance(asked.offsets, int) else asked.offsets
         if group is None or asked.consumer not in group.consumers:
-            return Why.NOT_JOINED
+            return [], Refused(Why.NOT_JOINED, offsets)
         if (why := group.refusal_of(asked.checkpoint, asked.based_on)) is not None:
-            return why
-        if not group.take_back(asked.consumer, asked.offset):
-            return Why.NOT_HELD
+            return [], Refused(why, offsets)
+        found, late = group.take_back(asked.consumer, offsets)
+        refused = Refused(Why.NOT_HELD, late) if late else None
         if asked.outcome is Outcome.ACK:
-            if asked.checkpoint is not None:
+            if asked.checkpoint is not None and found:
                 group.checkpoint = Checkpoint(asked.based_on + 1, asked.checkpoint)
-            self._settled(group, asked.offset)
-            return None
+            self._settled(group, found)
+            return [], refused
         if asked.outcome is Outcome.REJECT:
-            return self._bury(group, asked.offset, asked.reason or "rejected")
-        if (letter := self._given_too_often(group, asked.offset, asked.reason or "nack")) is not None:
+            letters = [self._bury(group, offset, asked.reason or "rejected") for offset in found]
+        else:
+            letters = [self._later(group, offset, asked, now) for offset in found]
+        return [one for one in letters if one is not None], refused
+
+    def _later(self, group: ConsumerGroup, offset: int, asked: Settle, now: int) -> DeadLetter | None:
+        """Have a message come again after a while, unless it was given too often."""
+        if (letter := self._given_too_often(group, offset, asked.reason or "nack")) is not None:
             return letter
-        retry = self.config.retry
-        attempt = group.attempts[asked.offset]
-        wait = min(retry.initial_backoff * retry.multiplier ** (attempt - 1), retry.max_backoff)
-        group.delay(asked.offset, now + (int(wait * 1000) if asked.delay is None else max(0, asked.delay)))
+        # One that was given too often, and is not kept, is gone.
+        if (attempt := group.attempts.get(offset)) is not None:
+            retry = self.config.retry
+            wait = min(retry.initial_backoff * retry.multiplier ** (attempt - 1), retry.max_backoff)
+            group.delay(offset, now + (int(wait * 1000) if asked.delay is None else max(0, asked.delay)))
         return None
 
     def _again(self, group: ConsumerGroup, offsets: Iterable[int], reason: str) -> list[DeadLetter]:
@@ -300,7 +308,7 @@ class Queue:
         """Settle a message that nobody could do; return it, if it is kept."""
         state, dlq = self.state, self.config.dlq
         entry, attempt = state.entries[offset], group.attempts.get(offset, 0)
-        self._settled(group, offset)
+        self._settled(group, [offset])
         state.counts.settled -= 1
         if not dlq.enabled or dlq.queue == state.name:
             state.counts.dropped += 1
@@ -340,17 +348,6 @@ class Queue:
         to, name = group.consumers[consumer], self.state.name
         message = self._message(offset)
         return Assigned(name, group.name, consumer, to.node, to.replica, attempt, message)
-
-    def consumers(self) -> Iterator[tuple[ConsumerGroup, str, Consumer]]:
-        """Yield all consumers, with their group and name."""
-        for group in self.state.groups.values():
-            for name, consumer in group.consumers.items():
-                yield group, name, consumer
-
-    def claims(self, group: ConsumerGroup, consumer: str) -> Iterator[Claim]:
-        """Yield what a consumer has, in order."""
-        for offset in sorted(group.consumers[consumer].held):
-            yield Claim(self.state.name, consumer, offset, group.attempts[offset])
 
     # -- time
 

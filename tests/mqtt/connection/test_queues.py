@@ -278,3 +278,21 @@ async def test_a_consumer_that_acknowledges_no_packet_has_no_more_than_its_recei
     assert offsets_of(got) == [(0, 1), (1, 1)]
     client.send(p.Puback(got[0].packet_id))
     assert await given(client) == [(2, 1)]
+
+
+async def test_acknowledgements_that_come_together_are_settled_in_one_step(world, queues):
+    client = await world.client("quick", version=V5)
+    await subscribed(client, "$queue/jobs/#", ("settle", "puback"))
+    for _ in range(6):
+        await published(world.steady, "$queue/jobs/")
+    got = [one.packet_id for one in await client.got()]
+    before = queues.asked
+    client.send(*map(p.Puback, got[:5]))
+    await client.got()
+    assert queues.asked == before + 1
+    # By what settles them when the client leaves in the same breath, too.
+    client.send(p.Puback(got[5]), p.Unsubscribe(packet_id=9, filters=("$queue/jobs/#",)))
+    await client.got()
+    other = await world.client("other", version=V5)
+    await subscribed(other, "$queue/jobs/#")
+    assert offsets_of(other.early) == []
