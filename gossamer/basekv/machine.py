@@ -52,6 +52,8 @@ _image = msgspec.msgpack.Decoder(_Image).decode
 class RangeMachine:
     """Implements :class:`gossamer.raft.StateMachine`; results and answers are encoded ``Answer``."""
 
+    released = False
+
     def __init__(self, info: RangeInfo) -> None:
         self.range = info
         self._rows: SortedDict[bytes, bytes] = SortedDict()

@@ -80,7 +80,8 @@ class RaftConfig(RaftGroupConfig):
     ] = "always"
     """always: what is acknowledged is synced to the discs of a quorum. Nothing else is offered."""
     auto_provision_groups: bool = True
-    """Make the group of a declared queue that is not in ``groups``; off: that is an error."""
+    """Make the group that a queue names and that is not in ``groups``, and end one that no queue is in and no
+    configuration names; off: it is an error to name one."""
     groups: dict[QueueName, Annotated[RaftGroupConfig, Blank]] = Field(default_factory=dict)
     """Replication groups by name; ``default`` is always there."""
 

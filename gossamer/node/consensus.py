@@ -35,6 +35,7 @@ from gossamer.raft import (
     Settings,
     StateMachine,
     UniqueNames,
+    kinds_in,
 )
 from gossamer.supervisor import Backoff, ChildSpec, Pid, Supervisor
 
@@ -79,16 +80,16 @@ async def _start_raft(node: NodeParts) -> Pid:
     storage = "disc_copies" if node.on_disc else "ram_copies"
     thread = None if node.faults is None else node.faults.disc.thread("gossamer-raft")
     table = await node.store.create_table(TABLE, replication="shared", storage=storage)
-    disc = None
+    register, disc = GroupTable(table), None
     if node.data_dir is not None:
         syncs = node.consensus.syncs
         disc = DiscThread(node.data_dir / "raft", thread, syncs=syncs, now=node.clock.monotonic)
     return await RaftServer.start_link(
         node.distribution,
         disc=disc,
-        register=GroupTable(table),
+        register=register,
         members=partial(_members, node.members),
-        kinds=partial(_kinds, node),
+        kinds=partial(_kinds, node, register),
         machines=partial(_machine_of, node),
         wall=node.clock.wall,
         rng=node.rng,
@@ -120,7 +121,10 @@ def _machine_of(node: NodeParts, kind: str) -> StateMachine:
 
         replicas = _group(node, kind).min_in_sync_replicas or 0
         return QueueMachine(
-            lambda index, given: node.runtime.send(QUEUES, Told(group, index, given)), listens, replicas
+            lambda index, given: node.runtime.send(QUEUES, Told(group, index, given)),
+            listens,
+            replicas,
+            stays=lambda: group in groups_of(node.config.cluster.raft, node.config.queues),
         )
     return basekv.machine_of(kind) or NamesMachine(node.clock.monotonic)
 
@@ -142,9 +146,9 @@ def _settings_of(node: NodeParts, kind: str) -> Settings:
     )
 
 
-def _kinds(node: NodeParts) -> dict[str, int]:
-    """The groups that the cluster should have, each with how many voters; each waits for the flag of what
-    rests on it."""
+def _kinds(node: NodeParts, register: GroupTable) -> dict[str, int]:
+    """The groups that the cluster should have, each with how many voters, and those that were made for a
+    queue; each waits for the flag of what rests on it."""
     enabled = node.features.enabled
     if "consensus" not in enabled:
         return {}
@@ -152,7 +156,10 @@ def _kinds(node: NodeParts) -> dict[str, int]:
     copies = wanted if isinstance(wanted, int) else COPIES
     kinds = {NAMES: COPIES} | dict.fromkeys(basekv.KINDS if "basekv" in enabled else (), copies)
     if "queues" in enabled:
-        groups = groups_of(node.config.cluster.raft, node.config.queues)
+        raft = node.config.cluster.raft
+        groups = groups_of(raft, node.config.queues)
+        made = (kind for kind in kinds_in(register) if kind.startswith(KIND))
+        kinds |= dict.fromkeys(made, raft.replication_factor)
         kinds |= {kind_of(group): one.replication_factor for group, one in groups.items()}
     return kinds
 

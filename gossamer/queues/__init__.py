@@ -50,10 +50,11 @@ from gossamer.queues.questions import lags_in, queues_in
 from gossamer.queues.replicated.fates import Fate, Sink
 from gossamer.queues.replicated.machine import QueueMachine
 from gossamer.queues.replicated.shown import DEAD_LETTERS, QUEUE_FULL, STUCK, UNATTENDED
-from gossamer.queues.server import QUEUES, QueueServer, Told
+from gossamer.queues.server import QueueServer, Told
 from gossamer.queues.stats import ConsumerStats, GroupLag, GroupStats, QueueDetails, QueueStats, Trouble
 from gossamer.queues.values import (
     MAX_CHECKPOINT,
+    QUEUES,
     Assigned,
     Checkpoint,
     Job,

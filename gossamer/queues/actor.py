@@ -27,8 +27,7 @@ import structlog
 from gossamer.errors import UnavailableError
 from gossamer.queues.client import ack, consume, saved
 from gossamer.queues.errors import NotHeldError, StaleCheckpointError, UnknownQueueError
-from gossamer.queues.server import QUEUES
-from gossamer.queues.values import Job
+from gossamer.queues.values import QUEUES, Job
 from gossamer.supervisor import (
     Down,
     GenServer,

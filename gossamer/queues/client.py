@@ -8,7 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 from gossamer.config import DEFAULT_GROUP, QueueConfig
-from gossamer.errors import GossamerError, WrongValueError, mismatch
+from gossamer.errors import GossamerError, UsageError
 from gossamer.queues import places, questions
 from gossamer.queues.errors import (
     CheckpointTooLargeError,
@@ -18,12 +18,13 @@ from gossamer.queues.errors import (
     UnknownQueueError,
 )
 from gossamer.queues.moving.carry import carry
-from gossamer.queues.moving.values import MoveOut
+from gossamer.queues.moving.values import MoveIn, MoveOut, MoveOver
 from gossamer.queues.replicated.state import Move
-from gossamer.queues.server import QUEUES, Ask, Conclude, Consume, ask
+from gossamer.queues.server import Ask, Conclude, Consume, ask
 from gossamer.queues.stats import QueueDetails, QueueStats
 from gossamer.queues.values import (
     MAX_CHECKPOINT,
+    QUEUES,
     Append,
     Checkpoint,
     Define,
@@ -107,7 +108,8 @@ async def reject(job: Job, reason: str = "") -> None:
 
 
 async def create(queue: str, config: QueueConfig) -> None:
-    """Make a queue, or change what it keeps.
+    """Make a queue, or change what it keeps; its replication group too, unless ``auto_provision_groups`` is
+    off.
 
     Raises:
         GroupChangeError, DeadLettersElsewhereError: it, or what its dead letters go to, is in another
@@ -115,10 +117,9 @@ async def create(queue: str, config: QueueConfig) -> None:
         WrongValueError: there is no such replication group.
         NotDoneError, NotReadyError: no quorum could be reached in time.
     """
-    group, known = config.replication.group, await questions.groups()
+    group = config.replication.group
     await places.check(queue, config)
-    if known and group not in known:
-        raise mismatch(WrongValueError, "replication.group", group, f"one of {', '.join(known)}")
+    await places.provide("replication.group", group)
     settings = config.model_dump_json(exclude={"name"}).encode()
     await _ask(Define(queue, settings), group)
 
@@ -162,18 +163,19 @@ async def move(queue: str, group: str) -> str:
         WrongValueError: there is no such replication group.
         NotDoneError, NotReadyError: no quorum could be reached in time.
     """
-    known = await questions.groups()
-    if group not in known:
-        raise mismatch(WrongValueError, "group", group, f"one of {', '.join(known)}")
     has, found = await show(queue)
     if has == group:
         return group
-    for one in await questions.queues_in(group):
-        if one.name == queue:
-            raise QueueExistsError(queue)
+    await places.provide("group", group)
     if not found.stats.moving_to:
         going = Move(uuid4().hex, queue, group)
-        await ask(MoveOut(queue, going.id, group), has)
+        # So there is a place for it: a group in which nothing is, and to which nothing goes, may end.
+        await ask(MoveIn(queue, going.id, 0, b"", last=False), group)
+        try:
+            await ask(MoveOut(queue, going.id, group), has)
+        except UsageError:
+            await ask(MoveOver(queue, going.id, moved=False), group)
+            raise
         # The leader goes on with it where this ends.
         await carry(has, going, ask)
     loop = asyncio.get_running_loop()

@@ -243,6 +243,8 @@ def error_of(why: Why, queue: str, offsets: Iterable[int] = ()) -> GossamerError
             return StaleCheckpointError(queue)
         case Why.MOVING:
             return NotDoneError(f"queue {queue} is on its way to another replication group", unknown=False)
+        case Why.RELEASED:
+            return NotDoneError("no queue was in the replication group, and it just ended", unknown=False)
         case Why.SHARED:
             return SharedLettersError(queue)
         case Why.EXISTS:

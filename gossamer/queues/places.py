@@ -7,8 +7,13 @@ makes a queue asks here first, so that none is in two groups; no log of one grou
 from __future__ import annotations
 
 from gossamer.config import QueueConfig
+from gossamer.errors import WrongValueError, mismatch
 from gossamer.queues import questions
 from gossamer.queues.errors import DeadLettersElsewhereError, GroupChangeError
+from gossamer.queues.port import kind_of
+from gossamer.queues.values import QUEUES
+from gossamer.raft import found
+from gossamer.supervisor import call
 
 
 async def check(queue: str, config: QueueConfig) -> None:
@@ -29,6 +34,22 @@ async def check(queue: str, config: QueueConfig) -> None:
     for other in await questions.groups():
         if other != group and (name := await questions.buries_in(other, queue)):
             raise DeadLettersElsewhereError(name, queue, has=other, dead=group)
+
+
+async def provide(what: str, group: str) -> None:
+    """See that there is a replication group: it is made, unless the configuration says that none is.
+
+    Raises:
+        WrongValueError: there is none, and none is made; ``what`` names it.
+        NotReadyError: it is not there in time.
+    """
+    known = await questions.groups()
+    if not known or group in known:
+        return
+    if not await call(QUEUES, "provisions"):
+        expected = f"one of {', '.join(known)}, or cluster.raft.auto_provision_groups: true"
+        raise mismatch(WrongValueError, what, group, expected)
+    await found(kind_of(group))
 
 
 async def check_dead_letters(queue: str, group: str, config: QueueConfig) -> None:

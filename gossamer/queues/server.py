@@ -40,6 +40,7 @@ from gossamer.queues.port import KIND, LocalConsumer, Queues, ignore, kind_of
 from gossamer.queues.replicated.machine import batch
 from gossamer.queues.replicated.state import Move
 from gossamer.queues.values import (
+    QUEUES,
     Assigned,
     Define,
     Job,
@@ -72,8 +73,6 @@ from gossamer.supervisor import (
 
 log = structlog.get_logger(__name__)
 
-QUEUES = "queues"
-"""Registered name of the server."""
 SYNC = 2.0
 _SYNC, _WORK = "sync", "work"
 
@@ -194,6 +193,8 @@ class QueueServer(GenServer):
 
     async def handle_call(self, asked: object, caller: Caller) -> Reply | NoReply:
         match asked:
+            case "provisions":
+                return Reply(self._raft.auto_provision_groups)
             case Ask(operation, group):
                 self._queues.do(operation, partial(reply, caller), group=group)
                 return NoReply()

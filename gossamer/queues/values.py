@@ -48,9 +48,14 @@ class Why(enum.IntEnum):
     """Another queue has the same dead letters, or these are what is to be moved."""
     EXISTS = 22
     """There is a queue of this name already."""
+    RELEASED = 23
+    """No queue was in the replication group, and it ends."""
     FEW_REPLICAS = 10
     """Fewer replicas are in sync than must have a message."""
 
+
+QUEUES = "queues"
+"""Registered name of the server."""
 
 # -- operations
 
@@ -205,6 +210,10 @@ class InSync(msgspec.Struct, frozen=True, array_like=True, tag=3):
     wanted: int
 
 
+class Release(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """End the replication group, unless a queue is in it, or on its way there."""
+
+
 class Results(msgspec.Struct, frozen=True, array_like=True):
     """Answer to a batch. ``late``: it came behind a later batch of its writer."""
 
@@ -346,9 +355,8 @@ class HeldAnswer(msgspec.Struct, frozen=True, array_like=True):
 
 
 encode = msgspec.msgpack.Encoder().encode
-decode_request: Callable[[bytes], Batch | Tick | InSync] = msgspec.msgpack.Decoder(
-    Batch | Tick | InSync
-).decode
+Request: TypeAlias = Batch | Tick | InSync | Release
+decode_request: Callable[[bytes], Request] = msgspec.msgpack.Decoder(Request).decode
 decode_question: Callable[[bytes], Question] = msgspec.msgpack.Decoder(Question).decode
 decode_assigned: Callable[[bytes], list[Assigned]] = msgspec.msgpack.Decoder(list[Assigned]).decode
 decode_results: Callable[[bytes], Results] = msgspec.msgpack.Decoder(Results).decode

@@ -15,7 +15,7 @@ from gossamer.raft.errors import (
     NotReadyError,
     UnknownOutcomeError,
 )
-from gossamer.raft.host.client import read, request
+from gossamer.raft.host.client import found, read, request
 from gossamer.raft.host.messages import RAFT, NotDone, Transfer, Where
 from gossamer.raft.host.placement import COPIES
 from gossamer.raft.host.replicas import SETTINGS
@@ -23,7 +23,7 @@ from gossamer.raft.host.replicated import NAMES, Durable, StateMachine
 from gossamer.raft.host.server import TICK, RaftServer
 from gossamer.raft.host.status import RaftStatus, ReplicaStatus
 from gossamer.raft.host.thread import DiscThread
-from gossamer.raft.host.upkeep import GroupRow, Register
+from gossamer.raft.host.upkeep import GroupRow, Register, kinds_in
 from gossamer.raft.log import Log
 from gossamer.raft.messages import Chunk, Message, decode, encode
 from gossamer.raft.names.machine import NamesMachine
@@ -94,6 +94,8 @@ __all__ = [
     "Writers",
     "decode",
     "encode",
+    "found",
+    "kinds_in",
     "read",
     "request",
 ]

@@ -28,9 +28,10 @@ from gossamer.raft import Durable
 class Group:
     """A machine, and what it told: the log of one replica."""
 
-    def __init__(self, replicas=0):
+    def __init__(self, replicas=0, stays=True):
         self.told = []
-        self.machine = QueueMachine(lambda index, given: self.told.append((index, given)), replicas=replicas)
+        more = {"replicas": replicas, "stays": lambda: stays}
+        self.machine = QueueMachine(lambda index, given: self.told.append((index, given)), **more)
         self.index = 0
         self.number = 0
 

@@ -1,7 +1,19 @@
 """The machine of a replication group: what it is asked, once each, and who is told."""
 
 from gossamer.queues.replicated.machine import batch
-from gossamer.queues.values import DropGroup, Leave, Purge, Refused, Remove, Why, decode_results
+from gossamer.queues.values import (
+    DropGroup,
+    Leave,
+    MoveIn,
+    MoveOver,
+    Purge,
+    Refused,
+    Release,
+    Remove,
+    Why,
+    decode_results,
+    encode,
+)
 from tests.queues.replica import Group, join, message, settle
 
 
@@ -77,3 +89,37 @@ def test_messages_are_refused_while_too_few_replicas_are_in_sync_and_consumers_g
         (said,) = one.machine.upkeep(0.0, in_sync)
         one.apply(said)
         assert one.ask(message(2)) == [1]
+
+
+def test_a_group_that_is_not_to_stay_ends_once_no_queue_was_in_it_for_a_while():
+    group = Group(stays=False)
+    led = iter(range(10_000))
+
+    def passes(seconds):
+        """Let the leader look so often; return whether the group ends."""
+        for _ in range(seconds):
+            for request in group.machine.upkeep(float(next(led)), None):
+                group.apply(request)
+        return group.machine.released
+
+    assert not passes(30)
+    group.define()
+    assert not passes(200)
+    # What is on its way there counts as there.
+    group.ask(Remove("jobs"), MoveIn("other", "m", 0, b"", False))
+    assert not passes(200)
+    group.ask(MoveOver("other", "m", False))
+    assert not passes(50)
+    assert passes(20)
+    assert group.define() == [Refused(Why.RELEASED)]
+    again = Group()
+    again.machine.restore(group.machine.snapshot())
+    assert again.machine.released
+
+
+def test_a_group_does_not_end_when_a_queue_came_in_the_meantime():
+    group = Group(stays=False)
+    group.define()
+    group.apply(encode(Release()))
+    assert not group.machine.released
+    assert group.ask(message()) == [0]

@@ -3,9 +3,12 @@ delivers it."""
 
 import asyncio
 
+import pytest
+
 from gossamer.config import QueueConfig
+from gossamer.errors import UsageError
 from gossamer.mqtt.client import RefusedError
-from gossamer.queues import create, kind_of
+from gossamer.queues import create, delete, kind_of, list_queues, move
 
 from .clusters import nodes, restart, until
 from .test_queues import consumer, declared, leader_of, replicas, settled
@@ -141,3 +144,49 @@ async def test_a_group_elects_by_its_own_times(sim, cluster):
 
     await until(led, within=40)
     assert 6 <= asyncio.get_running_loop().time() - gone <= 25
+
+
+def groups_of(cluster):
+    """Replication groups of which some node has a replica."""
+    kinds = {kind for node in cluster.nodes.values() for kind in node.consensus.replicas}
+    return {kind.removeprefix("queues/") for kind in kinds if kind.startswith("queues/")}
+
+
+@nodes(3, seeds=3, **configured(groups={"kept": {}}))
+async def test_a_group_is_made_at_first_use_and_ends_everywhere_when_no_queue_uses_it(sim, cluster):
+    await declared(cluster, "jobs")
+    run = cluster.nodes[2].runtime.run
+    await run(create, "other", QueueConfig(replication={"group": "new"}))
+    await whole(cluster, "new")
+    speaker = await cluster.client(3)
+    await speaker.publish("$queue/other/", b"x", qos=1)
+    # It is in use, for however long.
+    await asyncio.sleep(90)
+    assert groups_of(cluster) == {"default", "kept", "new"}
+    # A queue of another group is its second use, and goes back.
+    assert await run(move, "jobs", "new") == "new"
+    await run(delete, "other")
+    await asyncio.sleep(90)
+    assert "new" in groups_of(cluster)
+    assert await run(move, "jobs", "default") == "default"
+    down = 3
+    cluster.crash(down)
+    await until(lambda: groups_of(cluster) == {"default", "kept"}, within=120, pause=1)
+    # Who was down has it no more, either, and it may be made again.
+    await restart(cluster, down, pause=10)
+    await until(lambda: groups_of(cluster) == {"default", "kept"}, within=20, pause=1)
+    run = cluster.nodes[2].runtime.run
+    await run(create, "other", QueueConfig(replication={"group": "new"}))
+    assert ("new", "other") in [(group, stats.name) for group, stats in await run(list_queues)]
+    await whole(cluster, "new")
+
+
+@nodes(3, seeds=1, **configured(auto_provision_groups=False))
+async def test_where_groups_are_not_made_at_first_use_one_that_is_not_there_is_refused(sim, cluster):
+    await declared(cluster, "jobs")
+    await whole(cluster)
+    run = cluster.nodes[2].runtime.run
+    with pytest.raises(UsageError, match="auto_provision_groups"):
+        await run(create, "other", QueueConfig(replication={"group": "new"}))
+    with pytest.raises(UsageError, match="auto_provision_groups"):
+        await run(move, "jobs", "new")

@@ -6,7 +6,6 @@ from functools import partial
 import pytest
 
 from gossamer.config import QueueConfig
-from gossamer.errors import UsageError
 from gossamer.queues import SharedLettersError, create, kind_of, list_queues, move, questions, replay, show
 
 from .clusters import nodes, until
@@ -125,5 +124,3 @@ async def test_a_queue_that_shares_its_dead_letters_is_not_moved(sim, cluster):
     for name in ("a", "graves"):
         with pytest.raises(SharedLettersError):
             await run(move, name, "hot")
-    with pytest.raises(UsageError):
-        await run(move, "steady", "mars")

@@ -16,7 +16,7 @@ from itertools import islice
 import msgspec
 
 from gossamer.config import QueueConfig
-from gossamer.queues.moving.values import MoveIn, MoveOut, MoveOver, MovePart, Presence
+from gossamer.queues.moving.values import MoveIn, MoveOut, MoveOver, MovePart
 from gossamer.queues.replicated import moves
 from gossamer.queues.replicated.fates import APPENDED, DEAD_LETTER, DELETED, DISCARDED, Fates, Sink
 from gossamer.queues.replicated.letters import give_back
@@ -46,6 +46,7 @@ from gossamer.queues.values import (
     Peek,
     Purge,
     Refused,
+    Release,
     Remove,
     Replay,
     Result,
@@ -68,6 +69,8 @@ TICK = 1.0
 MAX_TICK = 5_000
 """Milliseconds that one tick adds at most: a leader that stood still has not let the time of consumers
 pass."""
+RELEASE_AFTER = 60.0
+"""Seconds after which a group ends in which no queue is, and which no configuration names."""
 _DEAD_LETTERS = QueueConfig.model_validate({"dlq": {"enabled": False}, "limits": {"message_ttl": "off"}})
 
 Tell = Callable[[int, list[Assigned]], object]
@@ -82,6 +85,7 @@ class _Image(msgspec.Struct, array_like=True, frozen=True):
     staged: dict[str, moves.Staged]
     adopted: list[str]
     short: InSync | None
+    released: bool = False
 
 
 _image = msgspec.msgpack.Decoder(_Image).decode
@@ -93,10 +97,14 @@ class QueueMachine:
     part of the state."""
 
     def __init__(
-        self, tell: Tell, listens: Callable[[], Sink | None] = lambda: None, replicas: int = 0
+        self,
+        tell: Tell,
+        listens: Callable[[], Sink | None] = lambda: None,
+        replicas: int = 0,
+        stays: Callable[[], bool] = lambda: True,
     ) -> None:
-        """``listens`` returns who is told of the fates of messages now, if somebody is; ``replicas``: so many
-        must have a message before it is acknowledged, 0: a quorum."""
+        """``listens`` returns who is told of the fates of messages now, if somebody is; ``stays`` whether
+        this node wants the group without a queue in it, too."""
         self._tell = tell
         self._listens = listens
         self._fates = Fates()
@@ -112,6 +120,11 @@ class QueueMachine:
         self._packing = moves.Packing()
         self._led = 0.0
         """For how long its leader had led at the last tick. Not part of the state."""
+        self._stays = stays
+        self.released = False
+        self._unused = 0.0
+        """Seconds for which no queue was in it at the last tick, while this node led. Not part of the
+        state."""
 
     # -- requests
 
@@ -139,6 +152,9 @@ class QueueMachine:
         if isinstance(asked, InSync):
             self._short = asked if asked.replicas < asked.wanted else None
             return None
+        if isinstance(asked, Release):
+            self.released = not self._is_used
+            return None
         try:
             results = self._writers.known(asked.writer, asked.number)
         except LookupError:
@@ -161,6 +177,8 @@ class QueueMachine:
             self._tell(index, given)
 
     def _do(self, asked: Operation, touched: dict[str, Queue]) -> Result:
+        if self.released and isinstance(asked, Define | MoveIn):
+            return Refused(Why.RELEASED)
         match asked:
             case Define(name, settings):
                 return self._define(name, settings, touched)
@@ -217,6 +235,7 @@ class QueueMachine:
 
     def _over(self, move: str, moved: bool, touched: dict[str, Queue]) -> int:
         moves.over(self._queues, move, moved=moved)
+        self._arrivals.abandon(move)
         self._packing.clear()
         touched.update(self._awake())
         return 0
@@ -276,45 +295,52 @@ class QueueMachine:
         # It may have led before; its time since the last tick is not known, but for this second.
         if elapsed < 0:
             elapsed = min(leading_for, TICK)
+        self._unused = 0.0 if self._stays() or self._is_used else self._unused + elapsed
         busy = any(queue.busy for queue in self._queues.values())
         due: list[Tick | InSync] = [Tick(round(elapsed * 1000))] if busy else []
         if in_sync is not None:
             now = InSync(in_sync, self._replicas)
             short = now if now.replicas < now.wanted else None
             due += [now] if short != self._short else []
+        if self._unused >= RELEASE_AFTER and not self.released:
+            return [encode(Release())]
         return [encode(one) for one in due]
+
+    @property
+    def _is_used(self) -> bool:
+        """Return whether a queue is in the group, or on its way there."""
+        return bool(self._queues or self._arrivals.staged)
 
     # -- questions
 
     def read(self, question: bytes) -> object:
         """Answer a question."""
-        match decode_question(question):
+        asked = decode_question(question)
+        queue = self._queues.get(getattr(asked, "queue", ""))
+        match asked:
             case ListQueues():
-                return encode([stats_of(queue, self._now) for queue in self._queues.values()])
-            case Show(name):
-                queue = self._queues.get(name)
+                return encode([stats_of(one, self._now) for one in self._queues.values()])
+            case Show():
                 return encode(None if queue is None else details_of(queue, self._now))
-            case Peek(name, offset, limit):
-                queue = self._queues.get(name)
+            case Peek(_, offset, limit):
                 return encode(None if queue is None else queue.peek(offset, limit))
             case Held(node):
                 return encode(self._held(node))
             case Lags(limit):
                 return encode(list(islice(self._lags(), limit)))
             case Watch():
-                found = (one for queue in self._queues.values() for one in troubles_of(queue, self._now))
+                found = (one for each in self._queues.values() for one in troubles_of(each, self._now))
                 return encode(list(islice(found, MOST_TROUBLES)))
             case Buries(letters):
                 names = (name for name, one in self._queues.items() if one.dead_letters == letters)
                 return encode(next(names, ""))
             case Topics():
-                return encode({name: queue.config.topics for name, queue in self._queues.items()})
-            case Has(name):
-                return encode(self._presence(name))
+                return encode({name: one.config.topics for name, one in self._queues.items()})
+            case Has():
+                return encode(moves.presence_of(queue))
             case MovePart(move, position):
                 return encode(self._packing.part(self._queues.values(), move, position))
-            case Saved(name, group):
-                queue = self._queues.get(name)
+            case Saved(_, group):
                 known = None if queue is None else queue.state.groups.get(group)
                 kept = Checkpoint(0, b"") if known is None else known.checkpoint
                 return encode(None if queue is None else kept)
@@ -323,12 +349,6 @@ class QueueMachine:
         for queue in self._queues.values():
             for group in queue.state.groups.values():
                 yield lag_of(queue, group, self._now)
-
-    def _presence(self, name: str) -> Presence:
-        queue = self._queues.get(name)
-        if queue is None:
-            return Presence.NONE
-        return Presence.HERE if queue.state.move is None else Presence.MOVING
 
     def _held(self, node: str) -> HeldAnswer:
         consumers: list[tuple[str, str, str]] = []
@@ -358,6 +378,7 @@ class QueueMachine:
                 self._arrivals.staged,
                 self._arrivals.adopted,
                 self._short,
+                self.released,
             )
         )
 
@@ -369,7 +390,7 @@ class QueueMachine:
         self._writers = Writers(image.writers)
         self._arrivals = moves.Arrivals(image.staged, image.adopted)
         self._packing.clear()
-        self._short = image.short
+        self._short, self.released = image.short, image.released
 
 
 def batch(writer: bytes, number: int, operations: list[Operation]) -> bytes:

@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from gossamer.queues.moving.values import MoveIn, MoveOut, Part
+from gossamer.queues.moving.values import MoveIn, MoveOut, Part, Presence
 from gossamer.queues.replicated.fates import Fates
 from gossamer.queues.replicated.queue import Queue
 from gossamer.queues.replicated.state import Entry, Move, QueueState
@@ -67,6 +67,13 @@ def begin(queues: Mapping[str, Queue], asked: MoveOut, now: int) -> int | Why:
     for name in {asked.queue, letters} & queues.keys():
         queues[name].state.move = move
     return 0
+
+
+def presence_of(queue: Queue | None) -> Presence:
+    """Return whether a group has a queue, as it has found it."""
+    if queue is None:
+        return Presence.NONE
+    return Presence.HERE if queue.state.move is None else Presence.MOVING
 
 
 def moving(queues: Mapping[str, Queue]) -> list[Move]:
@@ -140,6 +147,10 @@ class Arrivals:
         for state in packed.queues:
             _adopt(queues, state, now - packed.now, fates)
         return ADOPTED
+
+    def abandon(self, move: str) -> None:
+        """Forget what has come by a move that is over."""
+        self.staged = {queue: one for queue, one in self.staged.items() if one.move != move}
 
 
 def _digest(data: bytes) -> bytes:

@@ -10,13 +10,31 @@ import asyncio
 from typing import Any
 
 from gossamer.raft.errors import NotReadyError
-from gossamer.raft.host.messages import RAFT, Done, NotDone, Read, ReadHere, Submit, Where
+from gossamer.raft.host.messages import RAFT, Done, NotDone, Read, ReadHere, Submit, Wanted, Where
 from gossamer.supervisor import CallFailed, Runtime, call
 
 PATIENCE = 5.0
 """Seconds in which an answer is expected, by default."""
 ATTEMPT = 2.0
 _PAUSE = 0.1
+FOUND_TIMEOUT = 12.0
+_FOUND_INTERVAL = 0.5
+
+
+async def found(kind: str) -> None:
+    """Have a group of a kind founded, unless there is one, and wait for it.
+
+    Raises:
+        NotReadyError: it is not there in time.
+    """
+    loop = asyncio.get_running_loop()
+    until = loop.time() + FOUND_TIMEOUT
+    while loop.time() < until:
+        if (await call(RAFT, Where(kind)))[0]:
+            return
+        await call(RAFT, Wanted(kind))
+        await asyncio.sleep(_FOUND_INTERVAL)
+    raise NotReadyError("found", f"no group {kind} is there yet: nodes may have come or gone just now")
 
 
 async def request(kind: str, data: bytes, *, timeout: float = PATIENCE) -> Any:

@@ -53,6 +53,12 @@ class Where(Struct, frozen=True):
     kind: str
 
 
+class Wanted(Struct, frozen=True):
+    """Call, which has it cast to all nodes: there should be a group of a kind, unless there is."""
+
+    kind: str
+
+
 class Submit(Struct, frozen=True):
     """Call: commit a request."""
 
@@ -96,5 +102,5 @@ class NotDone(Struct, frozen=True):
     leader: str = ""
 
 
-for _type in (Packets, Create, Gone, Told, Submit, Read, Transfer, Done, NotDone):
+for _type in (Packets, Create, Gone, Told, Wanted, Submit, Read, Transfer, Done, NotDone):
     register_message(_type, f"raft.{_type.__name__}")

@@ -124,9 +124,10 @@ class Replicas:
         group = self.groups[number] = Group(number, self._node, made, replicated)
         return group
 
-    def drop(self, group: Group, why: str) -> None:
+    def drop(self, group: Group, why: str, *, wanted: bool = True) -> None:
         """Have no replica of a group any more; :meth:`forget` removes it from the disc."""
-        log.error("raft_replica_dropped", group=f"{group.number:x}", replica=group.replica.id, why=why)
+        tell = log.error if wanted else log.info
+        tell("raft_replica_dropped", group=f"{group.number:x}", replica=group.replica.id, why=why)
         del self.groups[group.number]
         group.give_up()
 

@@ -34,6 +34,9 @@ class Durable(msgspec.Struct, frozen=True):
 class StateMachine(Protocol):
     """The user's part. Deterministic: equal requests in equal order make equal states and results."""
 
+    released: bool
+    """Whether nobody wants the group any more: its leader has all nodes drop it."""
+
     def apply(self, index: int, request: bytes) -> object:
         """Take a request that is committed as entry ``index``; return its result, or a :class:`Durable`."""
 

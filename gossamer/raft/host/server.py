@@ -36,13 +36,14 @@ from gossamer.raft.host.messages import (
     Submit,
     Told,
     Transfer,
+    Wanted,
     Where,
 )
 from gossamer.raft.host.replicas import SETTINGS, Replicas
 from gossamer.raft.host.replicated import NAMES, Machines
 from gossamer.raft.host.status import RaftStatus, ReplicaStatus
 from gossamer.raft.host.thread import DiscThread
-from gossamer.raft.host.upkeep import Register, Upkeep, current
+from gossamer.raft.host.upkeep import Register, Upkeep, current, kinds_in
 from gossamer.raft.messages import Message, decode, encode
 from gossamer.raft.replica import Replica
 from gossamer.raft.state import Settings
@@ -149,7 +150,11 @@ class RaftServer(GenServer):
             case "recover":
                 return Reply(await self._recover())
             case "kinds":
-                return Reply(sorted({row.kind for row in self._register.groups().values() if row.voters}))
+                return Reply(sorted(kinds_in(self._register)))
+            case Wanted():
+                for node in (self._node, *self._distribution.nodes()):
+                    cast((RAFT, node), request)
+                return Reply(None)
             case Where(kind):
                 number = current(self._register, kind)
                 return Reply((number, self._leader_of(number)))
@@ -170,6 +175,9 @@ class RaftServer(GenServer):
                     self._upkeep.lost.add((number, replica))
             case Told():
                 self._told(request)
+            case Wanted(kind):
+                if self._upkeep is not None:
+                    self._upkeep.want(kind, self.process.loop.time())
 
     async def handle_info(self, message: object) -> None:
         match message:
@@ -329,7 +337,7 @@ class RaftServer(GenServer):
         if self._upkeep is None:
             return NotDone("this node has no data directory")
         up, problems, done = (self._node, *self._distribution.nodes()), [], False
-        for kind in sorted({row.kind for row in self._register.groups().values()} | {NAMES}):
+        for kind in sorted(kinds_in(self._register) | {NAMES}):
             lost = current(self._register, kind)
             leader = self._leader_of(lost)
             if leader in up:

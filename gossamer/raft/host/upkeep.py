@@ -6,7 +6,8 @@ groups, a table that every node has, shows none. Where two halves found one each
 they meet, and the one with fewer voters, then the younger, is dropped.
 
 A group that lost its quorum for good is given up by hand (:meth:`Upkeep.recover`): its row has no voters
-then, and nobody has it any more.
+then, and nobody has it any more. So it is with one that its machine has released, whose kind may be founded
+again.
 """
 
 from __future__ import annotations
@@ -33,12 +34,16 @@ log = structlog.get_logger(__name__)
 FOUND_AFTER = 5.0
 HAND_OVER_AFTER = 10.0
 """Seconds for which a leader leads before it hands over to the one that should, and between two attempts."""
+RELEASED = -1
+WANTED = 3.0
+"""Seconds for which somebody who asked for a group is expected to wait for it."""
 SETTLE = 30.0
 """Seconds in which a leader takes no node for gone: one that has just started may not know all members."""
 
 
 class GroupRow(NamedTuple):
-    """A group in the register: the time of day at which it was founded, and its voters; 0: given up."""
+    """A group in the register: the time of day at which it was founded, and its voters; 0: given up;
+    :data:`RELEASED`: nobody wanted it any more."""
 
     founded: float
     voters: int
@@ -57,8 +62,16 @@ class Register(Protocol):
 
 def current(register: Register, kind: str) -> int:
     """Return the cluster's group of a kind; 0: it has none."""
-    rows = {number: row for number, row in register.groups().items() if row.voters and row.kind == kind}
+    rows = {number: row for number, row in register.groups().items() if row.voters > 0 and row.kind == kind}
     return max(rows, key=lambda number: (rows[number].voters, -rows[number].founded, number), default=0)
+
+
+def kinds_in(register: Register) -> set[str]:
+    """Return the kinds of which the cluster has, or had and lost, a group."""
+    latest: dict[str, GroupRow] = {}
+    for row in register.groups().values():
+        latest[row.kind] = max(row, latest.get(row.kind, row))
+    return {kind for kind, row in latest.items() if row.voters != RELEASED}
 
 
 class Upkeep:
@@ -91,8 +104,14 @@ class Upkeep:
         """Since when this node leads a group."""
         self._handed_over: dict[int, float] = {}
         """When this node last tried to hand a group over."""
+        self._wanted: dict[str, float] = {}
+        """Kinds of which somebody has asked for a group, each until then, or until it is there."""
         self._founded: set[int] = set()
         """Groups that this process founded."""
+
+    def want(self, kind: str, now: float) -> None:
+        """Note that there should be a group of a kind; who asks asks again until there is."""
+        self._wanted[kind] = now + WANTED
 
     async def look(self, now: float, quiet_since: float) -> None:
         """Do what is due; nodes came and went last at ``quiet_since``."""
@@ -100,17 +119,22 @@ class Upkeep:
         for group in list(self._replicas.groups.values()):
             self._look_at(group, groups, now)
         await self._replicas.forget()
+        known = kinds_in(self._register) | {group.state.kind for group in self._replicas.groups.values()}
+        self._wanted = {kind: end for kind, end in self._wanted.items() if now < end and kind not in known}
         if now - quiet_since >= FOUND_AFTER and all(self._node < node for node in self.able):
-            known = {row.kind for row in groups.values()}
-            known |= {group.state.kind for group in self._replicas.groups.values()}
-            for kind in self._kinds():
+            for kind in (*self._kinds(), *self._wanted):
                 if kind not in known:
                     await self._found(kind)
 
     def _look_at(self, group: Group, groups: Mapping[int, GroupRow], now: float) -> None:
         row = groups.get(group.number)
-        if row is not None and not row.voters:
-            self._replicas.drop(group, "it was given up, and another recovered in its place")
+        if row is not None and group.leads and group.state.machine.released:
+            row = row._replace(voters=RELEASED)
+            self._register.enter(group.number, row)
+        if row is not None and row.voters <= 0:
+            given_up = "it was given up, and another recovered in its place"
+            why = "nobody wants it any more" if row.voters == RELEASED else given_up
+            self._replicas.drop(group, why, wanted=row.voters != RELEASED)
             return
         # Not before the log has its kind: who reads the register takes requests to it.
         if group.leads and group.state.nodes:

@@ -81,6 +81,8 @@ def encoded(asked: msgspec.Struct) -> bytes:
 class NamesMachine:
     """Holders by name; ``now`` is a clock of this node, for leases alone."""
 
+    released = False
+
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._holders: dict[str, tuple[Pid, int]] = {}

@@ -8,7 +8,7 @@ from gossamer.basekv import Put, RangeMachine, machine_of
 from gossamer.basekv.values import Batch, Get, Value, Write, decode_answer, encode
 from gossamer.raft import DiscThread, NamesMachine, NotReadyError
 from gossamer.raft.host.replicas import Replicas
-from gossamer.raft.host.upkeep import Upkeep, current
+from gossamer.raft.host.upkeep import RELEASED, Upkeep, current
 
 KIND = "basekv/0"
 
@@ -132,3 +132,30 @@ async def test_a_recovered_group_keeps_its_rows_though_the_process_ends_at_once(
     assert again.get(b"a") == Value(b"1")
     assert current(life.register, KIND) == again.group.number
     assert len(again.replicas.groups) == 1
+
+
+async def test_a_group_that_is_released_goes_from_the_disc_and_may_be_founded_again(life):
+    node = await life()
+    await node.pass_time(looks=3)
+    first = node.group.number
+    node.group.state.machine.released = True
+    await node.upkeep.look(node.now, 0.0)
+    assert life.register.rows[first].voters == RELEASED
+    assert current(life.register, KIND) == 0
+    again = await life()
+    assert first not in again.replicas.groups
+    # It is one of those that there should be, and one that was asked for would be, too.
+    await again.pass_time(looks=3)
+    assert current(life.register, KIND) == again.group.number != first
+
+
+async def test_a_group_that_somebody_asked_for_is_founded_once(life):
+    node = await life()
+    await node.pass_time(looks=3)
+    for _ in range(3):
+        node.upkeep.want("names/more", node.now)
+        await node.pass_time(looks=1)
+    assert [one.state.kind for one in node.replicas.groups.values()].count("names/more") == 1
+    node.upkeep.want("names/late", node.now)
+    await node.upkeep.look(node.now + 60, 0.0)
+    assert "names/late" not in {one.state.kind for one in node.replicas.groups.values()}
