@@ -274,6 +274,12 @@ class NodeView(Protocol):
     async def reload(self) -> tuple[str, ...]:
         """Reload certificates, passwords and access lists; return the files."""
 
+    async def reload_queues(self) -> dict[str, str]:
+        """Have queues as the configuration file declares them now; return what came of each that differs.
+
+        Raises ConfigError if the file cannot be used.
+        """
+
     async def backup(self, path: str | None) -> BackupInfo:
         """Write what is on disc to a new file.
 

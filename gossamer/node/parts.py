@@ -86,6 +86,8 @@ class NodeParts:
         fresh: bool = True,
     ) -> None:
         self.config = config
+        self.reread: Callable[[], Config] | None = None
+        """Reads the configuration again, where it is from a file."""
         self.name = config.node.name
         self.creation = creation
         self.pid = os.getpid() if pid is None else pid

@@ -7,14 +7,16 @@ import time
 from typing import Any
 from uuid import uuid4
 
-from gossamer.config import DEFAULT_GROUP, QueueConfig
+from gossamer.config import DEFAULT_GROUP, QueueConfig, QueueDeclaration
 from gossamer.errors import GossamerError, UsageError
 from gossamer.queues import places, questions
+from gossamer.queues.declaring import settings_of
 from gossamer.queues.errors import (
     CheckpointTooLargeError,
     NoDeadLetterError,
     NotDoneError,
     QueueExistsError,
+    TypeChangeError,
     UnknownQueueError,
 )
 from gossamer.queues.moving.carry import carry
@@ -120,8 +122,29 @@ async def create(queue: str, config: QueueConfig) -> None:
     group = config.replication.group
     await places.check(queue, config)
     await places.provide("replication.group", group)
-    settings = config.model_dump_json(exclude={"name"}).encode()
-    await _ask(Define(queue, settings), group)
+    await _ask(Define(queue, settings_of(config)), group)
+
+
+async def redeclare(queue: QueueDeclaration) -> str:
+    """Have a queue as a configuration that was read again declares it; return what was done: ``added``,
+    ``changed``, or nothing.
+
+    Raises:
+        TypeChangeError: it is of another type, with messages.
+        GroupChangeError, DeadLettersElsewhereError, WrongValueError, NotDoneError, NotReadyError: as
+            :func:`create`.
+    """
+    try:
+        _, found = await show(queue.name)
+    except UnknownQueueError:
+        await create(queue.name, queue)
+        return "added"
+    if found.settings.encode() == settings_of(queue):
+        return ""
+    if found.stats.depth and found.stats.type != queue.type:
+        raise TypeChangeError(queue.name, has=found.stats.type, wanted=queue.type, depth=found.stats.depth)
+    await create(queue.name, queue)
+    return "changed"
 
 
 async def delete(queue: str) -> None:

@@ -1,4 +1,5 @@
-"""Queues that the configuration declares: each is made or changed once its group is there."""
+"""Queues that the configuration declares: each is made or changed once its group is there, as the
+configuration has it then, which may be read again meanwhile."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import Callable
 
 import structlog
 
-from gossamer.config import QueueConfig
+from gossamer.config import QueueConfig, QueueDeclaration
 from gossamer.errors import GossamerError
 from gossamer.queues import places, questions
 from gossamer.queues.errors import DeadLettersElsewhereError, GroupChangeError
@@ -16,30 +17,39 @@ from gossamer.queues.values import Define
 
 log = structlog.get_logger(__name__)
 
+Elsewhere = Callable[[str], object]
 RETRY = 1.0
 ELSEWHERE = 10.0
 """Seconds after which it is looked again whether a queue is in the group that the configuration says."""
 
 
-async def declare(group: str, define: Define, ask: AskGroup, elsewhere: Callable[[str], object]) -> None:
+def settings_of(config: QueueConfig) -> bytes:
+    """Return the settings of a queue, as its group keeps them."""
+    return config.model_dump_json(exclude={"name"}).encode()
+
+
+async def declare(
+    name: str, current: Callable[[str], QueueDeclaration | None], ask: AskGroup, elsewhere: Elsewhere
+) -> None:
     """Have a queue as the configuration has it, however long it takes until its group is there and it is in
-    that; ``elsewhere`` is told in which one it is."""
+    that; ``elsewhere`` is told in which one it is. None of ``current``: it is declared no more."""
     told = False
-    while True:
+    while (declared := current(name)) is not None:
+        group, settings = declared.replication.group, settings_of(declared)
         try:
             # All nodes declare the same, and each again when it starts: then it is there, and right.
-            shown = await questions.show_in(group, define.queue)
-            if shown is not None and shown.settings.encode() == define.settings:
+            shown = await questions.show_in(group, name)
+            if shown is not None and shown.settings.encode() == settings:
                 return
-            await places.check(define.queue, QueueConfig.model_validate_json(define.settings))
-            await ask(define, group)
+            await places.check(name, declared)
+            await ask(Define(name, settings), group)
         except (GroupChangeError, DeadLettersElsewhereError) as error:
             if not told:
-                log.error("queue_in_another_group", queue=define.queue, error=str(error))
+                log.error("queue_in_another_group", queue=name, error=str(error))
             told = True
             if isinstance(error, GroupChangeError):
                 elsewhere(error.has)
             await asyncio.sleep(ELSEWHERE)
         except GossamerError as error:
-            log.debug("queue_not_declared_yet", queue=define.queue, error=str(error))
+            log.debug("queue_not_declared_yet", queue=name, error=str(error))
         await asyncio.sleep(RETRY)

@@ -5,6 +5,7 @@
     UsageError        UnknownQueueError TooLargeError NotHeldError NotConsumingError BadStartError
                       GroupChangeError GroupInUseError DeadLettersElsewhereError NoDeadLetterError
                       StaleCheckpointError CheckpointTooLargeError SharedLettersError QueueExistsError
+                      TypeChangeError
     UnavailableError  QueueFullError TooManyGroupsError FewReplicasError NotLeaderError NotDoneError
 """
 
@@ -104,6 +105,20 @@ class GroupChangeError(UsageError):
         super().__init__(
             f"queue {queue}: replication.group is {wanted}, and the queue is in {has} with its messages; "
             f"move it with: gossamer queues move {queue} --group {wanted}"
+        )
+
+
+class TypeChangeError(UsageError):
+    """A queue with ``depth`` messages that is to become one of another type."""
+
+    def __init__(self, queue: str, *, has: str, wanted: str, depth: int) -> None:
+        self.queue = queue
+        self.has = has
+        self.wanted = wanted
+        self.depth = depth
+        super().__init__(
+            f"queue {queue}: type is {wanted}, and the queue is {has} with {depth} messages, which another "
+            f"type would keep otherwise; consume them, or delete them with: gossamer queues purge {queue}"
         )
 
 

@@ -8,7 +8,8 @@
 :data:`SYNC` seconds a node that has consumers asks what they have, gives them what they lack, joins again
 what was taken out, and takes out what it does not know.  2. Consumers of a node that is down are taken out by
 every node that saw it go, and, where that failed, by the leader at its next look.  3. A queue that the
-configuration declares is made or changed once, when the node starts.
+configuration declares is made or changed once, when the node starts; while it is in another group than that
+says, this is tried again every :data:`~.declaring.ELSEWHERE` seconds.
 """
 
 from __future__ import annotations
@@ -42,7 +43,6 @@ from gossamer.queues.replicated.state import Move
 from gossamer.queues.values import (
     QUEUES,
     Assigned,
-    Define,
     Job,
     Leave,
     NodeGone,
@@ -160,10 +160,8 @@ class QueueServer(GenServer):
         queues.has_replica = self._delivers_here
         queues.refused_for = self._refused_for
         distribution.subscribe(self.process.pid)
-        for name, declared in queues.declared.items():
-            settings = declared.model_dump_json(exclude={"name"}).encode()
-            group = declared.replication.group
-            spawn_link(_declare, self_pid(), group, Define(name, settings), label=f"declare queue {name}")
+        for name in queues.declared:
+            spawn_link(_declare, self_pid(), name, queues, label=f"declare queue {name}")
         # So are consumers that were processes: they were watched by that server.
         for consumer in [one for one in queues.consumers.values() if one.client.startswith("<")]:
             queues.leave(consumer)
@@ -386,8 +384,8 @@ async def ask(operation: Operation, group: str) -> int:
     return answer
 
 
-async def _declare(server: Pid, group: str, define: Define) -> None:
-    await declare(group, define, ask, lambda has: send(server, Resolved(define.queue, has)))
+async def _declare(server: Pid, name: str, queues: Queues) -> None:
+    await declare(name, queues.declared.get, ask, lambda has: send(server, Resolved(name, has)))
 
 
 async def _carry(server: Pid, group: str, move: Move) -> None:

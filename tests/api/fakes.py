@@ -352,6 +352,10 @@ class FakeView:
         self.orders.append(("reload", None))
         return ("/etc/gossamer/acl",)
 
+    async def reload_queues(self):
+        self.orders.append(("reload queues", None))
+        return {"jobs": "changed"}
+
     async def backup(self, path):
         if path and not path.startswith("/"):
             raise mismatch(WrongValueError, "path", repr(path), "an absolute path on the node's machine")

@@ -59,6 +59,9 @@ class Reloaded(Value):
 
     node: str
     files: tuple[str, ...]
+    queues: dict[str, str]
+    """What came of each queue that the configuration declares otherwise than before, by its name: it was
+    added or changed, or refused and why, or it is declared no more."""
 
 
 class LogLevel(Value):
@@ -104,8 +107,9 @@ def _add_settings(router: APIRouter, view: NodeView) -> None:
 
     @router.post("/config/reload", dependencies=[needs(Role.ADMIN)])
     async def reload() -> Reloaded:
-        """Read certificates, passwords and access lists again now; a mistake leaves what was read before."""
-        return Reloaded(node=view.name, files=await view.reload())
+        """Read certificates, passwords, access lists and the queues that are declared again now; a mistake
+        leaves what was read before."""
+        return Reloaded(node=view.name, files=await view.reload(), queues=await view.reload_queues())
 
 
 def _add_log(router: APIRouter, view: NodeView) -> None:

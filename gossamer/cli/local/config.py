@@ -103,18 +103,28 @@ def show(
 @config.command()
 @asks("--all")
 def reload(client: ApiClient, json: bool, node: OnNode = None, everywhere: AllNodes = False) -> Listing:
-    """Make a node, or all of them, read certificates, passwords and access lists again, now.
+    """Make a node, or all of them, read certificates, passwords and access lists again, now, and the queues
+    that its configuration file declares.
 
-    A file with a mistake is refused, with the reason and exit code 5, and what was read before stays.
+    A file with a mistake is refused, with the reason and exit code 5, and what was read before stays; so is
+    what cannot be changed of a queue. Queues that are declared no more stay.
     """
     answers = client.each(_read_again, node=meant(client, node, everywhere=everywhere))
     refused = [row for row in answers if "refused" in row]
-    for row in refused:
-        print_error(f"{row['node']}: {row['refused']}", as_json=json)
-    code = ExitCode.REFUSED if refused else ExitCode.DONE
+    problems = [(row["node"], row["refused"]) for row in refused]
+    for row in answers:
+        problems += [(row["node"], why) for why in row.get("queues", {}).values() if _is_refusal(why)]
+    for node_name, why in problems:
+        print_error(f"{node_name}: {why}", as_json=json)
+    code = ExitCode.REFUSED if problems else ExitCode.DONE
     if not json and len(refused) == len(list(answers)) and not answers.missing:
         raise typer.Exit(code)
-    return Listing(answers, {"NODE": "node", "READ AGAIN": _files}, empty="no node answered", code=code)
+    return Listing(
+        answers,
+        {"NODE": "node", "READ AGAIN": _files, "QUEUES": _queues},
+        empty="no node answered",
+        code=code,
+    )
 
 
 def _read_again(peer: ApiClient) -> Row:
@@ -122,6 +132,15 @@ def _read_again(peer: ApiClient) -> Row:
         return peer.post("config/reload")
     except RefusedError as error:
         return {"refused": str(error)}
+
+
+def _is_refusal(came: str) -> bool:
+    return came.startswith("refused: ")
+
+
+def _queues(row: Row) -> str:
+    came = row.get("queues", {})
+    return ", ".join(f"{name} {'refused' if _is_refusal(what) else what}" for name, what in came.items())
 
 
 def _files(row: Row) -> str:

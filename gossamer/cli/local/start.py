@@ -4,6 +4,7 @@ Rules: 1. One ``ready`` line on standard output once the listeners are open; eve
 2. SIGINT and SIGTERM stop the node in order; a second one, or a stop that takes too long, ends it at once.
 3. A node whose supervision tree gave up ends the process with a code of its own, so that whoever supervises
 the process can start it again.
+4. SIGHUP has it read again what may change while it runs, unless it runs in a terminal, whose end it is then.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ import asyncio
 import os
 import signal
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import structlog
 import typer
 
 from gossamer.cli.command import ConfigFile, Json, option
@@ -22,10 +26,13 @@ from gossamer.cli.errors import ExitCode
 from gossamer.cli.local.interrupt import loop_factory
 from gossamer.cli.render.output import json_text, note, ports_text, print_error, print_line
 from gossamer.cli.root import example
+from gossamer.errors import GossamerError
 
 if TYPE_CHECKING:
     from gossamer.config import Config
     from gossamer.node import Node
+
+log = structlog.get_logger(__name__)
 
 STOP_LIMIT = 15.0
 """Seconds a node may take to stop in order."""
@@ -44,14 +51,15 @@ def start(
     from gossamer.cli.local.logs import secrets_in, set_up_logging
     from gossamer.config import cookie_of, load_config
 
-    loaded = load_config(config, environ=os.environ)
+    reread = partial(load_config, config, environ=os.environ)
+    loaded = reread()
     cookie = cookie_of(loaded.node).get_secret_value()
     set_up_logging(loaded.log, node=loaded.node.name, secrets=[cookie, *secrets_in(loaded)])
     _remark(loaded)
-    raise typer.Exit(_run_to_its_end(loaded, cookie, as_json=json))
+    raise typer.Exit(_run_to_its_end(loaded, cookie, reread, as_json=json))
 
 
-def _run_to_its_end(config: Config, cookie: str, *, as_json: bool) -> ExitCode:
+def _run_to_its_end(config: Config, cookie: str, reread: Callable[[], Config], *, as_json: bool) -> ExitCode:
     # Here, so that the rest of the command starts without loading a broker.
     from gossamer.node import DataDir, Node
     from gossamer.supervisor import tune_collector
@@ -62,6 +70,7 @@ def _run_to_its_end(config: Config, cookie: str, *, as_json: bool) -> ExitCode:
 
     async def run() -> ExitCode:
         node = Node.of(config, directory, cookie)
+        node.reread = reread
         return await _run(node, as_json=as_json)
 
     try:
@@ -87,6 +96,16 @@ def _print_to(file: Path) -> None:
     os.close(descriptor)
 
 
+async def _reload(node: Node) -> None:
+    """Read again what may be read again while the node runs, as ``gossamer config reload`` does."""
+    try:
+        files, queues = await node.view.reload(), await node.view.reload_queues()
+    except GossamerError as error:
+        log.error("config_not_reloaded", error=str(error))
+    else:
+        log.info("config_reloaded", files=list(files), queues=queues)
+
+
 async def _run(node: Node, *, as_json: bool) -> ExitCode:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -105,6 +124,9 @@ async def _run(node: Node, *, as_json: bool) -> ExitCode:
         facts = {"ready": True, "name": node.name, "pid": os.getpid(), "ports": node.ports}
         people = f"ready {node.name} pid={os.getpid()} {ports_text(node.ports)}"
         print_line(json_text(facts) if as_json else people)
+        if not os.isatty(0):
+            # Of a terminal it says that nobody is there any more.
+            loop.add_signal_handler(signal.SIGHUP, lambda: node.runtime.spawn(_reload, node, label="reload"))
         return await node.wait()
 
     living = asyncio.create_task(live(), name="node")

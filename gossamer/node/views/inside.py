@@ -22,13 +22,16 @@ from gossamer.api.model.node import (
     TableInfo,
 )
 from gossamer.config import to_plain
-from gossamer.errors import UnavailableError, UsageError, WrongValueError, mismatch
+from gossamer.errors import GossamerError, UnavailableError, UsageError, WrongValueError, mismatch
 from gossamer.mnesia_like import DiscError, OwnedTable
 from gossamer.node.parts import NodeParts
+from gossamer.queues import redeclare
 from gossamer.supervisor import TraceLine, follow, locate
 
 RELOAD_TIMEOUT = 15.0
 FILE_WATCH = "mqtt_files"
+LEFT = "declared no more, and left as it is; gossamer queues delete deletes it"
+REFUSED = "refused: "
 TRACE_PULSE = 5.0
 """Seconds after which a trace without events gives a sign of life."""
 _SLICE = 2000
@@ -151,6 +154,31 @@ class InsideView:
             if refused:
                 raise UsageError(f"refused, what was read before stays: {'; and '.join(refused)}")
         return tuple(sorted({str(path) for item in node.reloadable for path in item.files()}))
+
+    async def reload_queues(self) -> dict[str, str]:
+        """Have queues as the configuration file declares them now; what came of each that differs, by name.
+
+        Raises:
+            ConfigError: the file cannot be used; what was read before stays.
+        """
+        node = self._node
+        if node.reread is None:
+            return {}
+        wanted = {queue.name: queue for queue in (await asyncio.to_thread(node.reread)).queues}
+        before, came = node.queues.declared, {}
+        for name, queue in list(wanted.items()):
+            try:
+                if done := await node.runtime.run(redeclare, queue):
+                    came[name] = done
+            except GossamerError as error:
+                came[name] = f"{REFUSED}{error}"
+                del wanted[name]
+        # What was refused is as it was before.
+        wanted |= {name: queue for name, queue in before.items() if name in came and name not in wanted}
+        came |= dict.fromkeys(before.keys() - wanted.keys(), LEFT)
+        node.queues.declared = wanted
+        node.config = node.config.model_copy(update={"queues": tuple(wanted.values())})
+        return came
 
     def log_level(self, level: str | None = None) -> str:
         """Return the log level of this node's process, after setting it to ``level`` if given."""

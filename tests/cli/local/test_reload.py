@@ -1,5 +1,10 @@
 """``gossamer config reload``, of a node that is really there and a file that is really wrong."""
 
+import asyncio
+import json
+import signal
+import subprocess
+import sys
 from contextlib import asynccontextmanager
 
 import httpx
@@ -60,3 +65,42 @@ def test_a_file_with_a_mistake_is_refused_by_name_and_ends_the_command_with_a_co
 
     acl.write_text("allow all * own/%c/#\nallow all * all/#\n")
     assert run("config", "reload", "--api", node).code == ExitCode.DONE
+
+
+async def declared(url, name):
+    """Wait until a queue is there; return it."""
+    async with httpx.AsyncClient(trust_env=False) as client:
+        for _ in range(300):
+            answer = await client.get(f"{url}/api/v1/queues/{name}")
+            if answer.status_code == 200:
+                break
+            await asyncio.sleep(0.2)
+    return answer.json()
+
+
+async def test_a_signal_or_the_command_has_declared_queues_as_the_file_has_them_now(tmp_path, run):
+    file, own = tmp_path / "node.yaml", {"host": "127.0.0.1", "port": 0}
+    tree = {"node": {"name": "n1@127.0.0.1", "cookie": "c" * 64, "data_dir": str(tmp_path / "data")}}
+    tree |= {"cluster": own, "distribution": own, "api": own, "mqtt": {"server": {"listeners": [own]}}}
+
+    def declares(*queues):
+        file.write_text(json.dumps(tree | {"queues": queues}))
+
+    declares({"name": "jobs"})
+    command = (sys.executable, "-m", "gossamer.cli", "start", "-c", str(file), "--json")
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    node = await asyncio.create_subprocess_exec(*command, **pipes)
+    try:
+        url = f"http://127.0.0.1:{json.loads(await node.stdout.readline())['ports']['api']}"
+        await declared(url, "jobs")
+        declares({"name": "jobs"}, {"name": "more"})
+        node.send_signal(signal.SIGHUP)
+        await declared(url, "more")
+        declares({"name": "jobs", "replication": {"group": "hot"}}, {"name": "more", "type": "stream"})
+        came = await asyncio.to_thread(run, "config", "reload", "--api", url)
+        assert (came.code, "gossamer queues move jobs --group hot" in came.err) == (ExitCode.REFUSED, True)
+        assert "jobs refused, more changed" in came.out
+        assert (await declared(url, "more"))["type"] == "stream"
+    finally:
+        node.terminate()
+        await node.wait()
