@@ -108,8 +108,8 @@ class Queues:
         """By replication group."""
         self.groups = {name: queue.replication.group for name, queue in self.declared.items()}
         """Replication group of each queue that is known here."""
-        self.unresolved: dict[str, list[tuple[Operation, Done]]] = {}
-        """Requests to queues of which no group is known, by queue."""
+        self.unresolved: dict[str, list[tuple[Operation, Done, bool]]] = {}
+        """Requests to queues of which no group is known, by queue; True: taken wherever the queue is led."""
         self.moving: set[str] = set()
         """Those of them that go to another group."""
         self.consumers: dict[str, LocalConsumer] = {}
@@ -262,7 +262,7 @@ class Queues:
         elif sum(map(len, self.unresolved.values())) >= MAX_WAITING:
             done(NotDoneError(f"{MAX_WAITING} requests wait for their queues to be found", unknown=False))
         else:
-            self.unresolved.setdefault(queue, []).append((request, done))
+            self.unresolved.setdefault(queue, []).append((request, done, captured))
             self.wake()
 
     def _enter(self, group: str, request: Operation, done: Done) -> None:
@@ -281,7 +281,7 @@ class Queues:
                     if result.why is Why.MOVING:
                         self.moving.add(queue)
                     # It may be, or soon be, in another group.
-                    self._look_for(queue, (request, done))
+                    self._look_for(queue, (request, done, True))
                     return
                 result = error_of(result.why, queue, result.offsets)
             done(result)
@@ -289,7 +289,7 @@ class Queues:
         if outbox.add(request, _size_of(request), answered, self._now()):
             self.wake()
 
-    def _look_for(self, queue: str, *requests: tuple[Operation, Done]) -> None:
+    def _look_for(self, queue: str, *requests: tuple[Operation, Done, bool]) -> None:
         """Have the group of a queue found, and these requests wait for it."""
         if requests:
             self.groups.pop(queue, None)
@@ -301,7 +301,7 @@ class Queues:
         queue is elsewhere: so they stay in their order."""
         if self.unresolved:
             for request, answered in self.outboxes[group].pull(self._is_sought):
-                self.unresolved[getattr(request, "queue", "")].append((request, answered))
+                self.unresolved[getattr(request, "queue", "")].append((request, answered, True))
 
     def _is_sought(self, request: Operation) -> bool:
         return getattr(request, "queue", "") in self.unresolved and not isinstance(request, _OF_A_GROUP)
@@ -352,11 +352,11 @@ class Queues:
             while len(self._unknown) >= _MOST_UNKNOWN:
                 del self._unknown[next(iter(self._unknown))]
             self._unknown[queue] = self._now() + UNKNOWN_FOR
-        for request, done in waiting:
+        for request, done, taken in waiting:
             if group is None:
                 done(error or self._missing(queue))
             else:
-                self.ask(request, done, group=group)
+                self.ask(request, done, group=group, captured=taken)
 
     def learn(self, group: str, found: Mapping[str, tuple[str, ...]]) -> None:
         """Take the queues that a group has, with the topic filters that they capture."""

@@ -157,6 +157,13 @@ def test_a_node_that_does_not_lead_refuses_what_is_addressed_to_a_queue_and_take
     queues.append("other", b"x", results.append)
     queues.resolve("other", "default", None)
     assert isinstance(results[2], NotLeaderError)
+    # Also where the group of what is captured has to be found first, or the queue goes to another one.
+    queues.append("more", b"y", results.append, captured=True)
+    queues.resolve("more", "default", None)
+    assert [one.payload for one in answer(queues, Refused(Why.MOVING))] == [b"y"]
+    queues.resolve("more", "default", None)
+    assert [one.payload for one in answer(queues, 7)] == [b"y"]
+    assert results[3:] == [7]
 
 
 class Recorder:

@@ -18,7 +18,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import structlog
 import typer
 
 from gossamer.cli.command import ConfigFile, Json, option
@@ -31,8 +30,6 @@ from gossamer.errors import GossamerError
 if TYPE_CHECKING:
     from gossamer.config import Config
     from gossamer.node import Node
-
-log = structlog.get_logger(__name__)
 
 STOP_LIMIT = 15.0
 """Seconds a node may take to stop in order."""
@@ -98,6 +95,10 @@ def _print_to(file: Path) -> None:
 
 async def _reload(node: Node) -> None:
     """Read again what may be read again while the node runs, as ``gossamer config reload`` does."""
+    # Here, so that other commands start without loading it.
+    import structlog
+
+    log = structlog.get_logger(__name__)
     try:
         files, queues = await node.view.reload(), await node.view.reload_queues()
     except GossamerError as error:
