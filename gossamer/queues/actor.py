@@ -27,16 +27,12 @@ import structlog
 from gossamer.errors import UnavailableError
 from gossamer.queues.client import ack, consume, saved
 from gossamer.queues.errors import NotHeldError, StaleCheckpointError, UnknownQueueError
-from gossamer.queues.values import QUEUES, Job
+from gossamer.queues.values import Job
 from gossamer.supervisor import (
-    Down,
     GenServer,
     NoReply,
     NoSuchCallback,
-    Ref,
     Stop,
-    demonitor,
-    monitor,
     self_pid,
     send,
     send_after,
@@ -73,7 +69,6 @@ class PersistentActor(GenServer):
         self._state: Any = None
         self._number: int | None = None
         """Of the checkpoint that the state is; None: it has to be read."""
-        self._watch: Ref | None = None
         send(self_pid(), _Begin())
 
     async def first_state(self) -> Any:
@@ -110,20 +105,15 @@ class PersistentActor(GenServer):
                 await self._handle(message)
             case _Begin():
                 await self._begin()
-            case Down(ref=ref) if ref == self._watch:
-                # The server that knew this consumer.
-                send_after(_RETRY, self_pid(), _Begin())
             case _:
                 return await super().handle_info(message)
         return None
 
     async def _begin(self) -> None:
-        self._watch = watch = monitor(QUEUES)
         try:
             await consume(self.queue, group=self.group, limit=1, single=True)
         except _NOT_YET as error:
             log.info("actor_not_consuming_yet", queue=self.queue, error=str(error))
-            demonitor(watch, flush=True)
             send_after(_RETRY, self_pid(), _Begin())
 
     async def _handle(self, job: Job) -> None:

@@ -40,7 +40,7 @@ from gossamer.queues.values import (
     Replay,
 )
 from gossamer.raft import PATIENCE
-from gossamer.supervisor import CallTimeout, call, self_pid
+from gossamer.supervisor import CallFailed, CallTimeout, call, self_pid
 
 _LOOK = 0.1
 """Seconds between two looks at a queue that moves."""
@@ -60,7 +60,8 @@ async def consume(
     queue: str, *, group: str = "default", limit: int = 10, offset: str = "", single: bool = False
 ) -> str:
     """Have the calling process sent :class:`Job` messages, ``limit`` at once at most, as one of a consumer
-    group; return the name of this consumer. It ends with the process, and what that has then goes to others.
+    group; return the name of this consumer. It ends with the process, and what that has then goes to others;
+    it goes on where the server of the node's queues is restarted.
 
     ``offset``: where a new consumer group begins: ``first``, ``last``, ``next``, a number, or ``timestamp:``
     and milliseconds of the day. ``single``: of this group only the consumer that joined first is sent jobs,
@@ -263,6 +264,8 @@ async def _call(asked: Ask | Consume | Conclude) -> int | str:
         answer: int | str | GossamerError = await call(QUEUES, asked, 2 * PATIENCE)
     except CallTimeout:
         raise NotDoneError("no quorum has answered", unknown=True) from None
+    except CallFailed as error:
+        raise NotDoneError(f"the server of this node was restarted ({error.reason})", unknown=True) from None
     if isinstance(answer, GossamerError):
         raise answer
     return answer

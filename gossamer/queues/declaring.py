@@ -17,7 +17,7 @@ from gossamer.queues.values import Define
 
 log = structlog.get_logger(__name__)
 
-Elsewhere = Callable[[str], object]
+Elsewhere = Callable[[str, str], object]
 RETRY = 1.0
 ELSEWHERE = 10.0
 """Seconds after which it is looked again whether a queue is in the group that the configuration says."""
@@ -32,7 +32,7 @@ async def declare(
     name: str, current: Callable[[str], QueueDeclaration | None], ask: AskGroup, elsewhere: Elsewhere
 ) -> None:
     """Have a queue as the configuration has it, however long it takes until its group is there and it is in
-    that; ``elsewhere`` is told in which one it is. None of ``current``: it is declared no more."""
+    that; ``elsewhere(name, group)`` is told in which one it is. ``current`` None: it is declared no more."""
     told = False
     while (declared := current(name)) is not None:
         group, settings = declared.replication.group, settings_of(declared)
@@ -48,7 +48,7 @@ async def declare(
                 log.error("queue_in_another_group", queue=name, error=str(error))
             told = True
             if isinstance(error, GroupChangeError):
-                elsewhere(error.has)
+                elsewhere(name, error.has)
             await asyncio.sleep(ELSEWHERE)
         except GossamerError as error:
             log.debug("queue_not_declared_yet", queue=name, error=str(error))

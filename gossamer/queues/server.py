@@ -105,6 +105,17 @@ class Conclude(Struct, frozen=True):
     more: dict[str, Any] = {}
 
 
+class _SendJob(Struct, frozen=True):
+    """Gives messages to a process."""
+
+    pid: Pid
+
+    def __call__(self, one: Assigned) -> None:
+        message = one.message
+        told = (one.queue, one.group, one.consumer, message.offset, one.attempt)
+        send(self.pid, Job(*told, message.key, message.payload, message.note))
+
+
 class Told(Struct, frozen=True):
     """To itself, from a replica of this node: what an entry of a group gave."""
 
@@ -161,10 +172,14 @@ class QueueServer(GenServer):
         queues.refused_for = self._refused_for
         distribution.subscribe(self.process.pid)
         for name in queues.declared:
-            spawn_link(_declare, self_pid(), name, queues, label=f"declare queue {name}")
-        # So are consumers that were processes: they were watched by that server.
-        for consumer in [one for one in queues.consumers.values() if one.client.startswith("<")]:
-            queues.leave(consumer)
+            told = partial(queues.resolve, error=None)
+            spawn_link(declare, name, queues.declared.get, ask, told, label=f"declare queue {name}")
+        # Consumers that are processes were watched by that server, and go on; who had no answer asks again.
+        for consumer in list(queues.consumers.values()):
+            if isinstance(consumer.give, _SendJob) and consumer.joined:
+                self._watched[monitor(consumer.give.pid)] = consumer
+            elif isinstance(consumer.give, _SendJob):
+                queues.leave(consumer)
         # Consumers of this node's life before are gone.
         for group in sorted({DEFAULT_GROUP, *queues.groups.values()}):
             queues.ask(NodeGone(queues.node, list(queues.consumers)), ignore, group=group)
@@ -245,12 +260,8 @@ class QueueServer(GenServer):
                 self._take_out(node, self._known_groups())
 
     def _consume(self, asked: Consume, caller: Caller) -> None:
-        def give(one: Assigned) -> None:
-            message = one.message
-            told = (one.queue, one.group, one.consumer, message.offset, one.attempt)
-            send(asked.pid, Job(*told, message.key, message.payload, message.note))
-
         more: dict[str, Any] = {"limit": asked.limit, "start": asked.start, "single": asked.single}
+        give = _SendJob(asked.pid)
         consumer = LocalConsumer(asked.queue, asked.group, client=str(asked.pid), give=give, **more)
         # Before it asks: a process that ends meanwhile leaves behind its own request.
         self._watched[ref := monitor(asked.pid)] = consumer
@@ -382,10 +393,6 @@ async def ask(operation: Operation, group: str) -> int:
     if isinstance(answer, GossamerError):
         raise answer
     return answer
-
-
-async def _declare(server: Pid, name: str, queues: Queues) -> None:
-    await declare(name, queues.declared.get, ask, lambda has: send(server, Resolved(name, has)))
 
 
 async def _carry(server: Pid, group: str, move: Move) -> None:

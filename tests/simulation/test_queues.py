@@ -17,6 +17,8 @@ from gossamer.queues import (
     GroupChangeError,
     Job,
     NoDeadLetterError,
+    NotDoneError,
+    NotHeldError,
     ack,
     consume,
     create,
@@ -26,7 +28,7 @@ from gossamer.queues import (
     reject,
     replay,
 )
-from gossamer.supervisor import ChildSpec, GenServer, Supervisor
+from gossamer.supervisor import ChildSpec, GenServer, Supervisor, receive
 
 from .clusters import heal, nodes, restart, until
 
@@ -468,3 +470,46 @@ async def test_who_sends_again_what_is_refused_then_is_not_told_that_it_is_done(
             await asyncio.sleep(1)
     worker = await joined_when_it_can(cluster, 2, "worker")
     await until(lambda: worker.payloads()[:1] == [b"x"], within=10)
+
+
+@nodes(3, seeds=4, **JOBS)
+async def test_a_process_that_consumes_goes_on_when_the_server_of_its_node_is_restarted(sim, cluster):
+    await declared(cluster, "jobs")
+    node = cluster.nodes[2]
+    done = []
+    worker = node.runtime.spawn(worker_of("jobs", done), label="worker")
+    speaker = await cluster.client(3)
+    for number in range(30):
+        await speaker.publish("$queue/jobs/", b"%d" % number, qos=1)
+        if number % 10 == 4:
+            before = node.runtime.whereis(QUEUES)
+            node.runtime.exit(before, "kill")
+            await until(lambda was=before: node.runtime.whereis(QUEUES) not in (None, was))
+    await until(lambda: {one for one, _ in done} >= {b"%d" % number for number in range(30)}, within=30)
+    # Nobody else consumes, and it was not thought to be gone: only what it could not settle came again.
+    assert all(attempt == 1 for _, attempt in done)
+    assert len(node.queues.consumers) == 1
+    # Its end is noticed by the server that did not see it begin.
+    node.runtime.exit(worker, "kill")
+    await until(lambda: not node.queues.consumers)
+
+
+def worker_of(queue, done):
+    """A process that does jobs, and says each until that is known."""
+
+    async def work():
+        await consume(queue, group="workers", limit=5)
+        while True:
+            job = await receive()
+            while True:
+                try:
+                    await ack(job)
+                except NotDoneError:
+                    await asyncio.sleep(0.2)
+                except NotHeldError:
+                    break
+                else:
+                    break
+            done.append((job.payload, job.attempt))
+
+    return work
