@@ -1,6 +1,7 @@
 """Python clients of a cluster: publish, subscribe, and talk to its actors, without being a member."""
 
 from gossamer.client.blocking import BlockingClient, BlockingSubscription
+from gossamer.client.blocking_queue import BlockingBatch, BlockingConsumer, BlockingDelivery, BlockingQueue
 from gossamer.client.client import Client
 from gossamer.client.delivery import Batch, Delivery, RejectJob, RetryJob
 from gossamer.client.keeper import NotAttachedError, RefusedError, Target, TargetError, targets_of
@@ -9,7 +10,11 @@ from gossamer.client.subscription import Delivered, Gap, Subscription
 
 __all__ = [
     "Batch",
+    "BlockingBatch",
     "BlockingClient",
+    "BlockingConsumer",
+    "BlockingDelivery",
+    "BlockingQueue",
     "BlockingSubscription",
     "Client",
     "ClientQueue",

@@ -8,6 +8,7 @@ from collections.abc import Coroutine, Iterable
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from gossamer.client.blocking_queue import BlockingQueue
 from gossamer.client.client import Client
 from gossamer.client.keeper import Target
 from gossamer.client.subscription import Delivered, OnGap, Subscription
@@ -104,6 +105,11 @@ class BlockingClient:
         """As :meth:`Client.subscribe`; the result is a plain iterator. ``on_gap`` runs in another thread."""
         work = self._client.subscribe(topic_filter, qos, retain_handling=retain_handling, on_gap=on_gap)
         return BlockingSubscription(self, self._do(work))
+
+    def queue(self, name: str) -> BlockingQueue:
+        """As :meth:`Client.queue`: iterate over ``queue(name).consume()``, and settle each at the end of its
+        ``with``."""
+        return BlockingQueue(self._do, self._client.queue(name))
 
     def call(self, destination: Destination, request: object, timeout: float | None = 5.0) -> Any:
         """As :meth:`Client.call`."""

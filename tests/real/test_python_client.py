@@ -3,9 +3,45 @@
 import asyncio
 from typing import Any
 
-from gossamer import BlockingClient, Client
+import pytest
+
+from gossamer import BlockingClient, Client, RejectJob
+from gossamer.queues import UnknownQueueError
 from gossamer.supervisor import CallFailed
-from real.harness import Cluster
+from real.harness import Cluster, run
+
+
+def test_a_script_without_a_loop_does_jobs(cluster: Cluster) -> None:
+    """Publish, consume one by one and in batches, settle by ``with`` and by hand."""
+    api = f"http://127.0.0.1:{cluster.port(1, 'api')}"
+    # The groups of replicas are founded some seconds after the nodes have come together.
+    assert any(run("queues", "create", "jobs", "--api", api).returncode == 0 for _ in range(20))
+    with BlockingClient(str(cluster.data_dir / "cluster.json"), timeout=60) as client:
+        queue = client.queue("jobs")
+        for number in range(6):
+            assert queue.publish(str(number), key=f"k/{number}", headers={"n": str(number)}) == number
+        with queue.consume(group="workers", in_flight=4) as consumer:
+            with consumer.get(30) as job:
+                assert (job.id, job.key, job.headers, job.attempt) == ("jobs:0", "k/0", {"n": "0"}, 1)
+            with pytest.raises(KeyError), next(consumer):
+                raise KeyError("it comes again")
+            with next(consumer):
+                raise RejectJob("nobody can")
+            consumer.get(30).nack(delay=0)
+            rest: list[tuple[bytes, int]] = []
+            while len(rest) < 4:
+                with consumer.batch(2, within=1) as jobs:
+                    rest += [(one.payload, one.attempt) for one in jobs]
+            assert sorted(rest) == [(b"1", 2), (b"3", 2), (b"4", 1), (b"5", 1)]
+            with pytest.raises(TimeoutError):
+                consumer.get(0.01)
+        with pytest.raises(StopIteration):
+            next(consumer)
+        queue.publish("last")
+        with queue.consume(group="workers") as other:
+            other.get(30).ack()
+        with pytest.raises(UnknownQueueError), client.queue("none").consume() as nobody:
+            next(nobody)
 
 
 async def test_clients_survive_kill_9_of_their_node(cluster: Cluster) -> None:
