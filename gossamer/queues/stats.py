@@ -15,6 +15,16 @@ class ConsumerStats(msgspec.Struct, frozen=True):
     stuck: bool
 
 
+class CheckpointStats(msgspec.Struct, frozen=True):
+    """The checkpoint of a consumer group: the ``number`` of those that were written, with this; bytes; the
+    offset of the message that it was written with, and the consumer that wrote it."""
+
+    number: int
+    size: int
+    offset: int
+    client: str
+
+
 class GroupStats(msgspec.Struct, frozen=True):
     """A consumer group: the next offset that it has not given out, the first that is not settled; messages
     that wait, that consumers have, and that wait for their back-off."""
@@ -26,6 +36,7 @@ class GroupStats(msgspec.Struct, frozen=True):
     held: int
     delayed: int
     consumers: list[ConsumerStats]
+    checkpoint: CheckpointStats | None = None
 
 
 class QueueStats(msgspec.Struct, frozen=True):

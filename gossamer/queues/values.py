@@ -277,6 +277,10 @@ class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
 
     number: int
     data: bytes
+    offset: int = -1
+    """Of the message that it was written with; -1: of a log of before."""
+    client: str = ""
+    """Consumer that wrote it."""
 
 
 class Lags(msgspec.Struct, frozen=True, array_like=True, tag=6):

@@ -10,6 +10,7 @@ from gossamer.queues.values import (
     Define,
     DropGroup,
     Join,
+    Leave,
     ListQueues,
     Outcome,
     Peek,
@@ -40,6 +41,10 @@ class FakeQueues:
         self.ask(Join("jobs", "workers", "node1@127.0.0.1/0a", "w1", "node1@127.0.0.1", 1, True))
         for payload in (b"first", b"\xff\0", b"third"):
             self.ask(Append("jobs", "a/1", payload, b"", AT))
+        actor = ("jobs", "totals", "node2@127.0.0.1/0b")
+        self.ask(Join(*actor, "<node2@127.0.0.1.7>", "node2@127.0.0.1", 1, True, "first", True))
+        self.ask(Settle(*actor, [0], Outcome.ACK, "", None, b"\x01", 0))
+        self.ask(Leave(*actor))
         reject = Settle("jobs", "workers", "node1@127.0.0.1/0a", [0], Outcome.REJECT, "no such file")
         self.ask(reject)
         for _ in range(31):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from gossamer.api.model.queues import QueueDetailsInfo
 from gossamer.node.views.queues import queue_alarms
 from gossamer.queues.replicated.shown import DEAD_LETTERS, QUEUE_FULL, STUCK, UNATTENDED
 from gossamer.queues.stats import GroupLag, Trouble
@@ -120,3 +121,16 @@ def test_an_alarm_names_the_worst_queues_and_how_many_others_and_since_when():
     ((name, since, text),) = queue_alarms(found, 1000.0)
     assert (name, since) == (DEAD_LETTERS, 1005.0)
     assert "5 in q5; 6 in q6; 7 in q7; and 2 more" in text
+
+
+def test_the_checkpoint_of_a_consumer_group_is_shown_with_its_size_and_who_wrote_it_at_which_message():
+    group = Group()
+    group.define()
+    group.ask(join("a"), *map(message, range(2)))
+    assert group.show().groups[0].checkpoint is None
+    group.ask(settle("a", 0, saved=b"one"), settle("a", 1, saved=b"two!", based_on=1))
+    [shown] = QueueDetailsInfo.shown("default", group.show()).model_dump()["groups"]
+    assert shown["checkpoint"] == {"number": 2, "size": 4, "offset": 1, "client": "client-a"}
+    again = Group()
+    again.machine.restore(group.machine.snapshot())
+    assert again.show().groups == group.show().groups

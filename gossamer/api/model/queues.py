@@ -78,6 +78,19 @@ class QueueConsumerInfo(Value):
     """It let a message's time pass, and is given nothing until it settles one."""
 
 
+class CheckpointInfo(Value):
+    """What a consumer group keeps beside its place: the state of a persistent actor."""
+
+    number: int
+    """How many were written, with this."""
+    size: int
+    """Bytes."""
+    offset: int
+    """Of the message that it was written with."""
+    client: str
+    """The consumer that wrote it."""
+
+
 class ConsumerGroupInfo(Value):
     """A consumer group."""
 
@@ -92,6 +105,7 @@ class ConsumerGroupInfo(Value):
     delayed: int
     """Messages that come again later, after a `nack`."""
     consumers: tuple[QueueConsumerInfo, ...] = ()
+    checkpoint: CheckpointInfo | None = None
 
 
 class QueueDetailsInfo(QueueInfo):

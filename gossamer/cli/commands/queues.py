@@ -76,6 +76,18 @@ def _report(found: Row) -> Report:
             **{word.upper(): word for word in ("cursor", "committed", "waiting", "held", "delayed")},
         }
         yield table(found["groups"], columns, "no consumer group: nobody has consumed")
+        kept = [{**one, "group": group["name"]} for group in found["groups"] if (one := group["checkpoint"])]
+        if kept:
+            yield ""
+            yield table(
+                kept,
+                {
+                    "CHECKPOINT OF": "group",
+                    **{word.upper(): word for word in ("number", "offset")},
+                    "SIZE": lambda row: size_text(row["size"]),
+                    "WRITTEN BY": "client",
+                },
+            )
         consumers = [
             {**one, "group": group["name"]} for group in found["groups"] for one in group["consumers"]
         ]

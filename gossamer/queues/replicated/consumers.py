@@ -19,7 +19,7 @@ from heapq import heappop, heappush
 
 import msgspec
 
-from gossamer.queues.stats import ConsumerStats, GroupStats
+from gossamer.queues.stats import CheckpointStats, ConsumerStats, GroupStats
 from gossamer.queues.values import MAX_CHECKPOINT, Checkpoint, Why
 
 _SETTLED = 1000
@@ -240,7 +240,7 @@ class ConsumerGroup(msgspec.Struct, array_like=True):
 
     def stats(self, waiting: int) -> GroupStats:
         """Return what operators see; ``waiting``: messages from the cursor on."""
-        parked = sum(map(len, self.parked.values()))
+        parked, kept = sum(map(len, self.parked.values())), self.checkpoint
         return GroupStats(
             name=self.name,
             cursor=self.cursor,
@@ -252,4 +252,7 @@ class ConsumerGroup(msgspec.Struct, array_like=True):
                 ConsumerStats(one.client, one.node, len(one.held), one.limit, one.stuck)
                 for one in self.consumers.values()
             ],
+            checkpoint=CheckpointStats(kept.number, len(kept.data), kept.offset, kept.client)
+            if kept.number
+            else None,
         )

@@ -268,7 +268,9 @@ class Queue:
         refused = Refused(Why.NOT_HELD, late) if late else None
         if asked.outcome is Outcome.ACK:
             if asked.checkpoint is not None and found:
-                group.checkpoint = Checkpoint(asked.based_on + 1, asked.checkpoint)
+                client = group.consumers[asked.consumer].client
+                number = asked.based_on + 1
+                group.checkpoint = Checkpoint(number, asked.checkpoint, found[-1], client)
             self._settled(group, found)
             return [], refused
         if asked.outcome is Outcome.REJECT:
