@@ -79,8 +79,10 @@ def play(text: str, page: Path, directory: Path) -> None:
                 printed = _run(block, shell, namespace)
         shell.check()
     finally:
-        namespace.close()
-        shell.close()
+        try:
+            namespace.close()
+        finally:
+            shell.close()
 
 
 def _run(block: Block, shell: Shell, namespace: Namespace) -> str:

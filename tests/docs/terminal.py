@@ -7,6 +7,7 @@ until the nodes route to it, and what it prints is compared at the end, as it co
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -67,13 +68,14 @@ class Program:
             raise UntrueError(self.where, self.typed.command, why)
 
     def end(self) -> None:
-        """As with Ctrl-C."""
+        """As with Ctrl-C; what does not end by that is ended with all that it started, and
+        subprocess.TimeoutExpired raised."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGINT)
         try:
             self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
-            self.process.kill()
+            _kill(self.process.pid)
             self.process.wait()
             raise
 
@@ -143,9 +145,11 @@ class Shell:
             program.check()
 
     def close(self) -> None:
-        """End everything, the latest first."""
-        while self._running:
-            self._running.pop().end()
+        """End everything, the latest first, also behind one that does not end."""
+        with contextlib.ExitStack() as stack:
+            for program in self._running:
+                stack.callback(program.end)
+            self._running = []
 
     def _begin(self, typed: Typed, where: str) -> None:
         self._number += 1
@@ -167,6 +171,15 @@ class Shell:
             _until(lambda: process.poll() is not None or _is_routed(_filters_of(command)))
         elif not _bare(command).startswith(_LISTENERS):
             program.check()
+
+
+def _kill(pid: int) -> None:
+    """End a process and what it has started."""
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    started = children.read_text().split() if children.exists() else []
+    os.kill(pid, signal.SIGKILL)
+    for child in started:
+        _kill(int(child))
 
 
 def _bare(command: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from docs.blocks import Typed, blocks_of, cluster_of, inline_commands, typed_in
 from docs.checks import command_fault, faults_of
 from docs.likeness import is_like
 from docs.player import play_apart
+from docs.terminal import Shell
 
 PAGE = Path("page.md")
 
@@ -203,3 +205,14 @@ def test_what_is_wrong_is_said_with_its_line(tmp_path, block, says):
     page = tmp_path / "page.md"
     page.write_text(f"# A page\n\n<!-- nothing -->\n\n{block}\n")
     assert says in play_apart(page, tmp_path)
+
+
+def test_a_program_that_hangs_is_ended_with_what_it_started_and_so_are_those_before_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("docs.terminal.PATIENCE", 1.0)
+    shell = Shell(tmp_path, tmp_path)
+    for command in ("sleep 321 &", """bash -c "trap '' INT; echo on; sleep 322 & sleep 323" &"""):
+        shell.type(Typed(command, "on\n" if "echo" in command else "", 1), PAGE)
+    with pytest.raises(subprocess.TimeoutExpired):
+        shell.close()
+    left = subprocess.run(["pgrep", "-f", "^sleep 32[123]"], capture_output=True, text=True, check=False)
+    assert left.stdout == ""
