@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from gossamer import basekv
 from gossamer.basekv import BASEKV, KeyValueServer
-from gossamer.config import RaftGroupConfig, groups_of
+from gossamer.config import Config, RaftGroupConfig, groups_of
 from gossamer.distribution import RemoteProcesses
 from gossamer.errors import UsageError
 from gossamer.gossip import MembershipView
@@ -55,6 +55,22 @@ class GroupTable:
         self._table.write(group, tuple(row))
 
 
+class NamedGroups:
+    """Replication groups that the configuration names: asked for by each group each second, and found once
+    for each configuration, which may declare a thousand queues."""
+
+    def __init__(self, node: NodeParts) -> None:
+        self._node = node
+        self._config: Config | None = None
+        self._groups: Mapping[str, RaftGroupConfig] = {}
+
+    def __call__(self) -> Mapping[str, RaftGroupConfig]:
+        config = self._node.config
+        if self._config is not config:
+            self._config, self._groups = config, groups_of(config.cluster.raft, config.queues)
+        return self._groups
+
+
 def consensus_spec(node: NodeParts) -> ChildSpec:
     """Return the spec of the server of replicas, and of the names that rest on them."""
     router = node.runtime.remote
@@ -80,7 +96,7 @@ async def _start_raft(node: NodeParts) -> Pid:
     storage = "disc_copies" if node.on_disc else "ram_copies"
     thread = None if node.faults is None else node.faults.disc.thread("gossamer-raft")
     table = await node.store.create_table(TABLE, replication="shared", storage=storage)
-    register, disc = GroupTable(table), None
+    register, named, disc = GroupTable(table), NamedGroups(node), None
     if node.data_dir is not None:
         syncs = node.consensus.syncs
         disc = DiscThread(node.data_dir / "raft", thread, syncs=syncs, now=node.clock.monotonic)
@@ -89,8 +105,8 @@ async def _start_raft(node: NodeParts) -> Pid:
         disc=disc,
         register=register,
         members=partial(_members, node.members),
-        kinds=partial(_kinds, node, register),
-        machines=partial(_machine_of, node),
+        kinds=partial(_kinds, node, register, named),
+        machines=partial(_machine_of, node, named),
         wall=node.clock.wall,
         rng=node.rng,
         status=node.consensus,
@@ -111,7 +127,7 @@ async def _start_queues(node: NodeParts) -> Pid:
     )
 
 
-def _machine_of(node: NodeParts, kind: str) -> StateMachine:
+def _machine_of(node: NodeParts, named: NamedGroups, kind: str) -> StateMachine:
     if kind.startswith(KIND):
         group = kind.removeprefix(KIND)
 
@@ -124,7 +140,7 @@ def _machine_of(node: NodeParts, kind: str) -> StateMachine:
             lambda index, given: node.runtime.send(QUEUES, Told(group, index, given)),
             listens,
             replicas,
-            stays=lambda: group in groups_of(node.config.cluster.raft, node.config.queues),
+            stays=lambda: group in named(),
         )
     return basekv.machine_of(kind) or NamesMachine(node.clock.monotonic)
 
@@ -146,7 +162,7 @@ def _settings_of(node: NodeParts, kind: str) -> Settings:
     )
 
 
-def _kinds(node: NodeParts, register: GroupTable) -> dict[str, int]:
+def _kinds(node: NodeParts, register: GroupTable, named: NamedGroups) -> dict[str, int]:
     """The groups that the cluster should have, each with how many voters, and those that were made for a
     queue; each waits for the flag of what rests on it."""
     enabled = node.features.enabled
@@ -156,11 +172,9 @@ def _kinds(node: NodeParts, register: GroupTable) -> dict[str, int]:
     copies = wanted if isinstance(wanted, int) else COPIES
     kinds = {NAMES: COPIES} | dict.fromkeys(basekv.KINDS if "basekv" in enabled else (), copies)
     if "queues" in enabled:
-        raft = node.config.cluster.raft
-        groups = groups_of(raft, node.config.queues)
         made = (kind for kind in kinds_in(register) if kind.startswith(KIND))
-        kinds |= dict.fromkeys(made, raft.replication_factor)
-        kinds |= {kind_of(group): one.replication_factor for group, one in groups.items()}
+        kinds |= dict.fromkeys(made, node.config.cluster.raft.replication_factor)
+        kinds |= {kind_of(group): one.replication_factor for group, one in named().items()}
     return kinds
 
 
