@@ -24,7 +24,7 @@ enum { CHANNEL, SESSION, PLAN, AUDIENCE, FANOUT, ROUTE, LONE_CLASSES };
 
 enum {
     C_PHASE, C_PARTS, C_TRACER, C_FANOUT, C_SESSION, C_VERSION, C_SEEN, C_CACHE_GET, C_PENDING, C_CONSUMERS,
-    C_MAX_PACKET, C_EARLY, C_WRITE_FULL, C_TRANSPORT, C_DESCRIPTOR,
+    C_MAX_PACKET, C_TENANT, C_EARLY, C_WRITE_FULL, C_TRANSPORT, C_DESCRIPTOR,
     S_OUT, S_CHANNEL, S_INFLIGHT, S_MESSAGE_IDS, S_WINDOW, S_LAST_ID, S_QUEUE, S_RESEND, S_INCOMING,
     S_WRITTEN,
     P_V4, P_V5, P_GROUPS,
@@ -38,7 +38,7 @@ enum {
 static const struct { int class; const char *name; } fields[LONE_FIELDS] = {
     {CHANNEL, "phase"}, {CHANNEL, "_parts"}, {CHANNEL, "tracer"}, {CHANNEL, "fanout"}, {CHANNEL, "session"},
     {CHANNEL, "version"}, {CHANNEL, "seen"}, {CHANNEL, "cache_get"}, {CHANNEL, "_pending"}, {CHANNEL, "consumers"},
-    {CHANNEL, "max_packet"}, {CHANNEL, "early"}, {CHANNEL, "write_full"}, {CHANNEL, "transport"},
+    {CHANNEL, "max_packet"}, {CHANNEL, "tenant"}, {CHANNEL, "early"}, {CHANNEL, "write_full"}, {CHANNEL, "transport"},
     {CHANNEL, "descriptor"},
     {SESSION, "out"}, {SESSION, "channel"}, {SESSION, "inflight"}, {SESSION, "message_ids"}, {SESSION, "window"},
     {SESSION, "last_id"}, {SESSION, "queue"}, {SESSION, "resend"}, {SESSION, "incoming"},
@@ -416,6 +416,7 @@ lone_take(PyObject *channel, PyObject *data)
     PyObject *fanout = SLOT(channel, C_FANOUT), *session = SLOT(channel, C_SESSION);
     if (!IS(fanout, FANOUT) || !IS(session, SESSION) || PyLong_AsLong(SLOT(channel, C_PHASE)) != LONE_UP ||
         SLOT(channel, C_PARTS) != Py_None || SLOT(channel, C_TRACER) != Py_None ||
+        SLOT(channel, C_TENANT) != Py_None ||
         SLOT(fanout, F_RECORDER) != Py_None || size > PyLong_AsSsize_t(SLOT(channel, C_MAX_PACKET))) {
         return PyErr_Occurred() ? -1 : 0;
     }
