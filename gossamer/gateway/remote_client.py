@@ -19,8 +19,7 @@ from typing import Any
 
 import gossamer.supervisor.thespian.messages as actors
 from gossamer.gateway.messages import Publish
-from gossamer.mqtt import Broker, Message, Subscription, compile_plan, is_recorded
-from gossamer.mqtt.codec.decoder import check_topic_name
+from gossamer.mqtt import Broker, Message, Subscription, check_topic_name, compile_plan, is_recorded
 
 
 class RemoteClient:

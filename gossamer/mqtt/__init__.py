@@ -22,6 +22,7 @@ from gossamer.mqtt.broker import Broker, ClientInfo
 from gossamer.mqtt.cluster.coordinator import MqttCluster
 from gossamer.mqtt.cluster.retained import ClusterRetained
 from gossamer.mqtt.codec import Framer, decode, encode
+from gossamer.mqtt.codec.decoder import check_topic_name
 from gossamer.mqtt.codec.errors import MqttProtocolError
 from gossamer.mqtt.codec.framing import topic_in
 from gossamer.mqtt.codec.packets import V5, Subscription
@@ -86,6 +87,7 @@ __all__ = [
     "Tracked",
     "Verdict",
     "base_of",
+    "check_topic_name",
     "compile_plan",
     "data_of",
     "decode",
