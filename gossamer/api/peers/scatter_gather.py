@@ -202,7 +202,9 @@ class Peers:
 
     async def _lines(self, node: str, target: str, fields: Sequence[str]) -> AsyncGenerator[Lines, None]:
         """Another node's part. Raises PeerSilentError if it makes no sense, or breaks off."""
-        head = msgspec.json.Decoder(msgspec.defstruct("Head", [(name, str) for name in fields]))
+        # Rows of the release before have no tenant, as those of the default one.
+        there = [(name, str, "") if name == "tenant" else (name, str) for name in fields]
+        head = msgspec.json.Decoder(msgspec.defstruct("Head", there))
         answer = await self._answered(node, target)
         piece, rest = answer.body, b""
         async with contextlib.aclosing(self.rest(node, answer.cursor, timeout=TIMEOUT)) as pieces:

@@ -60,7 +60,7 @@ async def test_many_pieces_of_every_node_are_merged_in_order(cluster):
 
 async def test_a_stream_begins_after_a_cursor_and_refuses_what_is_none(cluster):
     view = cluster(MANY)[0]
-    rows, _ = await streamed(view, after=cursor_of(("c02990", NAMES[2])))
+    rows, _ = await streamed(view, after=cursor_of(("c02990", NAMES[2], "")))
     assert [row["client"] for row in rows] == [f"c{number:05}" for number in range(2991, 3000)]
     async with client_of(view) as client:
         refused = await client.get("/api/v1/clients", params={"format": "ndjson", "after": "x"})
