@@ -60,6 +60,12 @@ FEATURES = (
         "0.1.0",
         "Clients of tenants are let in: their topics and sessions have names that nodes before do not read.",
     ),
+    Feature(
+        "ranges",
+        "0.1.0",
+        "Ranges of keys are split and merged.",
+        "experimental",
+    ),
 )
 
 Support = Mapping[str, Collection[str] | None]

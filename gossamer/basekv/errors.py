@@ -2,7 +2,7 @@
 
 ::
 
-    UsageError        BadRowError
+    UsageError        BadRowError BadRangeError
     UnavailableError  NotWrittenError RangeFullError
 """
 
@@ -20,6 +20,16 @@ class BadRowError(UsageError):
         self.got = got
         self.expected = expected
         super().__init__(f"{what}: got {got}, expected {expected}")
+
+
+class BadRangeError(UsageError):
+    """A range that cannot be changed so; ``where`` is its key or number, as it was given."""
+
+    def __init__(self, where: str, *, got: str, expected: str) -> None:
+        self.where = where
+        self.got = got
+        self.expected = expected
+        super().__init__(f"range {where}: got {got}, expected {expected}")
 
 
 class NotWrittenError(UnavailableError):

@@ -1,23 +1,28 @@
 """Writer of a node: gathers the writes of its processes, and has each range take them batch by batch.
 
-Rule: what is answered without a quorum's word says whether the write may be done (``raft.batches``).
+Rules: 1. What is answered without a quorum's word says whether the write may be done (``raft.batches``).  2.
+A node writes to each range as another writer, since what a range knows of its writers goes where its keys go.
+3. What waits for a range goes to another once that has its keys; a batch that is on its way stays as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from random import Random
 
 from msgspec import Struct
 
-from gossamer.basekv.errors import BadRowError, NotWrittenError, RangeFullError
-from gossamer.basekv.ranges import RoutingTable, kind_of
+from gossamer.basekv.errors import BadRangeError, BadRowError, NotWrittenError, RangeFullError
+from gossamer.basekv.ranges import FIRST_RANGES, RoutingTable
+from gossamer.basekv.reshaping import NUMBER_BITS, Reshape, merge_ranges, split_range
+from gossamer.basekv.sending import send_batch
 from gossamer.basekv.values import (
     MAX_KEY,
     MAX_OPERATIONS,
     MAX_VALUE,
     MAX_WRITE,
+    Answer,
     DeleteRange,
     Done,
     Moved,
@@ -26,17 +31,19 @@ from gossamer.basekv.values import (
     Result,
     Write,
     batch_of,
-    decode_answer,
     encode,
+    kind_of,
 )
 from gossamer.errors import GossamerError, UsageError
-from gossamer.raft import MAX_WAITING, PATIENCE, Answered, NotReadyError, Outbox, request
+from gossamer.raft import MAX_WAITING, PATIENCE, Answered, NotReadyError, Outbox
 from gossamer.supervisor import (
     Caller,
     GenServer,
     NoReply,
     Pid,
     Reply,
+    call,
+    cast,
     reply,
     self_pid,
     send,
@@ -61,9 +68,25 @@ class Find(Struct, frozen=True):
 
 
 class Learn(Struct, frozen=True):
-    """Cast: a range, as its leader knows it."""
+    """Cast: ranges, as their leaders know them."""
 
-    range: RangeInfo
+    ranges: list[RangeInfo]
+
+
+class ListRanges(Struct, frozen=True):
+    """Call: all ranges, as this node knows them."""
+
+
+class SplitAt(Struct, frozen=True):
+    """Call: have the range of a key end before it; the answer is the one that begins there, or an error."""
+
+    key: bytes
+
+
+class MergeFrom(Struct, frozen=True):
+    """Call: have a range take over its neighbour on the right; the answer is the range, or an error."""
+
+    number: int
 
 
 class _Due(Struct, frozen=True):
@@ -74,14 +97,17 @@ class _Due(Struct, frozen=True):
 
 class _Answered(Struct, frozen=True):
     number: int
-    answer: bytes | None
+    answer: Answer | None
     why: str = ""
 
 
 class KeyValueServer(GenServer):
     """Start it under the name :data:`BASEKV`, on every node."""
 
-    async def init(self, rng: Random) -> None:
+    async def init(self, rng: Random, *, changes: Callable[[], bool] = lambda: True) -> None:
+        """``changes()``: all nodes of the cluster can split and merge ranges."""
+        self._rng = rng
+        self._changes = changes
         self._writer = rng.randbytes(16)
         self._routing = RoutingTable()
         self._outboxes: dict[int, Outbox[Write]] = {}
@@ -93,11 +119,28 @@ class KeyValueServer(GenServer):
                 return self._enter(write, partial(reply, caller))
             case Find(key):
                 return Reply(self._routing.find(key))
+            case ListRanges():
+                return Reply(self._routing.ranges())
+            case SplitAt() | MergeFrom():
+                return self._change(asked, caller)
         return Reply(UsageError(f"basekv got {type(asked).__name__}; use gossamer.basekv.write()"))
+
+    def _change(self, asked: SplitAt | MergeFrom, caller: Caller) -> Reply | NoReply:
+        where = repr(asked.key) if isinstance(asked, SplitAt) else str(asked.number)
+        if not self._changes():
+            expected = "the feature ranges, which all nodes have; see gossamer features"
+            return Reply(BadRangeError(where, got="a cluster that has not enabled it", expected=expected))
+        if isinstance(asked, SplitAt):
+            number = self._rng.getrandbits(NUMBER_BITS) | FIRST_RANGES
+            work = partial(split_range, self._find, asked.key, number)
+        else:
+            work = partial(merge_ranges, self._routing.ranges, asked.number, self._rng.randbytes(8))
+        spawn_link(_reshape, self_pid(), work, partial(reply, caller), label=f"change range {where}")
+        return NoReply()
 
     async def handle_cast(self, told: object) -> None:
         if isinstance(told, Learn):
-            self._routing.learn(told.range)
+            self._learn(told.ranges)
 
     async def handle_info(self, message: object) -> None:
         match message:
@@ -105,7 +148,22 @@ class KeyValueServer(GenServer):
                 self._answered(message)
             case _Due(number):
                 self._due.discard(number)
-                self._send_next(self._routing.range(number))
+                self._send_next(number)
+
+    def _find(self, key: bytes) -> RangeInfo:
+        return self._routing.find(key)
+
+    def _learn(self, ranges: Iterable[RangeInfo]) -> None:
+        """Know ranges; what waits for one that has not its keys any more waits for that which has."""
+        if not self._routing.learn(ranges):
+            return
+        for number, outbox in list(self._outboxes.items()):
+            for write, answered in outbox.pull(partial(self._is_elsewhere, number)):
+                if isinstance(told := self._enter(write, answered), Reply):
+                    answered(told.value)
+
+    def _is_elsewhere(self, number: int, write: Write) -> bool:
+        return self._routing.find(next(iter(_keys(write)))).number != number
 
     def _enter(self, write: Write, answered: Answered) -> Reply | NoReply:
         try:
@@ -140,32 +198,33 @@ class KeyValueServer(GenServer):
             )
         return info
 
-    def _send_next(self, info: RangeInfo) -> None:
-        outbox, now = self._outboxes[info.number], self.process.loop.time()
+    def _send_next(self, number: int) -> None:
+        outbox, now = self._outboxes[number], self.process.loop.time()
         if writes := outbox.next_batch(now):
-            batch = batch_of(info.version, self._writer, outbox.number, writes)
-            label = f"write to {kind_of(info.number)}"
-            spawn_link(_send, self_pid(), info.number, encode(batch), label=label)
+            writer = self._writer + number.to_bytes(8)
+            batch = batch_of(self._routing.version(number), writer, outbox.number, writes)
+            key = next(iter(_keys(writes[0])))
+            label = f"write to {kind_of(number)}"
+            spawn_link(_send, self_pid(), number, key, encode(batch), label=label)
         elif wait := outbox.gathers(now):
-            send_after(wait, self_pid(), _Due(info.number))
+            send_after(wait, self_pid(), _Due(number))
 
     def _answered(self, got: _Answered) -> None:
         sent = self._outboxes[got.number].take_sent(self.process.loop.time())
-        answer = None if got.answer is None else decode_answer(got.answer)
-        match answer:
+        match got.answer:
             case Done(results, False):
                 for (_, answered), result in zip(sent, results, strict=True):
                     full = RangeFullError(got.number) if result is Result.FULL else None
                     answered(full or result is Result.DONE)
-            case Moved(info):
-                self._routing.learn(info)
+            case Moved(info, others):
+                self._learn([info, *others])
                 for write, answered in sent:
                     if isinstance(told := self._enter(write, answered), Reply):
                         answered(told.value)
             case _:
                 for _, answered in sent:
                     answered(NotWrittenError(got.why or "another answer was expected", unknown=True))
-        self._send_next(self._routing.range(got.number))
+        self._send_next(got.number)
 
 
 def _late() -> NotWrittenError:
@@ -193,9 +252,24 @@ def _sizes(write: Write) -> Iterable[tuple[str, int, int]]:
         yield "expected value", len(one.value or b""), MAX_VALUE
 
 
-async def _send(server: Pid, number: int, batch: bytes) -> None:
+async def _send(server: Pid, number: int, key: bytes, batch: bytes) -> None:
+    async def whereabouts() -> int:
+        info: RangeInfo = await call(server, Find(key))
+        return info.number
+
     try:
-        answer = _Answered(number, await request(kind_of(number), batch, timeout=PATIENCE))
+        answer = _Answered(number, await send_batch(number, batch, whereabouts))
     except GossamerError as error:
         answer = _Answered(number, None, error.why if isinstance(error, NotReadyError) else str(error))
     send(server, answer)
+
+
+async def _reshape(server: Pid, work: Reshape, answered: Answered) -> None:
+    try:
+        found = await work(lambda ranges: cast(server, Learn(ranges)))
+    except NotReadyError as error:
+        answered(NotWrittenError(error.why, unknown=True))
+    except GossamerError as error:
+        answered(error)
+    else:
+        answered(found)

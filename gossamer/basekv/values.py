@@ -27,6 +27,20 @@ SHARED = 64
 """Bytes from which on a value that several rows have is kept once."""
 
 
+_KIND = "basekv/"
+
+
+def kind_of(number: int) -> str:
+    """Return the kind of the group of a range."""
+    return f"{_KIND}{number}"
+
+
+def number_of(kind: str) -> int | None:
+    """Return the number of the range whose group is of this kind; None: it is no range's."""
+    number = kind.removeprefix(_KIND)
+    return int(number) if number != kind and number.isdecimal() else None
+
+
 class RangeInfo(msgspec.Struct, frozen=True, array_like=True):
     """Range of the keys from ``start`` up to ``end``, excluded; None: to the last one."""
 
@@ -142,6 +156,22 @@ class Scan(msgspec.Struct, frozen=True, array_like=True, tag=2):
     limit: int
 
 
+class GetPart(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """Question: a part of a range that is sealed for a merge."""
+
+    merge: bytes
+    position: int
+
+
+class Middle(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """Question: the border that divides a range in halves. Answer: :class:`Value`; None: there is none."""
+
+    version: int
+
+
+Question: TypeAlias = Get | Scan | GetPart | Middle
+
+
 class Done(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """Answer to a batch: what came of each write. ``late``: it came behind a later batch of its writer, and
     may have been done before that."""
@@ -164,13 +194,48 @@ class Rows(msgspec.Struct, frozen=True, array_like=True, tag=3):
 
 
 class Moved(msgspec.Struct, frozen=True, array_like=True, tag=4):
-    """Answer to a request of another version: the range as it is."""
+    """Answer to a request of another version: the range as it is, and those that have begun with keys of it,
+    as they were then."""
 
     range: RangeInfo
+    others: list[RangeInfo] = []
 
 
-Answer: TypeAlias = Done | Value | Rows | Moved
+class Busy(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """Answer of a range whose keys are about to be another's: nothing was done; ask again in a moment."""
+
+
+class Verdict(enum.IntEnum):
+    """What came of a change of a range."""
+
+    DONE = 0
+    GOES_ON = 1
+    NOT_INSIDE = 2
+    """A border that is not within the range, or too long."""
+    BUSY = 3
+    """A merge is under way there."""
+    NOT_NEIGHBOURS = 4
+    TOO_LARGE = 5
+    OVER = 6
+    """There is no such merge (any more)."""
+
+
+class Ruled(msgspec.Struct, frozen=True, array_like=True, tag=6):
+    """Answer to a change of a range; ``position`` of the part that is missing."""
+
+    verdict: Verdict
+    position: int = 0
+
+
+class Part(msgspec.Struct, frozen=True, array_like=True, tag=7):
+    """Answer to :class:`GetPart`."""
+
+    data: bytes
+    last: bool
+
+
+Answer: TypeAlias = Done | Value | Rows | Moved | Busy | Ruled | Part
 encode = msgspec.msgpack.Encoder().encode
 decode_batch: Callable[[bytes], Batch] = msgspec.msgpack.Decoder(Batch).decode
-decode_question: Callable[[bytes], Get | Scan] = msgspec.msgpack.Decoder(Get | Scan).decode
-decode_answer: Callable[[bytes], Answer] = msgspec.msgpack.Decoder(Done | Value | Rows | Moved).decode
+decode_question: Callable[[bytes], Question] = msgspec.msgpack.Decoder(Question).decode
+decode_answer: Callable[[bytes], Answer] = msgspec.msgpack.Decoder(Answer).decode

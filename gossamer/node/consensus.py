@@ -12,7 +12,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from gossamer import basekv
-from gossamer.basekv import BASEKV, KeyValueServer
+from gossamer.basekv import BASEKV, KeyValueServer, RangeInfo, RangeKeeper, number_of
 from gossamer.config import Config, RaftGroupConfig, groups_of
 from gossamer.distribution import RemoteProcesses
 from gossamer.errors import UsageError
@@ -35,6 +35,7 @@ from gossamer.raft import (
     Settings,
     StateMachine,
     UniqueNames,
+    current,
     kinds_in,
 )
 from gossamer.supervisor import Backoff, ChildSpec, Pid, Supervisor
@@ -52,7 +53,30 @@ class GroupTable:
         return {number: GroupRow(*row) for number, row in self._table.rows().items()}
 
     def enter(self, group: int, row: GroupRow) -> None:
-        self._table.write(group, tuple(row))
+        # Releases before ranges that split know no fourth element.
+        self._table.write(group, tuple(row) if row.detail else tuple(row)[:3])
+
+
+class RangeDirectory:
+    """Ranges of keys in the register of groups: of each its borders and its version."""
+
+    def __init__(self, register: GroupTable) -> None:
+        self._register = register
+
+    def ranges(self) -> list[RangeInfo]:
+        rows = self._register.groups().values()
+        return [RangeInfo(number_of(row.kind) or 0, *row.detail) for row in rows if row.detail]
+
+    def enter(self, info: RangeInfo) -> None:
+        group = current(self._register, basekv.kind_of(info.number))
+        if group:
+            row = self._register.groups()[group]
+            detail = (info.start, info.end, info.version)
+            self._register.enter(group, row._replace(detail=detail))
+
+    def is_gone(self, number: int) -> bool:
+        rows = [row for row in self._register.groups().values() if row.kind == basekv.kind_of(number)]
+        return bool(rows) and not any(row.voters > 0 for row in rows)
 
 
 class NamedGroups:
@@ -79,7 +103,13 @@ def consensus_spec(node: NodeParts) -> ChildSpec:
     children = [
         ChildSpec(RAFT, partial(_start_raft, node)),
         ChildSpec("names", partial(UniqueNames.start_link, name=UNIQUE_NAMES, label=UNIQUE_NAMES)),
-        ChildSpec(BASEKV, partial(KeyValueServer.start_link, node.rng, name=BASEKV, label=BASEKV)),
+        ChildSpec(BASEKV, partial(_start_basekv, node)),
+        ChildSpec(
+            "range_keeper",
+            partial(
+                RangeKeeper.start_link, node.consensus, partial(_directory, node), label="keeper of ranges"
+            ),
+        ),
         ChildSpec(QUEUES, partial(_start_queues, node)),
         ChildSpec(
             "queue_watch", partial(QueueWatch.start_link, node.queues, node.consensus, label="queue watch")
@@ -114,6 +144,29 @@ async def _start_raft(node: NodeParts) -> Pid:
         name=RAFT,
         label=RAFT,
     )
+
+
+async def _start_basekv(node: NodeParts) -> Pid:
+    def changes() -> bool:
+        return "ranges" in node.features.enabled
+
+    return await KeyValueServer.start_link(node.rng, changes=changes, name=BASEKV, label=BASEKV)
+
+
+def _groups(node: NodeParts) -> GroupTable | None:
+    """Return the register of groups; None: it is not there yet."""
+    try:
+        table = node.store.table(TABLE)
+    except UsageError:
+        # It is created once the other tables are there.
+        return None
+    assert isinstance(table, SharedTable)  # noqa: S101 - it was created as one
+    return GroupTable(table)
+
+
+def _directory(node: NodeParts) -> RangeDirectory | None:
+    register = _groups(node)
+    return None if register is None else RangeDirectory(register)
 
 
 async def _start_queues(node: NodeParts) -> Pid:
@@ -170,7 +223,14 @@ def _kinds(node: NodeParts, register: GroupTable, named: NamedGroups) -> dict[st
         return {}
     wanted = node.config.mqtt.sessions.replication
     copies = wanted if isinstance(wanted, int) else COPIES
-    kinds = {NAMES: COPIES} | dict.fromkeys(basekv.KINDS if "basekv" in enabled else (), copies)
+    kinds = {NAMES: COPIES}
+    if "basekv" in enabled:
+        known = {
+            row.kind
+            for row in register.groups().values()
+            if row.voters > 0 and number_of(row.kind) is not None
+        }
+        kinds |= dict.fromkeys((*basekv.KINDS, *known), copies)
     if "queues" in enabled:
         made = (kind for kind in kinds_in(register) if kind.startswith(KIND))
         kinds |= dict.fromkeys(made, node.config.cluster.raft.replication_factor)
@@ -180,14 +240,15 @@ def _kinds(node: NodeParts, register: GroupTable, named: NamedGroups) -> dict[st
 
 def has_enough_replicas(node: NodeParts) -> bool:
     """Return whether each range of keys has the replicas that outlive one node."""
-    try:
-        table = node.store.table(TABLE)
-    except UsageError:
-        # It is created once the other tables are there.
+    register = _groups(node)
+    if register is None:
         return False
-    assert isinstance(table, SharedTable)  # noqa: S101 - it was created as one
-    groups = GroupTable(table).groups().values()
-    return set(basekv.KINDS) <= {row.kind for row in groups if row.voters >= COPIES}
+    voters: dict[str, int] = {}
+    for row in register.groups().values():
+        if number_of(row.kind) is not None:
+            voters[row.kind] = max(row.voters, voters.get(row.kind, 0))
+    # One whose keys are another's by now has none.
+    return set(basekv.KINDS) <= voters.keys() and not any(0 < count < COPIES for count in voters.values())
 
 
 def _members(view: MembershipView) -> dict[str, str]:

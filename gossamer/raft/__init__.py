@@ -16,14 +16,14 @@ from gossamer.raft.errors import (
     UnknownOutcomeError,
 )
 from gossamer.raft.host.client import found, read, request
-from gossamer.raft.host.messages import RAFT, NotDone, Transfer, Where
+from gossamer.raft.host.messages import RAFT, GiveUp, NotDone, Transfer, Where
 from gossamer.raft.host.placement import COPIES
 from gossamer.raft.host.replicas import SETTINGS
-from gossamer.raft.host.replicated import NAMES, Durable, StateMachine
+from gossamer.raft.host.replicated import NAMES, Born, Durable, StateMachine
 from gossamer.raft.host.server import TICK, RaftServer
 from gossamer.raft.host.status import RaftStatus, ReplicaStatus
 from gossamer.raft.host.thread import DiscThread
-from gossamer.raft.host.upkeep import GroupRow, Register, kinds_in
+from gossamer.raft.host.upkeep import GroupRow, Register, current, kinds_in
 from gossamer.raft.log import Log
 from gossamer.raft.messages import Chunk, Message, decode, encode
 from gossamer.raft.names.machine import NamesMachine
@@ -49,6 +49,7 @@ __all__ = [
     "UNIQUE_NAMES",
     "Answered",
     "BadMembershipError",
+    "Born",
     "Chunk",
     "ChunkWanted",
     "ConsistentNames",
@@ -60,6 +61,7 @@ __all__ = [
     "Entry",
     "File",
     "Flow",
+    "GiveUp",
     "GroupRow",
     "HardState",
     "Kind",
@@ -92,6 +94,7 @@ __all__ = [
     "Where",
     "WriteAheadLog",
     "Writers",
+    "current",
     "decode",
     "encode",
     "found",

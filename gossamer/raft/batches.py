@@ -141,6 +141,12 @@ class Writers(Generic[R]):
         if len(self._last) > MAX_WRITERS:
             self._last.popitem(last=False)
 
+    def absorb(self, rows: Iterable[tuple[bytes, int, list[R]]]) -> None:
+        """Remember what another group knew, too: of each writer the later batch."""
+        for writer, number, results in rows:
+            if number > self._last.get(writer, (0, []))[0]:
+                self.done(writer, number, results)
+
     def rows(self) -> list[tuple[bytes, int, list[R]]]:
         """Return all, for a snapshot."""
         return [(writer, number, results) for writer, (number, results) in self._last.items()]

@@ -21,7 +21,7 @@ from gossamer.api.model.node import (
     TopicInfo,
     TopicMatch,
 )
-from gossamer.basekv import KINDS
+from gossamer.basekv import kind_of
 from gossamer.errors import WrongValueError
 from gossamer.mqtt import Message, MqttProtocolError
 from gossamer.node.parts import NodeParts
@@ -111,7 +111,7 @@ class ClientsView:
         copies = self._node.broker.copies
         if copies is None or session.store is None:
             return None
-        copy, kind = copies.copy_of(session.client_id), KINDS[copies.range_of(session.client_id)]
+        copy, kind = copies.copy_of(session.client_id), kind_of(copies.range_of(session.client_id))
         if copy is None:
             return CopyInfo(range=kind, state="not_copied")
         clock = self._node.clock

@@ -12,8 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gossamer.raft.errors import NotReadyError, UnknownOutcomeError
-from gossamer.raft.host.replicated import Durable, Replicated, request_entry
+from gossamer.raft.errors import DamagedLogError, NotReadyError, UnknownOutcomeError
+from gossamer.raft.host.replicated import (
+    Born,
+    Durable,
+    Offspring,
+    Replicated,
+    offspring_in,
+    request_entry,
+)
 from gossamer.raft.messages import Message
 from gossamer.raft.replica import Ready, Replica
 from gossamer.raft.state import Role
@@ -58,6 +65,10 @@ class Group:
         """Of entries since the last snapshot."""
         self.snapshot_bytes = 0
         """Size of the latest snapshot that it stored or took over."""
+        self._unheard = False
+        """A node that is to vote has not begun with the group yet."""
+        self.unborn: list[Offspring] = []
+        """Groups that begin with what was applied here, and have no replica on this node's disc yet."""
 
     @property
     def leads(self) -> bool:
@@ -131,11 +142,36 @@ class Group:
 
     # -- turns
 
+    def gone(self, replica: int) -> None:
+        """Note that the node of a replica has not got it: of a group that has just begun, it is late."""
+        self._unheard = self._unheard or replica <= self.state.began
+
+    def ask_again(self) -> None:
+        """Ask for votes again, where a node had not begun with the group. Call it each tick."""
+        if self._unheard and not self.replica.leader:
+            self.replica.campaign()
+        self._unheard = False
+
     def stage(self, ready: Ready) -> bytes | None:
         """Take the chunks of a turn; return the snapshot to be stored, if it is whole now."""
         for chunk in ready.chunks:
             self._staged = (self._staged if chunk.offset else b"") + chunk.data
         return self._staged if ready.snapshot is not None else None
+
+    def born_with(self, snapshot: bytes, index: int) -> list[Offspring]:
+        """Return the groups that begin here with a snapshot up to ``index``, which is to be installed: those
+        whose beginning it has in place of the entries. Earlier ones have begun here before, and may be gone
+        since."""
+        try:
+            found = offspring_in(snapshot, f"snapshot {index} of group {self.number:x}")
+        except DamagedLogError:
+            # The replica is dropped when it is to be installed.
+            return []
+        new = [one for one in found if one.index > self._applied and self._takes_part(one)]
+        return [*self.unborn, *new]
+
+    def _takes_part(self, offspring: Offspring) -> bool:
+        return self.replica.id in offspring.membership.members
 
     def record(self, ready: Ready) -> Record | None:
         """Return what the log must keep of a turn."""
@@ -158,6 +194,10 @@ class Group:
             self._applied = ready.snapshot.index
         for entry in ready.committed:
             result = self.state.apply(entry)
+            if isinstance(result, Born):
+                membership = self.replica.log.membership_at(entry.index)
+                born, result = self.state.bear(result, entry.index, membership), result.value
+                self.unborn += [born] if self._takes_part(born) else []
             self._applied = entry.index
             self._applied_bytes += len(entry.data)
             term, answer = self._waiting.pop(entry.index, (0, None))
@@ -222,7 +262,7 @@ class Group:
         """True once enough was applied since the last one."""
         log = self.replica.log
         large = self._applied_bytes >= max(SNAPSHOT_BYTES, self.snapshot_bytes)
-        return large or log.applied - log.snapshot.index >= SNAPSHOT_EVERY
+        return bool(self.unborn) or large or log.applied - log.snapshot.index >= SNAPSHOT_EVERY
 
     def compact(self, index: int, size: int) -> Record:
         """Forget what is before a snapshot of ``size`` that the disc has; return the record that says so."""

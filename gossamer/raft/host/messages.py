@@ -5,12 +5,18 @@ Nothing here is acknowledged: whoever lacks a message asks again.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from msgspec import Struct
 
 from gossamer.distribution import register_message
 
 RAFT = "raft"
 """Registered name of the server on every node."""
+
+
+PACKETS_BYTES = 1024 * 1024
+"""Bytes of messages that leave together, unless a single one is longer. The largest frame is far longer."""
 
 
 class Packets(Struct, frozen=True):
@@ -82,6 +88,12 @@ class ReadHere(Struct, frozen=True):
     max_staleness: float
 
 
+class GiveUp(Struct, frozen=True):
+    """Call of the node's own: have no group of a kind any more; whether this node led one."""
+
+    kind: str
+
+
 class Transfer(Struct, frozen=True):
     """Call: hand leadership of a group to the voter at ``node``."""
 
@@ -100,6 +112,19 @@ class NotDone(Struct, frozen=True):
 
     why: str
     leader: str = ""
+
+
+def parts(messages: list[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]]]:
+    """Divide messages into those that leave together."""
+    part: list[tuple[int, bytes]] = []
+    size = 0
+    for number, data in messages:
+        if part and size + len(data) > PACKETS_BYTES:
+            yield part
+            part, size = [], 0
+        part.append((number, data))
+        size += len(data)
+    yield part
 
 
 for _type in (Packets, Create, Gone, Told, Wanted, Submit, Read, Transfer, Done, NotDone):

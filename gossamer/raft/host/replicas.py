@@ -2,12 +2,16 @@
 
 A turn takes all groups that have something to do: their messages go, one write and one sync store it all,
 their promises go, what is committed is applied. One call at a time.
+
+Rule: a group that begins in the log of another is on disc in one frame with the mark of that one's snapshot
+behind the beginning. So its replica is made once: no entry is applied again that would make it anew, without
+what it has promised, and nothing is promised by it before.
 """
 
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import partial
 from random import Random
 
@@ -15,7 +19,7 @@ import structlog
 
 from gossamer.raft.errors import DamagedLogError, LogWriteError
 from gossamer.raft.host.group import Group
-from gossamer.raft.host.replicated import NAMES, Machines, Replicated, sound
+from gossamer.raft.host.replicated import NAMES, Machines, Offspring, Replicated, sound
 from gossamer.raft.host.thread import DiscThread
 from gossamer.raft.log import Log
 from gossamer.raft.messages import Message
@@ -144,7 +148,8 @@ class Replicas:
         for group in self.groups.values():
             group.answer_durable()
         if turn is None:
-            turn = _Turn([(g, r) for g in self.groups.values() if (r := g.replica.ready()) is not None])
+            work = [(g, r) for g in self.groups.values() if (r := g.replica.ready()) is not None]
+            turn = _Turn(work, self.groups)
             self._send([(group, ready.messages) for group, ready in turn.work])
         try:
             await self._disc.write(turn.records, turn.snapshots, sync=turn.must_sync)
@@ -156,6 +161,8 @@ class Replicas:
             self._turn = turn
             return False
         self._turn = None
+        for group, births in turn.births:
+            await self._begun(group, births)
         work = [(group, ready) for group, ready in turn.work if self.groups.get(group.number) is group]
         self._send([(group, self._done(group, ready)) for group, ready in work])
         for group, ready in work:
@@ -198,9 +205,13 @@ class Replicas:
     async def _compact(self, group: Group) -> bool:
         """Store a snapshot, and forget what is before it; False: a full disc has no room for it."""
         index, disc, snapshot = group.replica.log.applied, self._disc, group.state.snapshot()
+        births = [one for one in group.unborn if one.group not in self.groups]
+        snapshots = [(one.group, one.index, one.snapshot) for one in births]
         try:
-            await disc.write((), [(group.number, index, snapshot)], sync=True)
-            await disc.write([group.compact(index, len(snapshot))], sync=True)
+            await disc.write((), [(group.number, index, snapshot), *snapshots], sync=True)
+            compacted = group.compact(index, len(snapshot))
+            await disc.write([compacted, *_first_records(group, births)], sync=True)
+            await self._begun(group, births)
             in_use = [(g.number, s) for g in self.groups.values() for s in g.replica.snapshots_in_use()]
             await disc.clean(in_use)
         except (LogWriteError, OSError) as error:
@@ -209,17 +220,47 @@ class Replicas:
             return False
         return True
 
+    async def _begun(self, group: Group, births: list[Offspring]) -> None:
+        """Make the replicas of groups that have begun with a group, as the disc has them."""
+        group.unborn = []
+        for one in births:
+            made = await self._loaded(one.group, self._disc.groups[one.group])
+            self.groups[one.group] = made
+            log.info("raft_group_begun", group=f"{one.group:x}", kind=made.state.kind, of=f"{group.number:x}")
+            if group.leads:
+                made.replica.campaign()
+
 
 class _Turn:
     """Work of one turn of all groups, which is done again where the disc is full."""
 
-    def __init__(self, work: list[tuple[Group, Ready]]) -> None:
+    def __init__(self, work: list[tuple[Group, Ready]], known: Container[int]) -> None:
         self.work = work
-        staged = [(g.number, r.snapshot, g.stage(r)) for g, r in work]
-        self.snapshots = [(n, s.index, data) for n, s, data in staged if s is not None and data is not None]
+        self.births: list[tuple[Group, list[Offspring]]] = []
+        """Groups that begin with snapshots which are installed."""
+        self.snapshots: list[tuple[int, int, bytes]] = []
         self.records = [record for g, r in work if (record := g.record(r)) is not None]
+        for group, ready in work:
+            data, position = group.stage(ready), ready.snapshot
+            if data is not None and position is not None:
+                self.snapshots.append((group.number, position.index, data))
+                births = [one for one in group.born_with(data, position.index) if one.group not in known]
+                self.births.append((group, births))
+                self.snapshots += [(one.group, one.index, one.snapshot) for one in births]
+                self.records += _first_records(group, births)
         self.must_sync = any(ready.must_sync for _, ready in work)
 
 
 def _is_full(error: LogWriteError | OSError) -> bool:
     return error.full if isinstance(error, LogWriteError) else error.errno in _FULL
+
+
+def _first_records(group: Group, births: list[Offspring]) -> list[Record]:
+    """Return what the log has first of groups that begin with a group, under this replica's number."""
+    # No term is over: it has promised nothing, and may vote at once.
+    hard = [HardState(0, 0, one.index) for one in births]
+    marks = [Mark(Snapshot(one.index, 0, one.membership), one.index, 0) for one in births]
+    return [
+        Record(one.group, first, mark, (), whole=True, replica=group.replica.id)
+        for one, first, mark in zip(births, hard, marks, strict=True)
+    ]

@@ -3,6 +3,10 @@
 An entry's first byte says whose it is. A replica's number is the index of the entry that admitted it, so no
 number is given twice, also not to the same node after its disc was lost. The kind, which says what state
 machine the group has, is in the entry of its founder.
+
+A group may have *offspring*: a request has another group begin at the same replicas, with their numbers, and
+with entries behind the index of that request's. What it begins with stays in the state, and so in snapshots,
+until somebody leads it: then a quorum of its voters has its beginning on disc.
 """
 
 from __future__ import annotations
@@ -14,13 +18,13 @@ from typing import Protocol
 import msgspec
 
 from gossamer.raft.errors import DamagedLogError
-from gossamer.raft.values import Entry, Kind
+from gossamer.raft.values import Entry, Kind, Membership
 
 FOUNDER = 1
 """Number of the first replica of a group, which no entry admits."""
 NAMES = "names"
 """Kind of a group whose founder's entry says none."""
-_ADMIT, _REQUEST, _FOUND = b"\0", b"\1", b"\2"
+_ADMIT, _REQUEST, _FOUND, _STANDS = b"\0", b"\1", b"\2", b"\3"
 _DIGEST = 16
 
 
@@ -31,6 +35,25 @@ class Durable(msgspec.Struct, frozen=True):
     voters: int
 
 
+class Born(msgspec.Struct, frozen=True):
+    """Result of a request with which another group begins: its number, its kind, and what the snapshot of its
+    state machine is at first."""
+
+    value: object
+    group: int
+    kind: str
+    state: bytes
+
+
+class Offspring(msgspec.Struct, frozen=True, array_like=True):
+    """A group as it begins: behind which index, with which members, and with which snapshot."""
+
+    group: int
+    index: int
+    membership: Membership
+    snapshot: bytes
+
+
 class StateMachine(Protocol):
     """The user's part. Deterministic: equal requests in equal order make equal states and results."""
 
@@ -38,7 +61,8 @@ class StateMachine(Protocol):
     """Whether nobody wants the group any more: its leader has all nodes drop it."""
 
     def apply(self, index: int, request: bytes) -> object:
-        """Take a request that is committed as entry ``index``; return its result, or a :class:`Durable`."""
+        """Take a request that is committed as entry ``index``; return its result, a :class:`Durable` or
+        :class:`Born`."""
 
     def read(self, question: bytes) -> object:
         """Answer a question by the state as it is."""
@@ -62,6 +86,8 @@ class _Image(msgspec.Struct, frozen=True, array_like=True):
     nodes: dict[int, str]
     state: bytes
     kind: str = NAMES
+    offspring: list[Offspring] = []
+    began: int = 0
 
 
 _image = msgspec.msgpack.Decoder(_Image).decode
@@ -81,6 +107,17 @@ def founding(node: str, kind: str) -> bytes:
 def request_entry(request: bytes) -> bytes:
     """Return the entry of a request to the state machine."""
     return _REQUEST + request
+
+
+def standing(group: int) -> bytes:
+    """Return the entry that says that somebody leads a group which began here."""
+    return _STANDS + msgspec.msgpack.encode(group)
+
+
+def offspring_in(snapshot: bytes, where: str) -> list[Offspring]:
+    """Return the groups that begin with a snapshot, unless their replicas are there. Raises
+    DamagedLogError."""
+    return _image(sound(snapshot, where)).offspring
 
 
 def sound(data: bytes, where: str) -> bytes:
@@ -104,6 +141,10 @@ class Replicated:
         self.machine = machines(kind)
         self.nodes: dict[int, str] = {}
         """Node of each replica that was ever admitted."""
+        self.offspring: list[Offspring] = []
+        """Groups that have begun here, and are not known to be led yet."""
+        self.began = 0
+        """Index behind which the group began: up to there, numbers of replicas are those of another one."""
 
     def apply(self, entry: Entry) -> object:
         """Take the next entry; return what its request came to."""
@@ -112,6 +153,10 @@ class Replicated:
         form, body = entry.data[:1], entry.data[1:]
         if form == _REQUEST:
             return self.machine.apply(entry.index, body)
+        if form == _STANDS:
+            stands = msgspec.msgpack.decode(body)
+            self.offspring = [one for one in self.offspring if one.group != stands]
+            return None
         # The founder's own entry comes first, and says what its node is called.
         if form == _FOUND:
             node, kind = _founder(body)
@@ -124,10 +169,17 @@ class Replicated:
         self.nodes[number] = body.decode()
         return number
 
+    def bear(self, born: Born, index: int, membership: Membership) -> Offspring:
+        """Return the group that begins with the result of entry ``index``."""
+        # Of a change of voters that is under way the later ones: a quorum of them has the entry, too.
+        snapshot = _checked(_Image(self.nodes, born.state, born.kind, began=index))
+        offspring = Offspring(born.group, index, membership.left(), snapshot)
+        self.offspring.append(offspring)
+        return offspring
+
     def snapshot(self) -> bytes:
         """Return everything, with a checksum."""
-        body = msgspec.msgpack.encode(_Image(self.nodes, self.machine.snapshot(), self.kind))
-        return hashlib.blake2b(body, digest_size=_DIGEST).digest() + body
+        return _checked(_Image(self.nodes, self.machine.snapshot(), self.kind, self.offspring, self.began))
 
     def restore(self, data: bytes, where: str) -> None:
         """Take over a snapshot.
@@ -137,6 +189,12 @@ class Replicated:
         """
         image = _image(sound(data, where))
         self.nodes = dict(image.nodes)
+        self.offspring, self.began = list(image.offspring), image.began
         if image.kind != self.kind:
             self.kind, self.machine = image.kind, self._machines(image.kind)
         self.machine.restore(image.state)
+
+
+def _checked(image: _Image) -> bytes:
+    body = msgspec.msgpack.encode(image)
+    return hashlib.blake2b(body, digest_size=_DIGEST).digest() + body

@@ -14,7 +14,7 @@ with what the disc has.  4. A damaged log is put aside; the replicas are replace
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
@@ -28,6 +28,7 @@ from gossamer.raft.host.messages import (
     RAFT,
     Create,
     Done,
+    GiveUp,
     Gone,
     NotDone,
     Packets,
@@ -38,6 +39,7 @@ from gossamer.raft.host.messages import (
     Transfer,
     Wanted,
     Where,
+    parts,
 )
 from gossamer.raft.host.replicas import SETTINGS, Replicas
 from gossamer.raft.host.replicated import NAMES, Machines
@@ -66,8 +68,6 @@ log = structlog.get_logger(__name__)
 
 TICK = 0.1
 UPKEEP = 1.0
-PACKETS_BYTES = 1024 * 1024
-"""Bytes of messages that leave together, unless a single one is longer. The largest frame is far longer."""
 RETRY = 1.0
 """Seconds after which a full disc is tried again."""
 _TICK, _TURN, _UPKEEP = "tick", "turn", "upkeep"
@@ -147,6 +147,8 @@ class RaftServer(GenServer):
                 return Reply(None if here is None else here.read_here(question, since))
             case Transfer(number, node):
                 return Reply(self._transfer(number, node))
+            case GiveUp(kind):
+                return Reply(self._upkeep is not None and self._upkeep.give_up(kind))
             case "recover":
                 return Reply(await self._recover())
             case "kinds":
@@ -173,6 +175,7 @@ class RaftServer(GenServer):
                 group = self._groups.get(number)
                 if group is not None and self._upkeep is not None and group.node_of(replica) == node:
                     self._upkeep.lost.add((number, replica))
+                    group.gone(replica)
             case Told():
                 self._told(request)
             case Wanted(kind):
@@ -185,6 +188,7 @@ class RaftServer(GenServer):
                 send_after(TICK, self_pid(), _TICK)
                 self._ticks += 1
                 for group in list(self._groups.values()):
+                    group.ask_again()
                     self._do(group, lambda replica: replica.tick(self._ticks))
             case "turn":
                 self._scheduled = False
@@ -229,6 +233,8 @@ class RaftServer(GenServer):
             cast((RAFT, node), Gone(number, message.to, self._node))
             return
         group.learned[message.sender] = node
+        if self._upkeep is not None:
+            self._upkeep.lost.discard((number, message.sender))
         self._do(group, lambda replica: replica.step(message))
 
     def _do(self, group: Group, action: Callable[[Replica], None]) -> None:
@@ -265,6 +271,8 @@ class RaftServer(GenServer):
         for group in groups.values():
             if group.leads and group.number not in leading:
                 leading[group.number] = self.process.loop.time()
+                if group.state.began and group.state.nodes:
+                    self._upkeep.enter(group)
                 log.info("raft_leads", group=f"{group.number:x}", term=group.replica.term)
                 for node in self._distribution.nodes():
                     self._tell(node)
@@ -283,7 +291,7 @@ class RaftServer(GenServer):
                 if node := group.node_of(message.to):
                     packets[node].append((group.number, encode(message)))
         for node, to_node in packets.items():
-            for part in _parts(to_node):
+            for part in parts(to_node):
                 cast((RAFT, node), Packets(self._node, part))
 
     def _note(self) -> None:
@@ -304,6 +312,7 @@ class RaftServer(GenServer):
             snapshot_bytes=group.snapshot_bytes,
             behind=group.behind(),
             leads=group.leads,
+            machine=group.state.machine,
             leaderless_since=None if replica.leader else since or self.process.loop.time(),
         )
 
@@ -337,7 +346,9 @@ class RaftServer(GenServer):
         if self._upkeep is None:
             return NotDone("this node has no data directory")
         up, problems, done = (self._node, *self._distribution.nodes()), [], False
-        for kind in sorted(kinds_in(self._register) | {NAMES}):
+        # One that is nothing but given up was merged into another range.
+        rows = self._register.groups().values()
+        for kind in sorted({row.kind for row in rows if row.voters > 0} | {NAMES}):
             lost = current(self._register, kind)
             leader = self._leader_of(lost)
             if leader in up:
@@ -360,19 +371,6 @@ class RaftServer(GenServer):
                     self._schedule()
                     return Done(None)
         return NotDone("this node does not lead, or the other is no voter", self._leader_of(number))
-
-
-def _parts(messages: list[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]]]:
-    """Divide messages into those that leave together."""
-    part: list[tuple[int, bytes]] = []
-    size = 0
-    for number, data in messages:
-        if part and size + len(data) > PACKETS_BYTES:
-            yield part
-            part, size = [], 0
-        part.append((number, data))
-        size += len(data)
-    yield part
 
 
 def _status_of(group: Group) -> dict[str, Any]:

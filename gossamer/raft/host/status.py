@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from gossamer.raft.host.replicated import StateMachine
 from gossamer.raft.host.syncs import SyncTimes
 
 
@@ -26,6 +27,9 @@ class ReplicaStatus:
     leads: bool = False
     leaderless_since: float | None = None
     """When the group was first seen without a leader, by the loop's clock; None: it has one."""
+
+    machine: StateMachine | None = None
+    """State machine of the replica, to be looked at."""
 
 
 @dataclass(slots=True)

@@ -12,10 +12,10 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import structlog
 
@@ -24,7 +24,7 @@ from gossamer.raft.host.group import Group
 from gossamer.raft.host.messages import RAFT, Create
 from gossamer.raft.host.placement import COPIES, Admit, Change, View, next_step, preferred_leader
 from gossamer.raft.host.replicas import Replicas
-from gossamer.raft.host.replicated import FOUNDER, NAMES, admission, founding
+from gossamer.raft.host.replicated import FOUNDER, NAMES, admission, founding, standing
 from gossamer.raft.progress import Flow
 from gossamer.raft.values import Membership
 from gossamer.supervisor import cast
@@ -43,11 +43,12 @@ SETTLE = 30.0
 
 class GroupRow(NamedTuple):
     """A group in the register: the time of day at which it was founded, and its voters; 0: given up;
-    :data:`RELEASED`: nobody wanted it any more."""
+    :data:`RELEASED`: nobody wanted it any more. ``detail`` is what its user has every node know of it."""
 
     founded: float
     voters: int
     kind: str = NAMES
+    detail: Sequence[Any] = ()
 
 
 class Register(Protocol):
@@ -132,13 +133,13 @@ class Upkeep:
             row = row._replace(voters=RELEASED)
             self._register.enter(group.number, row)
         if row is not None and row.voters <= 0:
-            given_up = "it was given up, and another recovered in its place"
+            given_up = "it was given up: another one was recovered in its place, or has its keys"
             why = "nobody wants it any more" if row.voters == RELEASED else given_up
             self._replicas.drop(group, why, wanted=row.voters != RELEASED)
             return
         # Not before the log has its kind: who reads the register takes requests to it.
         if group.leads and group.state.nodes:
-            self._enter(group)
+            self.enter(group)
         theirs = current(self._register, group.state.kind if row is None else row.kind)
         if theirs not in (0, group.number):
             self._replicas.drop(group, f"the cluster has another group, {theirs:x}")
@@ -172,12 +173,22 @@ class Upkeep:
         log.error("raft_recovered", lost=f"{lost:x}", group=f"{made.number:x}", had=had)
         if lost:
             self._register.enter(lost, self._register.groups()[lost]._replace(voters=0))
-        self._enter(made)
+        self.enter(made)
         if group is not None:
             self._replicas.drop(group, "it was given up here")
         return ""
 
-    def _enter(self, group: Group) -> None:
+    def give_up(self, kind: str) -> bool:
+        """Have no group of a kind any more, in the whole cluster; False: this node does not lead it."""
+        number = current(self._register, kind)
+        group = self._replicas.groups.get(number)
+        if group is None or not group.leads:
+            return False
+        self._register.enter(number, self._register.groups()[number]._replace(voters=0))
+        return True
+
+    def enter(self, group: Group) -> None:
+        """Have every node know a group that this one leads."""
         known = self._register.groups().get(group.number)
         voters = len(group.replica.membership.voters)
         if known is None:
@@ -201,8 +212,13 @@ class Upkeep:
             if not group.state.nodes:
                 kind = row.kind if row is not None else group.state.kind
                 group.admit(founding(self._node, kind), _ignore)
-            else:
+            elif not group.state.offspring:
                 self._place(group, seconds)
+            # Until they stand they need the voters that there are.
+            known_groups = self._register.groups()
+            for offspring in group.state.offspring:
+                if offspring.group in known_groups:
+                    group.admit(standing(offspring.group), _ignore)
             for request in group.state.machine.upkeep(seconds, group.in_sync()):
                 group.request(request, _ignore)
         except NotReadyError as error:
@@ -210,6 +226,10 @@ class Upkeep:
 
     def _place(self, group: Group, seconds: float) -> None:
         replica, members = group.replica, self._members()
+        lost = {replica for number, replica in self.lost if number == group.number}
+        if seconds < SETTLE:
+            # Whose node has yet to apply the entry with which the group began.
+            lost = {one for one in lost if one > group.state.began}
         if seconds < SETTLE:
             members = dict.fromkeys(group.state.nodes.values(), "") | members
         last, progress = replica.log.last, replica.progress()
@@ -220,7 +240,7 @@ class Upkeep:
             nodes=group.state.nodes,
             members=members,
             able={*self.able, self._node},
-            lost={lost for number, lost in self.lost if number == group.number},
+            lost=lost,
             lag={m: last - match for m, (match, flow) in progress.items() if flow is Flow.REPLICATE},
             copies=self._kinds().get(group.state.kind, COPIES),
         )
