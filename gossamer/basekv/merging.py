@@ -10,13 +10,12 @@ another group's.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
-from gossamer.basekv.changes import Absorb, Change, Merging, Phase, Release, Retire, Seal, Settle, Unseal
+from gossamer.basekv.changes import Absorb, Merging, Phase, Release, Retire, Seal, Settle, Unseal
+from gossamer.basekv.sending import AskRange
 from gossamer.basekv.values import Answer, GetPart, Moved, Part, RangeInfo, Ruled, Verdict
 
-AskRange = Callable[[int, Change | GetPart], Awaitable[Answer]]
-"""``ask(number, change)``: have a change done, or a question answered; raises GossamerError."""
 _DONE = Ruled(Verdict.DONE)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from gossamer.basekv.changes import TOGETHER, Expect, Split
 from gossamer.basekv.errors import BadRangeError
-from gossamer.basekv.sending import PAUSE, ask_range
+from gossamer.basekv.sending import PAUSE, AskRange, ask_range
 from gossamer.basekv.values import Moved, RangeInfo, Ruled, Verdict
 from gossamer.raft import PATIENCE, NotReadyError
 
@@ -19,7 +19,12 @@ Reshape = Callable[[Learnt], Awaitable[RangeInfo]]
 
 
 async def split_range(
-    find: Callable[[bytes], RangeInfo], key: bytes, number: int, learnt: Learnt
+    find: Callable[[bytes], RangeInfo],
+    key: bytes,
+    number: int,
+    learnt: Learnt,
+    *,
+    ask: AskRange = ask_range,
 ) -> RangeInfo:
     """Split the range of a key there; return the new one. Raises BadRangeError, NotReadyError."""
     if len(key) > TOGETHER:
@@ -27,11 +32,11 @@ async def split_range(
         raise BadRangeError(repr(key), got=f"a border of {len(key)} bytes", expected=expected)
     loop = asyncio.get_running_loop()
     until = loop.time() + PATIENCE
-    while (left := until - loop.time()) > 0:
+    while loop.time() < until:
         info = find(key)
         if info.start == key:
             raise BadRangeError(repr(key), got=f"the border of range {info.number}", expected="a key inside")
-        answer = await ask_range(info.number, Split(info.version, key, number), timeout=left)
+        answer = await ask(info.number, Split(info.version, key, number))
         if isinstance(answer, Moved):
             learnt([answer.range, *answer.others])
             for one in answer.others:
@@ -44,13 +49,18 @@ async def split_range(
 
 
 async def merge_ranges(
-    ranges: Callable[[], list[RangeInfo]], number: int, merge: bytes, learnt: Learnt
+    ranges: Callable[[], list[RangeInfo]],
+    number: int,
+    merge: bytes,
+    learnt: Learnt,
+    *,
+    ask: AskRange = ask_range,
 ) -> RangeInfo:
     """Have a range begin to take over its neighbour on the right; return it as it is. What leads it goes on
     with that. Raises BadRangeError, NotReadyError."""
     loop = asyncio.get_running_loop()
     until = loop.time() + PATIENCE
-    while (left := until - loop.time()) > 0:
+    while loop.time() < until:
         known = ranges()
         info = next((one for one in known if one.number == number), None)
         right = next((one for one in known if info is not None and one.start == info.end), None)
@@ -62,7 +72,7 @@ async def merge_ranges(
                 str(number), got="the last range", expected="one with a neighbour on its right"
             )
         asked = Expect(info.version, merge, right.number, right.start, right.version)
-        answer = await ask_range(number, asked, timeout=left)
+        answer = await ask(number, asked)
         if answer == Ruled(Verdict.DONE):
             return info
         if isinstance(answer, Moved):

@@ -42,6 +42,9 @@ Answer = Callable[[object], object]
 class Group:
     """Group ``number``; its replica at ``node``, this one, has what ``replica`` and ``state`` began with."""
 
+    snapshot_every = SNAPSHOT_EVERY
+    kept = KEPT
+
     def __init__(self, number: int, node: str, replica: Replica, state: Replicated) -> None:
         self.number = number
         self.replica = replica
@@ -262,13 +265,13 @@ class Group:
         """True once enough was applied since the last one."""
         log = self.replica.log
         large = self._applied_bytes >= max(SNAPSHOT_BYTES, self.snapshot_bytes)
-        return bool(self.unborn) or large or log.applied - log.snapshot.index >= SNAPSHOT_EVERY
+        return bool(self.unborn) or large or log.applied - log.snapshot.index >= self.snapshot_every
 
     def compact(self, index: int, size: int) -> Record:
         """Forget what is before a snapshot of ``size`` that the disc has; return the record that says so."""
         log = self.replica.log
         each = self._applied_bytes // max(index - log.snapshot.index, 1)
-        snapshot = self.replica.compact(index, keep=min(KEPT, KEPT_BYTES // max(each, 1)))
+        snapshot = self.replica.compact(index, keep=min(self.kept, KEPT_BYTES // max(each, 1)))
         self._applied_bytes, self.snapshot_bytes = 0, size
         return Record(self.number, None, Mark(snapshot, log.base, log.term(log.base) or 0))
 

@@ -48,7 +48,9 @@ class Replicas:
         clock: Callable[[], float],
         send: Callable[[list[tuple[Group, list[Message]]]], None],
         settings: Callable[[str], Settings] = lambda kind: SETTINGS,
+        group: type[Group] = Group,
     ) -> None:
+        self._group = group
         self._node = node
         self._disc = disc
         self._machines = machines
@@ -89,7 +91,7 @@ class Replicas:
             data = await self._disc.snapshot(number, index)
             state.restore(data, f"snapshot {index} of group {number:x}")
         replica = self._made(stored.replica, stored.log(), stored.hard)
-        group = Group(number, self._node, replica, state)
+        group = self._group(number, self._node, replica, state)
         group.snapshot_bytes = len(data)
         replica.configure(self._settings(state.kind))
         return group
@@ -125,7 +127,7 @@ class Replicas:
         log.info("raft_replica", group=f"{number:x}", replica=replica)
         made = self._made(replica, Log(mark.snapshot), HardState(term, 0, index))
         made.configure(self._settings(kind))
-        group = self.groups[number] = Group(number, self._node, made, replicated)
+        group = self.groups[number] = self._group(number, self._node, made, replicated)
         return group
 
     def drop(self, group: Group, why: str, *, wanted: bool = True) -> None:

@@ -89,7 +89,9 @@ class Upkeep:
         kinds: Callable[[], Mapping[str, int]],
         wall: Callable[[], float],
         rng: Random,
+        create: Callable[[str, Create], object] = lambda node, what: cast((RAFT, node), what),
     ) -> None:
+        self._create = create
         self._node = node
         self._replicas = replicas
         self._register = register
@@ -262,7 +264,7 @@ class Upkeep:
     def _admitted(self, group: Group, node: str, number: object) -> None:
         if not isinstance(number, int):
             return
-        cast((RAFT, node), Create(group.number, number))
+        self._create(node, Create(group.number, number))
         membership = group.replica.membership
         try:
             group.replica.change_membership(membership.voters, (*membership.learners, number))

@@ -1,0 +1,4 @@
+from gossamer.testing.ranges import RANGES, SCENARIOS
+
+if __name__ == "__main__":
+    RANGES.main(seeds=len(SCENARIOS))
