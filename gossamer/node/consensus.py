@@ -58,20 +58,24 @@ class GroupTable:
 
 
 class RangeDirectory:
-    """Ranges of keys in the register of groups: of each its borders and its version."""
+    """Ranges of keys in the register of groups: of each its borders, its version, and about its size."""
 
     def __init__(self, register: GroupTable) -> None:
         self._register = register
 
     def ranges(self) -> list[RangeInfo]:
         rows = self._register.groups().values()
-        return [RangeInfo(number_of(row.kind) or 0, *row.detail) for row in rows if row.detail]
+        return [RangeInfo(number_of(row.kind) or 0, *row.detail[:3]) for row in rows if row.detail]
 
-    def enter(self, info: RangeInfo) -> None:
+    def sizes(self) -> dict[int, int]:
+        rows = [row for row in self._register.groups().values() if row.detail and row.voters]
+        return {number_of(row.kind) or 0: row.detail[3] for row in rows}
+
+    def enter(self, info: RangeInfo, size: int) -> None:
         group = current(self._register, basekv.kind_of(info.number))
         if group:
             row = self._register.groups()[group]
-            detail = (info.start, info.end, info.version)
+            detail = (info.start, info.end, info.version, size)
             self._register.enter(group, row._replace(detail=detail))
 
     def is_gone(self, number: int) -> bool:
@@ -107,7 +111,11 @@ def consensus_spec(node: NodeParts) -> ChildSpec:
         ChildSpec(
             "range_keeper",
             partial(
-                RangeKeeper.start_link, node.consensus, partial(_directory, node), label="keeper of ranges"
+                RangeKeeper.start_link,
+                node.consensus,
+                partial(_directory, node),
+                changes=partial(_changes_ranges, node),
+                label="keeper of ranges",
             ),
         ),
         ChildSpec(QUEUES, partial(_start_queues, node)),
@@ -147,10 +155,12 @@ async def _start_raft(node: NodeParts) -> Pid:
 
 
 async def _start_basekv(node: NodeParts) -> Pid:
-    def changes() -> bool:
-        return "ranges" in node.features.enabled
-
+    changes = partial(_changes_ranges, node)
     return await KeyValueServer.start_link(node.rng, changes=changes, name=BASEKV, label=BASEKV)
+
+
+def _changes_ranges(node: NodeParts) -> bool:
+    return "ranges" in node.features.enabled
 
 
 def _groups(node: NodeParts) -> GroupTable | None:

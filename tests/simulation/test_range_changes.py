@@ -6,6 +6,7 @@ import pytest
 
 from gossamer import basekv
 from gossamer.basekv import BadRangeError, Put
+from gossamer.basekv.balancing import MergeSmall, SplitBySize
 from gossamer.basekv.server import BASEKV, ListRanges
 
 from .clusters import nodes
@@ -120,3 +121,31 @@ async def test_a_node_that_was_down_has_its_replica_when_it_is_back(sim, cluster
     group = await led(cluster, right.number)
     assert {member["match"] for member in group["members"]} == {group["committed"]}
     assert {member["replica"] for member in group["members"]} <= {1, *range(group["committed"])}
+
+
+@nodes(3, discs=True)
+async def test_a_range_that_grows_is_split_and_joined_again_when_it_is_empty(sim, cluster, monkeypatch):
+    for balancer, limit in ((SplitBySize, 20_000), (MergeSmall, 5_000)):
+        balance = balancer.balance
+
+        def tiny(self, view, now, balance=balance, limit=limit):
+            self.bytes, self.patience = limit, 5.0
+            return balance(self, view, now)
+
+        monkeypatch.setattr(balancer, "balance", tiny)
+    await formed(cluster)
+    keys = [bytes([first, second]) for first in range(10, 20) for second in range(10)]
+    for key in keys:
+        await run(cluster, 1, basekv.write, [Put(key, bytes(500))])
+    async with asyncio.timeout(120):
+        while True:
+            found = await ranges(cluster, 1)
+            if len(found) >= 6:
+                break
+            await asyncio.sleep(1)
+    assert [key for key, _ in await run(cluster, 2, basekv.scan, b"", b"\x40")] == keys
+    assert all(info.start <= b"\x40" for info in found[:-3])
+    for key in keys:
+        await run(cluster, 3, basekv.delete, key)
+    await known(cluster, 4, within=200)
+    assert await run(cluster, 2, basekv.scan, b"", b"\x40") == []

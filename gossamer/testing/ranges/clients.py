@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from math import inf
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from gossamer.basekv import Expect, Put, kind_of
 from gossamer.basekv.ranges import RoutingTable
@@ -14,6 +14,7 @@ from gossamer.basekv.values import (
     Done,
     Get,
     Moved,
+    RangeInfo,
     Result,
     Value,
     Write,
@@ -22,11 +23,8 @@ from gossamer.basekv.values import (
     encode,
 )
 from gossamer.errors import GossamerError
+from gossamer.testing.network import SimNetwork
 from gossamer.testing.raft.linearizability import Op, Operation
-
-if TYPE_CHECKING:
-    from gossamer.testing.ranges.node import RangeNode
-    from gossamer.testing.ranges.world import RangesWorld
 
 KEYS = [bytes([first, second]) for first in (8, 24, 56, 64, 150, 200) for second in (1, 2)]
 OPS: tuple[Op, ...] = ("get", "get", "get", "put", "put", "cas")
@@ -34,11 +32,30 @@ STALENESS = (0.0, 0.0, 0.3, 1.0)
 PATIENCE = 4.0
 
 
+class Cluster(Protocol):
+    """What clients know of the nodes, by whose names they ask; ``failed`` are values of writes that were
+    refused."""
+
+    sim: SimNetwork
+    names: list[str]
+    history: list[Operation]
+    failed: set[str]
+
+    def known(self, home: str) -> list[RangeInfo]:
+        """Return the ranges as a node knows them."""
+
+    def read_here(self, home: str, number: int, question: bytes, max_staleness: float) -> object:
+        """Have a node's own replica of a range answer; None: its state may be older."""
+
+    async def ask(self, home: str, kind: str, data: bytes, *, timeout: float, read: bool = False) -> bytes:
+        """Have the group of a kind answer by way of a node. Raises NotReadyError."""
+
+
 class RangeClient:
     """One client, with what it knows of ranges. It writes as one writer to each range, and has one batch on
     its way. A write whose outcome is not known may be done yet; the next is another's."""
 
-    def __init__(self, world: RangesWorld, number: int) -> None:
+    def __init__(self, world: Cluster, number: int) -> None:
         self.world = world
         self.number = number
         self.rng = world.sim.rng(f"client {number}")
@@ -57,9 +74,9 @@ class RangeClient:
     async def operate(self, op: Op, key: bytes) -> bool:
         """Do one operation; False if its outcome is not known."""
         loop = self.world.sim.loop
-        called, home = loop.time(), self.world.nodes[self.rng.choice(self.world.names)]
+        called, home = loop.time(), self.rng.choice(self.world.names)
         if self.rng.random() < 0.3:
-            self.routing.learn(home.register.ranges())
+            self.routing.learn(self.world.known(home))
         self._values += 1
         value, expected, outcome = f"<{self.number}.{self._values}>", "", None
         try:
@@ -88,21 +105,17 @@ class RangeClient:
         )
         return outcome is not None
 
-    def _read_here(self, home: RangeNode, key: bytes, staleness: float) -> str | None:
-        info, now = self.routing.find(key), self.world.sim.loop.time()
-        for name, group, machine in self.world.machines():
-            if name == home.name and machine.range.number == info.number:
-                data = group.read_here(encode(Get(info.version, key)), now - staleness)
-                answer = decode_answer(data) if isinstance(data, bytes) else None
-                if isinstance(answer, Value):
-                    return (answer.value or b"").decode()
-        return None
+    def _read_here(self, home: str, key: bytes, staleness: float) -> str | None:
+        info = self.routing.find(key)
+        data = self.world.read_here(home, info.number, encode(Get(info.version, key)), staleness)
+        answer = decode_answer(data) if isinstance(data, bytes) else None
+        return (answer.value or b"").decode() if isinstance(answer, Value) else None
 
-    async def _read(self, home: RangeNode, key: bytes) -> str:
+    async def _read(self, home: str, key: bytes) -> str:
         while True:
             info = self.routing.find(key)
             try:
-                data = await self.world.request(
+                data = await self.world.ask(
                     home,
                     kind_of(info.number),
                     encode(Get(info.version, key)),
@@ -110,7 +123,7 @@ class RangeClient:
                     read=True,
                 )
             except GossamerError:
-                self.routing.learn(home.register.ranges())
+                self.routing.learn(self.world.known(home))
                 continue
             match decode_answer(data):
                 case Value(value):
@@ -119,12 +132,12 @@ class RangeClient:
                     self.routing.learn([now, *others])
             await asyncio.sleep(0.02)
 
-    async def _write(self, home: RangeNode, key: bytes, value: str, expected: str | None) -> bool:
+    async def _write(self, home: str, key: bytes, value: str, expected: str | None) -> bool:
         async def request(kind: str, data: bytes, *, timeout: float) -> bytes:
-            return await self.world.request(home, kind, data, timeout=timeout)
+            return await self.world.ask(home, kind, data, timeout=timeout)
 
         async def whereabouts() -> int:
-            self.routing.learn(home.register.ranges())
+            self.routing.learn(self.world.known(home))
             return self.routing.find(key).number
 
         condition = [] if expected is None else [Expect(key, expected.encode() or None)]

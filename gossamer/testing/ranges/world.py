@@ -211,6 +211,18 @@ class RangesWorld(World):
 
         return ask
 
+    def known(self, home: str) -> list[RangeInfo]:
+        return self.nodes[home].register.ranges()
+
+    async def ask(self, home: str, kind: str, data: bytes, *, timeout: float, read: bool = False) -> bytes:
+        return await self.request(self.nodes[home], kind, data, timeout=timeout, read=read)
+
+    def read_here(self, home: str, number: int, question: bytes, max_staleness: float) -> object:
+        for name, group, machine in self.machines():
+            if name == home and machine.range.number == number:
+                return group.read_here(question, self.sim.loop.time() - max_staleness)
+        return None
+
     # -- operators
 
     async def split(self) -> None:
