@@ -48,7 +48,7 @@ from gossamer.api.model.node import (
     TenantRequest,
     TopicMatch,
 )
-from gossamer.api.model.raft import GroupInfo, UniqueName
+from gossamer.api.model.raft import GroupInfo, KeyRange, UniqueName
 from gossamer.api.peers.paging import ClientSearch, Listed, ListOrder, Walked
 from gossamer.api.peers.requests import Ask, More, PeerAnswer
 from gossamer.config import Endpoint, QueueConfig
@@ -102,6 +102,21 @@ class ConsensusView(Protocol):
 
     async def recover(self) -> None:
         """Found groups with what this node has of those that lost their quorum. Raises UnavailableError."""
+
+    async def ranges(self) -> Sequence[KeyRange]:
+        """Return the ranges of keys as this node knows them, in order."""
+
+    async def split_range(self, key: bytes) -> KeyRange:
+        """Have the range of a key end before it; return the one that begins there.
+
+        Raises UsageError if none can, UnavailableError without a quorum.
+        """
+
+    async def merge_range(self, number: int) -> KeyRange:
+        """Have a range begin to take over its neighbour on the right; return it as it is.
+
+        Raises UsageError if it cannot, UnavailableError without a quorum.
+        """
 
     async def names(self) -> Sequence[UniqueName]:
         """Return the names that have one holder. Raises UnavailableError without a quorum."""

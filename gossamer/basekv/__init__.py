@@ -7,7 +7,7 @@ for that, ``reshaping`` asks it, ``merging`` carries a range over, and ``keeper`
 node leads.
 """
 
-from gossamer.basekv.client import delete, get, merge, scan, split, write
+from gossamer.basekv.client import delete, get, merge, ranges, scan, split, write
 from gossamer.basekv.errors import BadRangeError, BadRowError, NotWrittenError, RangeFullError
 from gossamer.basekv.keeper import Directory, RangeKeeper, led_ranges
 from gossamer.basekv.machine import RangeMachine
@@ -40,6 +40,7 @@ __all__ = [
     "merge",
     "number_of",
     "range_of",
+    "ranges",
     "scan",
     "split",
     "write",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from gossamer.basekv.errors import NotWrittenError
 from gossamer.basekv.sending import ATTEMPT, PAUSE
-from gossamer.basekv.server import BASEKV, Find, Learn, MergeFrom, SplitAt, WriteRequest
+from gossamer.basekv.server import BASEKV, Find, Learn, ListRanges, MergeFrom, SplitAt, WriteRequest
 from gossamer.basekv.values import (
     Answer,
     Busy,
@@ -98,6 +98,12 @@ async def scan(
         rows += found.rows
         start = found.rows[-1][0] + b"\0" if found.more else border
     return rows
+
+
+async def ranges() -> list[RangeInfo]:
+    """Return the ranges as this node knows them, in the order of their keys."""
+    found: list[RangeInfo] = await call(BASEKV, ListRanges())
+    return found
 
 
 async def split(key: bytes) -> RangeInfo:

@@ -29,13 +29,13 @@ async def split_range(
     """Split the range of a key there; return the new one. Raises BadRangeError, NotReadyError."""
     if len(key) > TOGETHER:
         expected = f"at most {TOGETHER}: keys that agree in so many stay together"
-        raise BadRangeError(repr(key), got=f"a border of {len(key)} bytes", expected=expected)
+        raise BadRangeError(key.hex(), got=f"a border of {len(key)} bytes", expected=expected)
     loop = asyncio.get_running_loop()
     until = loop.time() + PATIENCE
     while loop.time() < until:
         info = find(key)
         if info.start == key:
-            raise BadRangeError(repr(key), got=f"the border of range {info.number}", expected="a key inside")
+            raise BadRangeError(key.hex(), got=f"the border of range {info.number}", expected="a key inside")
         answer = await ask(info.number, Split(info.version, key, number))
         if isinstance(answer, Moved):
             learnt([answer.range, *answer.others])
@@ -43,7 +43,7 @@ async def split_range(
                 if one.number == number:
                     return one
         elif answer == Ruled(Verdict.NOT_INSIDE):
-            raise BadRangeError(repr(key), got="no border inside", expected=f"a key in range {info.number}")
+            raise BadRangeError(key.hex(), got="no border inside", expected=f"a key in range {info.number}")
         await asyncio.sleep(PAUSE)
     raise NotReadyError("split", "a merge is under way there")
 

@@ -126,7 +126,7 @@ class KeyValueServer(GenServer):
         return Reply(UsageError(f"basekv got {type(asked).__name__}; use gossamer.basekv.write()"))
 
     def _change(self, asked: SplitAt | MergeFrom, caller: Caller) -> Reply | NoReply:
-        where = repr(asked.key) if isinstance(asked, SplitAt) else str(asked.number)
+        where = asked.key.hex() if isinstance(asked, SplitAt) else str(asked.number)
         if not self._changes():
             expected = "the feature ranges, which all nodes have; see gossamer features"
             return Reply(BadRangeError(where, got="a cluster that has not enabled it", expected=expected))

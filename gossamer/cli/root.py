@@ -39,6 +39,7 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
         "features": ("commands.nodes", "Feature flags: what waits until all nodes have it; enable it."),
         "cluster": ("commands.nodes", "Membership: status, members, join, leave, gossip keys."),
         "raft": ("commands.nodes", "Replicas that agree on what must not differ: who leads, names."),
+        "ranges": ("commands.processes", "Ranges of keys: where they begin and who leads; split, merge."),
         "events": ("commands.events", "List recent events: members, links, splits, heals."),
         "alarms": ("commands.events", "Alarms: partitions, heals, audits; raise or clear one."),
     },

@@ -113,7 +113,7 @@ def consensus_spec(node: NodeParts) -> ChildSpec:
             partial(
                 RangeKeeper.start_link,
                 node.consensus,
-                partial(_directory, node),
+                partial(range_directory, node),
                 changes=partial(_changes_ranges, node),
                 label="keeper of ranges",
             ),
@@ -174,7 +174,8 @@ def _groups(node: NodeParts) -> GroupTable | None:
     return GroupTable(table)
 
 
-def _directory(node: NodeParts) -> RangeDirectory | None:
+def range_directory(node: NodeParts) -> RangeDirectory | None:
+    """Return the ranges as their leaders have told every node; None: the table is not there yet."""
     register = _groups(node)
     return None if register is None else RangeDirectory(register)
 

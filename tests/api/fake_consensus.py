@@ -1,6 +1,7 @@
 """The group of replicas and the unique names of a node that is not there."""
 
 from gossamer.api.model import raft
+from gossamer.basekv import BadRangeError
 from gossamer.errors import NotFoundError, UnavailableError, mismatch
 
 
@@ -46,6 +47,26 @@ class FakeConsensus:
     async def recover(self):
         if self.known.leader:
             raise UnavailableError("raft recover: the group has a leader; there is nothing to recover")
+
+    async def ranges(self):
+        return [
+            raft.KeyRange(range=0, kind="basekv/0", start="", end="40", version=1, size=512),
+            raft.KeyRange(
+                range=1, kind="basekv/1", start="40", end=None, version=2, leader="node2@127.0.0.1"
+            ),
+        ]
+
+    async def split_range(self, key):
+        if key == b"\x40":
+            raise BadRangeError(key.hex(), got="the border of range 1", expected="a key inside")
+        return raft.KeyRange(range=9, kind="basekv/9", start=key.hex(), end=None, version=3)
+
+    async def merge_range(self, number):
+        if number:
+            raise BadRangeError(
+                str(number), got="the last range", expected="one with a neighbour on its right"
+            )
+        return (await self.ranges())[0]
 
     async def names(self):
         if not self.known.leader:

@@ -46,6 +46,37 @@ class TransferRequest(Value):
     kind: str = Field("names", min_length=1, max_length=255)
 
 
+class KeyRange(Value):
+    """A range of keys: a group of replicas has those from `start` up to `end`, excluded."""
+
+    range: int
+    """Its number, which is no other's."""
+    kind: str
+    """The kind of its group."""
+    start: str
+    """In hexadecimal."""
+    end: str | None
+    """In hexadecimal; null: it goes up to the last key."""
+    version: int
+    """It rises with each change of the borders."""
+    leader: str = ""
+    """Node; blank: none is known to lead."""
+    size: int | None = None
+    """Bytes of its keys and values at most, and at least half of that; null: nobody has told yet."""
+
+
+class SplitRequest(Value):
+    """Where a range is split: the first key of the one that begins, in hexadecimal."""
+
+    key: str = Field(min_length=2, max_length=64, pattern="^([0-9a-fA-F]{2})+$")
+
+
+class MergeRequest(Value):
+    """The range that takes over its neighbour on the right, by its number."""
+
+    range: int = Field(ge=0, lt=2**63)
+
+
 class UniqueName(Value):
     """A name with one holder."""
 

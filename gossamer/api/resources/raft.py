@@ -1,4 +1,4 @@
-"""``/raft`` and ``/names``: the replicas of the cluster's groups, and the names that rest on one."""
+"""``/raft``, ``/ranges`` and ``/names``: the replicas of the cluster's groups, and what rests on them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,19 @@ from fastapi import APIRouter
 
 from gossamer.api.http.access import needs
 from gossamer.api.http.tokens import Role
-from gossamer.api.model.raft import GroupInfo, TransferRequest, UniqueName
+from gossamer.api.model.raft import (
+    GroupInfo,
+    KeyRange,
+    MergeRequest,
+    SplitRequest,
+    TransferRequest,
+    UniqueName,
+)
 from gossamer.api.view import NodeView
 
 
 def raft_router(view: NodeView) -> APIRouter:
-    """``/raft`` and ``/names``."""
+    """``/raft``, ``/ranges`` and ``/names``."""
     router = APIRouter(tags=["cluster"])
 
     @router.get("/raft")
@@ -32,6 +39,21 @@ def raft_router(view: NodeView) -> APIRouter:
         """
         await view.consensus.recover()
         return tuple(await view.consensus.groups())
+
+    @router.get("/ranges")
+    async def ranges() -> tuple[KeyRange, ...]:
+        """The ranges of keys that groups of replicas have, in order, as this node knows them."""
+        return tuple(await view.consensus.ranges())
+
+    @router.post("/ranges/split", dependencies=[needs(Role.ADMIN)])
+    async def split_range(order: SplitRequest) -> KeyRange:
+        """Have the range of a key end before it, and another begin with it, while it serves."""
+        return await view.consensus.split_range(bytes.fromhex(order.key))
+
+    @router.post("/ranges/merge", dependencies=[needs(Role.ADMIN)])
+    async def merge_range(order: MergeRequest) -> KeyRange:
+        """Have a range begin to take over its neighbour on the right, while both serve."""
+        return await view.consensus.merge_range(order.range)
 
     @router.get("/names")
     async def names() -> tuple[UniqueName, ...]:

@@ -1,4 +1,5 @@
-"""Commands that look inside a node: its supervision tree, what one process does, its log level; a backup.
+"""Commands that look inside a node: its supervision tree, what one process does, its log level; a backup;
+the ranges of keys that nodes have together.
 
 Rules: 1. The tree stands in the last column, so that the numbers stay in line however deep it is.  2. A
 process is asked of the node that its pid names, through the one at hand.  3. A trace ends by itself, or with
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 
 from rich.text import Text
@@ -17,6 +18,7 @@ from rich.text import Text
 from gossamer.cli import completion, values
 from gossamer.cli.client import DEFAULT_API, ApiClient, Gathered, Params, Row
 from gossamer.cli.command import AllNodes, Api, Json, OnNode, argument, asks, option
+from gossamer.cli.errors import OptionError
 from gossamer.cli.render.output import Cell, Grid, json_text, note, print_line, printable, size_text
 from gossamer.cli.render.show import Listing, Note, Part, Report
 from gossamer.cli.root import example, noun
@@ -191,3 +193,52 @@ def backup(
         yield Note(f"{size_text(made['bytes'])} of {made['node']} in {made['seconds']:.1f} s")
 
     return Report(made, parts)
+
+
+ranges = noun()
+
+
+@ranges.command("list")
+@asks("--watch", node=True, watch=True)
+def list_ranges(client: ApiClient) -> Listing:
+    """List the ranges in the order of their keys: borders, about how large they are, and who leads them."""
+    return _ranges(client.rows("ranges"))
+
+
+@ranges.command("split")
+@asks("4f80")
+def split_range(
+    client: ApiClient,
+    key: str = argument(..., "KEY", "The first key of the range that begins, in hexadecimal."),
+) -> Listing:
+    """Have the range of a key end before it, and another begin with it."""
+    try:
+        border = bytes.fromhex(key)
+    except ValueError:
+        raise OptionError("KEY", got=key, expected="a key in hexadecimal, such as 4f80") from None
+    return _ranges([client.post("ranges/split", {"key": border.hex()})])
+
+
+@ranges.command("merge")
+@asks("0")
+def merge_range(
+    client: ApiClient,
+    number: int = argument(..., "RANGE", "The range that grows, by its number.", min=0),
+) -> Listing:
+    """Have a range take over its neighbour on the right; the list shows when it has."""
+    return _ranges([client.post("ranges/merge", {"range": number})])
+
+
+def _ranges(rows: Sequence[Row]) -> Listing:
+    return Listing(
+        list(rows),
+        {
+            "RANGE": "range",
+            "FROM": lambda row: row["start"] or "-",
+            "UP TO": lambda row: row["end"] or "-",
+            "VERSION": "version",
+            "ABOUT": lambda row: "-" if row["size"] is None else size_text(row["size"]),
+            "LEADER": lambda row: row["leader"] or "-",
+        },
+        empty="no ranges",
+    )

@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from gossamer.api.model.raft import GroupInfo, ReplicaInfo, UniqueName
+from gossamer import basekv
+from gossamer.api.model.raft import GroupInfo, KeyRange, ReplicaInfo, UniqueName
 from gossamer.errors import NotFoundError, UnavailableError, mismatch
+from gossamer.node.consensus import range_directory
 from gossamer.node.parts import NodeParts
 from gossamer.raft import RAFT, ConsistentNames, NotDone, Transfer, Where
 from gossamer.supervisor import CallFailed, call
@@ -83,6 +85,36 @@ class Consensus:
         answer = await self._ask("recover")
         if isinstance(answer, NotDone):
             raise UnavailableError(f"raft recover: {answer.why}")
+
+    async def ranges(self) -> Sequence[KeyRange]:
+        """Return the ranges of keys as this node knows them. Raises UnavailableError."""
+        try:
+            found = await self._node.runtime.run(basekv.ranges)
+        except CallFailed as error:
+            raise UnavailableError(f"ranges: it is starting ({error}); try again") from None
+        return [self._range(info) for info in found]
+
+    async def split_range(self, key: bytes) -> KeyRange:
+        """Have the range of a key end before it; return the one that begins there. Raises BadRangeError,
+        NotWrittenError."""
+        return self._range(await self._node.runtime.run(basekv.split, key))
+
+    async def merge_range(self, number: int) -> KeyRange:
+        """Have a range begin to take over its neighbour on the right; return it. Raises BadRangeError,
+        NotWrittenError."""
+        return self._range(await self._node.runtime.run(basekv.merge, number))
+
+    def _range(self, info: basekv.RangeInfo) -> KeyRange:
+        kind, directory = basekv.kind_of(info.number), range_directory(self._node)
+        return KeyRange(
+            range=info.number,
+            kind=kind,
+            start=info.start.hex(),
+            end=None if info.end is None else info.end.hex(),
+            version=info.version,
+            leader=self._node.consensus.leader_of(kind),
+            size=None if directory is None else directory.sizes().get(info.number),
+        )
 
     async def names(self) -> Sequence[UniqueName]:
         """Return the names that have one holder. Raises UnavailableError without a quorum."""
