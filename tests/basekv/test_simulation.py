@@ -1,4 +1,4 @@
-"""Ranges that split and merge on discs and a network that do everything wrong; ``testing.ranges`` runs many
+"""Ranges that split and merge on discs and a network that do everything wrong; ``campaign`` runs many
 seeds."""
 
 from dataclasses import replace
@@ -7,7 +7,7 @@ import pytest
 
 from gossamer.basekv import RangeMachine
 from gossamer.basekv.values import Busy, Moved, decode_batch, encode
-from gossamer.testing.ranges import RANGES, SCENARIOS, scenario_of
+from tests.basekv.campaign import RANGES, SCENARIOS, scenario_of
 
 Patch = pytest.MonkeyPatch
 

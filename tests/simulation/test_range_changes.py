@@ -14,7 +14,7 @@ from .test_quorum_tables import formed, run
 
 
 async def changing(cluster):
-    """Have ranges, which may change: that is behind a flag, as long as real nodes were not broken under it."""
+    """Have ranges that may change: behind a flag, until real nodes were broken under it."""
     await formed(cluster)
     node = cluster.nodes[1]
     await run(cluster, 1, node.feature_table.enable, "ranges")

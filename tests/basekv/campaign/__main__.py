@@ -1,4 +1,4 @@
-from gossamer.testing.ranges import RANGES, SCENARIOS
+from tests.basekv.campaign import RANGES, SCENARIOS
 
 if __name__ == "__main__":
     RANGES.main(seeds=len(SCENARIOS))

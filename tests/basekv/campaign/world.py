@@ -21,8 +21,8 @@ from gossamer.testing.campaign import World
 from gossamer.testing.links import LinkQuality
 from gossamer.testing.network import SimNetwork
 from gossamer.testing.raft.linearizability import Operation, violation
-from gossamer.testing.ranges.clients import KEYS, RangeClient
-from gossamer.testing.ranges.node import RangeNode
+from tests.basekv.campaign.clients import KEYS, RangeClient
+from tests.basekv.campaign.node import RangeNode
 
 HEALTHY = LinkQuality(latency=0.002, jitter=0.002)
 CLIENTS = 5

@@ -10,7 +10,7 @@ from gossamer.raft import BadMembershipError, NotReadyError
 from gossamer.testing.campaign import Campaign
 from gossamer.testing.links import LinkQuality
 from gossamer.testing.network import SimNetwork
-from gossamer.testing.ranges.world import RangesWorld
+from tests.basekv.campaign.world import RangesWorld
 
 ROUGH = LinkQuality(latency=0.004, jitter=0.02, loss=0.1, duplicate=0.1, reorder=0.2)
 Fault = Callable[[RangesWorld], Awaitable[None]]
@@ -125,7 +125,7 @@ async def _act(world: RangesWorld, name: str) -> None:
 
 
 RANGES = Campaign(
-    "gossamer.testing.ranges",
+    "tests.basekv.campaign",
     "scenario",
     tuple(SCENARIOS),
     scenario_of,

@@ -32,7 +32,7 @@ from gossamer.raft.wal.records import Record, Stored
 from gossamer.testing.raft.disc import CrashedError, SimDisc
 
 if TYPE_CHECKING:
-    from gossamer.testing.ranges.world import RangesWorld
+    from tests.basekv.campaign.world import RangesWorld
 
 TICK = 0.05
 LOOK = 0.5
@@ -97,17 +97,17 @@ class SimThread:
     async def write(
         self, records: Sequence[Record], snapshots: Iterable[tuple[int, int, bytes]] = (), *, sync: bool
     ) -> None:
-        assert self._opened is not None  # noqa: S101 - it runs
+        assert self._opened is not None
         if sync:
             await asyncio.sleep(self._delay())
         self._opened.write(records, snapshots, sync=sync)
 
     async def snapshot(self, group: int, index: int) -> bytes:
-        assert self._opened is not None  # noqa: S101 - it runs
+        assert self._opened is not None
         return self._opened.snapshot(group, index)
 
     async def clean(self, in_use: Sequence[tuple[int, Snapshot]]) -> None:
-        assert self._opened is not None  # noqa: S101 - it runs
+        assert self._opened is not None
         self._opened.clean(in_use)
 
     async def close(self) -> None:
