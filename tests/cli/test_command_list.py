@@ -36,6 +36,7 @@ ARGUMENTS = {
     "queues show": "jobs",
     "sessions show": "sensor-1",
     "tables show": "routes",
+    "tenants show": "acme",
     "topics match": "a/b",
 }
 LOOKS = [

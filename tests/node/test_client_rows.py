@@ -17,7 +17,7 @@ def row_of(node, client_id="c", *, copies=True):
     view = ClientsView()
     view.name = "node1@127.0.0.1"
     view._node = SimpleNamespace(
-        broker=SimpleNamespace(sessions=node.sessions, copies=node.copies if copies else None),
+        broker=SimpleNamespace(sessions=node.sessions, copies=node.copies if copies else None, tenants=()),
         clock=SimpleNamespace(wall=clock.wall, monotonic=lambda: fanout.at),
     )
     [(_, show)] = view.clients(ClientSearch(client=client_id), ListOrder())

@@ -74,7 +74,7 @@ class SplitRequest(Value):
 class MergeRequest(Value):
     """The range that takes over its neighbour on the right, by its number."""
 
-    range: int = Field(ge=0, lt=2**63)
+    range: int = Field(ge=0, lt=2**63, strict=True)
 
 
 class UniqueName(Value):

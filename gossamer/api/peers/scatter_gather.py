@@ -204,7 +204,7 @@ class Peers:
         """Another node's part. Raises PeerSilentError if it makes no sense, or breaks off."""
         # Rows of the release before have no tenant, as those of the default one.
         there = [(name, str, "") if name == "tenant" else (name, str) for name in fields]
-        head = msgspec.json.Decoder(msgspec.defstruct("Head", there))
+        head = msgspec.json.Decoder(msgspec.defstruct("Head", there, kw_only=True))
         answer = await self._answered(node, target)
         piece, rest = answer.body, b""
         async with contextlib.aclosing(self.rest(node, answer.cursor, timeout=TIMEOUT)) as pieces:
