@@ -32,8 +32,8 @@ from gossamer.clock import Clock
 from gossamer.errors import GossamerError
 from gossamer.mnesia_like import SharedTable
 from gossamer.mqtt.cluster.retained_bodies import DISC_FAILS, Bodies
+from gossamer.mqtt.flow.commits import Until
 from gossamer.mqtt.messages.message import Message
-from gossamer.mqtt.messages.ports import Until
 from gossamer.mqtt.messages.records import read_record, record_of
 from gossamer.mqtt.publish.retained import Fetch, LocalRetained, TopicTree
 from gossamer.supervisor import Runtime

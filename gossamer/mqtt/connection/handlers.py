@@ -33,9 +33,10 @@ from gossamer.mqtt.connection.consuming import Consuming
 from gossamer.mqtt.connection.enhanced import Enhanced
 from gossamer.mqtt.connection.shared import Shared, is_text, refusal_of, topic_refusal_of
 from gossamer.mqtt.connection.subscribing import Subscribing, encoded
+from gossamer.mqtt.flow.commits import Until
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.message_ids import NO_ID, is_recorded
-from gossamer.mqtt.messages.ports import ForwarderLike, Until
+from gossamer.mqtt.messages.ports import ForwarderLike
 from gossamer.mqtt.messages.records import record_of
 from gossamer.mqtt.publish.delayed import UNROUTED
 from gossamer.mqtt.publish.plan import compile_plan

@@ -30,10 +30,11 @@ SETTLE_TIMEOUT = 2.0
 encode = msgspec.msgpack.Encoder().encode
 
 
-class Waits:
-    """Peer of a message that waits for some of what a writer writes; see ``ForwarderLike``."""
+class Until:
+    """Condition among the peers of a message, for which its acknowledgement waits: ``peer`` is its name,
+    ``append_acked(record, on_safe)`` calls ``on_safe`` once it is met."""
 
-    def __init__(self, peer: str, append_acked: Callable[[bytes, Callable[[bool], object]], object]) -> None:
+    def __init__(self, peer: str, append_acked: Callable[[bytes, Callable[[bool], None]], object]) -> None:
         self.peer = peer
         self.append_acked = append_acked
 
@@ -79,7 +80,7 @@ class JournalWriter:
         else:
             self._waiting.append((ticket, callback))
 
-    async def settled(self, within: float | None = None, peer: Waits | JournalWriter | None = None) -> bool:
+    async def settled(self, within: float | None = None, peer: Until | JournalWriter | None = None) -> bool:
         """Wait until all that was written so far is on disc; False: not ``within`` so many seconds. ``peer``:
         wait for that instead, which is of this writer."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -19,7 +19,7 @@ from typing import Protocol
 import structlog
 
 from gossamer.mnesia_like import Journal
-from gossamer.mqtt.flow.commits import JournalWriter, Soon, Waits
+from gossamer.mqtt.flow.commits import JournalWriter, Soon, Until
 
 log = structlog.get_logger(__name__)
 
@@ -76,7 +76,7 @@ class CopiedWriter(JournalWriter):
         """By range, what ``notes`` were when a row of it was written last."""
         self._queues: dict[int, deque[tuple[int, Callable[[], object]]]] = {}
         """By range, who waits for it, each with a ticket."""
-        self._peers: dict[frozenset[int], Waits] = {}
+        self._peers: dict[frozenset[int], Until] = {}
 
     @property
     def committed(self) -> int:
@@ -107,10 +107,10 @@ class CopiedWriter(JournalWriter):
         """Call ``callback`` once ``ticket`` is committed as far as a session needs it; now, if it is."""
         self._after(ticket, callback, (self._range_of(client_id),))
 
-    def since(self, before: int) -> Waits:
+    def since(self, before: int) -> Until:
         """Return what a message waits for that wrote all rows since ``notes`` were ``before``."""
         numbers = self.ranges_since(before) or (_DISC,)
-        return Waits(self.peer, partial(self._append_acked, numbers, self.ticket))
+        return Until(self.peer, partial(self._append_acked, numbers, self.ticket))
 
     def ranges_since(self, before: int) -> tuple[int, ...]:
         """Return the ranges of all rows since ``notes`` were ``before``; of such as have none, the disc."""
@@ -122,14 +122,14 @@ class CopiedWriter(JournalWriter):
         """Call ``callback`` once these ranges have all that was written so far; now, if they have."""
         self._after(self.ticket, callback, numbers)
 
-    def of(self, sessions: Sequence[SessionLike]) -> CopiedWriter | Waits:
+    def of(self, sessions: Sequence[SessionLike]) -> CopiedWriter | Until:
         """Return what a message to ``sessions`` waits for; the same for the same ranges."""
         if self.copies is None or len(sessions) > MANY:
             return self
         numbers = frozenset(self._range_of(session.client_id) for session in sessions)
         peer = self._peers.get(numbers)
         if peer is None:
-            peer = self._peers[numbers] = Waits(self.peer, partial(self._append_acked, numbers, None))
+            peer = self._peers[numbers] = Until(self.peer, partial(self._append_acked, numbers, None))
         return peer
 
     def _append_acked(

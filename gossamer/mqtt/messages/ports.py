@@ -18,18 +18,6 @@ class ForwarderLike(Protocol):
     def append_acked(self) -> Callable[[bytes, Callable[[bool], None]], object]: ...
 
 
-class Until:
-    """Condition among the peers of a message, for which its acknowledgement waits: ``peer`` is its name,
-    ``append_acked(record, on_safe)`` calls ``on_safe`` once it is met."""
-
-    def __init__(self, peer: str, append_acked: Callable[[bytes, Callable[[bool], None]], object]) -> None:
-        self.peer = peer
-        self.append_acked = append_acked
-
-    def append(self, record: bytes) -> None:
-        """Do nothing: QoS 0 waits for nothing."""
-
-
 class FlowRecorderLike(Protocol):
     """Flow recorder as the publish path reports to it (``gossamer.audit``).
 

@@ -16,9 +16,10 @@ from gossamer.mqtt.codec.decoder import check_topic_name
 from gossamer.mqtt.codec.errors import MqttProtocolError
 from gossamer.mqtt.codec.properties import NONE, Properties
 from gossamer.mqtt.codec.reasons import ReasonCode
+from gossamer.mqtt.flow.commits import Until
 from gossamer.mqtt.messages.message import Message, strip
 from gossamer.mqtt.messages.message_ids import NO_ID, is_recorded, number_of
-from gossamer.mqtt.messages.ports import ForwarderLike, Until
+from gossamer.mqtt.messages.ports import ForwarderLike
 from gossamer.mqtt.messages.records import record_of
 from gossamer.mqtt.publish.delayed import BAD_DELAY, DELAYED, UNROUTED, Delayed, is_bad_delay
 from gossamer.mqtt.publish.fanout import Fanout

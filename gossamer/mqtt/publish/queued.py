@@ -16,8 +16,9 @@ import msgspec
 from gossamer.errors import GossamerError
 from gossamer.mqtt.codec.properties import NONE, Properties
 from gossamer.mqtt.codec.reasons import ReasonCode
+from gossamer.mqtt.flow.commits import Until
 from gossamer.mqtt.messages.message import Message
-from gossamer.mqtt.messages.ports import ForwarderLike, Until
+from gossamer.mqtt.messages.ports import ForwarderLike
 from gossamer.queues import (
     FewReplicasError,
     NotLeaderError,
