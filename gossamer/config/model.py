@@ -204,7 +204,7 @@ class GrpcConfig(Section):
     """Serve it. What programs are written against is ``gossamer/gateway/grpc/gossamer.proto``."""
     host: Host = LOOPBACK
     """Address it binds. Set ``tls`` where others can listen in."""
-    port: Port = 8093
+    port: Port = 50051
     """Port it binds; 0: any that is free."""
     tls: TlsHostConfig | None = None
     """Serve TLS only; files that change are read again. Nothing: plain."""
