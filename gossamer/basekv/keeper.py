@@ -71,7 +71,8 @@ class RangeKeeper(GenServer):
     async def handle_info(self, message: object) -> None:
         if message == _LOOK:
             send_after(LOOK, self_pid(), _LOOK)
-            if (directory := self._directory()) is not None:
+            # Where ranges do not change there is nothing to tell, and nothing for two sides to differ in.
+            if self._changes() and (directory := self._directory()) is not None:
                 await self._look(directory)
         elif message == _WORKED:
             self._at_work = False
@@ -98,7 +99,7 @@ class RangeKeeper(GenServer):
                 self._carrying.add(number)
                 spawn_link(_carry, self_pid(), info, merging, directory, label=f"merge {kind_of(number)}")
 
-        if self._changes() and not self._at_work:
+        if not self._at_work:
             await self._balance(led, sizes)
 
     async def _balance(self, led: dict[int, RangeMachine], sizes: dict[int, int]) -> None:
