@@ -152,6 +152,8 @@ def main() -> int:
     page, directory = Path(sys.argv[1]), Path(sys.argv[2])
     if "apart" in sys.argv[3:]:
         _loopback_up()
+    # A shell in the background has it ignored, and so would be what a page ends by Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         shown = page.relative_to(ROOT) if page.is_relative_to(ROOT) else page
         play(page.read_text(encoding="utf-8"), shown, directory)
