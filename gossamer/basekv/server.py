@@ -128,7 +128,7 @@ class KeyValueServer(GenServer):
     def _change(self, asked: SplitAt | MergeFrom, caller: Caller) -> Reply | NoReply:
         where = asked.key.hex() if isinstance(asked, SplitAt) else str(asked.number)
         if not self._changes():
-            expected = "the feature ranges, which all nodes have; see gossamer features"
+            expected = "the feature ranges, which all nodes have; gossamer features enable ranges"
             return Reply(BadRangeError(where, got="a cluster that has not enabled it", expected=expected))
         if isinstance(asked, SplitAt):
             number = self._rng.getrandbits(NUMBER_BITS) | FIRST_RANGES

@@ -266,6 +266,9 @@ async def test_a_user_of_mqtt_may_do_what_the_access_list_says(tmp_path):
         code, _ = await refused(reader.append(wire.AppendRequest(queue="jobs", payload=b"x")))
         assert code is CODE.PERMISSION_DENIED
         assert (await refused(worker.status(wire.StatusRequest())))[0] is CODE.PERMISSION_DENIED
+        # Recorded as of clients of MQTT: two publishes, one to a queue, and a subscription.
+        assert node.broker.access.decisions["publish", "acl", "deny"] == 2
+        assert node.broker.access.decisions["subscribe", "acl", "deny"] == 1
         for one in (stranger, nonsense):
             assert (await refused(publish(one, message("in/x"))))[0] is CODE.UNAUTHENTICATED
 

@@ -60,8 +60,8 @@ class Reloaded(Value):
     node: str
     files: tuple[str, ...]
     queues: dict[str, str]
-    """What came of each queue that the configuration declares otherwise than before, by its name: it was
-    added or changed, or refused and why, or it is declared no more."""
+    """Outcome for each queue whose declaration has changed, by its name: added, changed, refused and why, or
+    declared no more."""
 
 
 class LogLevel(Value):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Callable
 from inspect import isawaitable
 from typing import Any
 from urllib.parse import unquote
@@ -56,20 +57,29 @@ def code_of(error: GossamerError) -> grpc.StatusCode:
 class Caller:
     """One call's caller: a ``principal`` of the API, or an MQTT user behind a gate.
 
-    ``gate`` None: the user may do everything.
+    ``gate`` None: the user may do everything. ``denied(action, topic)`` records what the access list refuses.
     """
 
-    def __init__(self, name: str, *, principal: Principal | None = None, gate: Any = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        principal: Principal | None = None,
+        gate: Any = None,
+        denied: Callable[[str, str], object] = lambda _action, _topic: None,
+    ) -> None:
         self.name = name
         """Client identifier that consumers and subscriptions are noted under."""
         self._principal = principal
         self._gate = gate
+        self._denied = denied
 
     def may_publish(self, topic: str) -> None:
         """Raise :class:`CallRefusedError` unless the caller may publish to a topic."""
         if self._principal is not None:
             self._demand(Role.OPERATOR)
         elif self._gate is not None and not self._gate.may_publish(topic.encode()):
+            self._denied("publish", topic)
             raise _denied(f"the access list lets this user not publish to {topic[:200]!r}")
 
     def may_subscribe(self, topic_filter: str) -> None:
@@ -77,6 +87,7 @@ class Caller:
         if self._principal is not None:
             self._demand(Role.ADMIN)
         elif self._gate is not None and not self._gate.may_subscribe(topic_filter):
+            self._denied("subscribe", topic_filter)
             raise _denied(f"the access list lets this user not subscribe to {topic_filter[:200]!r}")
 
     def may_look(self) -> None:
@@ -140,7 +151,12 @@ class CallerCheck:
             raise _denied(
                 "this user is of a tenant, whose clients come by MQTT; expected one of the default tenant"
             )
-        return Caller(name, gate=access.gate(name, verdict.username, self._broker.publishing.cache_get))
+        user = verdict.username
+
+        def denied(action: str, topic: str) -> None:
+            access.denied(action, name, user, topic)
+
+        return Caller(name, gate=access.gate(name, user, self._broker.publishing.cache_get), denied=denied)
 
     def _wrong(self, address: str, text: str) -> CallRefusedError:
         if self._callers.too_often("wrong", address):
