@@ -41,6 +41,13 @@ class Gone(Struct, frozen=True):
     node: str
 
 
+class Removed(Struct, frozen=True):
+    """A leader tells the receiver that its replica is no member of the group any more."""
+
+    group: int
+    replica: int
+
+
 class Told(Struct, frozen=True):
     """Whether ``node`` can have replicas, and the term in which it leads each group that it leads.
 
@@ -127,5 +134,5 @@ def parts(messages: list[tuple[int, bytes]]) -> Iterator[list[tuple[int, bytes]]
     yield part
 
 
-for _type in (Packets, Create, Gone, Told, Wanted, Submit, Read, Transfer, Done, NotDone):
+for _type in (Packets, Create, Gone, Removed, Told, Wanted, Submit, Read, Transfer, Done, NotDone):
     register_message(_type, f"raft.{_type.__name__}")

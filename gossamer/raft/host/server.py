@@ -34,6 +34,7 @@ from gossamer.raft.host.messages import (
     Packets,
     Read,
     ReadHere,
+    Removed,
     Submit,
     Told,
     Transfer,
@@ -178,9 +179,10 @@ class RaftServer(GenServer):
                     group.gone(replica)
             case Told():
                 self._told(request)
-            case Wanted(kind):
-                if self._upkeep is not None:
-                    self._upkeep.want(kind, self.process.loop.time())
+            case Wanted(kind) if self._upkeep is not None:
+                self._upkeep.want(kind, self.process.loop.time())
+            case Removed(number, replica) if self._upkeep is not None:
+                self._upkeep.removed(number, replica)
 
     async def handle_info(self, message: object) -> None:
         match message:

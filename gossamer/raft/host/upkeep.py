@@ -21,7 +21,7 @@ import structlog
 
 from gossamer.raft.errors import NotReadyError
 from gossamer.raft.host.group import Group
-from gossamer.raft.host.messages import RAFT, Create
+from gossamer.raft.host.messages import RAFT, Create, Removed
 from gossamer.raft.host.placement import COPIES, Admit, Change, View, next_step, preferred_leader
 from gossamer.raft.host.replicas import Replicas
 from gossamer.raft.host.replicated import FOUNDER, NAMES, admission, founding, standing
@@ -76,8 +76,8 @@ def kinds_in(register: Register) -> set[str]:
 
 
 class Upkeep:
-    """``members()`` are the nodes of the cluster, up or not, with their racks; ``kinds()`` the groups that it
-    should have, and how many voters each."""
+    """``members()`` are the nodes of the cluster that may have replicas, up or not, with their racks;
+    ``kinds()`` the groups that it should have, and how many voters each."""
 
     def __init__(
         self,
@@ -89,9 +89,9 @@ class Upkeep:
         kinds: Callable[[], Mapping[str, int]],
         wall: Callable[[], float],
         rng: Random,
-        create: Callable[[str, Create], object] = lambda node, what: cast((RAFT, node), what),
+        tell: Callable[[str, Create | Removed], object] = lambda node, what: cast((RAFT, node), what),
     ) -> None:
-        self._create = create
+        self._tell = tell
         self._node = node
         self._replicas = replicas
         self._register = register
@@ -111,6 +111,8 @@ class Upkeep:
         """Kinds of which somebody has asked for a group, each until then, or until it is there."""
         self._founded: set[int] = set()
         """Groups that this process founded."""
+        self._told: dict[tuple[int, int], str] = {}
+        """Groups and replicas that are no members of them any more, with the nodes that know."""
 
     def want(self, kind: str, now: float) -> None:
         """Note that there should be a group of a kind; who asks asks again until there is."""
@@ -124,7 +126,9 @@ class Upkeep:
         await self._replicas.forget()
         known = kinds_in(self._register) | {group.state.kind for group in self._replicas.groups.values()}
         self._wanted = {kind: end for kind, end in self._wanted.items() if now < end and kind not in known}
-        if now - quiet_since >= FOUND_AFTER and all(self._node < node for node in self.able):
+        stores = self._members()
+        first = self._node in stores and all(self._node < node for node in self.able & stores.keys())
+        if now - quiet_since >= FOUND_AFTER and first:
             for kind in (*self._kinds(), *self._wanted):
                 if kind not in known:
                     await self._found(kind)
@@ -252,9 +256,28 @@ class Upkeep:
         elif isinstance(step, Admit):
             node = step.node
             group.admit(admission(node), lambda number: self._admitted(group, node, number))
-        elif seconds >= HAND_OVER_AFTER and group.state.kind != NAMES:
+        else:
+            self._remove(group)
             # A new leader of names gives none away for a lease.
-            self._hand_over(group, preferred_leader(view), self.leading[group.number] + seconds)
+            if seconds >= HAND_OVER_AFTER and group.state.kind != NAMES:
+                self._hand_over(group, preferred_leader(view), self.leading[group.number] + seconds)
+
+    def _remove(self, group: Group) -> None:
+        """Have nodes drop replicas that were members, once it is agreed that they are none any more."""
+        log = group.replica.log
+        members = {*group.replica.membership.members, *log.membership_at(log.committed).members}
+        self._told = {pair: node for pair, node in self._told.items() if node in self.able}
+        for replica, node in group.state.nodes.items():
+            pair = group.number, replica
+            if replica not in members and node in self.able and pair not in self._told:
+                self._told[pair] = node
+                self._tell(node, Removed(*pair))
+
+    def removed(self, number: int, replica: int) -> None:
+        """Drop a replica that is no member of its group any more."""
+        group = self._replicas.groups.get(number)
+        if group is not None and group.replica.id == replica:
+            self._replicas.drop(group, "others are the members of its group now", wanted=False)
 
     def _hand_over(self, group: Group, to: int, now: float) -> None:
         if to != group.replica.id and now >= self._handed_over.get(group.number, -inf) + HAND_OVER_AFTER:
@@ -264,7 +287,7 @@ class Upkeep:
     def _admitted(self, group: Group, node: str, number: object) -> None:
         if not isinstance(number, int):
             return
-        self._create(node, Create(group.number, number))
+        self._tell(node, Create(group.number, number))
         membership = group.replica.membership
         try:
             group.replica.change_membership(membership.voters, (*membership.learners, number))

@@ -166,7 +166,7 @@ class RangeNode:
             kinds=self.world.kinds,
             wall=loop.time,
             rng=self.rng,
-            create=lambda node, what: self.world.create(node, what.group, what.replica),
+            tell=self.world.tell,
         )
         try:
             await self.replicas.open()
@@ -247,6 +247,11 @@ class RangeNode:
         known = self.groups.get(number)
         if self.replicas is not None and (known is None or known.replica.id < replica):
             await self.replicas.begin(number, replica, Membership())
+
+    def removed(self, number: int, replica: int) -> None:
+        """Drop a replica that a leader calls no member any more."""
+        if self.upkeep is not None:
+            self.upkeep.removed(number, replica)
 
     # -- turns
 

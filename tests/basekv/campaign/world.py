@@ -17,6 +17,7 @@ from gossamer.basekv.values import encode as encode_value
 from gossamer.errors import GossamerError
 from gossamer.raft import COPIES, Message, NotReadyError, current, decode, encode
 from gossamer.raft.host.group import Group
+from gossamer.raft.host.messages import Create, Removed
 from gossamer.testing.campaign import World
 from gossamer.testing.links import LinkQuality
 from gossamer.testing.network import SimNetwork
@@ -153,10 +154,13 @@ class RangesWorld(World):
         data = encode(message)
         self.carry(source, target, lambda node: node.receive(source, number, decode(data)), len(data))
 
-    def create(self, target: str, number: int, replica: int) -> None:
-        """Have a replica made at a node."""
-        node = self.nodes[target]
-        self.sim.loop.call_later(0.01, node.post_async, lambda: node.create(number, replica))
+    def tell(self, target: str, what: Create | Removed) -> None:
+        """Have a replica made, or dropped, at a node."""
+        node, later = self.nodes[target], self.sim.loop.call_later
+        if isinstance(what, Create):
+            later(0.01, node.post_async, lambda: node.create(what.group, what.replica))
+        else:
+            later(0.01, node.post, lambda: node.removed(what.group, what.replica))
 
     # -- requests
 
