@@ -57,6 +57,9 @@ def start(
 
 
 def _run_to_its_end(config: Config, cookie: str, reread: Callable[[], Config], *, as_json: bool) -> ExitCode:
+    # Programs that a node starts replace the forked process at once: gRPC, which reads this when it is
+    # loaded, has nothing to save for it, and logs a line each time where it could not.
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     # Here, so that the rest of the command starts without loading a broker.
     from gossamer.node import DataDir, Node
     from gossamer.supervisor import tune_collector
@@ -78,6 +81,8 @@ def _run_to_its_end(config: Config, cookie: str, reread: Callable[[], Config], *
 
 
 def _remark(config: Config) -> None:
+    for remark in config.remarks:
+        note(remark)
     if config.mqtt.server.enable and not config.mqtt.auth.allow_anonymous:
         note(
             "mqtt.auth.allow_anonymous is off, so clients without credentials are refused; "
