@@ -36,6 +36,7 @@ PANELS: dict[str, dict[str, tuple[str, str]]] = {
         "top": ("commands.top", "Watch all nodes: clients, message rates, memory, and who sees whom."),
         "live": ("commands.nodes", "Show each node's counters since its start."),
         "nodes": ("commands.nodes", "The nodes of the cluster, as one of them sees them."),
+        "services": ("commands.nodes", "Which services each node runs."),
         "features": ("commands.nodes", "Feature flags: what waits until all nodes have it; enable it."),
         "cluster": ("commands.nodes", "Membership: status, members, join, leave, gossip keys."),
         "raft": ("commands.nodes", "Replicas that agree on what must not differ: who leads, names."),

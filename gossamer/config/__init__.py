@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         QueueDeclaration,
     )
     from gossamer.config.replication import RaftConfig, RaftGroupConfig, groups_of
+    from gossamer.config.services import INBOX_STORE, SERVICES, ServicesConfig, services_off
     from gossamer.config.units import (
         OptionalDuration,
         PositiveDuration,
@@ -62,6 +63,8 @@ __all__ = [
     "COOKIE_FILE",
     "DEFAULT_GROUP",
     "ENOUGH_BITS",
+    "INBOX_STORE",
+    "SERVICES",
     "ApiConfig",
     "AuditConfig",
     "Autoheal",
@@ -89,6 +92,7 @@ __all__ = [
     "QueueDeclaration",
     "RaftConfig",
     "RaftGroupConfig",
+    "ServicesConfig",
     "SharedStrategy",
     "TlsConfig",
     "TlsHostConfig",
@@ -105,6 +109,7 @@ __all__ = [
     "parse_duration",
     "parse_endpoint",
     "parse_size",
+    "services_off",
     "shown_of",
     "to_plain",
     "without_password",

@@ -5,7 +5,7 @@ Rules: 1. Environment over file over defaults.  2. ``GOSSAMER_CLUSTER__AUTOHEAL`
 prefix, then the key with ``__`` for each dot. Lists and sections can be given as YAML on one line.
 A number in the path is a place in a list.  3. Variables without ``__`` are not configuration, but for
 ``GOSSAMER_QUEUES``, a key that is in no section.  4. Keys may be written with dots
-(``cluster.autoheal: on``), and the section names of BifroMQ's file are understood.  5. All problems are
+(``cluster.autoheal: on``), and files of BifroMQ and FluxMQ are understood.  5. All problems are
 raised together.
 
 Rejected: pydantic-settings' own environment source, which skips variables whose section it does not know and
@@ -15,7 +15,7 @@ so lets a misspelt one pass in silence.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ import yaml
 from pydantic import ValidationError
 
 from gossamer.config.discovery import STRATEGIES
+from gossamer.config.foreign import Leaf, native
 from gossamer.config.model import Config
 from gossamer.config.problems import Location, conflicts, key_path, problems_of, shown_of
 from gossamer.errors import ConfigError, ConfigProblem
@@ -33,16 +34,6 @@ Tree = dict[str, object]
 _PREFIX = "GOSSAMER_"
 _SEPARATOR = "__"
 _QUEUES = "GOSSAMER_QUEUES"
-
-_FOREIGN_NAMES = {
-    ("clusterConfig",): ("cluster",),
-    ("cluster", "clusterDomainName"): ("cluster", "domain_name"),
-    ("cluster", "seedEndpoints"): ("cluster", "seed_endpoints"),
-    ("cluster", "discovery_strategy"): ("cluster", "discovery", "strategy"),
-    ("mqttServiceConfig",): ("mqtt",),
-    ("apiServerConfig",): ("api",),
-    ("RPCServerConfig",): ("distribution",),
-}
 
 
 def load_config(path: Path | str | None = None, *, environ: Mapping[str, str] | None = None) -> Config:
@@ -60,10 +51,11 @@ def config_from(
     tree: Mapping[str, Any], *, environ: Mapping[str, str] | None = None, source: str = "configuration"
 ) -> Config:
     """The configuration in a plain mapping, shaped like the file."""
-    problems: list[ConfigProblem] = []
     merged: Tree = {}
-    for key, value in tree.items():
-        _put(merged, tuple(str(key).split(".")), value, problems)
+    translation = native(_leaves((), tree) if tree else ())
+    problems = translation.problems
+    for path, value in translation.leaves:
+        _set(merged, path, value, problems)
     origins = _merge_environment(merged, environ or {}, problems)
     try:
         config = Config.model_validate(merged)
@@ -73,6 +65,7 @@ def config_from(
     problems += conflicts(config)
     if problems:
         raise ConfigError(source, problems)
+    config._remarks = tuple(translation.remarks)
     return config
 
 
@@ -119,17 +112,16 @@ def _read(path: Path) -> Tree:
     raise ConfigError(str(path), [ConfigProblem(where, got, expected)])
 
 
-def _put(tree: Tree, path: tuple[str, ...], value: object, problems: list[ConfigProblem]) -> None:
-    """Merge ``value`` into ``tree`` at ``path``; sections merge, anything else replaces."""
-    if not isinstance(value, dict) or not value:
-        _set(tree, path, value, problems)
+def _leaves(path: tuple[str, ...], value: object) -> Iterator[Leaf]:
+    """Yield each value that is no section, or an empty one, with its path; keys may have dots."""
+    if not isinstance(value, Mapping) or not value:
+        yield path, value
         return
     for key, inner in value.items():
-        _put(tree, (*path, *str(key).split(".")), inner, problems)
+        yield from _leaves((*path, *str(key).split(".")), inner)
 
 
 def _set(tree: Tree, path: tuple[str, ...], value: object, problems: list[ConfigProblem]) -> None:
-    path = _native(path)
     section = tree
     for depth, part in enumerate(path[:-1]):
         inner = section.get(part)
@@ -144,13 +136,6 @@ def _set(tree: Tree, path: tuple[str, ...], value: object, problems: list[Config
         section[path[-1]] = value
     elif value is not None and value != {}:
         problems.append(ConfigProblem(key_path(path), "the key twice, spelt in two ways", "it once"))
-
-
-def _native(path: tuple[str, ...]) -> tuple[str, ...]:
-    for depth in range(1, len(path) + 1):
-        if native := _FOREIGN_NAMES.get(path[:depth]):
-            path = native + path[depth:]
-    return path
 
 
 def _merge_environment(

@@ -21,6 +21,7 @@ from gossamer.config.discovery import Discovery, StaticDiscovery
 from gossamer.config.mqtt import MqttConfig, TlsHostConfig
 from gossamer.config.queues import QueueDeclaration, check_dead_letters
 from gossamer.config.replication import RaftConfig, groups_of
+from gossamer.config.services import ServicesConfig
 from gossamer.config.units import Duration, OptionalDuration, PositiveDuration, PositiveSize, Size
 from gossamer.config.values import (
     AUTOHEAL_DELAY,
@@ -284,6 +285,7 @@ class Config(Section):
     cluster: Annotated[ClusterConfig, Blank] = ClusterConfig()
     distribution: Annotated[DistributionConfig, Blank] = DistributionConfig()
     mqtt: Annotated[MqttConfig, Blank] = MqttConfig()
+    services: Annotated[ServicesConfig, Blank] = ServicesConfig()
     queues: tuple[QueueDeclaration, ...] = ()
     """Queues that are made, or changed, when this node starts; others are made by ``gossamer queues create``.
     Declare them alike at every node."""
@@ -293,6 +295,12 @@ class Config(Section):
     tracing: Annotated[TracingConfig, Blank] = TracingConfig()
     drill: Annotated[DrillConfig, Blank] = DrillConfig()
     log: Annotated[LogConfig, Blank] = LogConfig()
+    _remarks: tuple[str, ...] = ()
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What differs here from the broker whose file this is, a sentence each."""
+        return self._remarks
 
     @model_validator(mode="after")
     def _fits(self) -> Config:

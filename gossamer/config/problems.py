@@ -23,6 +23,7 @@ from gossamer.config.discovery import (
 )
 from gossamer.config.model import Config
 from gossamer.config.replication import group_conflicts
+from gossamer.config.services import service_conflicts
 from gossamer.config.values import Endpoint
 from gossamer.errors import ConfigProblem
 
@@ -181,6 +182,7 @@ _TOGETHER = (
 def conflicts(config: Config) -> list[ConfigProblem]:
     """Keys that are right one by one but not together."""
     found = [*_shared_ports(config), *_seeds(config), *group_conflicts(config.cluster.raft)]
+    found += service_conflicts(config)
     for key, bound, other in _ORDERED:
         low, high = _at(config, key), _at(config, other)
         if low is not None and (low > high or (low == high and bound == "less than")):

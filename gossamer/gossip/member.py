@@ -31,7 +31,7 @@ class MemberMetadata(msgspec.Struct, frozen=True, array_like=True):
     """Metadata of a member, set by itself; at most 512 bytes encoded.
 
     ``start_time`` is wall-clock seconds since 1970; ``ports`` maps a service to its port
-    (``mqtt``, ``api``, ``gossip``, ``distribution``). A release that does not know the last of them skips it.
+    (``mqtt``, ``api``, ``gossip``, ``distribution``). A release that does not know the last ones skips them.
     """
 
     name: Name
@@ -42,6 +42,8 @@ class MemberMetadata(msgspec.Struct, frozen=True, array_like=True):
     version: Annotated[str, Meta(max_length=64)] = ""
     pid: Number = 0
     rack: Annotated[str, Meta(max_length=64)] = ""
+    off: tuple[str, ...] = ()
+    """Services that it could run and does not."""
 
 
 class MetadataTooLargeError(UsageError):

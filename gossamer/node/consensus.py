@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from gossamer import basekv
 from gossamer.basekv import BASEKV, KeyValueServer, RangeInfo, RangeKeeper, number_of
-from gossamer.config import Config, RaftGroupConfig, groups_of
+from gossamer.config import INBOX_STORE, Config, RaftGroupConfig, groups_of
 from gossamer.distribution import RemoteProcesses
 from gossamer.errors import UsageError
 from gossamer.gossip import MembershipView
@@ -263,5 +263,6 @@ def has_enough_replicas(node: NodeParts) -> bool:
 
 
 def _members(view: MembershipView) -> dict[str, str]:
-    """The nodes that have not left the cluster, up or down, with their racks."""
-    return {member.name: member.metadata.rack for member in view.members() if not member.left}
+    """The nodes with a store that have not left the cluster, up or down, with their racks."""
+    members = [member for member in view.members() if not member.left]
+    return {one.name: one.metadata.rack for one in members if INBOX_STORE not in one.metadata.off}

@@ -25,7 +25,7 @@ from gossamer.audit import CLOCK, Auditor, EventBuffer, key_of
 from gossamer.autoheal import HealStatus
 from gossamer.certificates import Certificates
 from gossamer.clock import Clock, SystemClock
-from gossamer.config import Config
+from gossamer.config import Config, services_off
 from gossamer.discovery import JoinProgress, Standalone, Strategy, strategy_of
 from gossamer.distribution import (
     Distribution,
@@ -270,20 +270,21 @@ class NodeParts:
 
     def metadata(self) -> MemberMetadata:
         """Return what this node tells the cluster of itself."""
-        services = ["mqtt"] if self.broker.ports else []
+        serving = ["mqtt"] if self.broker.ports else []
         if self.api_port:
-            services.append("api")
+            serving.append("api")
         if self.grpc_port:
-            services.append("grpc")
+            serving.append("grpc")
         return MemberMetadata(
             name=self.name,
             creation=self.creation,
             start_time=self.started_at,
             ports=self.ports,
-            services=tuple(services),
+            services=tuple(serving),
             version=__version__,
             pid=self.pid,
             rack=self.config.node.rack,
+            off=services_off(self.config),
         )
 
     def _carrier(self, gate: Network | None) -> LinkTransport:

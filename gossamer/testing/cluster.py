@@ -30,6 +30,7 @@ from gossamer.config import (
     MqttSessionsConfig,
     NodeConfig,
     QueueDeclaration,
+    ServicesConfig,
 )
 from gossamer.config.discovery import DnsConfig
 from gossamer.discovery import DiscoveryFailedError, Dns, DnsAnswer, Strategy
@@ -71,7 +72,8 @@ def address_of(number: int) -> str:
 class SimCluster:
     """``size`` nodes, numbered from 1, none of them started. The first ``seeds`` are every node's seeds;
     with ``strategy``, called with a node's number, each start of a node gets a strategy of its own. Sessions
-    are not copied unless ``sessions`` says so, or what a single copy keeps would not be seen."""
+    are not copied unless ``sessions`` says so, or what a single copy keeps would not be seen. The
+    ``front_ends`` have no store."""
 
     def __init__(
         self,
@@ -84,6 +86,7 @@ class SimCluster:
         mqtt: dict[str, Any] | None = None,
         queues: Iterable[dict[str, Any]] = (),
         strategy: Callable[[int], Strategy] | None = None,
+        front_ends: Iterable[int] = (),
     ) -> None:
         self.sim = sim
         self.size = size
@@ -92,6 +95,7 @@ class SimCluster:
         self._mqtt = mqtt or {}
         self._queues = tuple(map(QueueDeclaration.model_validate, queues))
         self._strategy = strategy
+        self.front_ends = set(front_ends)
         self._addresses: dict[int, str] = {}
         self._seeds = tuple(Endpoint(host=address_of(n), port=GOSSIP_PORT) for n in range(1, seeds + 1))
         self._lives: dict[int, int] = {}
@@ -212,6 +216,7 @@ class SimCluster:
                 **self._mqtt,
             ),
             queues=self._queues,
+            services=ServicesConfig(inbox_store=number not in self.front_ends),
             api=ApiConfig(enable=False),
         )
 

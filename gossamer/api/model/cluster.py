@@ -204,6 +204,9 @@ class NodeInfo(Value):
     version: str = ""
     rack: str = ""
     """Its `node.rack`."""
+    services: Mapping[str, bool] = {}
+    """Which it runs of `mqttserver`, `distserver`, `distworker`, `inboxserver`, `inboxstore`, `retainserver`,
+    `retainstore`, `sessiondictserver` and `apiserver`."""
     protocol: int = 0
     """Version of the protocol on the link to it; 0 without a link."""
     started_at: float = 0.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import typer
 
@@ -130,6 +130,18 @@ _PROCESS: Columns = {
     "PID": lambda row: row["pid"] or "",
     "PORTS": lambda row: ports_text(row["ports"]),
 }
+
+
+@asks("--watch", node=True, watch=True)
+def services(client: ApiClient) -> Listing:
+    """Which services each node runs."""
+    rows = by_name(client.rows("nodes"))
+
+    def runs(name: str) -> Callable[[Row], str]:
+        return lambda row: "on" if row["services"][name] else "off"
+
+    known = rows[0]["services"] if rows else ()
+    return Listing(rows, {"NODE": "name", **{name.upper(): runs(name) for name in known}}, empty="no nodes")
 
 
 nodes = noun()

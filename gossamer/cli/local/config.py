@@ -13,7 +13,7 @@ from gossamer.cli.client import DEFAULT_API, ApiClient, Row
 from gossamer.cli.command import AllNodes, Api, ConfigFile, Json, OnNode, asks, option
 from gossamer.cli.commands.processes import meant
 from gossamer.cli.errors import ExitCode, RefusedError
-from gossamer.cli.render.output import emit_json, print_error, print_line
+from gossamer.cli.render.output import emit_json, note, print_error, print_line
 from gossamer.cli.render.show import Listing
 from gossamer.cli.root import example
 from gossamer.errors import ConfigError, WrongValueError
@@ -54,8 +54,11 @@ def check(
             print_error(str(error), as_json=False)
         raise typer.Exit(ExitCode.CONFIG) from None
     if json:
-        emit_json({"ok": True, "source": str(path or "defaults"), "problems": []})
+        remarks = list(loaded.remarks)
+        emit_json({"ok": True, "source": str(path or "defaults"), "problems": [], "remarks": remarks})
     else:
+        for remark in loaded.remarks:
+            note(remark)
         print_line(f"{path or 'defaults'}: ok")
 
 

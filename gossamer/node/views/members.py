@@ -17,7 +17,7 @@ from gossamer.api.model.cluster import (
     NodeInfo,
     NodeStatus,
 )
-from gossamer.config import Endpoint
+from gossamer.config import SERVICES, Endpoint
 from gossamer.discovery import ClusterCommands
 from gossamer.errors import GossamerError, UsageError, WrongValueError, mismatch
 from gossamer.gossip import Keys, Member, Status, cluster_key, explain
@@ -126,6 +126,7 @@ class MembersView:
                 protocol=peers[m.name].protocol if m.name in up else 0,
                 version=m.metadata.version,
                 rack=m.metadata.rack,
+                services={one: one not in m.metadata.off for one in SERVICES},
                 started_at=m.metadata.start_time,
                 routes=routes.get(m.name, 0),
             )

@@ -25,6 +25,7 @@ from shutil import disk_usage
 import structlog
 
 from gossamer.api.model.cluster import AlarmInfo, Readiness
+from gossamer.config import INBOX_STORE
 from gossamer.discovery import advice
 from gossamer.gossip import Member, Status
 from gossamer.mnesia_like import OwnedTable
@@ -102,8 +103,17 @@ class ReadinessCheck:
             ready=verdict.ready,
             name=name,
             members=(name, *(peer.name for peer in peers if peer.name in linked)),
-            waiting=(*self._refuses(), *(line for _, lacks in verdict.apart.values() for line in lacks)),
+            waiting=(
+                *self._refuses(),
+                *(line for _, lacks in verdict.apart.values() for line in lacks),
+                *self._without_store(),
+            ),
         )
+
+    def _without_store(self) -> list[str]:
+        stores = [m for m in self._node.members.members() if INBOX_STORE not in m.metadata.off and not m.left]
+        problem = "no node has services.inbox_store on: sessions have one copy, and queues take nothing"
+        return [] if stores else [problem]
 
     def alarms(self) -> list[AlarmInfo]:
         """A disc that fails; who is down; and who is apart, for so long that nobody is just starting."""
