@@ -2,11 +2,13 @@
 
 import os
 import random
+import shutil
 
 import pytest
 
 from gossamer.spark import load, verdicts
 from gossamer.spark.analyses.traffic import PRECISION
+from gossamer.spark.engine import on_duckdb
 from gossamer.spark.jobs import JOBS
 from gossamer.spark.report.report import UNITS
 from gossamer.spark.run import run_jobs
@@ -73,6 +75,17 @@ def test_every_number_that_is_shown_says_what_it_counts(duck, tmp_path):
         for column in sheet.rows[0]:
             values = {type(row[column]) for row in sheet.rows} - {type(None), str, bool, list}
             assert not values or column in UNITS, f"{sheet.title}: {column}"
+
+
+def test_a_little_recording_is_read_once_and_a_large_one_as_it_is_asked_for(duck, tmp_path, monkeypatch):
+    where = World(5).play(120).write(tmp_path / "in")
+    little = load(duck, str(where))
+    with monkeypatch.context() as patch:
+        patch.setattr(on_duckdb, "_LITTLE", 0)
+        large = load(duck, str(where))
+    told = run_jobs(large, list(JOBS), out=str(tmp_path / "large")).as_json()
+    shutil.rmtree(where)
+    assert run_jobs(little, list(JOBS), out=str(tmp_path / "little")).as_json() == told
 
 
 def test_who_was_hit_worst_is_named(duck, tmp_path):
