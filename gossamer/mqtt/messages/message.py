@@ -21,6 +21,14 @@ from gossamer.mqtt.messages.message_ids import NO_ID
 from gossamer.tenants import bare_topic
 
 
+def interval_left(expires_at: float, now: float) -> int:
+    """Return the seconds that are left, rounded up, below 1 if none are; never more than were given.
+
+    A sum of floats may be off by the last bit, which must not become a second.
+    """
+    return math.ceil(round(expires_at - now, 6))
+
+
 class Message:
     """One application message on its way to its subscribers."""
 
@@ -78,7 +86,7 @@ class Message:
             left = self.expires_at - now
             if left <= 0:
                 return None
-            return self._encode(version, flags, identifiers, math.ceil(left))
+            return self._encode(version, flags, identifiers, max(1, interval_left(self.expires_at, now)))
         if self._parts is None:
             self._parts = {}
         key = (version, flags, identifiers)

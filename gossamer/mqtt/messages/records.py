@@ -7,7 +7,6 @@ came in, and several in a row as they came. A run is kept on disc as it is, with
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -20,7 +19,7 @@ from gossamer.mqtt.codec.framing import frame, topic_in
 from gossamer.mqtt.codec.packets import V4, V5
 from gossamer.mqtt.codec.properties import NONE
 from gossamer.mqtt.codec.wire import MAX_VARINT
-from gossamer.mqtt.messages.message import Message
+from gossamer.mqtt.messages.message import Message, interval_left
 from gossamer.mqtt.messages.message_ids import MARK, NO_ID, mark_of, read_mark
 
 _LIMIT = MAX_VARINT + 5
@@ -35,7 +34,7 @@ def record_of(message: Message, now: float, hlc: int = 0, qos: int | None = None
     is left; behind a mark, if it has an id."""
     properties = message.properties
     if message.expires_at is not None:
-        left = max(1, math.ceil(message.expires_at - now))
+        left = max(1, interval_left(message.expires_at, now))
         properties = msgspec.structs.replace(properties, message_expiry=left)
     version = V4 if properties is NONE else V5
     qos = message.qos if qos is None else qos

@@ -9,12 +9,11 @@ sent again with an interval of 0.
 
 from __future__ import annotations
 
-import math
-
 import msgspec
 
 from gossamer.mqtt.codec.encoder import PACKET_ID, publish_parts, read_publish
 from gossamer.mqtt.codec.packets import V5
+from gossamer.mqtt.messages.message import interval_left
 
 
 class Expiring(bytes):
@@ -45,7 +44,7 @@ def sent_again(packet: bytes, version: int, now: float) -> bytes:
     if expires_at is None or version != V5:
         return bytes((packet[0] | 8,)) + packet[1:]
     publish = read_publish(packet, version)
-    left = max(0, math.ceil(expires_at - now))
+    left = max(0, interval_left(expires_at, now))
     properties = msgspec.structs.replace(publish.properties, message_expiry=left)
     head, tail = publish_parts(
         publish.topic, publish.payload, flags=packet[0] & 0x0F | 8, version=version, properties=properties

@@ -1,5 +1,10 @@
 """Runs of records as they wait: what is left of their time, and what must not be lost beside it."""
 
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gossamer.mqtt.codec.encoder import read_publish
+from gossamer.mqtt.codec.packets import V5
 from gossamer.mqtt.codec.properties import Properties
 from gossamer.mqtt.messages.message import Message
 from gossamer.mqtt.messages.records import MOVE_MARK, encode_kept, fresh, fresh_kept, kept_in, record_of
@@ -9,6 +14,14 @@ def record(topic, expiry=None, now=0.0):
     properties = Properties(message_expiry=expiry)
     expires_at = None if expiry is None else now + expiry
     return record_of(Message(topic, b"x", qos=1, properties=properties, expires_at=expires_at), now)
+
+
+@given(now=st.floats(994, 1024), waited=st.integers(0, 29))
+def test_no_subscriber_is_told_of_a_second_more_than_is_left(now, waited):
+    """Before a power of two the moment of expiry is rounded, one time in four up."""
+    message = Message(b"t", b"x", properties=Properties(message_expiry=30), expires_at=now + 30)
+    head, tail = message.parts(V5, 0, (), now + waited)
+    assert read_publish(head + tail, V5).properties.message_expiry == 30 - waited
 
 
 def test_what_waits_has_less_time_and_what_has_none_goes():
