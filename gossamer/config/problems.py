@@ -109,7 +109,11 @@ def expected_of(details: ErrorDetails) -> str:
     """Describe the expected value, from pydantic's error details."""
     if details["type"] == "union_tag_invalid":
         return f"one of {', '.join(STRATEGIES)}"
-    phrase = _PHRASES.get(details["type"])
+    kind = details["type"]
+    if kind in ("too_short", "too_long") and isinstance(details["input"], str):
+        # Of a secret, which pydantic counts as it does a list.
+        kind = f"string_{kind}"
+    phrase = _PHRASES.get(kind)
     if phrase is not None:
         return phrase.format(**details.get("ctx", {}))
     # Expectations of this schema's own types.
