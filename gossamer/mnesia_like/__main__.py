@@ -8,6 +8,7 @@ and local tables start empty. Exit codes: 0 sound (or set aside), 1 damaged, 2 c
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from pathlib import Path
 
@@ -49,4 +50,6 @@ def _say(code: int, text: str) -> int:
 
 
 if __name__ == "__main__":
+    # ``… check tables.db | head``: the reader has enough.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     sys.exit(main())

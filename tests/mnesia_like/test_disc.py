@@ -239,6 +239,20 @@ async def test_a_damaged_file_is_set_aside_and_the_tables_load_from_the_peers(
         assert len(rows_on(path)) >= 500
 
 
+async def test_who_has_read_enough_of_a_check_sees_no_trace(tmp_path: Path) -> None:
+    path = tmp_path / "tables.db"
+    async with host("a", disc=Disc(path)) as a:
+        await (await a.store.create_table("t", storage="disc_copies")).durable()
+    command = [sys.executable, "-m", "gossamer.mnesia_like", "check", str(path)]
+    read, write = os.pipe()
+    os.close(read)
+    done = await asyncio.to_thread(
+        subprocess.run, command, stdout=write, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+    )
+    os.close(write)
+    assert (done.returncode, done.stderr) == (-signal.SIGPIPE, "")
+
+
 def test_a_file_of_another_release_is_refused_as_such(tmp_path: Path) -> None:
     """Who went back to an older release is told so, and not to throw the file away."""
     path = tmp_path / "tables.db"
