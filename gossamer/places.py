@@ -44,7 +44,7 @@ class Places(Generic[C]):
 
     def take(self, caller: C, host: str) -> str:
         """Give a place to ``caller``, or return which bound has been reached, for people."""
-        source, network = _source(host)
+        source, network = source_of(host)
         if self._held[source] >= self.each:
             return f"{self.each} callers of one address"
         if len(self._hosts) >= self.total:
@@ -77,7 +77,7 @@ def _larger(held: Counter[str], own: int) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _source(host: str) -> tuple[str, str]:
+def source_of(host: str) -> tuple[str, str]:
     """Return what counts as one address, and as one network. One that is written otherwise is by itself."""
     with suppress(ValueError):
         address = ipaddress.ip_address(host.strip("[]").partition("%")[0])

@@ -53,9 +53,9 @@ async def mqtt(reader, writer, *sent):
     return decode(first[0], body, 4)
 
 
-async def accepted(port, client_id="c"):
-    """A client that is let in: its reader and writer."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+async def accepted(port, client_id="c", **options):
+    """A client that is let in: its reader and writer; ``options`` are those of the connection."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, **options)
     assert (await mqtt(reader, writer, p.Connect(client_id=client_id))).reason == 0
     return reader, writer
 

@@ -41,6 +41,7 @@ from gossamer.clock import Clock
 from gossamer.config import ApiConfig
 from gossamer.log_limit import LogLimit
 from gossamer.mqtt import Bucket
+from gossamer.places import source_of
 
 log = structlog.get_logger(__name__)
 
@@ -142,8 +143,16 @@ class Callers:
         return msgspec.structs.replace(mine, role=claimed.role) if mine.role.includes(claimed.role) else mine
 
     def too_often(self, kind: Kind, caller: str) -> bool:
-        """Count one more of ``caller``; return whether that is beyond its rate."""
-        key = (kind, caller)
+        """Count one more of the address ``caller``; return whether that is beyond its rate."""
+        return not self._bucket(kind, caller).admit(self._clock.monotonic())
+
+    def in_debt(self, kind: Kind, caller: str, *, more: int = 0) -> bool:
+        """Count ``more`` of ``caller`` that have happened already, beyond its rate if need be; return whether
+        it has to wait until those are made up for."""
+        return self._bucket(kind, caller).take(more, self._clock.monotonic()) > 0
+
+    def _bucket(self, kind: Kind, caller: str) -> Bucket:
+        key = (kind, source_of(caller)[0])
         bucket = self._rates.get(key)
         if bucket is None:
             bucket = self._rates[key] = Bucket(self._config.rate if kind != "wrong" else WRONG_TOKENS)
@@ -151,7 +160,7 @@ class Callers:
                 self._rates.popitem(last=False)
         else:
             self._rates.move_to_end(key)
-        return not bucket.admit(self._clock.monotonic())
+        return bucket
 
 
 class AccessMiddleware:

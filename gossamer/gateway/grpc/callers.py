@@ -4,7 +4,9 @@ Rules: 1. ``Basic`` names an MQTT user: the sources of logins that CONNECT asks 
 holds as for a client.  2. ``Bearer`` brings a token of the API, with a role: a viewer sees the cluster, an
 operator publishes, and an admin sees what others send.  3. Without either, a caller on this machine has
 ``api.loopback_role``, and everybody else is an anonymous client, if those are let in.  4. An address has
-the rate of the API, and little of it for what is wrong.
+the rate of the API, and little of it for what is wrong; one that has used that up has no password looked at,
+which costs a hundred times what a call does.  5. An open call is judged again every second: it ends when its
+credentials do, and when the access list does not allow it any more.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from gossamer.errors import GossamerError, NotFoundError, UnavailableError, Usag
 from gossamer.mqtt import Broker, Login, ReasonCode
 from gossamer.tenants import DEFAULT
 
+AGAIN = 1.0
+"""Seconds after which an open call is judged again."""
 _PASSED_ON = frozenset({"forwarded", "x-forwarded-for", "x-real-ip", "via"})
 LONGEST_CLIENT_ID = 256
 
@@ -38,6 +42,10 @@ class CallRefusedError(UsageError):
 
 def _denied(text: str) -> CallRefusedError:
     return CallRefusedError(grpc.StatusCode.PERMISSION_DENIED, text)
+
+
+def _wait() -> CallRefusedError:
+    return CallRefusedError(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many wrong credentials; wait")
 
 
 def code_of(error: GossamerError) -> grpc.StatusCode:
@@ -57,7 +65,8 @@ def code_of(error: GossamerError) -> grpc.StatusCode:
 class Caller:
     """One call's caller: a ``principal`` of the API, or an MQTT user behind a gate.
 
-    ``gate`` None: the user may do everything. ``denied(action, topic)`` records what the access list refuses.
+    ``gate`` None: the user may do everything. ``expires_at``: until when the credentials hold (wall clock).
+    ``denied(action, topic)`` records what the access list refuses.
     """
 
     def __init__(
@@ -66,40 +75,42 @@ class Caller:
         *,
         principal: Principal | None = None,
         gate: Any = None,
+        expires_at: float | None = None,
         denied: Callable[[str, str], object] = lambda _action, _topic: None,
     ) -> None:
         self.name = name
         """Client identifier that consumers and subscriptions are noted under."""
-        self._principal = principal
-        self._gate = gate
+        self.principal = principal
+        self.gate = gate
+        self.expires_at = expires_at
         self._denied = denied
 
     def may_publish(self, topic: str) -> None:
         """Raise :class:`CallRefusedError` unless the caller may publish to a topic."""
-        if self._principal is not None:
+        if self.principal is not None:
             self._demand(Role.OPERATOR)
-        elif self._gate is not None and not self._gate.may_publish(topic.encode()):
+        elif self.gate is not None and not self.gate.may_publish(topic.encode()):
             self._denied("publish", topic)
             raise _denied(f"the access list lets this user not publish to {topic[:200]!r}")
 
     def may_subscribe(self, topic_filter: str) -> None:
         """Raise :class:`CallRefusedError` unless the caller may subscribe to a filter."""
-        if self._principal is not None:
+        if self.principal is not None:
             self._demand(Role.ADMIN)
-        elif self._gate is not None and not self._gate.may_subscribe(topic_filter):
+        elif self.gate is not None and not self.gate.may_subscribe(topic_filter):
             self._denied("subscribe", topic_filter)
             raise _denied(f"the access list lets this user not subscribe to {topic_filter[:200]!r}")
 
     def may_look(self) -> None:
         """Raise :class:`CallRefusedError` unless the caller may see the cluster."""
-        if self._principal is None:
+        if self.principal is None:
             raise _denied("expected a token of the role viewer; `gossamer tokens create` makes one")
         self._demand(Role.VIEWER)
 
     def _demand(self, role: Role) -> None:
-        assert self._principal is not None  # noqa: S101 - for mypy
+        assert self.principal is not None  # noqa: S101 - for mypy
         try:
-            self._principal.demand(role)
+            self.principal.demand(role)
         except RoleTooLowError as error:
             raise _denied(str(error)) from None
 
@@ -136,17 +147,62 @@ class CallerCheck:
         except BadTokenError as error:
             raise self._wrong(address, str(error)) from None
 
+    def watch(
+        self, caller: Caller, topic_filter: str, end: Callable[[CallRefusedError], object]
+    ) -> Callable[[], object]:
+        """Judge an open call of a subscriber every second, until what is returned is called.
+
+        ``end`` is called once, when the caller may not subscribe to the filter any more.
+        """
+
+        def look(now: float) -> float | None:
+            try:
+                self._judge_again(caller, topic_filter)
+            except CallRefusedError as error:
+                end(error)
+                return None
+            return now + AGAIN
+
+        return self._broker.wheel.at(self._broker.fanout.now(), look).cancel
+
+    def _judge_again(self, caller: Caller, topic_filter: str) -> None:
+        if caller.principal is not None:
+            try:
+                mine = self._callers.bounded(caller.principal)
+            except BadTokenError as error:
+                raise CallRefusedError(grpc.StatusCode.UNAUTHENTICATED, str(error)) from None
+            if mine is None:
+                raise _denied(f"this node gives no role to a {caller.principal.name} caller")
+            caller.principal = mine
+            caller.may_subscribe(topic_filter)
+        elif caller.expires_at is not None and caller.expires_at <= self._broker.clock.wall():
+            text = "the credentials of this call have expired; call again with new ones"
+            raise CallRefusedError(grpc.StatusCode.UNAUTHENTICATED, text)
+        elif caller.gate is not None and caller.gate.is_stale:
+            caller.gate.renew()
+            caller.may_subscribe(topic_filter)
+
     async def _user(self, name: str, authorization: str | None, peer: str) -> Caller:
         username, password = (None, None) if authorization is None else _basic(authorization)
         access = self._broker.access
         login = Login(client_id=name, username=username, password=password, peer=peer)
+        if password is not None and self._callers.in_debt("wrong", login.host):
+            raise _wait()
         verdict = access.ask(login)
         if isawaitable(verdict):
             verdict = await verdict
         access.decided(login, verdict)
+        if verdict.reason in (ReasonCode.SERVER_BUSY, ReasonCode.SERVER_UNAVAILABLE):
+            text = f"this node cannot check the user now ({verdict.reason.name.lower()}); try again"
+            raise CallRefusedError(grpc.StatusCode.UNAVAILABLE, text)
         if verdict.reason != ReasonCode.SUCCESS:
             expected = "the name and password of an MQTT user (Basic), or a token of the API (Bearer gsm_…)"
-            raise self._wrong(login.host, f"not let in; expected {expected} as authorization")
+            text = f"not let in; expected {expected} as authorization"
+            if password is None:
+                raise self._wrong(login.host, text)
+            # Many are looked at together: each counts, or a crowd of them would cost as much as one.
+            self._callers.in_debt("wrong", login.host, more=1)
+            raise CallRefusedError(grpc.StatusCode.UNAUTHENTICATED, text)
         if verdict.tenant not in (None, "", DEFAULT):
             raise _denied(
                 "this user is of a tenant, whose clients come by MQTT; expected one of the default tenant"
@@ -156,11 +212,12 @@ class CallerCheck:
         def denied(action: str, topic: str) -> None:
             access.denied(action, name, user, topic)
 
-        return Caller(name, gate=access.gate(name, user, self._broker.publishing.cache_get), denied=denied)
+        gate = access.gate(name, user, self._broker.publishing.cache_get)
+        return Caller(name, gate=gate, expires_at=verdict.expires_at, denied=denied)
 
     def _wrong(self, address: str, text: str) -> CallRefusedError:
         if self._callers.too_often("wrong", address):
-            return CallRefusedError(grpc.StatusCode.RESOURCE_EXHAUSTED, "too many wrong credentials; wait")
+            return _wait()
         return CallRefusedError(grpc.StatusCode.UNAUTHENTICATED, text)
 
 

@@ -3,7 +3,8 @@
 Rules: 1. A publish is answered as PUBACK is: once every node that must deliver the message has it, on disc
 where there is one, and once no receiver here is behind.  2. A subscription sends within a window; what gRPC
 has taken from us counts as delivered, so a program that dies may lose what it had not worked on. Work that
-must not be lost goes through queues.
+must not be lost goes through queues.  3. A subscription that is not allowed any more ends with its call, and
+what waits for it is dropped.
 """
 
 from __future__ import annotations
@@ -119,6 +120,13 @@ class MessageService:
             raise UsageError(f"qos: got {request.qos}, expected 0, 1 or 2")
         waiting: deque[Delivery] = deque()
         there = asyncio.Event()
+        refusals: list[CallRefusedError] = []
+
+        def end(refusal: CallRefusedError) -> None:
+            refusals.append(refusal)
+            subscription.close("not_authorized")
+            waiting.clear()
+            there.set()
 
         def emit(messages: list[list[Any]], dropped: int, lost: int) -> None:
             found = [
@@ -135,6 +143,7 @@ class MessageService:
             window=WINDOW,
         )
         number = subscription.open()
+        stop = self._check.watch(caller, request.filter, end)
         try:
             if not await self._broker.router.visible(number):
                 raise UnavailableError(
@@ -143,7 +152,7 @@ class MessageService:
             yield Delivery()
             subscription.begin(2 if request.retain_handling == RETAIN_HANDLING_NONE else 0)
             taken = 0
-            while True:
+            while not refusals:
                 await there.wait()
                 there.clear()
                 while waiting:
@@ -152,5 +161,7 @@ class MessageService:
                     # Bounded by the window, and written by now.
                     taken += len(delivery.messages)
                     subscription.taken(taken)
+            raise refusals[0]
         finally:
+            stop()
             subscription.close("unsubscribed")

@@ -1,7 +1,8 @@
 """Append and Consume: queues for programs that speak no MQTT.
 
-Rules: 1. A consumer lives as long as its call; what it has not settled then goes to others at once.  2. A
-message is settled by offset and attempt.  3. What a consumer may have unsettled bounds what waits here.
+Rules: 1. A consumer lives as long as its call, which ends once it is not allowed any more; what it has not
+settled then goes to others at once.  2. A message is settled by offset and attempt.  3. What a consumer may
+have unsettled bounds what waits here.
 """
 
 from __future__ import annotations
@@ -85,10 +86,13 @@ class QueueService:
         if first is None or first.WhichOneof("request") != "start":
             raise UsageError("consume: expected a start as the first request of the call")
         start = _checked(first.start)
-        caller.may_subscribe(f"$queue/{start.queue}/#")
+        topic_filter = f"$queue/{start.queue}/#"
+        caller.may_subscribe(topic_filter)
         call = _Consuming(queues, start, caller.name)
-        try:
+        with contextlib.ExitStack() as ends:
+            ends.callback(call.leave)
             await _result(partial(queues.join, call.consumer))
+            ends.callback(self._check.watch(caller, topic_filter, call.end))
             yield ConsumeReply(started=ConsumeStarted())
             reading = asyncio.create_task(call.read(requests), name="grpc_settle")
             try:
@@ -98,8 +102,6 @@ class QueueService:
                 reading.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await reading
-        finally:
-            queues.leave(call.consumer)
 
     def _here(self) -> Queues:
         if self._queues is None:
@@ -118,6 +120,7 @@ class _Consuming:
         self._room.set()
         self._open = 0
         """Settlements without an answer."""
+        self._refusal: CallRefusedError | None = None
         self.consumer = LocalConsumer(
             *(start.queue, start.group),
             client=client,
@@ -140,7 +143,7 @@ class _Consuming:
 
     async def replies(self, reading: asyncio.Task[None]) -> AsyncIterator[ConsumeReply]:
         """Yield what is to be sent, until the program has said all and is answered."""
-        while not (reading.done() and not self._waiting and not self._open):
+        while self._refusal is None and not (reading.done() and not self._waiting and not self._open):
             await self._there.wait()
             self._there.clear()
             while self._waiting:
@@ -148,7 +151,20 @@ class _Consuming:
                 if len(self._waiting) < MOST_IN_FLIGHT:
                     self._room.set()
                 yield reply
+        if self._refusal is not None:
+            raise self._refusal
         await reading
+
+    def leave(self) -> None:
+        """Leave the consumer group: what is not settled goes to others."""
+        self._queues.leave(self.consumer)
+
+    def end(self, refusal: CallRefusedError) -> None:
+        """Have the call end with ``refusal``, and send nothing more."""
+        self._refusal = refusal
+        self.leave()
+        self._waiting.clear()
+        self._there.set()
 
     def _give(self, one: Assigned) -> None:
         message = one.message

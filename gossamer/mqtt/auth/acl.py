@@ -174,6 +174,11 @@ class Gate:
         self._topics: dict[bytes, bool] = {}
         self.renew()
 
+    @property
+    def is_stale(self) -> bool:
+        """The rules have changed since they were put in."""
+        return self.basis is not self._acl.rules
+
     def renew(self) -> None:
         """The rules have changed."""
         self.basis: object = self._acl.rules

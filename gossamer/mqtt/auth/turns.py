@@ -12,8 +12,9 @@ once; a caller that goes away while it waits gives up its place.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from collections import OrderedDict, deque
+
+from gossamer.places import source_of
 
 
 class Turns:
@@ -32,11 +33,12 @@ class Turns:
             self._free -= 1
             return True
         turn: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        queue = self._queues.setdefault(_network(host), deque())
+        source, _ = source_of(host)
+        queue = self._queues.setdefault(source, deque())
         queue.append(turn)
         self.waiting += 1
         if len(queue) > self._each:
-            self._refuse(_network(host))
+            self._refuse(source)
         elif self.waiting > self._total:
             self._refuse(max(self._queues, key=lambda one: len(self._queues[one])))
         try:
@@ -46,7 +48,7 @@ class Turns:
                 queue.remove(turn)
                 self.waiting -= 1
                 if not queue:
-                    del self._queues[_network(host)]
+                    del self._queues[source]
             elif not turn.cancelled() and turn.result():
                 self.give()
             raise
@@ -73,14 +75,3 @@ class Turns:
             del self._queues[network]
         if not oldest.done():
             oldest.set_result(False)
-
-
-def _network(host: str) -> str:
-    """``host`` as it counts: of IPv6 one caller has a whole /64."""
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return host
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is None:
-        return str(ipaddress.ip_network((address, 64), strict=False))
-    return host

@@ -212,7 +212,7 @@ class Admission:
         if not self._limits.capabilities.maximum_qos:
             # The fast path takes QoS 1, so there is none.
             channel.cache_get = lambda _topic: UNROUTED
-        channel.listener.admitted()
+        channel.listener.admitted(channel)
         self._holds_until(channel, verdict)
         entrant = _Entrant(channel, packet, client_id, username, told)
         takeovers, clean = self.takeovers, packet.clean_start

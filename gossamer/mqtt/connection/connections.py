@@ -79,7 +79,7 @@ class Connections:
         self.channels.discard(channel)
         if channel.tenant is not None:
             channel.tenant.clients.discard(channel)
-        channel.listener.leave(admitted=channel.session is not None)
+        channel.listener.leave(channel)
         if channel.deadline is not None:
             channel.deadline.cancel()
             channel.deadline = None

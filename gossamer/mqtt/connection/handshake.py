@@ -131,9 +131,9 @@ class Door(Securing):
         """Its header has not all come."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        raw = self._raw = cast("asyncio.Transport", transport)
+        raw = self._raw = self._channel.transport = cast("asyncio.Transport", transport)
         trusted = not self._proxied or self._entrance.trusts(raw)
-        if not trusted or (self._context is not None and not self._entrance.let_in()):
+        if not trusted or (self._context is not None and not self._entrance.let_in(self._channel)):
             self._lost = True
             raw.abort()
         elif self._context is None:
@@ -183,7 +183,7 @@ class Door(Securing):
         finally:
             if secured is None:
                 self._entrance.refused("tls_handshake")
-                self._entrance.leave(admitted=False)
+                self._entrance.leave(self._channel)
         if secured is not None:
             secured.set_protocol(self._inner)
             self._inner.connection_made(secured)
@@ -198,5 +198,5 @@ class Door(Securing):
             # No handshake has begun that would count it out.
             if self._timer is not None:
                 self._timer.cancel()
-            self._entrance.leave(admitted=False)
+            self._entrance.leave(self._channel)
         self._lost = True

@@ -5,7 +5,9 @@ disc and HTTP need, or nothing works any more. They also share the memory for cl
 A node whose loop is late lets nobody else in (:class:`Shedding`).
 
 Rules: 1. Callers pass ``now``.  2. A connection that was counted in is counted out once.  3. The counts
-outlive the process that listens, since connections do.
+outlive the process that listens, since connections do.  4. Where ``max_pending`` are not let in yet, who
+comes gets the place of the address with most of them (:mod:`gossamer.places`): a few addresses keep nobody
+else out.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import asyncio
 import ipaddress
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import Any, Protocol
 
 import structlog
 
@@ -23,7 +25,7 @@ from gossamer.config import ListenerConfig
 from gossamer.errors import GossamerError
 from gossamer.log_limit import LogLimit
 from gossamer.mqtt.flow.backpressure import Bucket
-from gossamer.supervisor import Port
+from gossamer.places import Places
 
 log = structlog.get_logger(__name__)
 
@@ -52,7 +54,9 @@ class Shedding:
 
 
 class Newcomer(Protocol):
-    """A connection that is not let in yet."""
+    """A connection that is not let in yet; ``transport`` is the one that was accepted until TLS is ready."""
+
+    transport: asyncio.Transport
 
     def crowd_out(self) -> None:
         """End; others need the memory."""
@@ -112,7 +116,7 @@ class Entrance:
     ) -> None:
         self.max_packet = config.max_packet_size or max_packet
         self.hold, self.free = room.hold, room.free
-        self.adopt: Callable[[Port], bool | None]
+        self.adopt: Callable[[Any], bool | None]
         """Makes a channel a process under the listener; not when there are too many already."""
         self._config = config
         self._name = name
@@ -124,42 +128,46 @@ class Entrance:
         self._connects = Bucket(config.max_connect_rate) if config.max_connect_rate else None
         self.connections = 0
         """Open now, those that are pending too."""
-        self.pending = 0
+        self._pending: Places[Newcomer] = Places(config.max_pending, config.max_pending, self._displace)
         """Not let in yet."""
 
-    def let_in(self) -> bool:
+    def let_in(self, newcomer: Newcomer) -> bool:
         """Count a connection in; False when there are too many already."""
-        refused = self._against(self._now())
+        refused = self._against(newcomer, self._now())
         if refused is not None:
             self.full(refused)
             return False
         self.connections += 1
-        self.pending += 1
         self._room.taken += 1
         return True
 
-    def _against(self, now: float) -> str | None:
+    def _against(self, newcomer: Newcomer, now: float) -> str | None:
         """Return the limit that one more connection would exceed, if any."""
         if self.connections >= self._config.max_connections:
             return "connections"
         if self._room.is_full:
             return "descriptors"
-        if self.pending >= self._config.max_pending:
+        peer = newcomer.transport.get_extra_info("peername")
+        if self._pending.take(newcomer, str(peer[0]) if isinstance(peer, tuple) else ""):
             return "pending"
         if self._connects is not None and not self._connects.admit(now):
+            self._pending.free(newcomer)
             return "connect_rate"
         return None
 
-    def admitted(self) -> None:
-        """One that was pending is let in."""
-        self.pending -= 1
+    def _displace(self, newcomer: Newcomer) -> None:
+        self.refused("pending")
+        newcomer.transport.abort()
 
-    def leave(self, *, admitted: bool) -> None:
+    def admitted(self, newcomer: Newcomer) -> None:
+        """One that was pending is let in."""
+        self._pending.free(newcomer)
+
+    def leave(self, newcomer: Newcomer) -> None:
         """One is gone."""
         self.connections -= 1
         self._room.taken -= 1
-        if not admitted:
-            self.pending -= 1
+        self._pending.free(newcomer)
 
     def refused(self, why: str) -> None:
         """A connection is not let in; counted by ``why``, which has few values."""

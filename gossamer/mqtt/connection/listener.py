@@ -28,7 +28,6 @@ from gossamer.supervisor import (
     DynamicSupervisor,
     GenServer,
     Pid,
-    Port,
     StopInit,
     guarded,
     self_pid,
@@ -161,14 +160,14 @@ class Acceptor(GenServer):
         port = self._connections.ports.get(name) or config.port
         return ListenError(key=f"{key}.port", address=f"{config.host or '*'}:{port}", why=why)
 
-    def _adopt(self, channel: Port) -> bool:
+    def _adopt(self, channel: Channel) -> bool:
         # Behind TLS it was counted when it was accepted.
-        if not self._certificates and not self._entrance.let_in():
+        if not self._certificates and not self._entrance.let_in(channel):
             return False
         runtime = self.process.runtime
         supervisor = runtime.whereis(self._channels_name)
         if supervisor is None:
-            self._entrance.leave(admitted=False)
+            self._entrance.leave(channel)
             self._entrance.full("restarting")
             return False
         pid = channel.open(link_to=supervisor, runtime=runtime, label="mqtt_channel")

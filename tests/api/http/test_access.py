@@ -9,7 +9,7 @@ import structlog
 
 from api.fakes import FakeTable
 from api.linked import client_of
-from gossamer.api import Role, Tokens, make_app
+from gossamer.api import Callers, Role, Tokens, make_app
 from gossamer.config import ApiConfig
 
 DAY = 86_400.0
@@ -130,6 +130,25 @@ async def test_guessing_tokens_is_slower_than_asking(connect):
     async with connect(token="gsm_000000000001_" + "A" * 43) as client:
         codes = [(await client.get("/api/v1/nodes")).status_code for _ in range(7)]
         assert codes == [401] * 5 + [429] * 2
+
+
+def test_what_has_happened_counts_beyond_the_rate_and_is_made_up_for(clock, tokens):
+    callers = Callers(tokens=tokens, config=ApiConfig(), clock=clock)
+    assert not callers.in_debt("wrong", "10.0.0.9", more=5)
+    assert not callers.in_debt("wrong", "10.0.0.9")
+    assert callers.in_debt("wrong", "10.0.0.9", more=10)
+    assert not callers.in_debt("wrong", "10.0.0.8")
+    clock.now += 1.9
+    assert callers.in_debt("wrong", "10.0.0.9")
+    clock.now += 0.2
+    assert not callers.in_debt("wrong", "10.0.0.9")
+
+
+def test_one_network_of_ipv6_is_one_caller(clock, tokens):
+    callers = Callers(tokens=tokens, config=ApiConfig(rate=2), clock=clock)
+    asked = [callers.too_often("asked", f"2001:db8::{n}") for n in range(3)]
+    assert asked == [False, False, True]
+    assert not callers.too_often("asked", "2001:db8:0:1::1")
 
 
 async def test_orders_and_refusals_are_logged_without_secrets(connect, tokens):

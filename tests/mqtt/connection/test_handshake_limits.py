@@ -96,6 +96,22 @@ async def test_a_connection_counts_before_its_handshake_is_over_and_no_longer_on
                 await asyncio.sleep(0.05)
 
 
+@pytest.mark.parametrize("kind", ["tcp", "tls"])
+async def test_one_address_that_holds_all_places_keeps_no_other_out(ca, kind):
+    """Whoever comes from elsewhere gets the place of a connection there."""
+    tls = {"tls": tls_section(ca)} if kind == "tls" else {}
+    async with broker_with({"type": kind, "max_pending": 8, **tls}) as broker:
+        port = broker.ports[f"{kind}:0"]
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(9)]
+        await until(lambda: broker.refused[f"{kind}:0", "pending"] == 1)
+        context = ssl.create_default_context(cafile=ca.file)
+        options = {"ssl": context, "server_hostname": "localhost"} if tls else {}
+        _, writer = await accepted(port, local_addr=("127.0.0.2", 0), **options)
+        assert broker.refused[f"{kind}:0", "pending"] == 2
+        for _, other in (*silent, (None, writer)):
+            other.transport.abort()
+
+
 async def test_a_stream_cut_at_every_byte_leaves_nothing_behind():
     stream = (
         encode(p.Connect(client_id="cut"), 4)

@@ -23,10 +23,27 @@ class Counting(Entrance):
             config, "tcp", room, max_packet=1, now=lambda: 0.0, refusals=self.why, decisions=Counter()
         )
 
-    def enter(self):
+    def enter(self, newcomer=None):
         self.why.clear()
-        self.let_in()
+        self.let_in(newcomer or Newcomer())
         return next((reason for _, reason in self.why), None)
+
+
+class Newcomer:
+    """A connection of an address, also as the transport that it came by."""
+
+    def __init__(self, host="192.0.2.1"):
+        self.host = host
+        self.transport = self
+        self.gone = False
+
+    def get_extra_info(self, _name):
+        return self.host, 40000
+
+    def crowd_out(self):
+        self.gone = True
+
+    abort = crowd_out
 
 
 def test_listeners_share_the_descriptors_of_their_process():
@@ -38,17 +55,9 @@ def test_listeners_share_the_descriptors_of_their_process():
         *[None] * 4,
         *["descriptors"] * 2,
     ]
-    other.leave(admitted=False)
+    other.leave(Newcomer())
     assert one.enter() is None
     assert other.enter() == "descriptors"
-
-
-class Newcomer:
-    def __init__(self):
-        self.gone = False
-
-    def crowd_out(self):
-        self.gone = True
 
 
 def test_newcomers_that_sent_most_make_room_for_those_that_sent_little():
@@ -121,14 +130,30 @@ def test_a_bucket_lends_no_more_than_a_second():
 
 def test_a_listener_counts_out_whom_it_counted_in():
     limits = Counting(max_connections=3, max_pending=2, max_connect_rate=4)
-    assert [limits.enter() for _ in range(3)] == [None, None, "pending"]
-    limits.admitted()
-    assert [limits.enter(), limits.enter()] == [None, "connections"]
-    limits.leave(admitted=True)
-    limits.leave(admitted=False)
-    assert [limits.enter(), limits.enter()] == [None, "pending"]
-    limits.leave(admitted=False)
+    first, second, third, fourth = (Newcomer() for _ in range(4))
+    assert [limits.enter(one) for one in (first, second, third)] == [None, None, "pending"]
+    limits.admitted(first)
+    assert [limits.enter(third), limits.enter(fourth)] == [None, "connections"]
+    limits.leave(first)
+    limits.leave(second)
+    assert [limits.enter(fourth), limits.enter()] == [None, "pending"]
+    limits.leave(third)
     assert limits.enter() == "connect_rate"
+    # Whom the rate kept out holds no place.
+    assert len(limits._pending) == 1
+
+
+def test_an_address_that_holds_all_places_of_those_not_let_in_keeps_nobody_else_out():
+    limits = Counting(max_pending=4)
+    crowd = [Newcomer() for _ in range(4)]
+    assert [limits.enter(one) for one in crowd] == [None] * 4
+    assert limits.enter(Newcomer()) == "pending"
+    other = Newcomer("192.0.2.2")
+    # The reason is that of who had to go.
+    assert limits.enter(other) == "pending"
+    assert [one.gone for one in (*crowd, other)] == [True, False, False, False, False]
+    limits.leave(crowd[0])
+    assert (limits.connections, len(limits._pending)) == (4, 4)
 
 
 async def test_who_sends_too_fast_is_read_from_more_slowly(make_world):
