@@ -1,6 +1,7 @@
 """Pinned packages with a known weakness are found in records of OSV, without a network."""
 
 import json
+import re
 import zipfile
 
 import pytest
@@ -101,5 +102,5 @@ def test_files_that_say_nothing_are_no_good_news(check, records):
 
 
 def test_the_pins_of_this_repository_are_read():
-    lines = [line for line in CONSTRAINTS.read_text().splitlines() if not line.startswith("#")]
-    assert len(pins_of(CONSTRAINTS.read_text())) == len(lines)
+    text = CONSTRAINTS.read_text()
+    assert len(pins_of(text)) == len(re.findall(r"^\w", text, re.M)) > 100
