@@ -8,7 +8,7 @@ about the cluster.  5. Each caller has a rate; excess requests are refused befor
 tokens much sooner.  6. Every command is one line in the log, without secrets; so is every refusal, up to a
 number a minute, with the count of those left out.  7. A caller that another node let in may do no more here
 than this node would let it do by its own table of tokens and its own configuration, whatever role the other
-node says that it has.
+node says that it has.  8. An answer in parts ends with the token of whoever asked.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import msgspec
 import structlog
 from fastapi import Depends, Request
 from fastapi.params import Depends as Dependency
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gossamer.api.http.answers import refuse
@@ -187,16 +188,28 @@ class AccessMiddleware:
             return
         if principal is not None:
             scope["gossamer.principal"] = principal
-        status, begin = 0, self._clock.monotonic()
+        status, begin, ended = 0, self._clock.monotonic(), ""
 
         async def watched(message: Message) -> None:
-            nonlocal status
+            nonlocal status, ended
             if message["type"] == "http.response.start":
                 status = message["status"]
+            elif message.get("more_body") and principal is not None and principal.token:
+                try:
+                    self._callers.bounded(principal)
+                except BadTokenError as error:
+                    ended = str(error)
+                    await send({"type": "http.response.body", "body": b"", "more_body": False})
+                    # To the application as if the caller had gone.
+                    raise ConnectionResetError from None
             await send(message)
 
         try:
             await self._app(scope, receive, watched)
+        except (ConnectionResetError, ClientDisconnect):
+            if not ended:
+                raise
+            self._log.write(log.info, "api_stream_ended", path=scope["path"][:300], error=ended)
         finally:
             if scope["method"] not in SAFE_METHODS or status in (401, 403):
                 self._note(scope, principal, status, self._clock.monotonic() - begin)

@@ -69,6 +69,26 @@ async def test_readers_beyond_the_limit_are_told_to_come_back_and_places_are_giv
         await reader.close()
 
 
+async def test_a_stream_ends_with_the_token_of_its_reader():
+    tokens = Tokens(now=SystemClock().wall)
+    tokens.attach(FakeTable())
+    app = make_app(FakeView(), tokens=tokens)
+    made = [tokens.create(name=name, role=Role.VIEWER, lifetime=60, by="test") for name in ("one", "other")]
+    headers = [[(b"authorization", b"Bearer " + text.encode())] for text, _ in made]
+    reader, other = (Reader(app, "/api/v1/live", headers=header) for header in headers)
+    for one in (reader, other):
+        await one.event()
+    tokens.revoke(made[0][1].id)
+    async with asyncio.timeout(20):
+        await reader.task
+        while await reader.chunks.get():
+            pass
+    await other.event()
+    await other.event()
+    await other.close()
+    assert not app.state.limits.streams
+
+
 async def test_one_caller_takes_no_more_than_a_share_and_others_have_theirs():
     tokens = Tokens(now=SystemClock().wall)
     tokens.attach(FakeTable())
