@@ -31,7 +31,7 @@ async def test_frames_flow_both_ways_and_are_acked(net):
     a, b = await net.pair()
     assert [a.send("b", "data", bytes([n])) for n in range(5)] == [1, 2, 3, 4, 5]
     b.send("a", "control", b"hello")
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(0.3)
     assert payloads(b, "data") == [bytes([n]) for n in range(5)]
     assert payloads(a, "control") == [b"hello"]
     assert a.peers["b"].sends["data"].acked == 5

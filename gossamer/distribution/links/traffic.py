@@ -27,11 +27,12 @@ from gossamer.network import Address
 
 log = structlog.get_logger(__name__)
 
-_ACK_DELAYS: dict[Purpose, float] = {"control": 0.02}
-"""Seconds: users of control traffic wait for a reply, not for an ack."""
+_ACK_DELAYS: dict[Purpose, float] = {"control": 0.25, "replication": 0.25}
+"""Seconds. Users of these streams wait for replies, not for acks, and each ack is a message that costs both
+ends what a frame costs them: all that an ack does is let go of what the sender has kept."""
 _BROKEN = WireError(where="channel", expected="a message sealed by the peer", got="one that is not")
-_ACKS_HELD = 64
-"""Number of done frames after which a delayed ack is sent at once."""
+_ACKS_HELD, _BYTES_HELD = 256, 256 * 1024
+"""Number of done frames, and bytes of them, after which a delayed ack is sent at once."""
 
 
 @dataclass(slots=True)
@@ -179,6 +180,8 @@ class Receiving(Traffic):
     _busy: bool = False
     _paused: bool = False
     _ack_waits: bool = False
+    _unacked: int = 0
+    """Bytes that came since the last ack."""
 
     @property
     def siblings(self) -> dict[Purpose, Traffic]:
@@ -189,6 +192,7 @@ class Receiving(Traffic):
         stream = self.peer.receives[self.purpose]
         if not self.open or not (stream.more or stream.done > stream.acked):
             return None
+        self._unacked = 0
         if stream.more:
             ack = stream.ack()
         else:
@@ -216,6 +220,7 @@ class Receiving(Traffic):
                         return
                     counts.frames_in += 1
                     counts.bytes_in += len(payload)
+                    self._unacked += len(payload)
                     if number:
                         stream.received = number
                     try:
@@ -235,11 +240,12 @@ class Receiving(Traffic):
         if self._paused is not bool(waiting):
             self._paused = not self._paused
             (self.channel.pause if self._paused else self.channel.resume)()
-        if (stream.more or stream.done > stream.acked) and not self._ack_waits:
+        if stream.more or stream.done > stream.acked:
             delay = _ACK_DELAYS.get(purpose)
-            if delay is None or stream.done - stream.acked >= _ACKS_HELD:
+            held = stream.done - stream.acked >= _ACKS_HELD or self._unacked >= _BYTES_HELD
+            if delay is None or held:
                 self.channel.wake()
-            else:
+            elif not self._ack_waits:
                 self._ack_waits = True
                 asyncio.get_running_loop().call_later(delay, self._ack)
 
