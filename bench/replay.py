@@ -21,8 +21,8 @@ from random import Random
 
 from gossamer.config import QueueConfig
 from gossamer.queues import LocalConsumer, Outcome, Queues
-from gossamer.queues.replicated.machine import QueueMachine, batch
-from gossamer.queues.values import Append, Assigned, Define, decode_results
+from gossamer.queues.replicated.machine import QueueMachine
+from gossamer.queues.values import Append, Assigned, Define, batch, decode_results
 from gossamer.supervisor import tune_collector
 
 PAYLOAD = 256

@@ -38,7 +38,6 @@ from gossamer.queues.errands import (
 from gossamer.queues.errors import NotDoneError, NotHeldError
 from gossamer.queues.moving.carry import carry
 from gossamer.queues.port import KIND, LocalConsumer, Queues, ignore, kind_of
-from gossamer.queues.replicated.machine import batch
 from gossamer.queues.replicated.state import Move
 from gossamer.queues.values import (
     QUEUES,
@@ -48,6 +47,7 @@ from gossamer.queues.values import (
     NodeGone,
     Operation,
     Outcome,
+    batch,
     decode_assigned,
     decode_results,
     encode,

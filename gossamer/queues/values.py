@@ -366,6 +366,11 @@ decode_assigned: Callable[[bytes], list[Assigned]] = msgspec.msgpack.Decoder(lis
 decode_results: Callable[[bytes], Results] = msgspec.msgpack.Decoder(Results).decode
 
 
+def batch(writer: bytes, number: int, operations: list[Operation]) -> bytes:
+    """Return the request of a batch."""
+    return encode(Batch(writer, number, operations))
+
+
 def decoder_of(kind: Any) -> Callable[[bytes], Any]:
     """Return what decodes an answer of a kind."""
     return msgspec.msgpack.Decoder(kind).decode

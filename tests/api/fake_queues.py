@@ -4,7 +4,6 @@ from gossamer.config import QueueConfig
 from gossamer.errors import UnavailableError, WrongValueError, mismatch
 from gossamer.queues import Message, QueueDetails, QueueMachine, QueueStats, UnknownQueueError
 from gossamer.queues.errors import NoDeadLetterError, error_of
-from gossamer.queues.replicated.machine import batch
 from gossamer.queues.values import (
     Append,
     Define,
@@ -21,6 +20,7 @@ from gossamer.queues.values import (
     Settle,
     Show,
     Tick,
+    batch,
     decode_results,
     decoder_of,
     encode,

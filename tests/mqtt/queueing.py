@@ -4,8 +4,8 @@ from random import Random
 
 from gossamer.config import QueueConfig
 from gossamer.queues import Queues
-from gossamer.queues.replicated.machine import QueueMachine, batch
-from gossamer.queues.values import Define, Tick, decode_results, encode
+from gossamer.queues.replicated.machine import QueueMachine
+from gossamer.queues.values import Define, Tick, batch, decode_results, encode
 
 GROUP = "default"
 

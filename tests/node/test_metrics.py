@@ -15,7 +15,6 @@ from gossamer.node import Node
 from gossamer.node.metrics import readings, take_census
 from gossamer.node.metrics.family import TEXTS
 from gossamer.queues import QueueMachine, QueueStats
-from gossamer.queues.replicated.machine import batch
 from gossamer.queues.stats import GroupLag
 from gossamer.queues.values import (
     Append,
@@ -24,6 +23,7 @@ from gossamer.queues.values import (
     Lags,
     ListQueues,
     Tick,
+    batch,
     decoder_of,
     encode,
 )

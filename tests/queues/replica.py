@@ -2,7 +2,7 @@
 
 from gossamer.config import QueueConfig
 from gossamer.queues.moving.values import Part
-from gossamer.queues.replicated.machine import QueueMachine, batch
+from gossamer.queues.replicated.machine import QueueMachine
 from gossamer.queues.stats import QueueDetails
 from gossamer.queues.values import (
     Append,
@@ -18,6 +18,7 @@ from gossamer.queues.values import (
     Settle,
     Show,
     Tick,
+    batch,
     decode_results,
     decoder_of,
     encode,

@@ -1,6 +1,5 @@
 """The machine of a replication group: what it is asked, once each, and who is told."""
 
-from gossamer.queues.replicated.machine import batch
 from gossamer.queues.values import (
     DropGroup,
     Leave,
@@ -11,6 +10,7 @@ from gossamer.queues.values import (
     Release,
     Remove,
     Why,
+    batch,
     decode_results,
     encode,
 )

@@ -176,7 +176,16 @@ class QueueMachine:
         if given:
             self._tell(index, given)
 
+    def _append(self, asked: Append, touched: dict[str, Queue]) -> Result:
+        queue = self._queues.get(asked.queue)
+        if queue is None or queue.state.move is not None:
+            return Refused(Why.UNKNOWN_QUEUE if queue is None else Why.MOVING)
+        touched[asked.queue] = queue
+        return queue.append(asked, self._now) if self._short is None else Refused(Why.FEW_REPLICAS)
+
     def _do(self, asked: Operation, touched: dict[str, Queue]) -> Result:
+        if type(asked) is Append:
+            return self._append(asked, touched)
         if self.released and isinstance(asked, Define | MoveIn):
             return Refused(Why.RELEASED)
         match asked:
@@ -207,8 +216,6 @@ class QueueMachine:
     def _ask(self, queue: Queue, asked: Operation, touched: dict[str, Queue]) -> Result:
         done: int | Why | None = None
         match asked:
-            case Append():
-                done = queue.append(asked, self._now) if self._short is None else Why.FEW_REPLICAS
             case Settle():
                 letters, refused = queue.settle(asked, self._now)
                 self._bury(letters, touched)
@@ -391,8 +398,3 @@ class QueueMachine:
         self._arrivals = moves.Arrivals(image.staged, image.adopted)
         self._packing.clear()
         self._short, self.released = image.short, image.released
-
-
-def batch(writer: bytes, number: int, operations: list[Operation]) -> bytes:
-    """Return the request of a batch."""
-    return encode(Batch(writer, number, operations))

@@ -63,9 +63,13 @@ class Queue:
         self.config = QueueConfig.model_validate_json(settings)
         self._by_key = self.config.ordering == "key"
         self._stays = self.config.type in ("stream", "last_value")
+        self._keyed = self.config.type == "last_value"
         self._visible = int(self.config.visibility_timeout * 1000)
+        limits, ttl = self.config.limits, self.config.limits.message_ttl
+        self._ttl = None if ttl is None else int(ttl * 1000)
+        self._most = limits.max_message_size, limits.max_depth, limits.max_bytes
         self.dead_letters = self.config.dlq.queue_of(self.state.name) if self.config.dlq.enabled else ""
-        if self.config.type == "last_value" and not self.state.latest:
+        if self._keyed and not self.state.latest:
             self._keep_latest()
 
     def _keep_latest(self) -> None:
@@ -78,29 +82,30 @@ class Queue:
 
     # -- messages come
 
-    def append(self, asked: Append, now: int) -> int | Why:
+    def append(self, asked: Append, now: int) -> int | Refused:
         """Put a message in; return its offset, or why not."""
-        limits, state = self.config.limits, self.state
-        ttl = None if limits.message_ttl is None else int(limits.message_ttl * 1000)
-        lives = [one for one in (ttl, asked.expiry) if one is not None]
-        expires = now + min(lives) if lives else 0
+        state, expires, ttl, expiry = self.state, 0, self._ttl, asked.expiry
+        if ttl is not None or expiry is not None:
+            expires = now + min(one for one in (ttl, expiry) if one is not None)
         entry = Entry(asked.key, asked.payload, asked.properties, asked.at, now, expires)
-        if entry.size - OVERHEAD > limits.max_message_size:
+        largest, depth, most = self._most
+        if (size := entry.size) - OVERHEAD > largest:
             state.counts.refused += 1
-            return Why.TOO_LARGE
-        before = state.latest.get(entry.key) if self.config.type == "last_value" else None
-        if limits.overflow == "reject" and self._is_full(entry, before):
+            return Refused(Why.TOO_LARGE)
+        before = state.latest.get(entry.key) if self._keyed else None
+        if before is None and len(state.entries) < depth and state.size + size <= most:
+            self._put(entry)
+            return state.end - 1
+        if self.config.limits.overflow == "reject" and self._is_full(entry, before):
             state.counts.refused += 1
-            return Why.FULL
+            return Refused(Why.FULL)
         if before is not None:
             self._supersede(before)
-        while state.entries and self._is_full(entry):
-            self._drop(self.state.first, LIMIT)
-        self._put(entry)
+        self.bury(entry)
         return state.end - 1
 
     def bury(self, entry: Entry) -> None:
-        """Put a dead letter in. It has left its own queue, so where there is no room the oldest goes."""
+        """Put in what is not refused, as a dead letter: where there is no room the oldest goes."""
         while self.state.entries and self._is_full(entry):
             self._drop(self.state.first, LIMIT)
         self._put(entry)
@@ -127,16 +132,16 @@ class Queue:
         state = self.state
         state.entries[state.end] = entry
         state.size += entry.size
-        if self.config.type == "last_value":
+        if self._keyed:
             state.latest[entry.key] = state.end
         state.end += 1
 
     def _is_full(self, entry: Entry, instead: int | None = None) -> bool:
         """Return whether there is no room for a message, in place of another one, if so."""
-        limits, state = self.config.limits, self.state
+        state, (_, most_depth, most) = self.state, self._most
         gone = 0 if instead is None else state.entries[instead].size
         depth, size = len(state.entries) - (instead is not None), state.size + entry.size - gone
-        return depth >= limits.max_depth or size > limits.max_bytes
+        return depth >= most_depth or size > most
 
     # -- messages go
 
