@@ -37,7 +37,9 @@ NUMBERS = (1, 2, 3)
 def replicas(size: int, batch: int, turns: int) -> float:
     """Commit batches, one after the other; entries a second of one processor."""
     first = Snapshot(0, 0, Membership(NUMBERS))
-    group = {number: Replica(number, Log(first), random=Random(number)) for number in NUMBERS}
+    group = {
+        number: Replica(number, Log(first), random=Random(number), clock=time.monotonic) for number in NUMBERS
+    }
     on_their_way: list[Message] = []
 
     def settle() -> None:

@@ -44,13 +44,18 @@ TABLE = "consensus"
 
 
 class GroupTable:
-    """Register of groups: a row each."""
+    """Register of groups: a row each. It is asked for several times for each request and each group."""
 
     def __init__(self, table: SharedTable) -> None:
         self._table = table
+        self._read_at = -1
+        self._groups: Mapping[int, GroupRow] = {}
 
     def groups(self) -> Mapping[int, GroupRow]:
-        return {number: GroupRow(*row) for number, row in self._table.rows().items()}
+        if self._read_at != self._table.seq:
+            self._read_at = self._table.seq
+            self._groups = {number: GroupRow(*row) for number, row in self._table.rows().items()}
+        return self._groups
 
     def enter(self, group: int, row: GroupRow) -> None:
         # Releases before ranges that split know no fourth element.

@@ -29,8 +29,8 @@ from gossamer.raft.messages import Chunk, Message, decode, encode
 from gossamer.raft.names.machine import NamesMachine
 from gossamer.raft.names.server import UNIQUE_NAMES, ConsistentNames, UniqueNames
 from gossamer.raft.progress import Flow
-from gossamer.raft.replica import Ready, Replica
-from gossamer.raft.state import Role, Settings
+from gossamer.raft.replica import Replica
+from gossamer.raft.state import Ready, Role, Settings
 from gossamer.raft.values import ChunkWanted, Entry, HardState, Kind, Membership, ReadState, Snapshot
 from gossamer.raft.wal.disc import Directory, DiscDirectory, File
 from gossamer.raft.wal.frames import SECTOR

@@ -18,7 +18,7 @@ from gossamer.raft.state import Role, State, become_follower
 def tick(state: State) -> None:
     """Let one tick pass without a leader's word."""
     state.elapsed += 1
-    if state.membership.votes(state.id) and state.elapsed >= state.timeout:
+    if state.elapsed >= state.timeout and state.may_campaign:
         campaign(state, trial=True)
 
 

@@ -34,7 +34,8 @@ def on_append(state: State, message: Append) -> None:
     """
     log = state.log
     if message.prev_index < log.committed and not _beyond(message, log.committed):
-        _acknowledge(state, message.sender, log.committed)
+        if not message.quiet:
+            _acknowledge(state, message.sender, log.committed)
         return
     if message.entries and log.unstable_bytes > state.settings.max_unstable_bytes:
         return
@@ -53,7 +54,8 @@ def on_append(state: State, message: Append) -> None:
     if log.accept(prev_index, prev_term, entries):
         last = prev_index + len(entries)
         log.commit_to(min(message.commit, last))
-        _acknowledge(state, message.sender, last)
+        if not message.quiet:
+            _acknowledge(state, message.sender, last)
         return
     hint, hint_term = log.conflict_hint(message.prev_index, message.prev_term)
     reject = Rejected(message.sender, state.id, state.term, message.prev_index, hint, hint_term)

@@ -186,11 +186,11 @@ def _send_ahead(state: State, member: int, progress: Progress) -> None:
             return
         sent = True
     if not sent and (progress.nudge or progress.commit_sent < state.log.committed):
-        _send(state, member, progress, blank=True)
+        _send(state, member, progress, blank=True, quiet=not progress.nudge)
     progress.nudge = False
 
 
-def _send(state: State, member: int, progress: Progress, *, blank: bool = False) -> bool:
+def _send(state: State, member: int, progress: Progress, *, blank: bool = False, quiet: bool = False) -> bool:
     """Send one message with entries; False where these are compacted, and a snapshot is due instead."""
     log = state.log
     prev = progress.next - 1
@@ -200,7 +200,8 @@ def _send(state: State, member: int, progress: Progress, *, blank: bool = False)
             progress.begin_snapshot(log.snapshot)
         return False
     entries = [] if blank else log.slice(progress.next, log.last, state.settings.max_append_bytes)
-    state.messages.append(Append(member, state.id, state.term, prev, prev_term, entries, log.committed))
+    agree = prev, prev_term
+    state.messages.append(Append(member, state.id, state.term, *agree, entries, log.committed, quiet))
     progress.commit_sent = log.committed
     if entries and progress.flow is Flow.REPLICATE:
         progress.sent(entries[-1].index)

@@ -48,6 +48,8 @@ class Append(Message, frozen=True, array_like=True, tag=3):
     prev_term: int
     entries: list[Entry]
     commit: int
+    quiet: bool = False
+    """It brings ``commit`` alone: nothing is answered, unless the logs differ. A release before answers."""
 
 
 class Appended(Message, frozen=True, array_like=True, tag=4):

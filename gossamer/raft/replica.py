@@ -26,8 +26,6 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
-import msgspec
-
 from gossamer.raft import election, follower, leader
 from gossamer.raft.errors import LyingReplicaError, NotReadyError
 from gossamer.raft.log import Log
@@ -48,27 +46,8 @@ from gossamer.raft.messages import (
     VoteRequest,
 )
 from gossamer.raft.progress import Flow
-from gossamer.raft.state import Role, Settings, State, become_follower
-from gossamer.raft.values import ChunkWanted, Entry, HardState, Membership, ReadState, Snapshot
-
-
-class Ready(msgspec.Struct, frozen=True, kw_only=True):
-    """One turn of work for the host, see the module."""
-
-    hard: HardState | None
-    """None: as before."""
-    entries: list[Entry]
-    """To be written in place of all that is there from the first one's index on."""
-    snapshot: Snapshot | None
-    """To be installed in place of everything: the chunks that were staged are whole."""
-    chunks: list[Chunk]
-    messages: list[Message]
-    promises: list[Message]
-    committed: list[Entry]
-    reads: list[ReadState]
-    wanted: list[ChunkWanted]
-    must_sync: bool
-
+from gossamer.raft.state import Ready, Role, Settings, State, become_follower
+from gossamer.raft.values import ChunkWanted, Entry, HardState, Membership, Snapshot
 
 BLANK = HardState()
 DEFAULTS = Settings()
@@ -122,6 +101,8 @@ class Replica:
         """
         self._state = State(replica, log, hard, settings, random, clock)
         self._hard = hard
+        self._idle = False
+        """Nothing has happened since there was no work: of a hundred groups few have any in a turn."""
 
     # -- what it is
 
@@ -186,11 +167,13 @@ class Replica:
     def tick(self, count: int) -> None:
         """Let one tick of time pass, the host's number ``count``."""
         state = self._state
+        role = state.role
         state.guarded = max(state.guarded - 1, 0)
-        if state.role is Role.LEADER:
+        if role is Role.LEADER:
             leader.tick(state, count)
         else:
             election.tick(state)
+        self._idle = self._idle and state.role is role and not (state.messages or state.promises)
 
     def step(self, message: Message) -> None:
         """Take a message from another replica.
@@ -199,14 +182,14 @@ class Replica:
             LyingReplicaError: the sender states what cannot be.
             DamagedLogError: this replica's disc lost what it had acknowledged.
         """
-        state = self._state
+        state, self._idle = self._state, False
         if message.term > state.term + MAX_TERMS_AHEAD:
             most = f"at most {MAX_TERMS_AHEAD} above {state.term}"
             raise LyingReplicaError(message.sender, what="term", got=message.term, expected=most)
         if message.to != state.id or (message.term and not _of_this_term(state, message)):
             return
         if isinstance(message, TimeoutNow):
-            if state.membership.votes(state.id):
+            if state.may_campaign:
                 election.campaign(state, trial=False, transfer=True)
             return
         handler = _HANDLERS[state.role].get(type(message))
@@ -219,6 +202,7 @@ class Replica:
         Raises:
             NotReadyError: there is no leader, it hands over, or too much waits.
         """
+        self._idle = False
         if self._state.role is Role.LEADER:
             leader.propose(self._state, proposals)
         else:
@@ -230,6 +214,7 @@ class Replica:
         Raises:
             NotReadyError: there is no leader, or too many wait.
         """
+        self._idle = False
         if self._state.role is Role.LEADER:
             leader.read(self._state, context, self.id)
         else:
@@ -242,14 +227,15 @@ class Replica:
 
     def configure(self, settings: Settings) -> None:
         """Go by other limits and times from now on."""
-        state = self._state
+        state, self._idle = self._state, False
         state.settings = settings
         if state.guarded:
             state.guarded = max(state.guarded, settings.election_ticks)
 
     def campaign(self) -> None:
         """Ask for votes now, without waiting for a timeout."""
-        if self.role is not Role.LEADER and self.membership.votes(self.id):
+        self._idle = False
+        if self.role is not Role.LEADER and self._state.may_campaign:
             election.campaign(self._state, trial=True)
 
     def transfer(self, to: int) -> None:
@@ -273,6 +259,7 @@ class Replica:
         leader.change_membership(self._state, voters, learners)
 
     def _only_leader(self, what: str) -> None:
+        self._idle = False
         if self.role is not Role.LEADER:
             raise NotReadyError(what, "this replica is not the leader", leader=self.leader)
 
@@ -284,7 +271,7 @@ class Replica:
         The last ``keep`` of them stay for members that are a little behind, and those that one needs that
         is getting an older snapshot. Returns the position of the snapshot.
         """
-        state, log = self._state, self._state.log
+        state, log, self._idle = self._state, self._state.log, False
         term = log.term(index)
         if term is None or not log.snapshot.index <= index <= log.applied:
             raise NotReadyError("snapshot", f"entry {index} is not among those applied since the last one")
@@ -300,13 +287,14 @@ class Replica:
 
     def send_anew(self) -> None:
         """Send the newest snapshot, from its start, to every member that is getting one."""
+        self._idle = False
         for progress in self._state.progress.values():
             if progress.snapshot is not None:
                 progress.begin_snapshot(self.log.snapshot)
 
     def chunk(self, wanted: ChunkWanted, data: bytes, *, last: bool) -> None:
         """Send a part of a snapshot that was wanted."""
-        state = self._state
+        state, self._idle = self._state, False
         progress = state.progress.get(wanted.to)
         if state.role is Role.LEADER and progress is not None and progress.snapshot == wanted.snapshot:
             chunk = Chunk(wanted.to, self.id, state.term, wanted.snapshot, wanted.offset, data, last)
@@ -316,6 +304,8 @@ class Replica:
 
     def ready(self) -> Ready | None:
         """Return the next turn's work, None if there is none."""
+        if self._idle:
+            return None
         state, log = self._state, self._state.log
         if state.role is Role.LEADER:
             leader.flush(state)
@@ -327,6 +317,7 @@ class Replica:
         pledged = (hard.term, hard.vote) != (self._hard.term, self._hard.vote)
         waiting = state.messages or state.promises or state.chunks or state.wanted or state.reads
         if not (entries or committed or waiting or hard != self._hard):
+            self._idle = True
             return None
         ready = Ready(
             hard=hard if hard != self._hard else None,

@@ -18,7 +18,7 @@ from gossamer.raft.freshness import Freshness
 from gossamer.raft.log import Log
 from gossamer.raft.messages import Chunk, Message
 from gossamer.raft.progress import Progress
-from gossamer.raft.values import ChunkWanted, HardState, Membership, ReadState, Snapshot
+from gossamer.raft.values import ChunkWanted, Entry, HardState, Membership, ReadState, Snapshot
 
 
 class Role(enum.Enum):
@@ -50,6 +50,24 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Entries that wait for the disc, or at a leader for a quorum; more are refused."""
     max_apply_bytes: int = 2**20
     """Committed entries that are handed out at once."""
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True):
+    """One turn of work for the host, see ``replica``."""
+
+    hard: HardState | None
+    """None: as before."""
+    entries: list[Entry]
+    """To be written in place of all that is there from the first one's index on."""
+    snapshot: Snapshot | None
+    """To be installed in place of everything: the chunks that were staged are whole."""
+    chunks: list[Chunk]
+    messages: list[Message]
+    promises: list[Message]
+    committed: list[Entry]
+    reads: list[ReadState]
+    wanted: list[ChunkWanted]
+    must_sync: bool
 
 
 class Staged(msgspec.Struct):
@@ -134,6 +152,15 @@ class State:
     def membership(self) -> Membership:
         """The members, by its log."""
         return self.log.membership
+
+    @property
+    def may_campaign(self) -> bool:
+        """Whether it is a voter, or was one before an entry that is not known to be committed: the voters
+        whom that one names may lack it, and then nobody else who has it can be elected."""
+        log = self.log
+        return log.membership.votes(self.id) or (
+            log.membership_index > log.committed and log.membership_at(log.committed).votes(self.id)
+        )
 
     @property
     def timeout(self) -> int:

@@ -60,6 +60,10 @@ class GroupDisc:
         if records:
             self._log.write(records, sync=sync)
 
+    def has_room(self, records: Sequence[Record]) -> bool:
+        """:meth:`WriteAheadLog.has_room`."""
+        return self._log.has_room(records)
+
     def snapshot(self, group: int, index: int) -> bytes:
         """Return a snapshot.
 

@@ -22,8 +22,8 @@ from gossamer.raft.host.replicated import (
     request_entry,
 )
 from gossamer.raft.messages import Message
-from gossamer.raft.replica import Ready, Replica
-from gossamer.raft.state import Role
+from gossamer.raft.replica import Replica
+from gossamer.raft.state import Ready, Role
 from gossamer.raft.values import ChunkWanted
 from gossamer.raft.wal.records import Mark, Record
 

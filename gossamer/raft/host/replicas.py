@@ -23,8 +23,8 @@ from gossamer.raft.host.replicated import NAMES, Machines, Offspring, Replicated
 from gossamer.raft.host.thread import DiscThread
 from gossamer.raft.log import Log
 from gossamer.raft.messages import Message
-from gossamer.raft.replica import Ready, Replica
-from gossamer.raft.state import Settings
+from gossamer.raft.replica import Replica
+from gossamer.raft.state import Ready, Settings
 from gossamer.raft.values import ChunkWanted, HardState, Membership, Snapshot
 from gossamer.raft.wal.records import Mark, Record, Stored
 

@@ -87,7 +87,10 @@ class DiscThread:
         self, records: Sequence[Record], snapshots: Iterable[tuple[int, int, bytes]] = (), *, sync: bool
     ) -> None:
         """:meth:`GroupDisc.write`."""
-        if records or snapshots:
+        if records and not (sync or snapshots) and self._opened.has_room(records):
+            # What stays in memory needs no thread; nothing else is done here meanwhile.
+            self._opened.write(records, sync=False)
+        elif records or snapshots:
             write = partial(self._opened.write, records, snapshots, sync=sync)
             # A snapshot may take long on any disc, and is no turn's.
             await self._run(partial(self._timed, write) if sync and not snapshots else write)

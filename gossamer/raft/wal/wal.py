@@ -77,6 +77,10 @@ class WriteAheadLog:
 
     # -- writing
 
+    def has_room(self, records: Sequence[Record]) -> bool:
+        """Return whether a write of these that is not synced stays in memory, and so does not block."""
+        return len(self._pending) + len(records) <= MAX_PENDING
+
     def write(self, records: Sequence[Record], *, sync: bool) -> None:
         """Write a turn; with ``sync`` the disc has it afterwards, and all that was written before.
 
@@ -86,7 +90,7 @@ class WriteAheadLog:
         if self._broken is not None:
             raise self._broken
         batch = [*self._pending, *records]
-        if not sync and len(batch) <= MAX_PENDING:
+        if not sync and self.has_room(records):
             self._pending = batch
             self._take(records)
             return

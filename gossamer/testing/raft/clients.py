@@ -89,7 +89,8 @@ class Client:
 
     async def _submit(self, command: Command) -> str | None:
         for _ in range(ATTEMPTS):
-            future = self.rng.choice(self.nodes()).submit(command)
+            # All may be down.
+            future = self.rng.choice(nodes).submit(command) if (nodes := self.nodes()) else None
             if future is None:
                 await asyncio.sleep(self.rng.uniform(0, 0.2))
                 continue
@@ -100,7 +101,7 @@ class Client:
 
     async def _read(self, key: str) -> str | None:
         self._context += 1
-        future = self.rng.choice(self.nodes()).read(key, self._context)
+        future = self.rng.choice(nodes).read(key, self._context) if (nodes := self.nodes()) else None
         return None if future is None else await self._patiently(future)
 
     async def _patiently(self, future: asyncio.Future[str]) -> str | None:
