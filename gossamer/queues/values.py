@@ -64,7 +64,7 @@ MAX_CHECKPOINT = 65_536
 """Bytes of a checkpoint."""
 
 
-class Append(msgspec.Struct, frozen=True, array_like=True, tag=1):
+class Append(msgspec.Struct, frozen=True, array_like=True, tag=1, gc=False):
     """Put a message into a queue. Result: its offset."""
 
     queue: str
@@ -77,7 +77,7 @@ class Append(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """Milliseconds after which it goes."""
 
 
-class Settle(msgspec.Struct, frozen=True, array_like=True, tag=2):
+class Settle(msgspec.Struct, frozen=True, array_like=True, tag=2, gc=False):
     """Say what became of messages. Result: 0, or which of them it was refused for; it is done for the
     others."""
 
@@ -298,7 +298,7 @@ Question: TypeAlias = (
 )
 
 
-class Message(msgspec.Struct, frozen=True, array_like=True):
+class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A message as it is in a queue."""
 
     offset: int
@@ -310,7 +310,7 @@ class Message(msgspec.Struct, frozen=True, array_like=True):
     """Of a dead letter: where it comes from, and why."""
 
 
-class Assigned(msgspec.Struct, frozen=True, array_like=True):
+class Assigned(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A message that a consumer was given. ``attempt``: how often it was given to one, with this."""
 
     queue: str

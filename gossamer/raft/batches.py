@@ -5,7 +5,7 @@ next: a group that is slow gets larger batches, and requests of one writer are d
 came. 2. One that comes again is answered as it was; one behind a later batch of its writer is not done.  3.
 What has waited for :data:`PATIENCE` is not sent any more: its caller may have given up.  4. Writers are
 forgotten, those first that wrote least lately, beyond :data:`MAX_WRITERS`.  5. Behind a batch of
-:data:`GATHERED` or more, the next waits for as many for a moment, a part of what the one before took and
+:data:`GATHERED` or more, the next waits for as many for a moment, half of what the one before took and
 :data:`GATHERING` at most: who was answered asks again soon, and a batch costs the nodes the same, whether it
 has one request or all of them.
 """
@@ -24,8 +24,8 @@ MAX_WAITING = 10_000
 MAX_WRITERS = 10_000
 BATCH_BYTES = 256 * 1024
 BATCH_REQUESTS = 512
-GATHERED = 8
-GATHERING = 0.004
+GATHERED = 12
+GATHERING = 0.008
 """Seconds."""
 
 Answered = Callable[[Any], object]
@@ -96,7 +96,7 @@ class Outbox(Generic[T]):
         """Take the requests of the batch that was on its way: it was answered, or will not be."""
         sent, self._sent = self._sent, []
         self._expected = len(sent) + len(self._waiting) if len(sent) >= GATHERED else 0
-        self._gathers = now + min((now - self._began) / 3, GATHERING)
+        self._gathers = now + min((now - self._began) / 2, GATHERING)
         return [(request, answered) for request, answered, _ in sent]
 
     def expire(self, before: float, unknown: Callable[[], object]) -> float | None:

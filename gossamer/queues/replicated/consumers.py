@@ -46,7 +46,7 @@ class Consumer(msgspec.Struct, array_like=True):
         return not self.stuck and len(self.held) < self.limit
 
 
-class Given(msgspec.Struct, array_like=True, frozen=True):
+class Given(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Who has a message, and until when."""
 
     consumer: str

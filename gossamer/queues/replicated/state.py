@@ -10,8 +10,11 @@ OVERHEAD = 64
 """Bytes that a message counts beside what is in it."""
 
 
-class Entry(msgspec.Struct, array_like=True, frozen=True):
-    """A message in a queue: ``since`` and ``expires`` in the group's time; 0: never."""
+class Entry(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A message in a queue: ``since`` and ``expires`` in the group's time; 0: never.
+
+    It is in no cycle, so the collector need not look at the million that there may be.
+    """
 
     key: str
     payload: bytes

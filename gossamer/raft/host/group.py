@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gossamer.raft.errors import DamagedLogError, NotReadyError, UnknownOutcomeError
+from gossamer.raft.host.gathering import LARGE, Gathering
 from gossamer.raft.host.replicated import (
     Born,
     Durable,
@@ -53,6 +54,10 @@ class Group:
         """Nodes of replicas from which messages came, for one that has no entries yet."""
         self._waiting: dict[int, tuple[int, Answer]] = {}
         """Term and answer of each request, by index."""
+        self._gathering: Gathering[tuple[bytes, Answer]] = Gathering()
+        self._together: set[int] = set()
+        """Indexes of the requests that left together."""
+        self._now = 0.0
         self._durable: list[tuple[int, int, object, Answer]] = []
         """Index, voters, result and answer of what waits for more discs than a quorum."""
         self._seen = 0, 0, 0
@@ -106,7 +111,12 @@ class Group:
             NotReadyError: not here, or not now.
         """
         self._must_be_founded("request")
-        self._propose(request_entry(request), answer)
+        entry = request_entry(request)
+        if len(request) < LARGE:
+            self._propose(entry, answer)
+        else:
+            self._must_lead("request")
+            self._gathering.add((entry, answer))
 
     def admit(self, entry: bytes, answer: Answer) -> None:
         """Commit an entry that admits a replica; answer with its number. Raises NotReadyError."""
@@ -134,6 +144,19 @@ class Group:
         self._must_lead("request")
         self.replica.propose([entry])
         self._waiting[self.replica.log.last] = self.replica.term, answer
+
+    def release(self, now: float) -> float:
+        """Propose the large requests that leave now; return for how many seconds others wait for more."""
+        self._now = now
+        for entry, answer in self._gathering.due(now):
+            try:
+                self._propose(entry, answer)
+            except NotReadyError as error:
+                self._gathering.answered(now)
+                answer(error)
+            else:
+                self._together.add(self.replica.log.last)
+        return self._gathering.waits(now)
 
     def _must_be_founded(self, what: str) -> None:
         if not self.state.nodes:
@@ -203,6 +226,9 @@ class Group:
                 self.unborn += [born] if self._takes_part(born) else []
             self._applied = entry.index
             self._applied_bytes += len(entry.data)
+            if entry.index in self._together:
+                self._together.remove(entry.index)
+                self._gathering.answered(self._now)
             term, answer = self._waiting.pop(entry.index, (0, None))
             if answer is None:
                 continue
@@ -254,6 +280,9 @@ class Group:
         waiting, self._waiting = self._waiting, {}
         reads, self._reads, self._ripe = self._reads, {}, []
         durable, self._durable = self._durable, []
+        self._together.clear()
+        for _, answer in self._gathering.give_up():
+            answer(UnknownOutcomeError())
         found = [*(w[-1] for w in waiting.values()), *(r[-1] for r in reads.values())]
         for answer in found + [d[-1] for d in durable]:
             answer(UnknownOutcomeError())

@@ -54,12 +54,15 @@ class Replicas:
         self._node = node
         self._disc = disc
         self._machines = machines
+        self._clock = clock
         self._made = partial(Replica, settings=SETTINGS, random=rng, clock=clock)
         self._send = send
         self._settings = settings
         self.groups: dict[int, Group] = {}
         self._turn: _Turn | None = None
         """The turn that a full disc refused."""
+        self.gathers = 0.0
+        """For how many seconds requests wait for others, as of the last turn; 0: none does."""
 
     @property
     def full(self) -> bool:
@@ -146,9 +149,10 @@ class Replicas:
     async def take_turn(self) -> bool:
         """Do what is to be done; return whether there was something. Nothing is done while the disc is full,
         but to try the same again."""
-        turn = self._turn
+        turn, now = self._turn, self._clock()
         for group in self.groups.values():
             group.answer_durable()
+        self.gathers = max((group.release(now) for group in self.groups.values()), default=0.0)
         if turn is None:
             work = [(g, r) for g in self.groups.values() if (r := g.replica.ready()) is not None]
             turn = _Turn(work, self.groups)

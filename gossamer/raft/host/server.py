@@ -71,7 +71,7 @@ TICK = 0.1
 UPKEEP = 1.0
 RETRY = 1.0
 """Seconds after which a full disc is tried again."""
-_TICK, _TURN, _UPKEEP = "tick", "turn", "upkeep"
+_TICK, _TURN, _UPKEEP, _GATHERED = "tick", "turn", "upkeep", "gathered"
 
 
 class RaftServer(GenServer):
@@ -100,21 +100,16 @@ class RaftServer(GenServer):
         status.leader_of = lambda kind: self._leader_of(current(register, kind))
         self._leaders: dict[int, tuple[int, str]] = {}
         """Term and node of the latest leader of which this node was told, by group."""
-        self._scheduled = False
+        self._scheduled = self._gathers = False
         self._ticks = 0
         self._quiet_since = self.process.loop.time()
         self._replicas: Replicas | None = None
         self._upkeep: Upkeep | None = None
         trap_exit(True)
         if disc is not None:
+            clock = self.process.loop.time
             replicas = self._replicas = Replicas(
-                node,
-                disc,
-                machines,
-                rng=rng,
-                clock=self.process.loop.time,
-                send=self._send,
-                settings=settings,
+                node, disc, machines, rng=rng, clock=clock, send=self._send, settings=settings
             )
             self._upkeep = Upkeep(
                 node, replicas, register=register, members=members, kinds=kinds, wall=wall, rng=rng
@@ -195,6 +190,9 @@ class RaftServer(GenServer):
             case "turn":
                 self._scheduled = False
                 await self._take_turn()
+            case "gathered":
+                self._gathers = False
+                self._schedule()
             case "upkeep":
                 send_after(UPKEEP, self_pid(), _UPKEEP)
                 if self._upkeep is not None:
@@ -266,6 +264,9 @@ class RaftServer(GenServer):
         if self._replicas is None or self._upkeep is None:
             return
         more = await self._replicas.take_turn()
+        if self._replicas.gathers and not self._gathers:
+            self._gathers = True
+            send_after(self._replicas.gathers, self_pid(), _GATHERED)
         leading, groups = self._upkeep.leading, self._replicas.groups
         over = [number for number in leading if number not in groups or not groups[number].leads]
         for number in over:
