@@ -194,10 +194,9 @@ class QueueServer(GenServer):
         return not forward and kind_of(group) in self._status.replicas
 
     def _refused_for(self, group: str) -> str | None:
-        kind = kind_of(group)
-        if self._settings(group).write_policy == "forward" or kind in self._status.leading:
+        if self._settings(group).write_policy == "forward" or kind_of(group) in self._status.leading:
             return None
-        return self._status.leader_of(kind)
+        return self._status.leader_of(kind_of(group))
 
     def _wake(self) -> None:
         if not self._working:

@@ -43,6 +43,7 @@ from gossamer.queues import (
 )
 
 OUTCOMES = {"$ack": Outcome.ACK, "$nack": Outcome.NACK, "$reject": Outcome.REJECT}
+_ENDS = tuple(outcome.encode() for outcome in OUTCOMES)
 _RETRY = 1.0
 _IN_FLIGHT = b"\xf2"
 """In place of a packet in flight: nothing that a client acknowledges in the read loop."""
@@ -267,7 +268,7 @@ class Consuming:
 
     def settle(self, channel: Channel, packet: Publish, topic: bytes) -> bool:
         """Take a publish that settles messages; False: it is none."""
-        if not topic.startswith(QUEUE):
+        if not (topic.startswith(QUEUE) and topic.endswith(_ENDS)):
             return False
         queue, _, what = topic.decode(errors="replace").removeprefix(PREFIX).partition("/")
         if what not in OUTCOMES:

@@ -187,7 +187,7 @@ class Handlers:
     def _pass_on_queued(
         self, channel: Channel, packet: Publish, message: Message, route: Route, ack: bytearray
     ) -> None:
-        """The same with a message that a queue gets, and may refuse."""
+        """The same with a message that a queue gets, and may refuse; a record is for others that get it."""
         session, packet_id = channel.session, packet.packet_id or 0
 
         def known() -> None:
@@ -222,7 +222,7 @@ class Handlers:
             return
         peers = self._publishing.pass_on(route, message, session.client_id)
         peers = tuple(answered(peer) if isinstance(peer, IntoQueue) else peer for peer in peers)
-        record = record_of(message, channel.fanout.now()) if peers else b""
+        record = b"" if route is QUEUED else record_of(message, channel.fanout.now())
         channel.acknowledge(ack, 1, peers=peers, record=record, safe=known)
         _hold_up(channel, route, peers)
 

@@ -100,11 +100,11 @@ def topic_refusal_of(
 ) -> tuple[ReasonCode, str] | None:
     """Return the reason code and the reason why a client may not ``publish`` to a topic, or leave a ``will``
     there; None where it may. What is refused is recorded."""
-    named = action, client_id, username, topic.decode(errors="replace")
     if topic.startswith(SYSTEM) or (gate is not None and not gate.may_publish(topic)):
-        access.denied(*named)
+        access.denied(action, client_id, username, topic.decode(errors="replace"))
         return ReasonCode.NOT_AUTHORIZED, "not allowed to publish to this topic"
     if is_reserved(topic) or is_bad_delay(topic):
+        named = action, client_id, username, topic.decode(errors="replace")
         access.denied(*named, event="topic_refused", by="broker")
         return ReasonCode.TOPIC_NAME_INVALID, RESERVED_TOPIC if is_reserved(topic) else BAD_DELAY
     return None

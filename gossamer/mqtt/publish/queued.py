@@ -9,6 +9,7 @@ behind the name of the queue, or the topic where it was captured.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from types import SimpleNamespace
 
 import msgspec
@@ -38,6 +39,7 @@ _decode = msgspec.msgpack.Decoder(Properties).decode
 _encode: Callable[[Properties], bytes] = msgspec.msgpack.Encoder().encode
 
 
+@lru_cache(256)
 def queue_and_key(topic: bytes) -> tuple[str, str] | None:
     """Return the queue and the key of a topic ``$queue/NAME/KEY``; None: it is none."""
     _, _, rest = topic.decode(errors="replace").partition("/")
