@@ -5,7 +5,7 @@
     python bench/queues.py --peers rabbitmq,nats      those beside, in turns: see ``queue_peers``
 
 - *append*: ``--publishers`` clients at the first two nodes, each with one message of 256 B on the way at a
-  time, no consumer: messages a second that were acknowledged.
+  time, no consumer: messages a second that were acknowledged, and what the nodes' processors had for each.
 - *work*: the same, with four consumers at the third node, which settle by PUBACK: messages a second that were
   done, and what the nodes' processors had for each.
 - *pace*: 1,000 messages a second: from publishing to the consumer's having it.
@@ -40,6 +40,7 @@ ROWS = ("append", "work", "pace", "failover")
 FORMATS = {
     "append, acknowledged/s": ",.0f",
     "append, p50 ms": ".2f",
+    "append, nodes' µs each": ",.0f",
     "work, done/s": ",.0f",
     "work, nodes' µs each": ",.0f",
     "pace, p50 ms": ".2f",
@@ -115,22 +116,29 @@ class Round:
         return len(took), took
 
     async def _append(self) -> Figures:
-        begun = time.perf_counter()
+        before, begun = self._processor(), time.perf_counter()
         count, took = await self._publish("appended", begun + self._options.seconds)
         seconds = time.perf_counter() - begun
-        return {"append, acknowledged/s": count / seconds, "append, p50 ms": 1e3 * statistics.median(took)}
+        return {
+            "append, acknowledged/s": count / seconds,
+            "append, p50 ms": 1e3 * statistics.median(took),
+            "append, nodes' µs each": 1e6 * (self._processor() - before) / count,
+        }
 
-    async def _work(self) -> Figures:
+    def _processor(self) -> float:
         from api import processor
 
+        return sum(map(processor, self._cluster.pids))
+
+    async def _work(self) -> Figures:
         workers = [await self._consumer(2, f"worker{n}", "worked") for n in range(4)]
-        before = sum(map(processor, self._cluster.pids))
+        before = self._processor()
         begun = time.perf_counter()
         count, _ = await self._publish("worked", begun + self._options.seconds)
         got = lambda: sum(len(worker.messages) for worker in workers)  # noqa: E731
         await until(lambda: got() >= count, 60)
         seconds = time.perf_counter() - begun
-        cpu = sum(map(processor, self._cluster.pids)) - before
+        cpu = self._processor() - before
         payloads = [payload for worker in workers for payload in worker.payloads()]
         for worker in workers:
             await worker.disconnect()
