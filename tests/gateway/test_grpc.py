@@ -98,6 +98,10 @@ async def test_a_job_is_settled_as_its_worker_says_and_goes_on_when_the_worker_d
         assert (await settle(call, job, wire.OUTCOME_ACK)).error == ""
         assert "no more, with this consumer" in (await settle(call, job, wire.OUTCOME_ACK)).error
         call.cancel()
+        async with asyncio.timeout(10):
+            # Or what it had would come behind what nobody had.
+            while node.queues.consumers:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
         other = await consuming(bob, in_flight=2)
         jobs = [(await other.read()).message for _ in range(2)]
         assert [one.offset for one in jobs] == [1, 2]
