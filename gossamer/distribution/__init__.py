@@ -14,6 +14,7 @@ from gossamer.distribution.events import Counts, Event, Frame, NodeDown, NodeUp,
 from gossamer.distribution.links.channels import identify
 from gossamer.distribution.links.manager import Evidence
 from gossamer.distribution.remote import pg, rpc
+from gossamer.distribution.remote.gathered import Gathered
 from gossamer.distribution.remote.names import (
     register_name,
     registered_names,
@@ -40,6 +41,7 @@ __all__ = [
     "Evidence",
     "Frame",
     "FrameTooLargeError",
+    "Gathered",
     "GrpcTransport",
     "HandshakeError",
     "LinkCertificates",

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
 
 import structlog
 from msgspec import Struct, structs
@@ -46,6 +47,9 @@ log = structlog.get_logger(__name__)
 
 RPC = "rpc"
 """Registered name of the server on every node."""
+EACH = "rpc.each"
+"""Name under which every node runs a function that it offers for each of several lists of arguments; the
+result is the list of the results. See ``gathered``."""
 
 
 class Returned(Struct, frozen=True):
@@ -107,9 +111,13 @@ class Rpc(GenServer):
             return Reply(Returned(self.process.runtime.whereis(request.name)))
         if not isinstance(request, _Run):
             return Reply(_raised(NotAllowedError(function=repr(request)[:80], node=self._node)))
-        function = self._functions.get(request.function)
+        each = request.function == EACH and len(request.args) == 2
+        name = str(request.args[0]) if each else request.function
+        function = self._functions.get(name)
         if function is None:
-            return Reply(_raised(NotAllowedError(function=request.function, node=self._node)))
+            return Reply(_raised(NotAllowedError(function=name, node=self._node)))
+        if each:
+            function, request = partial(_each, function), _Run(name, request.args[1:], {})
         # A coroutine function only makes what the process then waits for.
         outcome = _called(function, request)
         if not isinstance(outcome, Returned) or not inspect.isawaitable(outcome.value):
@@ -128,6 +136,17 @@ class Rpc(GenServer):
     @property
     def _node(self) -> str:
         return self.process.runtime.node
+
+
+def _each(function: Callable[..., object], many: list[list[object]]) -> object:
+    results = [function(*args) for args in many]
+    return _all(results) if any(map(inspect.isawaitable, results)) else results
+
+
+async def _all(results: list[object]) -> list[object]:
+    waits = [one for one in results if inspect.isawaitable(one)]
+    values = iter(await asyncio.gather(*waits))
+    return [next(values) if inspect.isawaitable(one) else one for one in results]
 
 
 def _called(function: Callable[..., object], request: _Run) -> Returned | Raised | Exited:

@@ -18,6 +18,7 @@ from gossamer.errors import GossamerError
 from gossamer.mqtt.copies import fenced
 from gossamer.mqtt.copies import rows as layout
 from gossamer.mqtt.copies.fenced import Image, KeyValues, OwnedElsewhereError
+from gossamer.mqtt.copies.known import Known, Rows
 from gossamer.mqtt.copies.machine import Copy, Copying
 from gossamer.mqtt.copies.rows import Owner
 from gossamer.mqtt.copies.succession import is_another
@@ -32,9 +33,6 @@ log = structlog.get_logger(__name__)
 WRITERS = 64
 """Sessions that are written at the same time, a share of them in each range."""
 RANGE_WRITERS = 16
-ABSENT = 2.0
-"""Seconds for which a session that was not found is not looked for again; a write finds out."""
-MAX_ABSENT = 10_000
 
 
 class SessionCopies:
@@ -79,10 +77,7 @@ class SessionCopies:
         self._enough = enough
         self._released = released
         self._machine = Copying()
-        self._claimed: set[str] = set()
-        """Clients whose copies are this node's, and not yet in the place of what else it has of them."""
-        self._absent: dict[str, float] = {}
-        """Clients that had no copy when it was looked for, and until when that is taken for granted."""
+        self._known = Known()
         self._writers: Counter[int] = Counter()
         """By range, the processes that write to it."""
 
@@ -172,6 +167,7 @@ class SessionCopies:
         copy = self._machine.copies.get(client_id)
         if copy is not None:
             self._machine.leave(copy)
+        self._known.forget(client_id)
 
     def committed_here(self) -> None:
         """Write what the disc has now."""
@@ -183,7 +179,7 @@ class SessionCopies:
         if not self.begun():
             return
         now = self._now()
-        self._absent = {client_id: until for client_id, until in self._absent.items() if until > now}
+        self._known.tick(now)
         behind = self.behind
         self._machine.tick(now)
         self._turn_away(self._machine.behind)
@@ -263,7 +259,7 @@ class SessionCopies:
         if self._machine.copies.get(copy.client_id) is not copy:
             # It went elsewhere before this began, so the copy is not this node's to delete.
             self._machine.gone(copy)
-        elif copy.client_id in self._claimed:
+        elif copy.client_id in self._known.claimed:
             self._not_now(copy)
         elif not isinstance(session, DurableSession):
             await self._delete(copy)
@@ -292,6 +288,7 @@ class SessionCopies:
             self._machine.full(copy, self._now())
 
     async def _delete(self, copy: Copy) -> None:
+        self._known.forget(copy.client_id)
         await fenced.remove(self._keys, layout.prefix_of(copy.client_id), copy.owner, self._node)
         if isinstance(self._sessions.get(copy.client_id), DurableSession):
             # Its client has begun another one meanwhile.
@@ -300,9 +297,8 @@ class SessionCopies:
 
     async def _write_whole(self, copy: Copy, session: DurableSession) -> None:
         prefix = layout.prefix_of(copy.client_id)
-        # A session that begins was looked for just now.
-        absent = self._absent.pop(copy.client_id, 0.0) > self._now()
-        known = {} if absent else await fenced.read(self._keys, prefix)
+        found_before = self._known.take(copy.client_id, self._now())
+        known = await fenced.read(self._keys, prefix) if found_before is None else found_before
         found = layout.owner_in(known)
         if not (self._may_write(copy, session, found) and self._has(copy, session, found, known)):
             return
@@ -344,13 +340,11 @@ class SessionCopies:
             return False
         return True
 
-    def _has(
-        self, copy: Copy, session: DurableSession, found: Owner | None, known: Mapping[bytes, bytes]
-    ) -> bool:
+    def _has(self, copy: Copy, session: DurableSession, found: Owner | None, known: Rows) -> bool:
         """Return whether a session has all of another one whose copy this is; it is given what it lacks."""
         if found is None or not is_another(session, layout.facts_in(known)):
             return True
-        if self.merge(session, Image(found, layout.journal_in(copy.client_id, known))):
+        if self.merge(session, Image(found, layout.journal_in(copy.client_id, known), known)):
             return True
         self._machine.refused(copy)
         return False
@@ -375,8 +369,8 @@ class SessionCopies:
     async def find(self, client_id: str) -> Image | None:
         """Return what a quorum has of a session; None: nothing. Raises UnavailableError."""
         image = await fenced.image_of(self._keys, client_id)
-        if image is None and len(self._absent) < MAX_ABSENT:
-            self._absent[client_id] = self._now() + ABSENT
+        if image is None:
+            self._known.absent(client_id, self._now())
         return image
 
     async def owner(self, client_id: str) -> Owner | None:
@@ -387,14 +381,19 @@ class SessionCopies:
         """Take a session over from the owner that was ``found``; see :func:`fenced.claim`."""
         image = await fenced.claim(self._keys, client_id, found, Owner(self._node, self._creation, epoch))
         if image is not None:
-            self._claimed.add(client_id)
+            self._known.claimed[client_id] = image.stored
         return image
 
-    def taken(self, client_id: str) -> None:
-        """Have a session written whole that was taken over by :meth:`claim`, and is in its place here now."""
-        self.let_go(client_id)
-        self._machine.again(self._copy(client_id))
+    def taken(self, client_id: str, ticket: int | None = None) -> None:
+        """Have a session written whole that was taken over by :meth:`claim`, and is in its place here now;
+        what waits for ``ticket`` in its range waits for that."""
+        self._known.taken(client_id)
+        copy = self._copy(client_id)
+        self._machine.again(copy)
+        if ticket is not None:
+            self._machine.awaited(copy, ticket, self._now())
+        self.committed_here()
 
     def let_go(self, client_id: str) -> None:
         """Write what is here of a client again, whether it was taken over or not."""
-        self._claimed.discard(client_id)
+        self._known.claimed.pop(client_id, None)

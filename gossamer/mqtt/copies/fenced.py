@@ -42,6 +42,8 @@ class Image(NamedTuple):
 
     owner: Owner
     rows: Mapping[Any, Any]
+    stored: Mapping[bytes, bytes]
+    """The same rows as they are stored, by the ends of their keys."""
 
 
 async def read(keys: KeyValues, prefix: bytes) -> dict[bytes, bytes]:
@@ -61,7 +63,7 @@ async def image_of(keys: KeyValues, client_id: str) -> Image | None:
     """Return what a quorum has of a session; None: nothing. Raises UnavailableError."""
     rows = await read(keys, layout.prefix_of(client_id))
     owner = layout.owner_in(rows)
-    return None if owner is None else Image(owner, layout.journal_in(client_id, rows))
+    return None if owner is None else Image(owner, layout.journal_in(client_id, rows), rows)
 
 
 async def claim(keys: KeyValues, client_id: str, found: Owner, mine: Owner) -> Image | None:

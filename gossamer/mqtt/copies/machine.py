@@ -171,6 +171,10 @@ class Copying:
         if not copy.writing:
             self._dirty[copy] = None
 
+    def awaited(self, copy: Copy, ticket: int, now: float) -> None:
+        """Have ``ticket`` wait for the next write of a session, though nothing was noted."""
+        self._pends(copy, ticket, now)
+
     def _whole(self, copy: Copy) -> None:
         copy.whole = True
         copy.dirty.clear()

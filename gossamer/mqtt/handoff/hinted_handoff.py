@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from gossamer.distribution import Distribution
+from gossamer.distribution import Distribution, Gathered
 from gossamer.distribution import rpc as remote
 from gossamer.mnesia_like import Change, OwnedTable, Store
 from gossamer.mqtt.handoff.absences import Absences
@@ -66,6 +66,8 @@ class HintedHandoff:
         self._node = distribution.runtime.node
         self._sessions: OwnedTable | None = None
         self._following: Following | None = None
+        self.gathered = Gathered(distribution.runtime.spawn)
+        """Calls for sessions that move, of which there may be thousands at once."""
         self._greeting: set[str] = set()
         self._settling: dict[str, Session] = {}
         """By client, the session for which it still has time to subscribe."""
@@ -210,8 +212,8 @@ class HintedHandoff:
             had = [] if resumed else had_from(session)
             settled = session.client_id, self._node, session.epoch, resumed, had
             self._settled(*settled)
-            nodes = self._distribution.nodes()
-            self._runtime.spawn(remote.multicall, nodes, SETTLED, *settled, label="mqtt_settled")
+            for node in self._distribution.nodes():
+                self.gathered.cast(node, SETTLED, *settled)
 
     def tick(self) -> None:
         """Do what is due. Call it about once a second."""

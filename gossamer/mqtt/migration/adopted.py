@@ -98,7 +98,8 @@ class Adopted(Incoming):
             if keeper == self._ownership.node:
                 page, after = await self._home.handoff.handed(*asked)
             else:
-                answer = await remote.call(keeper, HANDED, *asked, timeout=CALL_TIMEOUT)
+                gathered = self._home.handoff.gathered
+                answer = await gathered.call(keeper, HANDED, *asked, timeout=CALL_TIMEOUT)
                 if not isinstance(answer, remote.Returned):
                     log.warning("hints_not_handed_over", client_id=self._client_id, node=keeper)
                     return found
@@ -119,13 +120,13 @@ class Adopted(Incoming):
         session = self._session
         if session is not None and session.store is not None:
             if session.store.copies is not None:
-                session.store.copies.taken(self._client_id)
+                session.store.copies.taken(self._client_id, session.store.ticket)
             await session.store.settled(QUORUM_TIMEOUT, session.store.of((session,)))
         for keeper, away in self._keepers:
             if keeper == self._ownership.node:
                 self._home.handoff.keeper.departures.handed(away, self._client_id)
             else:
-                await remote.call(keeper, TAKEN, self._client_id, away, timeout=1.0)
+                await self._home.handoff.gathered.call(keeper, TAKEN, self._client_id, away, timeout=1.0)
 
     def _items(self, found: Iterable[Any]) -> Iterable[Item]:
         session = self._session

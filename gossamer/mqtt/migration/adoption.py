@@ -14,6 +14,8 @@ had the session learns by the token of the move what it had given away (``succes
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
@@ -50,6 +52,9 @@ DOWN_TIMEOUT = 3.0
 READ_TIMEOUT = 3.0
 """Seconds for which a client waits for what a quorum has."""
 RETRY_INTERVAL = 0.1
+AT_ONCE = 32
+"""Sessions of one range that are adopted at the same time; others wait for their turn, and not for an answer
+that comes too late."""
 
 
 class Adoptions:
@@ -73,6 +78,8 @@ class Adoptions:
         self._handoff = handoff
         self._successors = successors
         self._open: dict[str, tuple[asyncio.Event, Claimant | None]] = {}
+        self._turns: defaultdict[int, asyncio.Semaphore] = defaultdict(partial(asyncio.Semaphore, AT_ONCE))
+        """By range, who may go on."""
 
     def is_due(self, client_id: str, *, clean: bool, lasts: bool) -> bool:
         """Return whether to look for a session of a client where a quorum has it; ``lasts``: it asks for a
@@ -109,10 +116,19 @@ class Adoptions:
         that is up has it."""
         copies = self.copies
         assert copies is not None  # noqa: S101 - or it would not be due
-        if not copies.answers(client_id):
-            return "unavailable"
         over = asyncio.Event()
         self._open[client_id] = over, claimant
+        try:
+            async with self._turns[copies.range_of(client_id)]:
+                return await self._adopt(copies, client_id, claimant)
+        finally:
+            copies.let_go(client_id)
+            del self._open[client_id]
+            over.set()
+
+    async def _adopt(self, copies: SessionCopies, client_id: str, claimant: Claimant | None) -> Fetched:
+        if not copies.answers(client_id):
+            return "unavailable" if copies.strict else "here"
         try:
             async with asyncio.timeout(READ_TIMEOUT):
                 image = await self._claim(copies, client_id, claimant)
@@ -126,10 +142,6 @@ class Adoptions:
             reason = str(error) or "no answer in time"
             log.warning("session_copy_not_read", client_id=client_id, reason=reason)
             return "unavailable" if copies.strict else "here"
-        finally:
-            copies.let_go(client_id)
-            del self._open[client_id]
-            over.set()
 
     async def discard(self, client_id: str, claimant: Claimant | None) -> Fetched:
         """Delete the copy of a session whose client makes a clean start, and whose node is down."""
@@ -180,7 +192,7 @@ class Adoptions:
                 epoch = max(stamp, owner.epoch + 1, self._ownership.next_epoch(client_id))
                 claimed = await copies.claim(client_id, owner, epoch)
                 if claimed is not None:
-                    return Image(owner, claimed.rows)
+                    return claimed._replace(owner=owner)
             await asyncio.sleep(RETRY_INTERVAL)
         return "here"
 
@@ -207,7 +219,7 @@ class Adoptions:
         until = self._fanout.now() + DOWN_TIMEOUT
         waits = set(self._distribution.nodes())
         while waits and self._fanout.now() < until:
-            answers = await remote.multicall(waits, MISSES, node, timeout=1.0)
+            answers = await self._handoff.gathered.multicall(waits, MISSES, node, timeout=1.0)
             waits = {one for one, answer in answers.items() if answer == remote.Returned(False)}
             if waits:
                 await asyncio.sleep(RETRY_INTERVAL)

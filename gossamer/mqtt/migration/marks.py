@@ -58,6 +58,17 @@ class Marks:
         self._own = mark
         self._incomplete: dict[str, _Move] = {}
         self._going = False
+        self._listens: dict[str, Callable[[str, str], object]] = {}
+        """By token, who takes its marks."""
+
+    def listen(self, token: str, take: Callable[[str, str], object]) -> None:
+        """Call ``take(origin, token)`` with the marks of a move, until it is :meth:`over`."""
+        self._listens[token] = take
+
+    def marked(self, origin: str, token: str) -> None:
+        """Take the mark of ``origin``: everything that it sent before the move ``token`` is here."""
+        if (take := self._listens.get(token)) is not None:
+            take(origin, token)
 
     async def ask(self, token: str, source: str, routed: int | None) -> frozenset[str]:
         """Request marks from nodes that have the routes ``routed``; return those that sent one. The others
@@ -77,18 +88,16 @@ class Marks:
         await self._send(move, nodes)
         return move.marked
 
-    def over(self, token: str) -> None:
-        """Note that the session of a move is here, or will not come."""
+    def over(self, token: str, *others: str) -> None:
+        """Note that the session of a move is here, or will not come; ``others``: moves whose marks itk."""
+        for listened in (token, *others):
+            self._listens.pop(listened, None)
         move = self._incomplete.get(token)
         if move is None:
             return
         move.over = True
-        if self._is_complete(move):
+        if not self._handoff.anybody and move.marked.issuperset(self._distribution.nodes()):
             del self._incomplete[token]
-
-    def _is_complete(self, move: _Move) -> bool:
-        marked = move.marked.issuperset(self._distribution.nodes())
-        return marked and move.over and not self._handoff.anybody
 
     async def _complete(self) -> None:
         try:
@@ -100,18 +109,21 @@ class Marks:
 
     def _look(self) -> None:
         now, nodes = self._fanout.now(), frozenset(self._distribution.nodes())
+        anybody = self._handoff.anybody
+        # While a node is away they may be thousands.
         for move in list(self._incomplete.values()):
-            if now >= move.until or self._is_complete(move):
+            marked = nodes <= move.marked
+            if now >= move.until or (marked and move.over and not anybody):
                 del self._incomplete[move.token]
-            elif not move.asking and (missing := nodes - move.marked):
-                due = missing.difference(self._router.unconfirmed(move.routed))
+            elif not (marked or move.asking):
+                due = (nodes - move.marked).difference(self._router.unconfirmed(move.routed))
                 if due:
                     self._distribution.runtime.spawn(self._send, move, due, label="mqtt_marks")
 
     async def _send(self, move: _Move, nodes: frozenset[str]) -> None:
         move.asking = True
         try:
-            answers = await remote.multicall(
+            answers = await self._handoff.gathered.multicall(
                 nodes, MARK, move.token, move.source, self._node, timeout=MARK_TIMEOUT
             )
             move.marked |= {node for node, answer in answers.items() if answer == remote.Returned(True)}

@@ -36,6 +36,8 @@ class _Outgoing:
         self.parts: list[list[object]] = []
         self.answer: Any = None
         self.released: asyncio.Future[int | None] | None = None
+        self.token = ""
+        """Of the marks that it takes."""
         self.stamp = 0
         """Stamp of the connection that requests it."""
         self.over = asyncio.Event()
@@ -58,6 +60,8 @@ class Sources:
         self._distribution = distribution
         self._loop = distribution.runtime.loop
         self._outgoing: dict[str, _Outgoing] = {}
+        self._listens: dict[str, _Outgoing] = {}
+        """By token of a mark, the session that waits for it."""
 
     def gives(self, client_id: str) -> bool:
         """Return whether the session of a client is on its way from here."""
@@ -95,12 +99,15 @@ class Sources:
         """Forget the move of a session that has ended, or stays."""
         outgoing = self._outgoing.pop(client_id, None)
         if outgoing is not None:
+            self._listens.pop(outgoing.token, None)
             outgoing.answer_release(None)
             outgoing.over.set()
 
     def _outgoing_for(self, session: Session) -> _Outgoing:
         outgoing = self._outgoing.get(session.client_id)
         if outgoing is None or outgoing.session is not session:
+            if outgoing is not None:
+                self._listens.pop(outgoing.token, None)
             outgoing = self._outgoing[session.client_id] = _Outgoing(session, Pending(None, None, None))
         return outgoing
 
@@ -188,9 +195,8 @@ class Sources:
 
     def marked(self, origin: str, token: str) -> None:
         """Take the mark of ``origin``: everything that it sent before the move ``token`` is here."""
-        for outgoing in list(self._outgoing.values()):
-            if outgoing.machine.token == token:
-                self._feed(outgoing, moves.Marked(origin, token))
+        if (outgoing := self._listens.get(token)) is not None:
+            self._feed(outgoing, moves.Marked(origin, token))
 
     def all_marked(self, session: Session) -> bool | None:
         """Return whether all that was sent to a session before its last move is here; None: that move was
@@ -219,6 +225,9 @@ class Sources:
         outgoing = self._outgoing_for(session)
         outgoing.answer, outgoing.stamp = None, max(outgoing.stamp, stamp)
         self._feed(outgoing, moves.Asked(token, target))
+        if outgoing.machine.token == token:
+            self._listens.pop(outgoing.token, None)
+            outgoing.token, self._listens[token] = token, outgoing
         answer: dict[str, object] | str = outgoing.answer
         await self._recorded(session)
         return answer

@@ -233,7 +233,7 @@ class Takeovers:
     def marked(self, origin: str, token: str) -> None:
         """Take the mark ``token`` of ``origin`` (blank: this node): all that it sent before is here."""
         self._sources.marked(origin, token)
-        self._targets.marked(origin, token)
+        self._targets.marks.marked(origin, token)
         self.superseded.marked(origin, token)
 
     # -- clean starts, and kicks

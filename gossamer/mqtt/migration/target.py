@@ -90,12 +90,13 @@ class Targets:
         self._number += 1
         token = f"{self.ownership.node}/{self.distribution.runtime.creation}/{self._number}"
         incoming = self._incoming[client_id] = make(token)
+        self.marks.listen(token, incoming.marked)
         try:
             return await incoming.run()
         finally:
             if self._incoming.get(client_id) is incoming:
                 del self._incoming[client_id]
-            self.marks.over(incoming.token)
+            self.marks.over(*incoming.tokens)
             incoming.over.set()
 
     def node_down(self, node: str) -> None:
@@ -103,17 +104,14 @@ class Targets:
         for incoming in list(self._incoming.values()):
             incoming.feed(moves.NodeDown(node))
 
-    def marked(self, origin: str, token: str) -> None:
-        """Take the mark of ``origin``: everything that it sent before the move ``token`` is here."""
-        for incoming in list(self._incoming.values()):
-            incoming.marked(origin, token)
-
 
 class Incoming:
     """One move to this node. ``over`` is set when it has ended, successfully or not."""
 
     def __init__(self, home: Targets, client_id: str, token: str, claimant: Claimant | None) -> None:
         self.token = token
+        self.tokens = [token]
+        """Of the moves whose marks it takes."""
         self.claimant = claimant
         """The connection that requests it; None: this node does."""
         self._stamp = home.contests.stamp(client_id) if claimant is None else claimant.stamp
@@ -218,7 +216,8 @@ class Incoming:
             case moves.Own():
                 assert self._session is not None  # noqa: S101 - it was put together
                 self.committed = True
-                log.info("session_moved", client_id=self._client_id, source=self._machine.source)
+                if self._machine.source in self._distribution.nodes():
+                    log.info("session_moved", client_id=self._client_id, source=self._machine.source)
                 await self._ownership.announce(self._session, self._machine.source)
                 if self._session.subscriptions:
                     # Until then hints are for an older one, whose node may be away.
@@ -230,8 +229,6 @@ class Incoming:
             case moves.Done(complete):
                 if not complete:
                     log.warning("takeover_incomplete", client_id=self._client_id, source=self._machine.source)
-            case _:  # pragma: no cover - the others are the source's
-                pass
         return None
 
     async def _ask(self, node: str) -> Event:
@@ -272,7 +269,10 @@ class Incoming:
             move = self._home.sources.move_of(known)
             # One that moved completely waits only for what was sent before.
             self._listened = not given and (move is None or not move.complete)
-            self._left = move if move is not None and move.token else None
+            if move is not None and move.token:
+                self._left = move
+                self.tokens.append(move.token)
+                self._home.marks.listen(move.token, self.marked)
             same = known.born == state["born"]
             if not given and (same or not state["clean"]):
                 # The client cannot tell its sessions apart, whichever it began to publish or take one in.

@@ -24,6 +24,7 @@ class FakeKeyValues:
         """By range that has no leader, an event for when it has one."""
         self.rows = {}
         self.writes = []
+        self.scans = 0
         self.error = None
         """What a write is answered with instead."""
         self.answers = asyncio.Event()
@@ -65,6 +66,7 @@ class FakeKeyValues:
         return True
 
     async def scan(self, start, end, limit=None, *, max_staleness=0.0):
+        self.scans += 1
         await self.led(start)
         if self.error is not None:
             raise self.error

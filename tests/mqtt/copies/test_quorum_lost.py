@@ -197,6 +197,32 @@ async def test_a_copy_of_a_lower_claim_is_taken_back():
     assert state(await node.image()) == state(session)
 
 
+@pytest.mark.parametrize("meanwhile", ["nothing", "claimed again"])
+async def test_what_was_claimed_is_not_read_again_to_be_written(meanwhile):
+    node = await new_node()
+    fill(node.begin())
+    await node.settle()
+    other = FakeNode(node.keys, "there")
+    await other.tick()
+    assert await other.copies.claim("c", node.owner(), 11) is not None
+    session = other.begin(epoch=11)
+    session.born = 10
+    session.subscribe(Subscription("t", 1), None)
+    await other.settle()
+    if meanwhile == "claimed again":
+        assert await FakeNode(node.keys, "third").copies.claim("c", node.owner(), 12) is not None
+        session.epoch = 13
+    before, done = node.keys.scans, []
+    other.copies.taken("c", other.store.ticket)
+    other.store.of((session,)).append_acked(b"", done.append)
+    assert done == []
+    await other.settle()
+    assert done == [True]
+    assert node.keys.scans - before == (meanwhile != "nothing")
+    assert node.owner() == Owner("there", 1, session.epoch)
+    assert state(await other.image()) == state(session)
+
+
 async def test_of_two_nodes_that_claim_a_copy_one_has_it():
     node = await new_node()
     node.begin()
