@@ -52,7 +52,7 @@ DOWN_TIMEOUT = 3.0
 READ_TIMEOUT = 3.0
 """Seconds for which a client waits for what a quorum has."""
 RETRY_INTERVAL = 0.1
-AT_ONCE = 32
+AT_ONCE = 64
 """Sessions of one range that are adopted at the same time; others wait for their turn, and not for an answer
 that comes too late."""
 

@@ -7,10 +7,22 @@ must be one that may be done twice.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from gossamer.raft.errors import NotReadyError
-from gossamer.raft.host.messages import RAFT, Done, NotDone, Read, ReadHere, Submit, Wanted, Where
+from gossamer.raft.host.messages import (
+    NO_GROUP,
+    NO_LEADER,
+    RAFT,
+    Ask,
+    Done,
+    NotDone,
+    ReadHere,
+    Submit,
+    Wanted,
+    Where,
+)
 from gossamer.supervisor import CallFailed, Runtime, call
 
 PATIENCE = 5.0
@@ -43,7 +55,15 @@ async def request(kind: str, data: bytes, *, timeout: float = PATIENCE) -> Any:
     Raises:
         NotReadyError: it is not known to be done: no quorum could be reached in time.
     """
-    return await _ask("request", kind, Submit, data, timeout)
+    own = Runtime.current().node
+
+    async def submit(left: float) -> object:
+        group, leader = await call(RAFT, Where(kind), left)
+        if not (group and leader):
+            return NotDone(NO_LEADER if group else NO_GROUP)
+        return await call(RAFT if leader == own else (RAFT, leader), Submit(group, data), min(left, ATTEMPT))
+
+    return await _until("request", submit, timeout)
 
 
 async def read(kind: str, question: bytes, *, max_staleness: float = 0.0, timeout: float = PATIENCE) -> Any:
@@ -62,25 +82,21 @@ async def read(kind: str, question: bytes, *, max_staleness: float = 0.0, timeou
             raise NotReadyError("read", str(error)) from None
         if answer is not None:
             return answer
-    return await _ask("read", kind, Read, question, timeout)
+    asked = Ask(kind, question)
+    return await _until("read", lambda left: call(RAFT, asked, min(left, ATTEMPT)), timeout)
 
 
-async def _ask(what: str, kind: str, make: type[Submit | Read], data: bytes, timeout: float) -> Any:
+async def _until(what: str, attempt: Callable[[float], Awaitable[object]], timeout: float) -> Any:
+    """Make attempts, each with the seconds that are left, until one is :class:`Done`; return its value."""
     loop = asyncio.get_running_loop()
     until = loop.time() + timeout
-    own = Runtime.current().node
-    why = "no group of replicas is known"
+    why = NO_GROUP
     while (left := until - loop.time()) > 0:
         try:
-            group, leader = await call(RAFT, Where(kind), left)
-            if group and leader:
-                to = RAFT if leader == own else (RAFT, leader)
-                answer = await call(to, make(group, data), min(left, ATTEMPT))
-                if isinstance(answer, Done):
-                    return answer.value
-                why = answer.why if isinstance(answer, NotDone) else f"got a {type(answer).__name__}"
-            elif group:
-                why = "no leader is known: fewer than half of the voters can be reached"
+            answer = await attempt(left)
+            if isinstance(answer, Done):
+                return answer.value
+            why = answer.why if isinstance(answer, NotDone) else f"got a {type(answer).__name__}"
         except CallFailed as error:
             why = str(error)
         # What is left may be less than a clock can tell from nothing.

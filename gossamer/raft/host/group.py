@@ -10,7 +10,7 @@ what it appended may be committed or lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from gossamer.raft.errors import DamagedLogError, NotReadyError, UnknownOutcomeError
 from gossamer.raft.host.gathering import LARGE, Gathering
@@ -62,7 +62,7 @@ class Group:
         """Index, voters, result and answer of what waits for more discs than a quorum."""
         self._seen = 0, 0, 0
         """Term, round of heartbeats, and end of the log, when it was last asked who is in sync."""
-        self._reads: dict[int, tuple[bytes, Answer]] = {}
+        self._reads: dict[int, tuple[bytes, Sequence[bytes], Answer]] = {}
         self._ripe: list[tuple[int, int]] = []
         """Index that must be applied and context of each read that is confirmed."""
         self._context = 0
@@ -122,8 +122,9 @@ class Group:
         """Commit an entry that admits a replica; answer with its number. Raises NotReadyError."""
         self._propose(entry, answer)
 
-    def read(self, question: bytes, answer: Answer) -> None:
-        """Answer a question by a state that has all that was answered before it was asked.
+    def read(self, question: bytes, answer: Answer, more: Sequence[bytes] = ()) -> None:
+        """Answer a question by a state that has all that was answered before it was asked; with ``more`` of
+        them all, with a list.
 
         Raises:
             NotReadyError: not here, or not now.
@@ -132,7 +133,7 @@ class Group:
         self._must_lead("read")
         self._context += 1
         self.replica.read(self._context)
-        self._reads[self._context] = question, answer
+        self._reads[self._context] = question, more, answer
 
     def read_here(self, question: bytes, since: float) -> object | None:
         """Answer a question by the state of this replica; None: it may be older than ``since``."""
@@ -272,8 +273,9 @@ class Group:
             if index > applied:
                 self._ripe.append((index, context))
             elif context in self._reads:
-                question, answer = self._reads.pop(context)
-                answer(self.state.machine.read(question))
+                question, more, answer = self._reads.pop(context)
+                found = [self.state.machine.read(one) for one in (question, *more)]
+                answer(found if more else found[0])
 
     def give_up(self) -> None:
         """Answer who waits for a leader that is none any more."""

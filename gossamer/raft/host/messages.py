@@ -15,6 +15,8 @@ RAFT = "raft"
 """Registered name of the server on every node."""
 
 
+NO_GROUP = "no group of replicas is known"
+NO_LEADER = "no leader is known: fewer than half of the voters can be reached"
 PACKETS_BYTES = 1024 * 1024
 """Bytes of messages that leave together, unless a single one is longer. The largest frame is far longer."""
 
@@ -80,9 +82,18 @@ class Submit(Struct, frozen=True):
 
 
 class Read(Struct, frozen=True):
-    """Call: answer a question by the state as of now."""
+    """Call: answer a question by the state as of now; with ``more`` of them the result is a list."""
 
     group: int
+    question: bytes
+    more: list[bytes] = []
+    """A release that does not know them answers the first alone."""
+
+
+class Ask(Struct, frozen=True):
+    """Call of the node's own: have the leader of the group of a kind answer a question, as :class:`Read`."""
+
+    kind: str
     question: bytes
 
 

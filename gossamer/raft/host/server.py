@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import Any
 
 import msgspec
 import structlog
@@ -26,6 +25,7 @@ from gossamer.raft.errors import DamagedLogError, LyingReplicaError, NotReadyErr
 from gossamer.raft.host.group import Answer, Group
 from gossamer.raft.host.messages import (
     RAFT,
+    Ask,
     Create,
     Done,
     GiveUp,
@@ -42,9 +42,10 @@ from gossamer.raft.host.messages import (
     Where,
     parts,
 )
+from gossamer.raft.host.reads import Reads
 from gossamer.raft.host.replicas import SETTINGS, Replicas
 from gossamer.raft.host.replicated import NAMES, Machines
-from gossamer.raft.host.status import RaftStatus, ReplicaStatus
+from gossamer.raft.host.status import RaftStatus, ReplicaStatus, status_of
 from gossamer.raft.host.thread import DiscThread
 from gossamer.raft.host.upkeep import Register, Upkeep, current, kinds_in
 from gossamer.raft.messages import Message, decode, encode
@@ -100,6 +101,7 @@ class RaftServer(GenServer):
         status.leader_of = lambda kind: self._leader_of(current(register, kind))
         self._leaders: dict[int, tuple[int, str]] = {}
         """Term and node of the latest leader of which this node was told, by group."""
+        self._reads = Reads(node)
         self._scheduled = self._gathers = False
         self._ticks = 0
         self._quiet_since = self.process.loop.time()
@@ -135,8 +137,10 @@ class RaftServer(GenServer):
         match request:
             case Submit(number, data):
                 return self._ask(number, lambda group, answer: group.request(data, answer), caller)
-            case Read(number, question):
-                return self._ask(number, lambda group, answer: group.read(question, answer), caller)
+            case Read(number, question, more):
+                return self._ask(number, lambda group, answer: group.read(question, answer, more), caller)
+            case Ask(kind, question):
+                return self._reads.ask(*self._where(kind), question, caller)
             case ReadHere(kind, question, max_staleness):
                 here = self._groups.get(current(self._register, kind))
                 since = self.process.loop.time() - max_staleness
@@ -154,10 +158,9 @@ class RaftServer(GenServer):
                     cast((RAFT, node), request)
                 return Reply(None)
             case Where(kind):
-                number = current(self._register, kind)
-                return Reply((number, self._leader_of(number)))
+                return Reply(self._where(kind))
             case "status":
-                return Reply([_status_of(group) for group in self._groups.values()])
+                return Reply([status_of(group) for group in self._groups.values()])
         return Reply(NotDone(f"raft got {type(request).__name__}, which it does not know"))
 
     async def handle_cast(self, request: object) -> None:
@@ -336,6 +339,10 @@ class RaftServer(GenServer):
             if term >= self._leaders.get(number, (0, ""))[0]:
                 self._leaders[number] = term, told.node
 
+    def _where(self, kind: str) -> tuple[int, str]:
+        number = current(self._register, kind)
+        return number, self._leader_of(number)
+
     def _leader_of(self, number: int) -> str:
         """Return the node that leads a group; blank: not known."""
         group = self._groups.get(number)
@@ -374,28 +381,3 @@ class RaftServer(GenServer):
                     self._schedule()
                     return Done(None)
         return NotDone("this node does not lead, or the other is no voter", self._leader_of(number))
-
-
-def _status_of(group: Group) -> dict[str, Any]:
-    replica = group.replica
-    membership, progress = replica.membership, replica.progress()
-    return {
-        "group": f"{group.number:x}",
-        "kind": group.state.kind,
-        "role": replica.role.value,
-        "term": replica.term,
-        "leader": group.leader,
-        "committed": replica.log.committed,
-        "applied": replica.log.applied,
-        "joint": membership.joint,
-        "members": [
-            {
-                "node": group.node_of(member),
-                "replica": member,
-                "voter": membership.votes(member),
-                "match": progress[member][0] if member in progress else None,
-                "flow": progress[member][1].value if member in progress else "",
-            }
-            for member in membership.members
-        ],
-    }

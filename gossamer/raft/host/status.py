@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from gossamer.raft.host.replicated import StateMachine
 from gossamer.raft.host.syncs import SyncTimes
+
+if TYPE_CHECKING:
+    from gossamer.raft.host.group import Group
 
 
 @dataclass(slots=True)
@@ -43,3 +47,29 @@ class RaftStatus:
     """Node that leads the group of a kind, as far as this node knows; blank: it does not."""
     disc_full: bool = False
     syncs: SyncTimes = field(default_factory=SyncTimes)
+
+
+def status_of(group: Group) -> dict[str, Any]:
+    """Return what a node says of one of its replicas."""
+    replica = group.replica
+    membership, progress = replica.membership, replica.progress()
+    return {
+        "group": f"{group.number:x}",
+        "kind": group.state.kind,
+        "role": replica.role.value,
+        "term": replica.term,
+        "leader": group.leader,
+        "committed": replica.log.committed,
+        "applied": replica.log.applied,
+        "joint": membership.joint,
+        "members": [
+            {
+                "node": group.node_of(member),
+                "replica": member,
+                "voter": membership.votes(member),
+                "match": progress[member][0] if member in progress else None,
+                "flow": progress[member][1].value if member in progress else "",
+            }
+            for member in membership.members
+        ],
+    }
