@@ -168,7 +168,7 @@ class Handlers:
             self._pass_on_queued(channel, packet, message, route, bytearray(ack))
             return
         if packet.qos == 2:
-            session.doubtful.discard(packet_id)
+            session.doubtful.pop(packet_id, None)
             session.unreleased(packet_id, message.id)
             session.passing[packet_id] = []
             passed = Until("passed", partial(self._when_noted, channel, message, packet_id))
@@ -214,7 +214,7 @@ class Handlers:
             ack[:] = explained(kind(packet_id, reason), why, channel.asked)
 
         if packet.qos == 2:
-            session.doubtful.discard(packet_id)
+            session.doubtful.pop(packet_id, None)
             session.unreleased(packet_id, message.id)
             session.passing[packet_id] = []
             when_noted = Until("passed", partial(self._when_noted, channel, message, packet_id))

@@ -66,7 +66,7 @@ class Copy:
         """Number of the range that has it."""
         self.dirty: dict[bytes, bytes | None] = {}
         """Rows that have changed since the last write began, by the ends of their keys."""
-        self.fresh: set[bytes] = set()
+        self.fresh: dict[bytes, None] = {}
         """Those of them that no write ever had."""
         self.first: int | None = None
         """Ticket of the oldest change that is pending; None: there is none."""
@@ -78,7 +78,7 @@ class Copy:
         """What is in the owner's row, with this node in it; None: that is not known."""
         self.whole = True
         """It is to be read and written whole."""
-        self.large: set[bytes] = set()
+        self.large: dict[bytes, None] = {}
         """Rows whose values are in parts."""
         self.queued = False
         self.writing = False
@@ -148,10 +148,10 @@ class Copying:
             if value is None and suffix in copy.fresh:
                 # It may go on under another key, noted next: it is waited for until the disc has that.
                 del copy.dirty[suffix]
-                copy.fresh.discard(suffix)
+                copy.fresh.pop(suffix, None)
                 return
             if new and suffix not in copy.dirty:
-                copy.fresh.add(suffix)
+                copy.fresh[suffix] = None
             copy.dirty[suffix] = value
         self._pends(copy, ticket, now)
 
@@ -227,7 +227,7 @@ class Copying:
     def take(self, copy: Copy) -> dict[bytes, bytes | None]:
         """Return the changes that a write which begins now has; the whole session, if it is to be written
         whole, is that of this moment."""
-        rows, copy.dirty, copy.fresh = copy.dirty, {}, set()
+        rows, copy.dirty, copy.fresh = copy.dirty, {}, {}
         copy.later = None
         copy.whole = False
         return rows

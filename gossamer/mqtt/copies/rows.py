@@ -117,7 +117,7 @@ def whole(
     prefix: bytes,
     rows: Iterable[tuple[int, object, object]],
     known: Mapping[bytes, bytes] | None,
-    large: set[bytes],
+    large: dict[bytes, None],
 ) -> list[Operation]:
     """Return the operations that make ``rows`` of what is ``known``; None: of whatever there is, if done in
     one write. ``large`` becomes those in parts."""
@@ -137,14 +137,14 @@ def whole(
     return [*puts, *(Delete(prefix + suffix) for suffix in gone)]
 
 
-def changes(prefix: bytes, rows: Mapping[bytes, bytes | None], large: set[bytes]) -> list[Operation]:
+def changes(prefix: bytes, rows: Mapping[bytes, bytes | None], large: dict[bytes, None]) -> list[Operation]:
     """Return the operations that change ``rows``, None to delete one; ``large`` has those in parts."""
     replaced: list[Operation] = []
     new: list[Operation] = []
     gone: list[Operation] = []
     before = set(large)
     for suffix, value in rows.items():
-        large.discard(suffix)
+        large.pop(suffix, None)
         if value is None:
             gone.append(deleted(prefix + suffix, pieces=suffix in before))
             continue
@@ -155,10 +155,10 @@ def changes(prefix: bytes, rows: Mapping[bytes, bytes | None], large: set[bytes]
     return [*replaced, *new, *gone]
 
 
-def _pieces(suffix: bytes, value: bytes, large: set[bytes]) -> list[tuple[bytes, bytes]]:
+def _pieces(suffix: bytes, value: bytes, large: dict[bytes, None]) -> list[tuple[bytes, bytes]]:
     pieces = in_pieces(suffix, value)
     if len(pieces) > 1:
-        large.add(suffix)
+        large[suffix] = None
     return pieces
 
 

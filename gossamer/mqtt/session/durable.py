@@ -350,7 +350,7 @@ class DurableSession(Session):
         for packet_id in stored.incoming:
             self.incoming[packet_id] = True
             if -packet_id in stored.message_ids:
-                self.doubtful.add(packet_id)
+                self.doubtful[packet_id] = None
         queue, flight = facts.series
         if stored.queue:
             super().refill(item for _, item in stored.queue)
