@@ -101,7 +101,7 @@ async def test_a_read_that_may_be_stale_is_answered_here_while_the_state_is_youn
         return run(cluster, number, partial(table.read, "x", max_staleness=staleness))
 
     with monkeypatch.context() as patch:
-        patch.delattr(client, "_ask")
+        patch.delattr(client, "_until")
         assert {await read(number, 2.0) for number in (1, 2, 3)} == {1}
     cluster.partition([1, 2], [3])
     await asyncio.sleep(5)

@@ -88,14 +88,27 @@ class Gathered:
 
     async def call(self, node: str, function: str, /, *args: object, timeout: float = 5.0) -> Result:
         """Run ``function(*args)`` on ``node``, as :func:`.rpc.call` does."""
-        return await self._enter(node, function, args, timeout)
+        if (node, function) in self._lanes:
+            return await self._enter(node, function, args, timeout)
+        lane = self._lanes[node, function] = _Lane(asyncio.get_running_loop())
+        try:
+            return await call(node, function, *args, timeout=timeout)
+        finally:
+            # What came meanwhile makes the next.
+            if lane.waiting:
+                self._spawn(self._serve, node, function, lane, label=f"rpc {function}")
+            else:
+                del self._lanes[node, function]
 
     async def multicall(
         self, nodes: Iterable[str], function: str, /, *args: object, timeout: float = 5.0
     ) -> dict[str, Result]:
         """Call on many nodes at once; return one result each, in the order of ``nodes``."""
-        asked = {node: self._enter(node, function, args, timeout) for node in nodes}
-        return {node: await result for node, result in asked.items()}
+        names = list(nodes)
+        if len(names) == 1:
+            return {names[0]: await self.call(names[0], function, *args, timeout=timeout)}
+        results = await asyncio.gather(*(self.call(name, function, *args, timeout=timeout) for name in names))
+        return dict(zip(names, results, strict=True))
 
     def cast(self, node: str, function: str, /, *args: object, timeout: float = 5.0) -> None:
         """Have ``function(*args)`` run on ``node``, whatever comes of it."""

@@ -23,10 +23,9 @@ class _Asked(Struct):
 
 
 class Reads:
-    """Asks the leaders of groups for processes of ``node``."""
+    """Asks leaders at other nodes."""
 
-    def __init__(self, node: str) -> None:
-        self._node = node
+    def __init__(self) -> None:
         self._waiting: dict[tuple[int, str], list[_Asked]] = {}
         """By group and leader, what waits for the answer to those before it."""
 
@@ -54,11 +53,10 @@ class Reads:
             del self._waiting[group, leader]
 
     async def _send(self, group: int, leader: str, batch: list[_Asked]) -> None:
-        to = RAFT if leader == self._node else (RAFT, leader)
         first, *more = batch
         asked = Read(group, first.question, [one.question for one in more])
         try:
-            answer = await call(to, asked, ATTEMPT)
+            answer = await call((RAFT, leader), asked, ATTEMPT)
         except CallFailed as error:
             answer = NotDone(str(error))
         if not isinstance(answer, Done):

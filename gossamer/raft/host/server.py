@@ -101,7 +101,7 @@ class RaftServer(GenServer):
         status.leader_of = lambda kind: self._leader_of(current(register, kind))
         self._leaders: dict[int, tuple[int, str]] = {}
         """Term and node of the latest leader of which this node was told, by group."""
-        self._reads = Reads(node)
+        self._reads = Reads()
         self._scheduled = self._gathers = False
         self._ticks = 0
         self._quiet_since = self.process.loop.time()
@@ -140,7 +140,10 @@ class RaftServer(GenServer):
             case Read(number, question, more):
                 return self._ask(number, lambda group, answer: group.read(question, answer, more), caller)
             case Ask(kind, question):
-                return self._reads.ask(*self._where(kind), question, caller)
+                number, leader = self._where(kind)
+                if leader != self._node:
+                    return self._reads.ask(number, leader, question, caller)
+                return self._ask(number, lambda group, answer: group.read(question, answer), caller)
             case ReadHere(kind, question, max_staleness):
                 here = self._groups.get(current(self._register, kind))
                 since = self.process.loop.time() - max_staleness

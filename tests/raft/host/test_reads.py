@@ -13,7 +13,7 @@ class Leader(GenServer):
     """Leads group 7, and notes what it is asked; ``old``: it knows no further questions."""
 
     async def init(self, asked, *, old=False):
-        self.reads, self.asked, self.old = Reads(self.process.runtime.node), asked, old
+        self.reads, self.asked, self.old = Reads(), asked, old
 
     async def handle_call(self, request, caller):
         match request:
