@@ -270,8 +270,7 @@ class Incoming:
             # One that moved completely waits only for what was sent before.
             self._listened = not given and (move is None or not move.complete)
             if move is not None and move.token:
-                self._left = move
-                self.tokens.append(move.token)
+                self._left, self.tokens = move, [self.token, move.token]
                 self._home.marks.listen(move.token, self.marked)
             same = known.born == state["born"]
             if not given and (same or not state["clean"]):
