@@ -16,7 +16,6 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from gossamer.distribution.remote.rpc import EACH, Result, Returned, Unreachable, call
-from gossamer.supervisor.values import NOCONNECTION, TIMEOUT
 
 MOST = 128
 """Calls that leave together."""
@@ -60,7 +59,7 @@ class _Lane:
         if self._timer is not None:
             self._timer.cancel()
         for one in self.sent + self.waiting:
-            _answer(one, Unreachable(TIMEOUT))
+            _answer(one, Unreachable("timeout"))
 
     def _wake(self, at: float) -> None:
         if self._timer is not None:
@@ -72,7 +71,7 @@ class _Lane:
         left: list[float] = []
         for one in self.sent + self.waiting:
             if one.until <= self._due:
-                _answer(one, Unreachable(TIMEOUT))
+                _answer(one, Unreachable("timeout"))
             elif not one.answer.done():
                 left.append(one.until)
         if left:
@@ -141,7 +140,7 @@ async def _ask(node: str, function: str, batch: list[_Asked], timeout: float) ->
             for one, value in zip(batch, values, strict=True):
                 _answer(one, Returned(value))
             return
-        if isinstance(found, Unreachable) and found.reason in (TIMEOUT, NOCONNECTION):
+        if isinstance(found, Unreachable) and found.reason in ("timeout", "noconnection"):
             for one in batch:
                 _answer(one, found)
             return
