@@ -58,10 +58,11 @@ from gossamer.supervisor import TraceLine
 
 
 class TopicRow(NamedTuple):
-    """Filter with all nodes that have subscribers to it."""
+    """Filter with all nodes that have subscribers to it, and whose it is; blank: the default tenant's."""
 
     filter: str
     nodes: tuple[str, ...]
+    tenant: str = ""
 
 
 class Metric(NamedTuple):
@@ -236,10 +237,10 @@ class NodeView(Protocol):
     def nodes(self) -> Sequence[NodeInfo]:
         """Every node with the state of the link to it."""
 
-    def topics(self, *, filter: str | None = None) -> Iterable[TopicRow]:  # noqa: A002
-        """The route table, or the row of one filter, one item a filter, in any order."""
+    def topics(self, *, tenant: str | None = None) -> Iterable[TopicRow]:
+        """The route table, or a tenant's part of it, one item a filter, in any order."""
 
-    def match(self, topic: str) -> TopicMatch:
+    def match(self, topic: str, tenant: str = "") -> TopicMatch:
         """Return the receivers of a message to ``topic``. Raises UsageError if it is no topic name."""
 
     async def verify_routes(self, *, repair: bool) -> RouteFindings:
@@ -271,14 +272,19 @@ class NodeView(Protocol):
     def history(self, *, seconds: int, step: int) -> NodeHistory:
         """The last ``seconds`` of this node, a point a ``step``."""
 
-    async def publish(self, topic: str, payload: bytes, *, qos: int, retain: bool) -> tuple[int, bool]:
-        """Publish; return the number of receivers, and whether all nodes among them have the message.
+    async def publish(
+        self, topic: str, payload: bytes, *, qos: int, retain: bool, tenant: str = ""
+    ) -> tuple[int, bool]:
+        """Publish to clients of a tenant; return the number of receivers, and whether all nodes among them
+        have the message.
 
         Raises UsageError if ``topic`` is no topic name.
         """
 
-    def retained(self, topic_filter: str, order: ListOrder) -> Iterable[Listed[RetainedInfo]]:
-        """The topics that match and have a retained message, with the keys of ``order``.
+    def retained(
+        self, topic_filter: str, order: ListOrder, tenant: str = ""
+    ) -> Iterable[Listed[RetainedInfo]]:
+        """The topics of a tenant that match and have a retained message, with the keys of ``order``.
 
         Raises UsageError if ``topic_filter`` is no filter.
         """

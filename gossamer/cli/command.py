@@ -51,6 +51,20 @@ OnNode = Annotated[
 AllNodes = Annotated[bool, typer.Option("--all", help="Every node that is up.")]
 NODE_NAME = argument(..., "NAME", "As `nodes` shows it.", completion.nodes)
 CLIENT_ID = argument(..., "ID", "A client identifier, of any node.", completion.clients)
+OF_TENANT = option(
+    None,
+    "--tenant",
+    "Only those of this tenant; default: of no other one.",
+    completion.tenants,
+    callback=values.tenant,
+)
+THE_TENANT = option(
+    None,
+    "--tenant",
+    "The tenant, unless it is the default one.",
+    completion.tenants,
+    callback=values.tenant,
+)
 FILTER = option(
     None, "--filter", "Only those of this filter.", completion.filters, callback=values.topic_filter
 )

@@ -16,6 +16,8 @@ import typer
 from gossamer.api.model.forms import FORMS
 from gossamer.cli.errors import OptionError
 from gossamer.errors import WrongValueError, mismatch
+from gossamer.tenants import NAMES
+from gossamer.tenants import checked as tenant_named
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -107,6 +109,7 @@ topic_filter = checked(_topic_filter)
 endpoint = checked(_endpoint, "a gossip endpoint such as 10.0.0.2:7946")
 size = checked(bytes_of)
 absolute = checked(_absolute, "an absolute path on the node's machine")
+tenant = checked(lambda text: tenant_named(text, "tenant"), NAMES)
 
 
 def changes(model: type[Value], settings: Row, **options: str) -> Row:

@@ -277,14 +277,11 @@ class FakeView:
             for row in self.known
         ]
 
-    def topics(self, *, filter=None):  # noqa: A002
-        return [
-            TopicRow(name, ("node1@127.0.0.1", "node2@127.0.0.1"))
-            for name in self.filters
-            if filter in (None, name)
-        ]
+    def topics(self, *, tenant=None):
+        nodes = ("node1@127.0.0.1", "node2@127.0.0.1")
+        return [TopicRow(name, nodes, tenant or "") for name in self.filters]
 
-    def match(self, topic):
+    def match(self, topic, tenant=""):
         if "+" in topic or "#" in topic:
             raise InvalidTopicName(topic, "no wildcards")
         return node.TopicMatch(
@@ -330,15 +327,15 @@ class FakeView:
             node=self.name, step=step, at=(60.0,), received=(2.5,), sent=(5.0,), connections=(1,)
         )
 
-    async def publish(self, topic, payload, *, qos, retain):
+    async def publish(self, topic, payload, *, qos, retain, tenant=""):
         if "+" in topic or "#" in topic:
             raise InvalidTopicName(topic, "no wildcards")
-        self.orders.append(("publish", (topic, payload, qos, retain)))
+        self.orders.append(("publish", (topic, payload, qos, retain, *([tenant] if tenant else []))))
         return 3, True
 
-    def retained(self, topic_filter, order):
+    def retained(self, topic_filter, order, tenant=""):
         parse_filter(topic_filter)
-        topics = [topic for topic in self.kept if matches(topic_filter, topic)]
+        topics = [topic for topic in self.kept if not tenant and matches(topic_filter, topic)]
         rows = [
             node.RetainedInfo(topic=topic, qos=1, bytes=len(topics) - at, expires_at=at)
             for at, topic in enumerate(topics)

@@ -6,6 +6,8 @@ from functools import partial
 import pytest
 from mqtt.tenants.test_isolation import of_tenants
 
+from gossamer.api.resources.listing import BY_NAME
+from gossamer.errors import UsageError
 from gossamer.mqtt.codec import packets as p
 from gossamer.mqtt.codec.properties import Properties
 
@@ -112,3 +114,27 @@ async def test_limits_hold_at_all_nodes_and_after_a_restart(sim, cluster, tenant
     cluster.crash(2)
     await restart(cluster, 2)
     assert await limits(2) == 7
+
+
+@nodes(2, seeds=1)
+async def test_operators_read_and_say_names_as_the_clients_of_a_tenant_do(sim, cluster, tenants):
+    mine = await subscriber(cluster, 2, "x/#", "$share/g/y", qos=1, username="a/u")
+    theirs = await subscriber(cluster, 2, "x/#", qos=1)
+    writer = await cluster.client(1, "w", username="a/u")
+    await writer.publish("x/kept", b"1", qos=1, retain=True)
+    await asyncio.sleep(2)
+    view = cluster.nodes[1].view
+    rows = {(row.filter, row.tenant) for row in view.topics()}
+    assert rows >= {("x/#", ""), ("x/#", "a")}
+    assert {row.tenant for row in view.topics(tenant="a")} == {"a"}
+    assert {row.tenant for row in view.topics(tenant="default")} == {""}
+    assert [(one.filter, one.tenant) for one in view.match("x/1", "a").matches] == [("x/#", "a")]
+    kept = [show() for _, show in view.retained("#", BY_NAME, "a")]
+    assert [(one.topic, one.tenant, one.bytes) for one in kept] == [("x/kept", "a", 1)]
+    assert not list(view.retained("#", BY_NAME))
+    assert await view.publish("x/said", b"2", qos=1, retain=False, tenant="a") == (1, True)
+    await asyncio.sleep(1)
+    assert (b"x/said", b"2") in topics(mine)
+    assert theirs.messages == []
+    with pytest.raises(UsageError):
+        view.match("x/+", "a")

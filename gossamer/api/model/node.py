@@ -15,6 +15,8 @@ class RouteInfo(Value):
 
     filter: str
     node: str
+    tenant: str = ""
+    """Whose clients subscribe; blank: those of the default one."""
 
 
 class TopicInfo(Value):
@@ -22,6 +24,8 @@ class TopicInfo(Value):
 
     filter: str
     nodes: tuple[str, ...]
+    tenant: str = ""
+    """Whose clients subscribe; blank: those of the default one."""
 
 
 class TopicMatch(Value):
@@ -120,6 +124,8 @@ class RetainedInfo(Value):
     """A topic with a retained message, without its payload."""
 
     topic: str
+    tenant: str = ""
+    """Whose clients get it; blank: those of the default one."""
     qos: int | None = None
     """Null: the message is large, and kept by other nodes."""
     bytes: int | None = None

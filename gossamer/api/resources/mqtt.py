@@ -44,12 +44,17 @@ from gossamer.api.resources.listing import (
 )
 from gossamer.api.view import NodeView
 from gossamer.errors import NotFoundError, WrongValueError, mismatch
+from gossamer.tenants import checked
 
 MAX_PAYLOAD = 48 * 1024
 
 Filter = Annotated[
     str | None, Query(alias="filter", max_length=65_535, description="Only those with exactly this filter.")
 ]
+OfTenant = Annotated[
+    str | None, Query(max_length=100, description="Only those of this tenant; `default`: of no other one.")
+]
+Of = Annotated[str, Query(max_length=100, description="The tenant; blank: the default one.")]
 Topic = Annotated[str, Query(min_length=1, max_length=65_535, description="A topic name.")]
 
 
@@ -59,32 +64,42 @@ def routes_router(view: NodeView) -> APIRouter:
 
     @router.get("/routes")
     async def routes(
-        limit: Limit = 1000, after: After = None, node: OnNode = None, wanted: Filter = None
+        limit: Limit = 1000,
+        after: After = None,
+        node: OnNode = None,
+        wanted: Filter = None,
+        tenant: OfTenant = None,
     ) -> Page[RouteInfo]:
         """The route table, one item a filter and node."""
         if node is not None:
             check_node(view, node)
         found = (
-            ((topic.filter, name), partial(RouteInfo, filter=topic.filter, node=name))
-            for topic in view.topics(filter=wanted)
+            (
+                (topic.filter, name, topic.tenant),
+                partial(RouteInfo, filter=topic.filter, node=name, tenant=topic.tenant),
+            )
+            for topic in view.topics(tenant=tenant)
             for name in topic.nodes
-            if node is None or name == node
+            if wanted in (None, topic.filter) and node in (None, name)
         )
         return await local_page(found, limit, after)
 
     @router.get("/topics")
-    async def topics(limit: Limit = 1000, after: After = None) -> Page[TopicInfo]:
+    async def topics(limit: Limit = 1000, after: After = None, tenant: OfTenant = None) -> Page[TopicInfo]:
         """The route table, one item a filter."""
         found = (
-            ((topic.filter,), partial(TopicInfo, filter=topic.filter, nodes=topic.nodes))
-            for topic in view.topics()
+            (
+                (topic.filter, topic.tenant),
+                partial(TopicInfo, filter=topic.filter, nodes=topic.nodes, tenant=topic.tenant),
+            )
+            for topic in view.topics(tenant=tenant)
         )
         return await local_page(found, limit, after)
 
     @router.get("/topics/match")
-    async def match(topic: Topic) -> TopicMatch:
+    async def match(topic: Topic, tenant: Of = "") -> TopicMatch:
         """Return the route of a message to a topic from here, and the filters that decide it."""
-        return view.match(topic)
+        return view.match(topic, checked(tenant, "tenant"))
 
     @router.post("/routes/verify")
     async def verify(order: RouteVerification) -> RouteFindings:
@@ -103,6 +118,8 @@ class PublishRequest(Value):
     """The encoding of ``payload``; clients get the bytes."""
     qos: Annotated[int, Field(ge=0, le=2, strict=True)] = 0
     retain: Flag = False
+    tenant: Annotated[str, Field(max_length=100)] = ""
+    """Whose clients get it; blank: those of the default one."""
 
 
 class Published(Value):
@@ -139,7 +156,10 @@ def messages_router(view: NodeView) -> APIRouter:
     async def publish(order: PublishRequest) -> Published:
         """Publish a message, and wait until every node that has subscribers to it has it."""
         payload = payload_of(order.payload, order.encoding)
-        receivers, safe = await view.publish(order.topic, payload, qos=order.qos, retain=order.retain)
+        tenant = checked(order.tenant, "tenant")
+        receivers, safe = await view.publish(
+            order.topic, payload, qos=order.qos, retain=order.retain, tenant=tenant
+        )
         return Published(topic=order.topic, receivers=receivers, safe=safe)
 
     @router.get("/retained")
@@ -151,18 +171,20 @@ def messages_router(view: NodeView) -> APIRouter:
         ] = "#",
         sort: SortRetained = None,
         order: Order = "asc",
+        tenant: Of = "",
     ) -> Page[RetainedInfo]:
-        """The topics that have a retained message, on any node."""
+        """The topics of a tenant that have a retained message, on any node."""
         sorting = list_order(sort, order, usual="topic")
-        return await local_page(view.retained(wanted, sorting), limit, after)
+        return await local_page(view.retained(wanted, sorting, checked(tenant, "tenant")), limit, after)
 
     @router.delete("/retained", responses={404: {"model": Problem}})
-    async def forget(topic: Topic) -> Published:
+    async def forget(topic: Topic, tenant: Of = "") -> Published:
         """Remove the retained message of a topic, as an empty one that is published does."""
+        owner = checked(tenant, "tenant")
         # A wildcard is refused below.
-        if not {"+", "#"} & set(topic) and not any(view.retained(topic, BY_NAME)):
+        if not {"+", "#"} & set(topic) and not any(view.retained(topic, BY_NAME, owner)):
             raise mismatch(NotFoundError, "topic", repr(topic[:200]), "one that has a retained message")
-        receivers, safe = await view.publish(topic, b"", qos=1, retain=True)
+        receivers, safe = await view.publish(topic, b"", qos=1, retain=True, tenant=owner)
         return Published(topic=topic, receivers=receivers, safe=safe)
 
     return router
@@ -178,12 +200,8 @@ User = Annotated[
 Address = Annotated[
     str, Query(max_length=200, description="Only those whose address contains this: `10.0.3.`, `:51234`.")
 ]
-OfTenant = Annotated[
-    str | None, Query(max_length=100, description="Only those of this tenant; `default`: of no other one.")
-]
 Text = Annotated[str, Query(max_length=1000, description="Only those whose client or filter contains this.")]
 Connected = Annotated[bool | None, Query(description="Only those that are, or are not.")]
-Of = Annotated[str, Query(max_length=100, description="The tenant of the client; blank: the default one.")]
 Named = Annotated[str, Path(description="A client identifier.")]
 ClientSort = Literal[
     "client",

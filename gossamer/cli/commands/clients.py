@@ -15,7 +15,7 @@ import typer
 
 from gossamer.cli import completion
 from gossamer.cli.client import ApiClient, Row
-from gossamer.cli.command import CLIENT_ID, FILTER, Limit, argument, asks, option
+from gossamer.cli.command import CLIENT_ID, FILTER, OF_TENANT, THE_TENANT, Limit, argument, asks, option
 from gossamer.cli.errors import OptionError, RefusedError, UnknownNameError
 from gossamer.cli.render.output import Grid, ago, clock
 from gossamer.cli.render.show import Columns, Listing, Part, Report, table
@@ -34,12 +34,6 @@ subscriptions = noun()
 tenants = noun()
 
 ONLY_CLIENT = option(None, "--client", "Only this client.", completion.clients, metavar="ID")
-
-
-OF_TENANT = option(
-    None, "--tenant", "Only those of this tenant; default: of no other one.", completion.tenants
-)
-THE_TENANT = option(None, "--tenant", "The tenant of the client.", completion.tenants)
 
 
 def _containing(name: str, what: str) -> Any:

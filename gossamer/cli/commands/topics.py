@@ -8,9 +8,9 @@ from collections.abc import Iterable
 
 from gossamer.cli import completion, values
 from gossamer.cli.client import ApiClient, Row
-from gossamer.cli.command import FILTER, Limit, OnNode, argument, asks, option
+from gossamer.cli.command import FILTER, OF_TENANT, THE_TENANT, Limit, OnNode, argument, asks, option
 from gossamer.cli.errors import ExitCode
-from gossamer.cli.render.show import Columns, Listing, Note, Part, Rendered, Report, table
+from gossamer.cli.render.show import Listing, Note, Part, Rendered, Report, table
 from gossamer.cli.root import noun
 
 topics = noun()
@@ -30,28 +30,33 @@ def list_topics(
     topic: str | None = argument(
         None, "TOPIC", "Show where a message to it would go.", completion.topics, callback=values.topic
     ),
+    tenant: str | None = OF_TENANT,
     limit: Limit = None,
 ) -> Rendered:
     """List the filters that have subscribers, or show where a message to TOPIC would go, and why."""
     if topic is not None:
-        return _match(client, topic)
-    columns: Columns = {"FILTER": "filter", "NODES": _nodes}
-    return Listing(client.pages("topics", limit=limit), columns, empty="no topics: nobody subscribes")
+        return _match(client, topic, tenant)
+    rows = client.pages("topics", {"tenant": tenant}, limit=limit)
+    return Listing(rows, {"FILTER": _filter, "NODES": _nodes}, empty="no topics: nobody subscribes")
 
 
 @topics.command("match")
 @asks("sensors/7/temperature", node=True, watch=True)
-def match(client: ApiClient, topic: str = _TOPIC) -> Report:
+def match(client: ApiClient, topic: str = _TOPIC, tenant: str | None = THE_TENANT) -> Report:
     """Show where a message to TOPIC would go from a node, and why."""
-    return _match(client, topic)
+    return _match(client, topic, tenant)
 
 
-def _match(client: ApiClient, topic: str) -> Report:
-    found = client.document("topics/match", {"topic": topic})
+def _match(client: ApiClient, topic: str, tenant: str | None) -> Report:
+    found = client.document("topics/match", {"topic": topic, "tenant": tenant})
     empty = f"no filter matches {topic}: a message to it is dropped"
     return Report(
-        found, lambda: [table(found["matches"], {"MATCHING FILTER": "filter", "NODES": _nodes}, empty)]
+        found, lambda: [table(found["matches"], {"MATCHING FILTER": _filter, "NODES": _nodes}, empty)]
     )
+
+
+def _filter(row: Row) -> str:
+    return f"{row['filter']} of {row['tenant']}" if row.get("tenant") else str(row["filter"])
 
 
 def _nodes(row: Row) -> str:
@@ -64,11 +69,12 @@ def list_routes(
     client: ApiClient,
     to: str | None = option(None, "--to", "Only routes to this node.", completion.nodes, metavar="NAME"),
     filter: str | None = FILTER,
+    tenant: str | None = OF_TENANT,
     limit: Limit = None,
 ) -> Listing:
     """List the route table: which nodes have subscribers to which filter."""
-    rows = client.pages("routes", {"node": to, "filter": filter}, limit=limit)
-    return Listing(rows, {"FILTER": "filter", "NODE": "node"}, empty="no routes: nobody subscribes", key=2)
+    rows = client.pages("routes", {"node": to, "filter": filter, "tenant": tenant}, limit=limit)
+    return Listing(rows, {"FILTER": _filter, "NODE": "node"}, empty="no routes: nobody subscribes", key=2)
 
 
 @routes.command()
@@ -108,10 +114,11 @@ def list_retained(
     filter: str = argument(
         "#", "FILTER", "Only topics that match.", completion.retained, callback=values.topic_filter
     ),
+    tenant: str | None = THE_TENANT,
     limit: Limit = None,
 ) -> Listing:
     """List the topics that have a retained message."""
-    rows = client.pages("retained", {"filter": filter}, limit=limit)
+    rows = client.pages("retained", {"filter": filter, "tenant": tenant}, limit=limit)
     return Listing(rows, {"TOPIC": "topic"}, empty="no retained messages")
 
 
@@ -120,9 +127,10 @@ def list_retained(
 def remove(
     client: ApiClient,
     topic: str = argument(..., "TOPIC", "Topic of the message.", completion.retained, callback=values.topic),
+    tenant: str | None = THE_TENANT,
 ) -> Report:
     """Remove the retained message of a topic, as publishing an empty one does."""
-    answer = client.delete("retained", {"topic": topic})
+    answer = client.delete("retained", {"topic": topic, "tenant": tenant})
     return Report(answer, lambda: [Note(f"{topic}: nothing is kept any more")])
 
 
@@ -133,11 +141,12 @@ def publish(
     payload: str = argument("", "PAYLOAD", "The message; - reads any bytes from standard input."),
     qos: int = option(0, "--qos", "With 1 or 2 every node has it.", min=0, max=2),
     retain: bool = option(False, "--retain", "Keep it for later subscribers."),
+    tenant: str | None = THE_TENANT,
 ) -> Report:
     """Publish a message and print how many receivers it has."""
     raw = sys.stdin.buffer.read() if payload == "-" else payload.encode()
     body = {"topic": topic, "payload": base64.b64encode(raw).decode(), "encoding": "base64"}
-    answer = client.post("publish", {**body, "qos": qos, "retain": retain})
+    answer = client.post("publish", {**body, "qos": qos, "retain": retain, "tenant": tenant or ""})
 
     def parts() -> Iterable[Part]:
         count = answer["receivers"]

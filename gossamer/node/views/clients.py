@@ -25,8 +25,8 @@ from gossamer.basekv import kind_of
 from gossamer.errors import WrongValueError
 from gossamer.mqtt import Message, MqttProtocolError
 from gossamer.node.parts import NodeParts
-from gossamer.routes import Findings, matches, parse_filter
-from gossamer.tenants import DEFAULT, bare, client_within, split
+from gossamer.routes import Findings, matches, parse_filter, parse_name
+from gossamer.tenants import DEFAULT, bare, client_within, split, tenant_of, within
 
 SAFE_WAIT = 10.0
 """Seconds that other nodes get to take a message over."""
@@ -159,11 +159,13 @@ class ClientsView:
                 }
                 yield order.key((name, wanted, self.name, owner), values[order.sort or "client"]), show
 
-    def retained(self, topic_filter: str, order: ListOrder) -> Iterable[Listed[RetainedInfo]]:
-        """The topics that match and have a retained message."""
+    def retained(
+        self, topic_filter: str, order: ListOrder, tenant: str = ""
+    ) -> Iterable[Listed[RetainedInfo]]:
+        """The topics of a tenant that match and have a retained message."""
         parse_filter(topic_filter)
         # Held as a list: it changes while it is walked.
-        topics = list(self._node.broker.retained.topics(topic_filter))
+        topics = list(self._node.broker.retained.topics(within(tenant, topic_filter)))
         return ((self._retained_key(order, topic), partial(self._retained, topic)) for topic in topics)
 
     def _retained_key(self, order: ListOrder, topic: str) -> Key:
@@ -177,29 +179,34 @@ class ClientsView:
 
     def _retained(self, topic: str) -> RetainedInfo:
         message = self._node.broker.retained.get(topic)
+        name, owner = bare(topic), tenant_of(topic)
         if not isinstance(message, Message):
-            return RetainedInfo(topic=topic)
+            return RetainedInfo(topic=name, tenant=owner)
         left, clock = message.expires_at, self._node.clock
         return RetainedInfo(
-            topic=topic,
+            topic=name,
+            tenant=owner,
             qos=message.qos,
             bytes=len(message.payload),
             expires_at=None if left is None else clock.wall() + left - clock.monotonic(),
         )
 
-    def topics(self, *, filter: str | None = None) -> Iterator[TopicRow]:  # noqa: A002
-        """The route table by filter."""
+    def topics(self, *, tenant: str | None = None) -> Iterator[TopicRow]:
+        """The route table by filter, or a tenant's part of it."""
         # Held as a list: the walk is long and the table changes under it.
         for topic_filter, others, here in list(self._node.router.routes()):
-            if filter is None or topic_filter == filter:
-                yield TopicRow(topic_filter, (self.name, *others) if here else tuple(others))
+            owner = tenant_of(topic_filter)
+            if tenant in (None, owner or DEFAULT):
+                nodes = (self.name, *others) if here else tuple(others)
+                yield TopicRow(bare(topic_filter), nodes, owner)
 
-    def match(self, topic: str) -> TopicMatch:
-        """Return where a message to ``topic`` would go from here."""
-        route = self._node.router.resolve(topic.encode())
+    def match(self, topic: str, tenant: str = "") -> TopicMatch:
+        """Return where a message of a tenant to ``topic`` would go from here."""
+        parse_name(topic)
+        route = self._node.router.resolve(within(tenant, topic).encode())
         found = tuple(
-            TopicInfo(filter=row.filter, nodes=row.nodes)
-            for row in self.topics()
+            TopicInfo(filter=row.filter, nodes=row.nodes, tenant=row.tenant)
+            for row in self.topics(tenant=tenant or DEFAULT)
             if matches(row.filter, topic)
         )
         return TopicMatch(
@@ -225,7 +232,9 @@ class ClientsView:
 
     # -- commands
 
-    async def publish(self, topic: str, payload: bytes, *, qos: int, retain: bool) -> tuple[int, bool]:
+    async def publish(
+        self, topic: str, payload: bytes, *, qos: int, retain: bool, tenant: str = ""
+    ) -> tuple[int, bool]:
         """To how many subscribers here and nodes elsewhere it went, and whether those nodes have it.
 
         Raises:
@@ -239,7 +248,7 @@ class ClientsView:
 
         try:
             receivers = self._node.broker.publish(
-                topic, payload, qos=qos, retain=retain, on_safe=on_safe if qos else None
+                topic, payload, qos=qos, retain=retain, tenant=tenant, on_safe=on_safe if qos else None
             )
         except MqttProtocolError as error:
             raise WrongValueError(f"topic {topic[:100]!r}: {error}") from None
