@@ -149,14 +149,14 @@ class ReadinessCheck:
         copies = node.broker.copies
         if copies is not None and (since := copies.behind_since) and now - since >= ALARM_AFTER:
             text = (
-                f"a quorum lacks something of {copies.behind} sessions of {node.name}: no other node could "
-                "go on with them whole; see gossamer raft status"
+                f"a quorum lacks something of {_sessions(copies.behind)} of {node.name}: no other node could "
+                "go on from there with all of it; see gossamer raft status"
             )
             alarms.append(("sessions_behind", wall - (now - since), text))
         if copies is not None and (since := copies.uncopied_since):
             text = (
-                f"{copies.uncopied} sessions of {node.name} are not copied, since their ranges are full: "
-                "no other node could go on with them; see what is queued for clients that are away"
+                f"not copied, since the ranges are full: {_sessions(copies.uncopied)} of {node.name}; no "
+                "other node could go on from there; see what is queued for clients that are away"
             )
             alarms.append(("sessions_not_copied", wall - (now - since), text))
         alarms += queue_alarms(node.queues.troubles.values(), wall - node.runtime.loop.time())
@@ -230,6 +230,10 @@ class ReadinessCheck:
                 for name, words in store.replication.unloaded(table).items():
                     found.setdefault(name, []).append(words)
         return found
+
+
+def _sessions(count: int) -> str:
+    return f"{count} session{'s'[: count != 1]}"
 
 
 def _rejections(seeds: Mapping[str, str]) -> list[str]:
