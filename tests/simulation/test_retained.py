@@ -82,7 +82,7 @@ async def test_writers_at_the_same_time_never_show_a_stale_message(sim, cluster)
 
     async def write(number):
         client = await cluster.client(number)
-        for count in range(12):
+        for count in range(20):
             payload = b"%d.%d " % (number, count) * rng.choice([1, 1000])
             began = loop.time()
             await client.publish("t", payload, qos=1, retain=True)
