@@ -85,13 +85,14 @@ async def nodes(directory):
         await up.communicate()
 
 
-async def joined(client):
-    """A consumer of the packers. A new cluster makes its queues once three nodes have met."""
+async def joined(consume):
+    """A consumer of a queue, once that is there. A new cluster makes its queues once three nodes have met,
+    and the first dead letter makes the queue of dead letters."""
     while True:
-        orders = client.queue("orders").consume(group="packers", in_flight=8)
+        consumer = consume()
         try:
-            await orders.join()
-            return orders
+            await consumer.join()
+            return consumer
         except UnknownQueueError:
             await asyncio.sleep(0.5)
 
@@ -103,7 +104,9 @@ async def until(holds):
 
 async def main(directory):
     async with nodes(directory) as facts, Client(facts) as shop, Client(facts) as one, Client(facts) as two:
-        done, consumers = set(), [await joined(client) for client in (one, two)]
+        packers = {"group": "packers", "in_flight": 8}
+        consuming = [partial(client.queue("orders").consume, **packers) for client in (one, two)]
+        done, consumers = set(), [await joined(consume) for consume in consuming]
         print("three nodes are there, and two workers", flush=True)
         queue = shop.queue("orders")
         await asyncio.gather(*(queue.publish(b"%d" % number) for number in range(ORDERS)))
@@ -114,7 +117,7 @@ async def main(directory):
         os.kill(pids[victim], signal.SIGKILL)
         print("node of a worker killed", flush=True)
         await until(lambda: len(done) == ORDERS - 1)
-        dead = await anext(shop.queue("orders.dlq").consume())
+        dead = await anext(await joined(shop.queue("orders.dlq").consume))
         reason = dead.note.rpartition(": ")[2]
         print(f"{len(done)} orders are done, and 1 is a dead letter: {reason}", flush=True)
         count = 0
