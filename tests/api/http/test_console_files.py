@@ -22,7 +22,7 @@ def test_the_built_files_are_those_of_the_sources():
     for name in names:
         digest.update(f"{name}\0".encode() + (folder / name).read_bytes() + b"\0")
     expected = (BUILT / "built-from").read_text().strip()
-    assert digest.hexdigest() == expected, "run `npm install && npm run build` in console/"
+    assert digest.hexdigest() == expected, "run `npm ci && npm run build` in console/"
 
 
 def test_all_of_the_console_weighs_less_than_half_a_megabyte():
